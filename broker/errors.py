@@ -1,0 +1,43 @@
+"""What can go wrong between messages.
+
+    BrokerError
+    ├── BrokerUnavailable     no broker answers, or it refuses us
+    ├── TopologyError         a queue or exchange exists with other arguments
+    └── BadMessage            a message that must not be acted upon
+        ├── Malformed         not decodable, too large, of an unknown version
+        ├── Forged            unsigned or wrongly signed, or signed for another place
+        ├── Foreign           of another cluster
+        └── Expired           past its `not after`
+"""
+
+
+class BrokerError(Exception):
+    """Root of the package's errors."""
+
+
+class BrokerUnavailable(BrokerError):
+    """No broker answers, or it refuses us."""
+
+
+class TopologyError(BrokerError):
+    """A queue or exchange exists with other arguments."""
+
+
+class BadMessage(BrokerError):
+    """A message that must not be acted upon."""
+
+
+class Malformed(BadMessage):
+    """Not decodable, too large, or of an unknown version."""
+
+
+class Forged(BadMessage):
+    """Unsigned or wrongly signed, or signed for another place."""
+
+
+class Foreign(BadMessage):
+    """Of another cluster."""
+
+
+class Expired(BadMessage):
+    """Past its `not after`."""

@@ -1,0 +1,302 @@
+"""What scheduler and executor say to each other: frozen values, nothing else.
+
+Instants are epoch milliseconds (`*_ms`) because these values are the wire format. Every
+message that belongs to a run names the run's id and the boot of the executor it is about.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+#: Longest message text a run may report, in characters; longer text is cut with a mark.
+MESSAGE_LIMIT = 50_000
+#: Bytes of the run log's end that travel with the result.
+LOG_TAIL_BYTES = 4_096
+
+
+class Outcome(StrEnum):
+    """How a run ended, as its executor saw it."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    KILLED = "KILLED"
+    REFUSED = "REFUSED"
+    LOST = "LOST"
+
+
+class Block(StrEnum):
+    """What an executor does with a run whose job already runs or waits there."""
+
+    SERIAL_EXECUTION = "SERIAL_EXECUTION"
+    DISCARD_LATER = "DISCARD_LATER"
+    COVER_EARLY = "COVER_EARLY"
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Root of everything that travels; `type` on the wire is the class's name."""
+
+
+# -- scheduler -> executor, run queue ---------------------------------------------------------
+
+
+class Trigger(Message, tag="Trigger"):
+    """Asks one boot of one executor to start one run."""
+
+    run_id: int
+    job_id: int
+    boot_id: str
+    kind: str
+    handler: str
+    param: str = ""
+    attempt: int = 0
+    shard_index: int = 0
+    shard_total: int = 1
+    scheduled_at_ms: int
+    block: Block = Block.SERIAL_EXECUTION
+    concurrency: int = 1
+    timeout_seconds: float = 0
+    fresh_process: bool = False
+    script_language: str = ""
+    script_source: str = ""
+
+
+# -- scheduler -> executor, command queue of a boot -------------------------------------------
+
+
+class Welcome(Message, tag="Welcome"):
+    """Lets a boot take triggers; `now_ms` is the database's clock."""
+
+    boot_id: str
+    now_ms: int
+
+
+class Refused(Message, tag="Refused"):
+    """Tells a boot that its address is held by another living one."""
+
+    boot_id: str
+    reason: str
+
+
+class Beat(Message, tag="Beat"):
+    """Asks: do you live? Answered with `BeatAnswer`."""
+
+    question_id: str
+    reply_to: str
+
+
+class IdleBeat(Message, tag="IdleBeat"):
+    """Asks whether these jobs could start at once. Answered with `IdleBeatAnswer`."""
+
+    question_id: str
+    reply_to: str
+    job_ids: tuple[int, ...]
+
+
+class Kill(Message, tag="Kill"):
+    """Orders a run to be stopped, wherever it is; answered by the run's `Finished`."""
+
+    run_id: int
+    reason: str
+
+
+class RunKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Names a run together with the boot its trigger was addressed to."""
+
+    run_id: int
+    boot_id: str
+
+
+class Know(Message, tag="Know"):
+    """Asks what is known of these runs. Answered with `KnowAnswer`."""
+
+    question_id: str
+    reply_to: str
+    runs: tuple[RunKey, ...]
+
+
+class ReadLog(Message, tag="ReadLog"):
+    """Asks for lines of a run's log from `from_line` (1-based). Answered with `LogChunk`."""
+
+    question_id: str
+    reply_to: str
+    run_id: int
+    scheduled_day: str
+    from_line: int
+    limit: int = 1_000
+
+
+class StillOpen(Message, tag="StillOpen"):
+    """Answers `WhichOpen`: of `asked`, only `open_ids` may still be started."""
+
+    asked: tuple[int, ...]
+    open_ids: tuple[int, ...]
+
+
+# -- executor -> scheduler, answers -----------------------------------------------------------
+
+
+class BeatAnswer(Message, tag="BeatAnswer"):
+    """I live."""
+
+    question_id: str
+    address: str
+    boot_id: str
+
+
+class IdleBeatAnswer(Message, tag="IdleBeatAnswer"):
+    """Why each busy job could not start at once, and whether the executor as a whole is busy."""
+
+    question_id: str
+    address: str
+    boot_id: str
+    busy_jobs: dict[int, str] = {}
+    busy_executor: str = ""
+    free_slots: int = 0
+
+
+class Knowledge(StrEnum):
+    """What an executor knows of a run."""
+
+    WAITING = "WAITING"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    NEVER_STARTED = "NEVER_STARTED"
+    UNKNOWN = "UNKNOWN"
+
+
+class KnowAnswer(Message, tag="KnowAnswer"):
+    """What is known of each run asked about; results of finished ones are called back again.
+
+    `remembers_since_ms`: a run triggered before that may have been forgotten, so for it
+    NEVER_STARTED and UNKNOWN prove nothing.
+    """
+
+    question_id: str
+    address: str
+    boot_id: str
+    remembers_since_ms: int
+    runs: dict[int, Knowledge]
+
+
+class LogChunk(Message, tag="LogChunk"):
+    """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` when there are none."""
+
+    question_id: str
+    address: str
+    boot_id: str
+    run_id: int
+    from_line: int
+    to_line: int
+    text: str
+    is_end: bool
+    missing: bool = False
+
+
+# -- executor -> scheduler, callbacks ---------------------------------------------------------
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="Started"):
+    """The run's process is at work; not sent for runs shorter than about half a second."""
+
+    run_id: int
+    boot_id: str
+    started_at_ms: int
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="Finished"):
+    """The run is over and nothing of it is left; `started_at_ms` 0 = no process ever ran."""
+
+    run_id: int
+    boot_id: str
+    outcome: Outcome
+    message: str = ""
+    started_at_ms: int = 0
+    finished_at_ms: int
+    log_tail: str = ""
+
+
+class NotStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="NotStarted"):
+    """The run provably never started here and never will."""
+
+    run_id: int
+    boot_id: str
+    reason: str
+
+
+Report = Started | Finished | NotStarted
+
+
+class Callback(Message, tag="Callback"):
+    """Reports of one executor, in the order in which they happened; signed by `boot_id`.
+
+    Each report names the boot its trigger was addressed to, which may be an older one.
+    """
+
+    app: str
+    address: str
+    boot_id: str
+    reports: tuple[Report, ...]
+
+
+class WhichOpen(Message, tag="WhichOpen"):
+    """Asks which waiting runs are still open, after a time without contact."""
+
+    app: str
+    address: str
+    boot_id: str
+    run_ids: tuple[int, ...]
+
+
+# -- executor -> scheduler, heartbeats --------------------------------------------------------
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """An executor's load: per cent of the host's CPU and memory, and its own slots."""
+
+    cpu_percent: float = 0
+    memory_percent: float = 0
+    slots: int = 0
+    running: int = 0
+    waiting: int = 0
+
+
+class Heartbeat(Message, tag="Heartbeat"):
+    """An executor lives; every 5 s, and at once after a change of `draining`."""
+
+    app: str
+    address: str
+    boot_id: str
+    started_at_ms: int
+    load: Load
+    handlers: tuple[str, ...] = ()
+    draining: bool = False
+
+
+class Goodbye(Message, tag="Goodbye"):
+    """A drained executor ends; nothing of this boot runs or waits any more."""
+
+    app: str
+    address: str
+    boot_id: str
+
+
+class Canary(Message, tag="Canary"):
+    """A scheduler's own sign of life through its own heartbeat queue."""
+
+    node: str
+    number: int
+
+
+ToExecutor = Trigger | Welcome | Refused | Beat | IdleBeat | Kill | Know | ReadLog | StillOpen
+ToScheduler = (
+    BeatAnswer
+    | IdleBeatAnswer
+    | KnowAnswer
+    | LogChunk
+    | Callback
+    | WhichOpen
+    | Heartbeat
+    | Goodbye
+    | Canary
+)

@@ -1,0 +1,32 @@
+"""The front door: the command line, and what users import to write a handler.
+
+Nothing of ours is imported before it is asked for: multiprocessing's spawn runs the console
+script again in each new interpreter, and that must stay cheap and free of side effects.
+"""
+
+from typing import Any
+
+__version__ = "0.1.0"
+__all__ = ["JobContext", "JobStopped", "job", "main"]
+
+_HANDLER_API = {
+    "job": "executor.handlers",
+    "JobContext": "executor.context",
+    "JobStopped": "executor.context",
+}
+
+
+def main() -> None:
+    """Run the command line."""
+    from warren.cli import main as command_line  # noqa: PLC0415 - lazy, see the module's docstring
+
+    command_line()
+
+
+def __getattr__(name: str) -> Any:
+    """Give `job`, `JobContext` and `JobStopped`, imported on first use."""
+    if name not in _HANDLER_API:
+        raise AttributeError(f"module 'warren' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - lazy, see the module's docstring
+
+    return getattr(import_module(_HANDLER_API[name]), name)
