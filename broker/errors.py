@@ -1,13 +1,13 @@
 """What can go wrong between messages.
 
-    BrokerError
-    ├── BrokerUnavailable     no broker answers, or it refuses us
-    ├── TopologyError         a queue or exchange exists with other arguments
-    └── BadMessage            a message that must not be acted upon
-        ├── Malformed         not decodable, too large, of an unknown version
-        ├── Forged            unsigned or wrongly signed, or signed for another place
-        ├── Foreign           of another cluster
-        └── Expired           past its `not after`
+BrokerError
+├── BrokerUnavailable     no broker answers, or it refuses us
+├── TopologyError         a queue or exchange exists with other arguments
+└── BadMessage            a message that must not be acted upon
+    ├── Malformed         not decodable, too large, of an unknown version
+    ├── Forged            unsigned or wrongly signed, or signed for another place
+    ├── Foreign           of another cluster
+    └── Expired           past its `not after`
 """
 
 

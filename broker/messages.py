@@ -33,14 +33,16 @@ class Block(StrEnum):
     COVER_EARLY = "COVER_EARLY"
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class Message(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
+):
     """Root of everything that travels; `type` on the wire is the class's name."""
 
 
 # -- scheduler -> executor, run queue ---------------------------------------------------------
 
 
-class Trigger(Message, tag="Trigger"):
+class Trigger(Message, kw_only=True):
     """Asks one boot of one executor to start one run."""
 
     run_id: int
@@ -64,28 +66,28 @@ class Trigger(Message, tag="Trigger"):
 # -- scheduler -> executor, command queue of a boot -------------------------------------------
 
 
-class Welcome(Message, tag="Welcome"):
+class Welcome(Message, kw_only=True):
     """Lets a boot take triggers; `now_ms` is the database's clock."""
 
     boot_id: str
     now_ms: int
 
 
-class Refused(Message, tag="Refused"):
+class Refused(Message, kw_only=True):
     """Tells a boot that its address is held by another living one."""
 
     boot_id: str
     reason: str
 
 
-class Beat(Message, tag="Beat"):
+class Beat(Message, kw_only=True):
     """Asks: do you live? Answered with `BeatAnswer`."""
 
     question_id: str
     reply_to: str
 
 
-class IdleBeat(Message, tag="IdleBeat"):
+class IdleBeat(Message, kw_only=True):
     """Asks whether these jobs could start at once. Answered with `IdleBeatAnswer`."""
 
     question_id: str
@@ -93,7 +95,7 @@ class IdleBeat(Message, tag="IdleBeat"):
     job_ids: tuple[int, ...]
 
 
-class Kill(Message, tag="Kill"):
+class Kill(Message, kw_only=True):
     """Orders a run to be stopped, wherever it is; answered by the run's `Finished`."""
 
     run_id: int
@@ -107,7 +109,7 @@ class RunKey(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str
 
 
-class Know(Message, tag="Know"):
+class Know(Message, kw_only=True):
     """Asks what is known of these runs. Answered with `KnowAnswer`."""
 
     question_id: str
@@ -115,7 +117,7 @@ class Know(Message, tag="Know"):
     runs: tuple[RunKey, ...]
 
 
-class ReadLog(Message, tag="ReadLog"):
+class ReadLog(Message, kw_only=True):
     """Asks for lines of a run's log from `from_line` (1-based). Answered with `LogChunk`."""
 
     question_id: str
@@ -126,7 +128,7 @@ class ReadLog(Message, tag="ReadLog"):
     limit: int = 1_000
 
 
-class StillOpen(Message, tag="StillOpen"):
+class StillOpen(Message, kw_only=True):
     """Answers `WhichOpen`: of `asked`, only `open_ids` may still be started."""
 
     asked: tuple[int, ...]
@@ -136,7 +138,7 @@ class StillOpen(Message, tag="StillOpen"):
 # -- executor -> scheduler, answers -----------------------------------------------------------
 
 
-class BeatAnswer(Message, tag="BeatAnswer"):
+class BeatAnswer(Message, kw_only=True):
     """I live."""
 
     question_id: str
@@ -144,7 +146,7 @@ class BeatAnswer(Message, tag="BeatAnswer"):
     boot_id: str
 
 
-class IdleBeatAnswer(Message, tag="IdleBeatAnswer"):
+class IdleBeatAnswer(Message, kw_only=True):
     """Why each busy job could not start at once, and whether the executor as a whole is busy."""
 
     question_id: str
@@ -165,7 +167,7 @@ class Knowledge(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class KnowAnswer(Message, tag="KnowAnswer"):
+class KnowAnswer(Message, kw_only=True):
     """What is known of each run asked about; results of finished ones are called back again.
 
     `remembers_since_ms`: a run triggered before that may have been forgotten, so for it
@@ -179,7 +181,7 @@ class KnowAnswer(Message, tag="KnowAnswer"):
     runs: dict[int, Knowledge]
 
 
-class LogChunk(Message, tag="LogChunk"):
+class LogChunk(Message, kw_only=True):
     """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` when there are none."""
 
     question_id: str
@@ -196,7 +198,7 @@ class LogChunk(Message, tag="LogChunk"):
 # -- executor -> scheduler, callbacks ---------------------------------------------------------
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="Started"):
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
     """The run's process is at work; not sent for runs shorter than about half a second."""
 
     run_id: int
@@ -204,7 +206,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     started_at_ms: int
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="Finished"):
+class Finished(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
     """The run is over and nothing of it is left; `started_at_ms` 0 = no process ever ran."""
 
     run_id: int
@@ -216,7 +218,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     log_tail: str = ""
 
 
-class NotStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="NotStarted"):
+class NotStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
     """The run provably never started here and never will."""
 
     run_id: int
@@ -227,7 +229,7 @@ class NotStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 Report = Started | Finished | NotStarted
 
 
-class Callback(Message, tag="Callback"):
+class Callback(Message, kw_only=True):
     """Reports of one executor, in the order in which they happened; signed by `boot_id`.
 
     Each report names the boot its trigger was addressed to, which may be an older one.
@@ -239,7 +241,7 @@ class Callback(Message, tag="Callback"):
     reports: tuple[Report, ...]
 
 
-class WhichOpen(Message, tag="WhichOpen"):
+class WhichOpen(Message, kw_only=True):
     """Asks which waiting runs are still open, after a time without contact."""
 
     app: str
@@ -261,7 +263,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
 
 
-class Heartbeat(Message, tag="Heartbeat"):
+class Heartbeat(Message, kw_only=True):
     """An executor lives; every 5 s, and at once after a change of `draining`."""
 
     app: str
@@ -273,7 +275,7 @@ class Heartbeat(Message, tag="Heartbeat"):
     draining: bool = False
 
 
-class Goodbye(Message, tag="Goodbye"):
+class Goodbye(Message, kw_only=True):
     """A drained executor ends; nothing of this boot runs or waits any more."""
 
     app: str
@@ -281,7 +283,7 @@ class Goodbye(Message, tag="Goodbye"):
     boot_id: str
 
 
-class Canary(Message, tag="Canary"):
+class Canary(Message, kw_only=True):
     """A scheduler's own sign of life through its own heartbeat queue."""
 
     node: str
