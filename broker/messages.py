@@ -42,7 +42,7 @@ class Message(
 # -- scheduler -> executor, run queue ---------------------------------------------------------
 
 
-class Trigger(Message, kw_only=True):
+class Trigger(Message, frozen=True, kw_only=True):
     """Asks one boot of one executor to start one run."""
 
     run_id: int
@@ -66,28 +66,28 @@ class Trigger(Message, kw_only=True):
 # -- scheduler -> executor, command queue of a boot -------------------------------------------
 
 
-class Welcome(Message, kw_only=True):
+class Welcome(Message, frozen=True, kw_only=True):
     """Lets a boot take triggers; `now_ms` is the database's clock."""
 
     boot_id: str
     now_ms: int
 
 
-class Refused(Message, kw_only=True):
+class Refused(Message, frozen=True, kw_only=True):
     """Tells a boot that its address is held by another living one."""
 
     boot_id: str
     reason: str
 
 
-class Beat(Message, kw_only=True):
+class Beat(Message, frozen=True, kw_only=True):
     """Asks: do you live? Answered with `BeatAnswer`."""
 
     question_id: str
     reply_to: str
 
 
-class IdleBeat(Message, kw_only=True):
+class IdleBeat(Message, frozen=True, kw_only=True):
     """Asks whether these jobs could start at once. Answered with `IdleBeatAnswer`."""
 
     question_id: str
@@ -95,7 +95,7 @@ class IdleBeat(Message, kw_only=True):
     job_ids: tuple[int, ...]
 
 
-class Kill(Message, kw_only=True):
+class Kill(Message, frozen=True, kw_only=True):
     """Orders a run to be stopped, wherever it is; answered by the run's `Finished`."""
 
     run_id: int
@@ -109,7 +109,7 @@ class RunKey(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str
 
 
-class Know(Message, kw_only=True):
+class Know(Message, frozen=True, kw_only=True):
     """Asks what is known of these runs. Answered with `KnowAnswer`."""
 
     question_id: str
@@ -117,7 +117,7 @@ class Know(Message, kw_only=True):
     runs: tuple[RunKey, ...]
 
 
-class ReadLog(Message, kw_only=True):
+class ReadLog(Message, frozen=True, kw_only=True):
     """Asks for lines of a run's log from `from_line` (1-based). Answered with `LogChunk`."""
 
     question_id: str
@@ -128,7 +128,7 @@ class ReadLog(Message, kw_only=True):
     limit: int = 1_000
 
 
-class StillOpen(Message, kw_only=True):
+class StillOpen(Message, frozen=True, kw_only=True):
     """Answers `WhichOpen`: of `asked`, only `open_ids` may still be started."""
 
     asked: tuple[int, ...]
@@ -138,7 +138,7 @@ class StillOpen(Message, kw_only=True):
 # -- executor -> scheduler, answers -----------------------------------------------------------
 
 
-class BeatAnswer(Message, kw_only=True):
+class BeatAnswer(Message, frozen=True, kw_only=True):
     """I live."""
 
     question_id: str
@@ -146,7 +146,7 @@ class BeatAnswer(Message, kw_only=True):
     boot_id: str
 
 
-class IdleBeatAnswer(Message, kw_only=True):
+class IdleBeatAnswer(Message, frozen=True, kw_only=True):
     """Why each busy job could not start at once, and whether the executor as a whole is busy."""
 
     question_id: str
@@ -167,7 +167,7 @@ class Knowledge(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class KnowAnswer(Message, kw_only=True):
+class KnowAnswer(Message, frozen=True, kw_only=True):
     """What is known of each run asked about; results of finished ones are called back again.
 
     `remembers_since_ms`: a run triggered before that may have been forgotten, so for it
@@ -181,7 +181,7 @@ class KnowAnswer(Message, kw_only=True):
     runs: dict[int, Knowledge]
 
 
-class LogChunk(Message, kw_only=True):
+class LogChunk(Message, frozen=True, kw_only=True):
     """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` when there are none."""
 
     question_id: str
@@ -229,7 +229,7 @@ class NotStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field=
 Report = Started | Finished | NotStarted
 
 
-class Callback(Message, kw_only=True):
+class Callback(Message, frozen=True, kw_only=True):
     """Reports of one executor, in the order in which they happened; signed by `boot_id`.
 
     Each report names the boot its trigger was addressed to, which may be an older one.
@@ -241,7 +241,7 @@ class Callback(Message, kw_only=True):
     reports: tuple[Report, ...]
 
 
-class WhichOpen(Message, kw_only=True):
+class WhichOpen(Message, frozen=True, kw_only=True):
     """Asks which waiting runs are still open, after a time without contact."""
 
     app: str
@@ -263,7 +263,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
 
 
-class Heartbeat(Message, kw_only=True):
+class Heartbeat(Message, frozen=True, kw_only=True):
     """An executor lives; every 5 s, and at once after a change of `draining`."""
 
     app: str
@@ -275,7 +275,7 @@ class Heartbeat(Message, kw_only=True):
     draining: bool = False
 
 
-class Goodbye(Message, kw_only=True):
+class Goodbye(Message, frozen=True, kw_only=True):
     """A drained executor ends; nothing of this boot runs or waits any more."""
 
     app: str
@@ -283,7 +283,7 @@ class Goodbye(Message, kw_only=True):
     boot_id: str
 
 
-class Canary(Message, kw_only=True):
+class Canary(Message, frozen=True, kw_only=True):
     """A scheduler's own sign of life through its own heartbeat queue."""
 
     node: str
