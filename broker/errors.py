@@ -10,6 +10,8 @@ BrokerError
     └── Expired           past its `not after`
 """
 
+from broker.messages import Message
+
 
 class BrokerError(Exception):
     """Root of the package's errors."""
@@ -40,4 +42,8 @@ class Foreign(BadMessage):
 
 
 class Expired(BadMessage):
-    """Past its `not after`."""
+    """Past its `not after`; `message` is what it says, rightly signed, so it can be answered."""
+
+    def __init__(self, text: str, message: Message | None = None) -> None:
+        super().__init__(text)
+        self.message = message

@@ -2,9 +2,11 @@
 
 Instants are epoch milliseconds (`*_ms`) because these values are the wire format. Every
 message that belongs to a run names the run's id and the boot of the executor it is about.
+The bounds on numbers and names hold when a message is decoded, not when it is made.
 """
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -12,6 +14,18 @@ import msgspec
 MESSAGE_LIMIT = 50_000
 #: Bytes of the run log's end that travel with the result.
 LOG_TAIL_BYTES = 4_096
+#: Largest number on the wire: what a double, and so any JSON reader, still holds exactly.
+NUMBER_LIMIT = 2**53 - 1
+
+APP_PATTERN = r"[a-z][a-z0-9-]{2,63}"
+ADDRESS_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
+BOOT_ID_PATTERN = r"[A-Za-z0-9_-]{1,40}"
+
+Natural = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
+AppName = Annotated[str, msgspec.Meta(pattern=rf"\A{APP_PATTERN}\Z")]
+Address = Annotated[str, msgspec.Meta(pattern=rf"\A{ADDRESS_PATTERN}\Z")]
+BootId = Annotated[str, msgspec.Meta(pattern=rf"\A{BOOT_ID_PATTERN}\Z")]
 
 
 class Outcome(StrEnum):
@@ -45,19 +59,19 @@ class Message(
 class Trigger(Message, frozen=True, kw_only=True):
     """Asks one boot of one executor to start one run."""
 
-    run_id: int
-    job_id: int
+    run_id: Natural
+    job_id: Natural
     boot_id: str
     kind: str
     handler: str
     param: str = ""
-    attempt: int = 0
-    shard_index: int = 0
-    shard_total: int = 1
-    scheduled_at_ms: int
+    attempt: Natural = 0
+    shard_index: Natural = 0
+    shard_total: Natural = 1
+    scheduled_at_ms: Natural
     block: Block = Block.SERIAL_EXECUTION
-    concurrency: int = 1
-    timeout_seconds: float = 0
+    concurrency: Natural = 1
+    timeout_seconds: Seconds = 0
     fresh_process: bool = False
     script_language: str = ""
     script_source: str = ""
@@ -70,7 +84,7 @@ class Welcome(Message, frozen=True, kw_only=True):
     """Lets a boot take triggers; `now_ms` is the database's clock."""
 
     boot_id: str
-    now_ms: int
+    now_ms: Natural
 
 
 class Refused(Message, frozen=True, kw_only=True):
@@ -92,20 +106,20 @@ class IdleBeat(Message, frozen=True, kw_only=True):
 
     question_id: str
     reply_to: str
-    job_ids: tuple[int, ...]
+    job_ids: tuple[Natural, ...]
 
 
 class Kill(Message, frozen=True, kw_only=True):
     """Orders a run to be stopped, wherever it is; answered by the run's `Finished`."""
 
-    run_id: int
+    run_id: Natural
     reason: str
 
 
 class RunKey(msgspec.Struct, frozen=True, kw_only=True):
     """Names a run together with the boot its trigger was addressed to."""
 
-    run_id: int
+    run_id: Natural
     boot_id: str
 
 
@@ -122,17 +136,17 @@ class ReadLog(Message, frozen=True, kw_only=True):
 
     question_id: str
     reply_to: str
-    run_id: int
+    run_id: Natural
     scheduled_day: str
-    from_line: int
-    limit: int = 1_000
+    from_line: Natural
+    limit: Natural = 1_000
 
 
 class StillOpen(Message, frozen=True, kw_only=True):
     """Answers `WhichOpen`: of `asked`, only `open_ids` may still be started."""
 
-    asked: tuple[int, ...]
-    open_ids: tuple[int, ...]
+    asked: tuple[Natural, ...]
+    open_ids: tuple[Natural, ...]
 
 
 # -- executor -> scheduler, answers -----------------------------------------------------------
@@ -142,19 +156,19 @@ class BeatAnswer(Message, frozen=True, kw_only=True):
     """I live."""
 
     question_id: str
-    address: str
-    boot_id: str
+    address: Address
+    boot_id: BootId
 
 
 class IdleBeatAnswer(Message, frozen=True, kw_only=True):
     """Why each busy job could not start at once, and whether the executor as a whole is busy."""
 
     question_id: str
-    address: str
-    boot_id: str
-    busy_jobs: dict[int, str] = {}
+    address: Address
+    boot_id: BootId
+    busy_jobs: dict[Natural, str] = {}
     busy_executor: str = ""
-    free_slots: int = 0
+    free_slots: Natural = 0
 
 
 class Knowledge(StrEnum):
@@ -175,21 +189,21 @@ class KnowAnswer(Message, frozen=True, kw_only=True):
     """
 
     question_id: str
-    address: str
-    boot_id: str
-    remembers_since_ms: int
-    runs: dict[int, Knowledge]
+    address: Address
+    boot_id: BootId
+    remembers_since_ms: Natural
+    runs: dict[Natural, Knowledge]
 
 
 class LogChunk(Message, frozen=True, kw_only=True):
     """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` when there are none."""
 
     question_id: str
-    address: str
-    boot_id: str
-    run_id: int
-    from_line: int
-    to_line: int
+    address: Address
+    boot_id: BootId
+    run_id: Natural
+    from_line: Natural
+    to_line: Natural
     text: str
     is_end: bool
     missing: bool = False
@@ -201,27 +215,27 @@ class LogChunk(Message, frozen=True, kw_only=True):
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
     """The run's process is at work; not sent for runs shorter than about half a second."""
 
-    run_id: int
+    run_id: Natural
     boot_id: str
-    started_at_ms: int
+    started_at_ms: Natural
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
     """The run is over and nothing of it is left; `started_at_ms` 0 = no process ever ran."""
 
-    run_id: int
+    run_id: Natural
     boot_id: str
     outcome: Outcome
     message: str = ""
-    started_at_ms: int = 0
-    finished_at_ms: int
+    started_at_ms: Natural = 0
+    finished_at_ms: Natural
     log_tail: str = ""
 
 
 class NotStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
     """The run provably never started here and never will."""
 
-    run_id: int
+    run_id: Natural
     boot_id: str
     reason: str
 
@@ -235,19 +249,19 @@ class Callback(Message, frozen=True, kw_only=True):
     Each report names the boot its trigger was addressed to, which may be an older one.
     """
 
-    app: str
-    address: str
-    boot_id: str
+    app: AppName
+    address: Address
+    boot_id: BootId
     reports: tuple[Report, ...]
 
 
 class WhichOpen(Message, frozen=True, kw_only=True):
     """Asks which waiting runs are still open, after a time without contact."""
 
-    app: str
-    address: str
-    boot_id: str
-    run_ids: tuple[int, ...]
+    app: AppName
+    address: Address
+    boot_id: BootId
+    run_ids: tuple[Natural, ...]
 
 
 # -- executor -> scheduler, heartbeats --------------------------------------------------------
@@ -258,18 +272,18 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
     cpu_percent: float = 0
     memory_percent: float = 0
-    slots: int = 0
-    running: int = 0
-    waiting: int = 0
+    slots: Natural = 0
+    running: Natural = 0
+    waiting: Natural = 0
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
     """An executor lives; every 5 s, and at once after a change of `draining`."""
 
-    app: str
-    address: str
-    boot_id: str
-    started_at_ms: int
+    app: AppName
+    address: Address
+    boot_id: BootId
+    started_at_ms: Natural
     load: Load
     handlers: tuple[str, ...] = ()
     draining: bool = False
@@ -278,16 +292,16 @@ class Heartbeat(Message, frozen=True, kw_only=True):
 class Goodbye(Message, frozen=True, kw_only=True):
     """A drained executor ends; nothing of this boot runs or waits any more."""
 
-    app: str
-    address: str
-    boot_id: str
+    app: AppName
+    address: Address
+    boot_id: BootId
 
 
 class Canary(Message, frozen=True, kw_only=True):
     """A scheduler's own sign of life through its own heartbeat queue."""
 
     node: str
-    number: int
+    number: Natural
 
 
 ToExecutor = Trigger | Welcome | Refused | Beat | IdleBeat | Kill | Know | ReadLog | StillOpen

@@ -1,0 +1,54 @@
+"""Messages to bytes and back, in JSON. Refuses whatever is not exactly a known message."""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from broker.errors import Malformed
+from broker.messages import Message
+
+#: Version of the wire format; a message of any other one is refused.
+VERSION = "1"
+#: Most bytes a body may have, either way.
+BODY_LIMIT = 1_000_000
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(message: Message) -> bytes:
+    """Return the message's bytes.
+
+    Raises:
+        Malformed: over BODY_LIMIT bytes, or text that is no Unicode (a lone surrogate).
+
+    """
+    name = type(message).__name__
+    try:
+        body = _encoder.encode(message)
+    except UnicodeEncodeError as error:
+        raise Malformed(f"cannot encode {name}: {error.reason}") from error
+    if len(body) > BODY_LIMIT:
+        raise Malformed(f"expected {name} to be at most {BODY_LIMIT} bytes, got: {len(body)}")
+    return body
+
+
+def decode(body: bytes, expect: Any) -> Any:
+    """Return the message in `body`, of type `expect`: a message class or a union of some.
+
+    Raises:
+        Malformed: empty, over BODY_LIMIT bytes, no UTF-8, no JSON, nested too deeply, or not
+            one of the expected messages with each value in its bounds.
+
+    """
+    if not 0 < len(body) <= BODY_LIMIT:
+        raise Malformed(f"expected body to be 1 to {BODY_LIMIT} bytes, got: {len(body)}")
+    try:
+        return _decoder(expect).decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise Malformed(f"cannot decode message: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _decoder(expect: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(expect)

@@ -1,0 +1,110 @@
+"""Names and shapes of exchanges and queues; who declares them is another's business.
+
+    warren.trigger  direct  -> warren.run.<app>.<address>, warren.cmd.<app>.<address>.<boot>
+    warren.reply    direct  -> warren.callback, warren.beat.<node>, warren.answer.<node>
+    warren.dlx      fanout  -> warren.dead
+
+A queue is bound by a routing key of its own name, except where said otherwise. Nothing here
+needs more than RabbitMQ 3.10 has or uses what 4.x removed.
+"""
+
+import re
+
+from broker.messages import ADDRESS_PATTERN, APP_PATTERN, BOOT_ID_PATTERN
+from broker.transport import Queue
+
+TRIGGER_EXCHANGE = "warren.trigger"
+REPLY_EXCHANGE = "warren.reply"
+DEAD_LETTER_EXCHANGE = "warren.dlx"
+#: Every exchange and its type.
+EXCHANGES = {TRIGGER_EXCHANGE: "direct", REPLY_EXCHANGE: "direct", DEAD_LETTER_EXCHANGE: "fanout"}
+
+CALLBACK_KEY = "callback"
+HEARTBEAT_KEY = "heartbeat"
+
+#: Where messages go that were rejected; the oldest fall out.
+DEAD_QUEUE = Queue(
+    name="warren.dead",
+    exchange=DEAD_LETTER_EXCHANGE,
+    routing_keys=("",),
+    max_length=10_000,
+)
+
+
+def run_queue(app: str, address: str, *, quorum: bool = False) -> Queue:
+    """Return the queue of triggers for one executor; it outlives the executor's boots."""
+    name = f"warren.run.{check_app(app)}.{check_address(address)}"
+    return Queue(
+        name=name, exchange=TRIGGER_EXCHANGE, routing_keys=(name,), dead_letter=True, quorum=quorum
+    )
+
+
+def command_queue(app: str, address: str, boot_id: str) -> Queue:
+    """Return the queue of commands and questions for one boot; it goes 600 s after the boot."""
+    name = f"warren.cmd.{check_app(app)}.{check_address(address)}.{check_boot_id(boot_id)}"
+    return Queue(
+        name=name,
+        exchange=TRIGGER_EXCHANGE,
+        routing_keys=(name,),
+        expires_seconds=600,
+        message_ttl_seconds=60,
+    )
+
+
+def callback_queue(*, quorum: bool = False) -> Queue:
+    """Return the one queue of all executors' callbacks, shared by all schedulers."""
+    return Queue(
+        name="warren.callback",
+        exchange=REPLY_EXCHANGE,
+        routing_keys=(CALLBACK_KEY,),
+        dead_letter=True,
+        quorum=quorum,
+    )
+
+
+def heartbeat_queue(node: str) -> Queue:
+    """Return one scheduler's own queue of all heartbeats; what it misses for 10 s is dropped."""
+    return Queue(
+        name=f"warren.beat.{check_address(node)}",
+        exchange=REPLY_EXCHANGE,
+        routing_keys=(HEARTBEAT_KEY,),
+        exclusive=True,
+        message_ttl_seconds=10,
+    )
+
+
+def answer_key(node: str) -> str:
+    """Return the routing key by which answers reach one scheduler or console."""
+    return f"answer.{check_address(node)}"
+
+
+def answer_queue(node: str) -> Queue:
+    """Return one node's own queue of answers to its questions; unread ones go after 60 s."""
+    return Queue(
+        name=f"warren.answer.{check_address(node)}",
+        exchange=REPLY_EXCHANGE,
+        routing_keys=(answer_key(node),),
+        exclusive=True,
+        message_ttl_seconds=60,
+    )
+
+
+def check_app(app: str) -> str:
+    """Return `app` when it is a valid app name, else raise ValueError."""
+    return _check("app", app, APP_PATTERN)
+
+
+def check_address(address: str) -> str:
+    """Return `address` when it is a valid address or node name, else raise ValueError."""
+    return _check("address", address, ADDRESS_PATTERN)
+
+
+def check_boot_id(boot_id: str) -> str:
+    """Return `boot_id` when it is a valid boot id, else raise ValueError."""
+    return _check("boot id", boot_id, BOOT_ID_PATTERN)
+
+
+def _check(what: str, name: str, pattern: str) -> str:
+    if re.fullmatch(pattern, name) is None:
+        raise ValueError(f"expected {what} to be {pattern}, got: {name[:200]!r}")
+    return name
