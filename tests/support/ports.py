@@ -1,21 +1,34 @@
 """Free ports of 127.0.0.1 for services that tests start."""
 
+import random
 import socket
+
+# Below the kernel's ephemeral ports: there, a client of somebody else may hold the port of a
+# service that is just restarting, and a client that retries may even connect to itself.
+_FIRST, _LAST = 12000, 32000
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listened on a moment ago.
-
-    Services that start in the same moment each need their own: `free_ports` keeps them apart.
-    """
+    """Return a port of 127.0.0.1 that nobody used a moment ago."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
     """Return `count` different free ports, all held open until the last is known."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    held: list[socket.socket] = []
     try:
+        while len(held) < count:
+            server = _bind(random.randint(_FIRST, _LAST))
+            if server is not None:
+                held.append(server)
         return [server.getsockname()[1] for server in held]
     finally:
         for server in held:
             server.close()
+
+
+def _bind(port: int) -> socket.socket | None:
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError:
+        return None

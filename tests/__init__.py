@@ -1,0 +1,1 @@
+"""Tests of Warren; never part of what is installed."""

@@ -1,0 +1,152 @@
+"""What tests ask for by name: real services of their own, and the check that nothing is left."""
+
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.processes import SESSION_MARK, Process, processes_with_env, started
+from tests.support.rabbitmq import PrivateRabbit
+
+_VHOSTS_AT_ONCE = 25
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateRabbit]:
+    """The session's broker; nobody may stop, block or kill it: that is for `own_rabbitmq`."""
+    yield from _broker(tmp_path_factory.mktemp("rabbitmq"))
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateMariaDB]:
+    """The session's database server; nobody may stop it: that is for `own_mariadb`."""
+    yield from _database_server(tmp_path_factory.mktemp("mariadb"))
+
+
+@pytest.fixture
+def own_rabbitmq(tmp_path: Path) -> Iterator[PrivateRabbit]:
+    """A second broker for one test, to be stopped, killed, wiped: costs about 5 s."""
+    yield from _broker(tmp_path / "rabbitmq")
+
+
+@pytest.fixture
+def own_mariadb(tmp_path: Path) -> Iterator[PrivateMariaDB]:
+    """A second database server for one test, to be stopped and killed: costs about 1 s."""
+    yield from _database_server(tmp_path / "mariadb")
+
+
+@pytest.fixture(scope="session")
+def _vhosts(rabbitmq: PrivateRabbit) -> Iterator[str]:
+    return iter(_fresh_vhosts(rabbitmq))
+
+
+@pytest.fixture
+def vhost(rabbitmq: PrivateRabbit, _vhosts: Iterator[str]) -> str:
+    """The AMQP URL of a vhost that no other test has."""
+    return rabbitmq.vhost_url(next(_vhosts))
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of an SQLite database that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'warren.db'}"
+
+
+@pytest.fixture
+def mariadb_url(mariadb: PrivateMariaDB) -> Iterator[str]:
+    """The URL of an empty database on the session's MariaDB, dropped after the test."""
+    url = mariadb.create_database()
+    yield url
+    mariadb.drop_database(url.rpartition("/")[2])
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database: MariaDB, or "sqlite" by indirect parametrisation."""
+    url: str = request.getfixturevalue(f"{getattr(request, 'param', 'mariadb')}_url")
+    return url
+
+
+@pytest.fixture(params=["sqlite", "mariadb"])
+def any_database_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database; the test runs once for each kind."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+def _broker(folder: Path) -> Iterator[PrivateRabbit]:
+    _require("RabbitMQ", installed=PrivateRabbit.is_installed())
+    broker = PrivateRabbit(folder)
+    broker.start()
+    yield broker
+    broker.close()
+
+
+def _database_server(folder: Path) -> Iterator[PrivateMariaDB]:
+    _require("MariaDB", installed=PrivateMariaDB.is_installed())
+    server = PrivateMariaDB(folder)
+    server.start()
+    yield server
+    server.close()
+
+
+def _fresh_vhosts(broker: PrivateRabbit) -> Iterator[str]:
+    while True:
+        yield from broker.add_vhosts(_VHOSTS_AT_ONCE)
+
+
+def _require(what: str, *, installed: bool) -> None:
+    """Skip the test on a machine without the service, except in CI: there it must be."""
+    if installed:
+        return
+    reason = f"{what} is not installed: make services"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def pytest_sessionstart() -> None:
+    """Mark this session, so that whatever it starts can be told from everything else."""
+    os.environ[SESSION_MARK] = uuid.uuid4().hex
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the session when a process that its tests started still lives; then end that."""
+    left = _left_over()
+    session.config.stash[_LEFT] = [f"{p.pid} {p.name} {_command_line(p)}" for p in left]
+    for process in left:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Name the processes that tests left behind."""
+    for line in config.stash.get(_LEFT, []):
+        terminalreporter.write_line(f"FAILED: a test left a process behind: {line}", red=True)
+
+
+_LEFT = pytest.StashKey[list[str]]()
+
+
+def _left_over() -> list[Process]:
+    marked = processes_with_env(SESSION_MARK, os.environ[SESSION_MARK])
+    known = {process.pid: process for process in [*started, *marked] if process.is_alive}
+    known.pop(os.getpid(), None)
+    return list(known.values())
+
+
+def _command_line(process: Process) -> str:
+    with suppress(OSError):
+        words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+        return b" ".join(words).decode(errors="replace")
+    return ""

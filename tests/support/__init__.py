@@ -1,0 +1,1 @@
+"""What tests stand on: private services, real commands, waiting, /proc."""

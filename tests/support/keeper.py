@@ -1,0 +1,87 @@
+"""Runs one command and ends everything that came from it; started as a program of its own.
+
+    python keeper.py COMMAND ARGUMENT...
+
+It ends when the command ends, on SIGTERM, or when its standard input ends, which is how it learns
+that the tests died, even by SIGKILL. Before it ends it kills every descendant, those included that
+made themselves daemons: it is their subreaper. It exits as the command did.
+"""
+
+import contextlib
+import ctypes
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(command: list[str]) -> int:
+    """Keep `command` until it ends or nobody wants it any more; return its exit status."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509 - this program has one thread
+        )
+        return _wait(child)
+    finally:
+        _end_descendants()
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    """Wait for the child's end or for the end of standard input, whichever comes first."""
+    exit_fd = os.pidfd_open(child.pid)
+    with selectors.DefaultSelector() as selector:
+        selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
+        selector.register(exit_fd, selectors.EVENT_READ)
+        while not any(key.fd == exit_fd or not os.read(key.fd, 1) for key, _ in selector.select()):
+            pass
+    status = child.poll()
+    return 143 if status is None else status
+
+
+def _end_descendants() -> None:
+    """Kill and reap until no descendant is left; each round catches what was just born."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while _has_children():
+        for pid in _descendants(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def _has_children() -> bool:
+    """Reap what has ended and return whether anything is left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _descendants(root: int) -> list[int]:
+    """Return the process ids below `root`; here again, as this program imports nothing of ours."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [root]
+    for pid in found:
+        found.extend(children.get(pid, []))
+    return found[1:]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,179 @@
+"""A private MariaDB on 127.0.0.1: own data folder, port and password, ended with the tests."""
+
+import itertools
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pymysql
+
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
+from tests.support.processes import Process
+from tests.support.service import Service
+
+# As durable as a server comes (a commit is flushed), with little memory. The log of changes for
+# replicas is off, as it is by default.
+_OPTIONS = (
+    "--bind-address=127.0.0.1",
+    "--innodb-buffer-pool-size=128M",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--character-set-server=utf8mb4",
+    "--collation-server=utf8mb4_unicode_ci",
+    "--skip-name-resolve",
+    "--max-connections=400",
+    "--default-time-zone=+00:00",
+)
+
+
+class PrivateMariaDB:
+    """One server; `start` after `stop` or `kill` finds the same data at the same port."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._data = folder / "data"
+        self.port = free_port()
+        self._password = secrets.token_hex(8)
+        self._names = (f"warren_{number}" for number in itertools.count(1))
+        self._service: Service | None = None
+        self._server = 0
+
+    @staticmethod
+    def is_installed() -> bool:
+        """Whether this machine has MariaDB."""
+        return _program("mariadbd") is not None and _program("mariadb-install-db") is not None
+
+    @property
+    def pid(self) -> int:
+        """The id of the server's own process, for signals."""
+        return self._server
+
+    def url(self, database: str) -> str:
+        """Return the SQLAlchemy URL of a database for the user root."""
+        return f"mysql+pymysql://root:{self._password}@127.0.0.1:{self.port}/{database}"
+
+    def processes(self) -> list[Process]:
+        """Return its living processes; none when it is stopped."""
+        return self._service.processes() if self._service else []
+
+    def start(self) -> None:
+        """Start the server and wait until it answers: 2 s the first time, then half a second."""
+        assert self._service is None, "started twice"
+        if not self._data.exists():
+            self._install()
+        self._service = Service(
+            [str(_program("mariadbd")), "--no-defaults", *_OPTIONS, *self._places()],
+            env={},
+            output=self._folder / "output.log",
+        )
+        try:
+            eventually(self._answers, seconds=60.0, every=0.02)
+        except BaseException:
+            self._service.end()
+            self._service = None
+            raise
+        self._server = self._service.pid_of("mariadbd")
+
+    def stop(self) -> None:
+        """Stop as an operator does: open transactions are rolled back, all is written down."""
+        self._end_by(signal.SIGTERM)
+
+    def close(self) -> None:
+        """End it at once, to be never started again: its data are not written down."""
+        service, self._service = self._service, None
+        if service is not None:
+            service.end()
+
+    def kill(self) -> None:
+        """End it by SIGKILL, as a crash does."""
+        self._end_by(signal.SIGKILL)
+
+    def create_database(self, name: str | None = None) -> str:
+        """Create an empty database and return its URL; without a name it is one of its own."""
+        name = name or next(self._names)
+        self.execute(f"CREATE DATABASE `{name}`")
+        return self.url(name)
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database, whoever uses it."""
+        self.execute(f"DROP DATABASE IF EXISTS `{name}`")
+
+    def execute(self, statement: str) -> list[tuple[object, ...]]:
+        """Run one statement as root, outside every database, and return its rows."""
+        with self._connect() as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            connection.commit()
+            return list(cursor.fetchall())
+
+    def _connect(self) -> "pymysql.Connection[pymysql.cursors.Cursor]":
+        return pymysql.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user="root",
+            password=self._password,
+            connect_timeout=5,
+        )
+
+    def _install(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            [
+                str(_program("mariadb-install-db")),
+                "--no-defaults",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                f"--datadir={self._data}",
+                *_as_root(),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"mariadb-install-db: {done.stdout}{done.stderr}"
+        (self._folder / "init.sql").write_text(
+            f"ALTER USER root@localhost IDENTIFIED BY '{self._password}';\n"
+            f"CREATE OR REPLACE USER root@127.0.0.1 IDENTIFIED BY '{self._password}';\n"
+            "GRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;\n"
+        )
+
+    def _places(self) -> list[str]:
+        return [
+            f"--datadir={self._data}",
+            f"--port={self.port}",
+            # Seen from the data folder: an absolute path may be too long for a socket.
+            "--socket=socket",
+            "--pid-file=pid",
+            f"--init-file={self._folder / 'init.sql'}",
+            *_as_root(),
+        ]
+
+    def _end_by(self, number: signal.Signals) -> None:
+        service, self._service = self._service, None
+        if service is None:
+            return
+        service.signal(self._server, number)
+        service.wait(60.0)
+        service.end()
+
+    def _answers(self) -> bool:
+        assert self._service is not None
+        if self._service.has_ended:
+            text = f"MariaDB ended at its start: {self._service.last_words()}"
+            raise RuntimeError(text)
+        try:
+            self._connect().close()
+        except pymysql.MySQLError:
+            return False
+        return True
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/usr/bin")
+
+
+def _as_root() -> list[str]:
+    return ["--user=root"] if os.geteuid() == 0 else []

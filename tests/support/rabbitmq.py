@@ -1,0 +1,177 @@
+"""A private RabbitMQ on 127.0.0.1: own data, ports, cookie and epmd, ended with the tests."""
+
+import signal
+import subprocess
+import uuid
+from pathlib import Path
+
+import pika
+import pika.exceptions
+
+from tests.support.eventually import eventually
+from tests.support.ports import free_ports
+from tests.support.processes import Process, basic_environment
+from tests.support.service import Service
+
+# Not the wrappers of /usr/sbin: those change the user and the folders.
+_BIN = Path("/usr/lib/rabbitmq/bin")
+
+_CONFIG = """\
+listeners.tcp.1 = 127.0.0.1:{port}
+disk_free_limit.absolute = 20MB
+log.file.level = info
+"""
+
+_ADD_VHOSTS = """
+lists:foreach(fun(Name) ->
+    ok = rabbit_vhost:add(Name, <<"tests">>),
+    ok = rabbit_auth_backend_internal:set_permissions(
+        <<"guest">>, Name, <<".*">>, <<".*">>, <<".*">>, <<"tests">>)
+end, [%s]).
+"""
+
+
+class PrivateRabbit:
+    """One broker; `start` after `stop` or `kill` finds the same data at the same port."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._data = folder / "data"
+        self.port, self._dist_port, self._epmd_port = free_ports(3)
+        self._node = f"warren{uuid.uuid4().hex[:12]}@localhost"
+        self._service: Service | None = None
+        self._beam = 0
+
+    @staticmethod
+    def is_installed() -> bool:
+        """Whether this machine has RabbitMQ."""
+        return (_BIN / "rabbitmq-server").exists()
+
+    @property
+    def url(self) -> str:
+        """The URL of the default vhost for the user guest, who may connect from this machine."""
+        return self.vhost_url("/")
+
+    def vhost_url(self, vhost: str, user: str = "guest", password: str = "guest") -> str:
+        """Return the URL of a vhost for a user."""
+        return f"amqp://{user}:{password}@127.0.0.1:{self.port}/{vhost.replace('/', '%2F')}"
+
+    @property
+    def pid(self) -> int:
+        """The id of the broker's own process, for signals."""
+        return self._beam
+
+    def processes(self) -> list[Process]:
+        """Return its living processes; none when it is stopped."""
+        return self._service.processes() if self._service else []
+
+    def start(self) -> None:
+        """Start the broker and wait until it serves AMQP: about 5 s."""
+        assert self._service is None, "started twice"
+        self._write_settings()
+        self._service = Service(
+            [str(_BIN / "rabbitmq-server")],
+            env=self._environment(),
+            output=self._folder / "output.log",
+        )
+        try:
+            eventually(self._answers, seconds=60.0, every=0.05)
+        except BaseException:
+            self._service.end()
+            self._service = None
+            raise
+        self._beam = self._service.pid_of("beam.smp")
+
+    def stop(self) -> None:
+        """Stop as an operator does: connections are closed, everything is written down."""
+        self._end_by(signal.SIGTERM)
+
+    def close(self) -> None:
+        """End it at once, to be never started again: its data are not written down."""
+        service, self._service = self._service, None
+        if service is not None:
+            service.end()
+
+    def kill(self) -> None:
+        """End it by SIGKILL, as a crash does."""
+        self._end_by(signal.SIGKILL)
+
+    def wipe(self) -> None:
+        """Forget all data of a stopped broker: queues, users, vhosts."""
+        assert self._service is None, "stop it first"
+        for path in sorted(self._data.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def ctl(self, *arguments: str) -> str:
+        """Run rabbitmqctl against this broker and return what it printed; each call costs 1 s."""
+        done = subprocess.run(
+            [str(_BIN / "rabbitmqctl"), "--quiet", "--node", self._node, *arguments],
+            env=basic_environment() | self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"rabbitmqctl {arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def add_vhosts(self, count: int) -> list[str]:
+        """Add empty vhosts, open to guest, by one call: half a second and 10 ms for each."""
+        names = [f"test-{uuid.uuid4().hex[:12]}" for _ in range(count)]
+        self.ctl("eval", _ADD_VHOSTS % ",".join(f'<<"{name}">>' for name in names))
+        return names
+
+    def add_user(self, name: str, password: str, *, configure: str, write: str, read: str) -> None:
+        """Add a user with these permissions (regular expressions) in the default vhost."""
+        self.ctl("add_user", name, password)
+        self.ctl("set_permissions", "--vhost", "/", name, configure, write, read)
+
+    def _end_by(self, number: signal.Signals) -> None:
+        service, self._service = self._service, None
+        if service is None:
+            return
+        service.signal(self._beam, number)
+        service.wait(30.0)
+        service.end()
+
+    def _answers(self) -> bool:
+        assert self._service is not None
+        if self._service.has_ended:
+            text = f"RabbitMQ ended at its start: {self._service.last_words()}"
+            raise RuntimeError(text)
+        try:
+            pika.BlockingConnection(pika.URLParameters(self.url)).close()
+        except (pika.exceptions.AMQPError, OSError):
+            return False
+        return True
+
+    def _write_settings(self) -> None:
+        self._data.mkdir(parents=True, exist_ok=True)
+        (self._folder / "rabbitmq.conf").write_text(_CONFIG.format(port=self.port))
+        (self._folder / "enabled_plugins").write_text("[].\n")
+        (self._folder / "rabbitmq-env.conf").touch()
+        cookie = self._folder / ".erlang.cookie"
+        if not cookie.exists():
+            cookie.write_text(uuid.uuid4().hex)
+            cookie.chmod(0o400)
+
+    def _environment(self) -> dict[str, str]:
+        folder = self._folder
+        return {
+            "HOME": str(folder),
+            "RABBITMQ_NODENAME": self._node,
+            "RABBITMQ_MNESIA_BASE": str(self._data),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "rabbitmq-env.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
+            "RABBITMQ_PID_FILE": str(folder / "pid"),
+            "RABBITMQ_DIST_PORT": str(self._dist_port),
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            # Schedulers that spin while idle would take the processor from the tests.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                "-kernel inet_dist_use_interface {127,0,0,1}"
+                " +sbwt none +sbwtdcpu none +sbwtdio none"
+            ),
+        }

@@ -1,0 +1,78 @@
+"""A service that the tests start for themselves: kept, ended and looked after by process id."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.eventually import eventually
+from tests.support.processes import (
+    Process,
+    basic_environment,
+    descendants,
+    identify,
+    started,
+)
+
+_KEEPER = Path(__file__).with_name("keeper.py")
+
+
+class Service:
+    """One running program with everything it started, in its own session, output in a file."""
+
+    def __init__(self, command: Sequence[str], *, env: dict[str, str], output: Path) -> None:
+        self._output = output
+        with output.open("ab") as file:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-S", str(_KEEPER), *command],
+                env=basic_environment() | env,
+                cwd=output.parent,
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        started.append(identify(self._keeper.pid))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the program and all that it started are gone."""
+        return self._keeper.poll() is not None
+
+    def processes(self) -> list[Process]:
+        """Return the program's processes that live now, its keeper left out."""
+        return descendants(self._keeper.pid)
+
+    def pid_of(self, name: str) -> int:
+        """Return the id of the one process called `name`, waiting for it a moment."""
+        found = eventually(lambda: self._named(name))
+        return found[0].pid
+
+    def _named(self, name: str) -> list[Process]:
+        return [process for process in self.processes() if process.name == name]
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """Send a signal to one of the program's processes; gone already is fine."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until everything has ended; False when it has not in time."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._keeper.wait(seconds)
+        return self.has_ended
+
+    def end(self) -> None:
+        """End the program and everything that it started, at once, and wait for it."""
+        if self._keeper.stdin is not None:
+            self._keeper.stdin.close()
+        if not self.wait(20.0):
+            text = f"{self._keeper.args!r} did not end, see {self._output}"
+            raise AssertionError(text)
+
+    def last_words(self) -> str:
+        """Return the end of the program's output."""
+        return self._output.read_text(errors="replace")[-4000:]
