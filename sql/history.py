@@ -1,0 +1,55 @@
+"""What the audit needs: changes of schedules, ticks that were skipped, runs that were cleared."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
+
+from sql.models import History, Job, SkippedTicks
+
+
+def record_change(
+    session: Session, job: Job, *, timezone: str, by: str, now_ms: int, anchor_ms: int
+) -> None:
+    """Record what decides a job's ticks after its watermark, as the row stands now."""
+    session.add(
+        History(
+            job_id=job.id,
+            changed_at=now_ms,
+            changed_by=by[:64],
+            watermark=job.trigger_last_time,
+            enabled=job.trigger_status,
+            schedule_type=job.schedule_type,
+            schedule_conf=job.schedule_conf,
+            timezone=timezone,
+            misfire_strategy=job.misfire_strategy,
+            anchor=anchor_ms,
+        )
+    )
+
+
+def record_stop(session: Session, job_id: int, *, watermark_ms: int, by: str, now_ms: int) -> None:
+    """Record that a job stopped after its watermark, by itself."""
+    session.execute(
+        insert(History).values(
+            job_id=job_id,
+            changed_at=now_ms,
+            changed_by=by[:64],
+            watermark=watermark_ms,
+            enabled=0,
+            schedule_type="NONE",
+            timezone="",
+            misfire_strategy="",
+            anchor=0,
+        )
+    )
+
+
+def record_skips(session: Session, skips: Sequence[SkippedTicks]) -> None:
+    """Record due times that were decided not to fire."""
+    session.add_all(skips)
+
+
+def changes(session: Session) -> Sequence[History]:
+    """Return every change, by job and in order."""
+    return session.execute(select(History).order_by(History.job_id, History.id)).scalars().all()

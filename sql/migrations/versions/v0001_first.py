@@ -1,0 +1,251 @@
+"""The first schema: XXL-JOB's eight tables and Warren's own, the run counter and the cluster id."""
+
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import mysql
+
+revision = "0001"
+down_revision = None
+
+_LONG_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql")
+_AUTO_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+_OPTIONS: Any = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+}
+
+
+def upgrade() -> None:
+    """Make every table, the run counter at 1 and a cluster id that no other database has."""
+    op.create_table(
+        "warren_cluster",
+        sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("cluster_id", sa.String(length=36), nullable=False),
+        sa.Column("paused_at", sa.BigInteger(), nullable=False),
+        sa.Column("paused_by", sa.String(length=64), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        **_OPTIONS,
+    )
+    op.create_table(
+        "warren_history",
+        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("changed_at", sa.BigInteger(), nullable=False),
+        sa.Column("changed_by", sa.String(length=64), nullable=False),
+        sa.Column("watermark", sa.BigInteger(), nullable=False),
+        sa.Column("enabled", sa.SmallInteger(), nullable=False),
+        sa.Column("schedule_type", sa.String(length=50), nullable=False),
+        sa.Column("schedule_conf", sa.String(length=128), nullable=True),
+        sa.Column("timezone", sa.String(length=64), nullable=False),
+        sa.Column("misfire_strategy", sa.String(length=50), nullable=False),
+        sa.Column("anchor", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        **_OPTIONS,
+    )
+    op.create_index("i_history_job", "warren_history", ["job_id", "id"], unique=False)
+    op.create_table(
+        "warren_purge",
+        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("to_at", sa.BigInteger(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("purged_at", sa.BigInteger(), nullable=False),
+        sa.Column("purged_by", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        **_OPTIONS,
+    )
+    op.create_index("i_purge_job", "warren_purge", ["job_id"], unique=False)
+    op.create_table(
+        "warren_route_memory",
+        sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("memory", _LONG_TEXT, nullable=False),
+        sa.PrimaryKeyConstraint("job_id"),
+        **_OPTIONS,
+    )
+    op.create_table(
+        "warren_sequence",
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("next_id", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+        **_OPTIONS,
+    )
+    op.create_table(
+        "warren_skip",
+        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("from_at", sa.BigInteger(), nullable=False),
+        sa.Column("to_at", sa.BigInteger(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("reason", sa.String(length=255), nullable=False),
+        sa.Column("recorded_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        **_OPTIONS,
+    )
+    op.create_index("i_skip_job", "warren_skip", ["job_id", "from_at"], unique=False)
+    op.create_table(
+        "xxl_job_group",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("app_name", sa.String(length=64), nullable=False),
+        sa.Column("title", sa.String(length=64), nullable=False),
+        sa.Column("address_type", sa.SmallInteger(), nullable=False),
+        sa.Column("address_list", sa.Text(), nullable=True),
+        sa.Column("update_time", sa.DateTime(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("app_name", name="i_app_name"),
+        **_OPTIONS,
+    )
+    op.create_table(
+        "xxl_job_info",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("job_group", sa.Integer(), nullable=False),
+        sa.Column("job_desc", sa.String(length=255), nullable=False),
+        sa.Column("add_time", sa.DateTime(), nullable=True),
+        sa.Column("update_time", sa.DateTime(), nullable=True),
+        sa.Column("author", sa.String(length=64), nullable=True),
+        sa.Column("alarm_email", sa.String(length=255), nullable=True),
+        sa.Column("alarm_webhook", sa.String(length=512), nullable=True),
+        sa.Column("schedule_type", sa.String(length=50), nullable=False),
+        sa.Column("schedule_conf", sa.String(length=128), nullable=True),
+        sa.Column("timezone", sa.String(length=64), nullable=True),
+        sa.Column("misfire_strategy", sa.String(length=50), nullable=False),
+        sa.Column("executor_route_strategy", sa.String(length=50), nullable=False),
+        sa.Column("executor_handler", sa.String(length=255), nullable=True),
+        sa.Column("executor_param", _LONG_TEXT, nullable=True),
+        sa.Column("executor_block_strategy", sa.String(length=50), nullable=False),
+        sa.Column("executor_timeout", sa.Integer(), nullable=False),
+        sa.Column("executor_fail_retry_count", sa.Integer(), nullable=False),
+        sa.Column("retry_delay", sa.Integer(), nullable=False),
+        sa.Column("delivery", sa.String(length=16), nullable=False),
+        sa.Column("concurrency", sa.Integer(), nullable=False),
+        sa.Column("fresh_process", sa.SmallInteger(), nullable=False),
+        sa.Column("glue_type", sa.String(length=50), nullable=False),
+        sa.Column("glue_source", _LONG_TEXT, nullable=True),
+        sa.Column("glue_remark", sa.String(length=128), nullable=True),
+        sa.Column("glue_updatetime", sa.DateTime(), nullable=True),
+        sa.Column("child_jobid", sa.String(length=255), nullable=True),
+        sa.Column("trigger_status", sa.SmallInteger(), nullable=False),
+        sa.Column("trigger_last_time", sa.BigInteger(), nullable=False),
+        sa.Column("trigger_next_time", sa.BigInteger(), nullable=False),
+        sa.Column("stop_reason", sa.String(length=512), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("job_group", "job_desc", name="i_group_name"),
+        **_OPTIONS,
+    )
+    op.create_index(
+        "i_status_next", "xxl_job_info", ["trigger_status", "trigger_next_time"], unique=False
+    )
+    op.create_table(
+        "xxl_job_lock",
+        sa.Column("lock_name", sa.String(length=50), nullable=False),
+        sa.Column("holder", sa.String(length=64), nullable=True),
+        sa.Column("until_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("lock_name"),
+        **_OPTIONS,
+    )
+    op.create_table(
+        "xxl_job_log",
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("job_group", sa.Integer(), nullable=False),
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("executor_address", sa.String(length=255), nullable=True),
+        sa.Column("executor_handler", sa.String(length=255), nullable=True),
+        sa.Column("executor_param", _LONG_TEXT, nullable=True),
+        sa.Column("executor_sharding_param", sa.String(length=20), nullable=True),
+        sa.Column("executor_fail_retry_count", sa.Integer(), nullable=False),
+        sa.Column("trigger_time", sa.DateTime(), nullable=True),
+        sa.Column("trigger_code", sa.Integer(), nullable=False),
+        sa.Column("trigger_msg", _LONG_TEXT, nullable=True),
+        sa.Column("handle_time", sa.DateTime(), nullable=True),
+        sa.Column("handle_code", sa.Integer(), nullable=False),
+        sa.Column("handle_msg", _LONG_TEXT, nullable=True),
+        sa.Column("alarm_status", sa.SmallInteger(), nullable=False),
+        sa.Column("status", sa.String(length=16), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("scheduled_at", sa.BigInteger(), nullable=False),
+        sa.Column("due_at", sa.BigInteger(), nullable=False),
+        sa.Column("origin_id", sa.BigInteger(), nullable=False),
+        sa.Column("shard_index", sa.Integer(), nullable=False),
+        sa.Column("shard_total", sa.Integer(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("redeliveries", sa.SmallInteger(), nullable=False),
+        sa.Column("wanted_addresses", sa.Text(), nullable=True),
+        sa.Column("routed_at", sa.BigInteger(), nullable=True),
+        sa.Column("routed_by", sa.String(length=64), nullable=True),
+        sa.Column("boot_id", sa.String(length=32), nullable=True),
+        sa.Column("sent_at", sa.BigInteger(), nullable=True),
+        sa.Column("started_at", sa.BigInteger(), nullable=True),
+        sa.Column("finished_at", sa.BigInteger(), nullable=True),
+        sa.Column("kill_requested_at", sa.BigInteger(), nullable=True),
+        sa.Column("log_tail", sa.Text(), nullable=True),
+        sa.Column("late_status", sa.String(length=16), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint(
+            "job_id", "scheduled_at", "origin_id", "shard_index", "attempt", name="i_tick"
+        ),
+        **_OPTIONS,
+    )
+    op.create_index("i_kill", "xxl_job_log", ["kill_requested_at"], unique=False)
+    op.create_index("i_status_due", "xxl_job_log", ["status", "job_group", "due_at"], unique=False)
+    op.create_index("i_trigger_time", "xxl_job_log", ["trigger_time"], unique=False)
+    op.create_table(
+        "xxl_job_log_report",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("trigger_day", sa.DateTime(), nullable=True),
+        sa.Column("running_count", sa.Integer(), nullable=False),
+        sa.Column("suc_count", sa.Integer(), nullable=False),
+        sa.Column("fail_count", sa.Integer(), nullable=False),
+        sa.Column("update_time", sa.DateTime(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("trigger_day", name="i_trigger_day"),
+        **_OPTIONS,
+    )
+    op.create_table(
+        "xxl_job_logglue",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("glue_type", sa.String(length=50), nullable=True),
+        sa.Column("glue_source", _LONG_TEXT, nullable=True),
+        sa.Column("glue_remark", sa.String(length=128), nullable=False),
+        sa.Column("add_time", sa.DateTime(), nullable=True),
+        sa.Column("update_time", sa.DateTime(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        **_OPTIONS,
+    )
+    op.create_index("i_job_id", "xxl_job_logglue", ["job_id"], unique=False)
+    op.create_table(
+        "xxl_job_registry",
+        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("registry_group", sa.String(length=50), nullable=False),
+        sa.Column("registry_key", sa.String(length=64), nullable=False),
+        sa.Column("registry_value", sa.String(length=255), nullable=False),
+        sa.Column("update_time", sa.DateTime(), nullable=True),
+        sa.Column("boot_id", sa.String(length=32), nullable=False),
+        sa.Column("boot_at", sa.BigInteger(), nullable=False),
+        sa.Column("beat_at", sa.BigInteger(), nullable=False),
+        sa.Column("load", sa.Text(), nullable=True),
+        sa.Column("draining", sa.SmallInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("registry_group", "registry_key", "registry_value", name="i_g_k_v"),
+        **_OPTIONS,
+    )
+    op.create_table(
+        "xxl_job_user",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("username", sa.String(length=50), nullable=False),
+        sa.Column("password", sa.String(length=255), nullable=False),
+        sa.Column("token", sa.String(length=100), nullable=True),
+        sa.Column("role", sa.SmallInteger(), nullable=False),
+        sa.Column("permission", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("username", name="i_username"),
+        **_OPTIONS,
+    )
+    op.execute("INSERT INTO warren_sequence (name, next_id) VALUES ('run', 1)")
+    op.execute(
+        "INSERT INTO warren_cluster (id, cluster_id, paused_at) "  # noqa: S608 - an id of our own
+        f"VALUES (1, '{uuid.uuid4()}', 0)"
+    )

@@ -1,0 +1,80 @@
+"""The life of a run: its states, the arrows between them, and the codes XXL-JOB's readers know.
+
+    PLANNED ── route ──> ROUTED ── confirm ──> SENT ── Started ──> RUNNING
+       │                    │                    │                    │
+       └ CANCELLED          └──── UNDELIVERED ───┘                    │
+         UNDELIVERED              └──── SUCCEEDED FAILED TIMED_OUT KILLED REFUSED LOST
+
+A row only moves forward; a retry is a new row. Whoever reaches a final state first wins.
+"""
+
+from enum import StrEnum
+
+
+class RunStatus(StrEnum):
+    """Where a run is; the truth about it."""
+
+    PLANNED = "PLANNED"
+    ROUTED = "ROUTED"
+    SENT = "SENT"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    KILLED = "KILLED"
+    REFUSED = "REFUSED"
+    LOST = "LOST"
+    UNDELIVERED = "UNDELIVERED"
+    CANCELLED = "CANCELLED"
+
+
+class Kind(StrEnum):
+    """What caused a run."""
+
+    CRON = "CRON"
+    MISFIRE = "MISFIRE"
+    MANUAL = "MANUAL"
+    API = "API"
+    RETRY = "RETRY"
+    PARENT = "PARENT"
+
+
+#: States of a run that some executor holds, or may hold.
+IN_FLIGHT = frozenset({RunStatus.ROUTED, RunStatus.SENT, RunStatus.RUNNING})
+#: States that are not final.
+OPEN = IN_FLIGHT | {RunStatus.PLANNED}
+#: States that nothing leaves.
+FINAL = frozenset(RunStatus) - OPEN
+
+#: For each status, the statuses it may be entered from. A result may overtake the broker's
+#: confirm and `Started`, so every state in flight leads to every result.
+ENTERED_FROM: dict[RunStatus, frozenset[RunStatus]] = {
+    RunStatus.PLANNED: frozenset(),
+    RunStatus.ROUTED: frozenset({RunStatus.PLANNED}),
+    RunStatus.SENT: frozenset({RunStatus.ROUTED}),
+    RunStatus.RUNNING: frozenset({RunStatus.ROUTED, RunStatus.SENT}),
+    RunStatus.SUCCEEDED: IN_FLIGHT,
+    RunStatus.FAILED: OPEN,
+    RunStatus.TIMED_OUT: IN_FLIGHT,
+    RunStatus.KILLED: IN_FLIGHT,
+    RunStatus.REFUSED: IN_FLIGHT,
+    RunStatus.LOST: IN_FLIGHT,
+    RunStatus.UNDELIVERED: frozenset({RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT}),
+    RunStatus.CANCELLED: frozenset({RunStatus.PLANNED}),
+}
+
+#: `(trigger_code, handle_code)` of each status, as XXL-JOB's readers expect them.
+CODES: dict[RunStatus, tuple[int, int]] = {
+    RunStatus.PLANNED: (0, 0),
+    RunStatus.ROUTED: (0, 0),
+    RunStatus.SENT: (200, 0),
+    RunStatus.RUNNING: (200, 0),
+    RunStatus.SUCCEEDED: (200, 200),
+    RunStatus.FAILED: (200, 500),
+    RunStatus.TIMED_OUT: (200, 502),
+    RunStatus.KILLED: (200, 500),
+    RunStatus.LOST: (200, 500),
+    RunStatus.UNDELIVERED: (500, 0),
+    RunStatus.REFUSED: (500, 0),
+    RunStatus.CANCELLED: (500, 0),
+}
