@@ -1,0 +1,33 @@
+"""What a user says about a job: the value that the job file, the command line and the console share."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A job as its author wants it; `enabled` None = leave the state as it is, stopped when new.
+
+    `schedule_kind` is NONE, CRON, FIX_RATE, FIX_DELAY or AT; `schedule_conf` the expression, the
+    seconds, or the ISO 8601 instant. `timezone` "" = the scheduler's. Durations are whole seconds.
+    """
+
+    name: str
+    app: str
+    author: str = ""
+    schedule_kind: str = "NONE"
+    schedule_conf: str = ""
+    timezone: str = ""
+    handler: str = ""
+    param: str = ""
+    route: str = "FIRST"
+    block: str = "SERIAL_EXECUTION"
+    misfire: str = "DO_NOTHING"
+    delivery: str = "AT_MOST_ONCE"
+    concurrency: int = 1
+    timeout: int = 0
+    retries: int = 0
+    retry_delay: int = 0
+    fresh_process: bool = False
+    alarm_emails: tuple[str, ...] = ()
+    alarm_webhook: str = ""
+    enabled: bool | None = None
