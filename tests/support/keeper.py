@@ -1,16 +1,16 @@
 """Runs one command and ends everything that came from it; started as a program of its own.
 
-    python keeper.py COMMAND ARGUMENT...
+    python keeper.py PARENT COMMAND ARGUMENT...
 
-It ends when the command ends, on SIGTERM, or when its standard input ends, which is how it learns
-that the tests died, even by SIGKILL. Before it ends it kills every descendant, those included that
-made themselves daemons: it is their subreaper. It exits as the command did.
+It ends when the command ends, on SIGTERM, or when the process PARENT is gone, be it by SIGKILL.
+Before it ends it kills every descendant, those included that made themselves daemons: it is their
+subreaper. It exits as the command did, or with 143 when it was ended.
 """
 
 import contextlib
 import ctypes
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -19,34 +19,27 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_ENDED = 128 + signal.SIGTERM
 
 
-def main(command: list[str]) -> int:
+def main(parent: int, command: list[str]) -> int:
     """Keep `command` until it ends or nobody wants it any more; return its exit status."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
+    parent_end = os.pidfd_open(os.getppid())
+    if os.getppid() != parent:
+        return _ENDED
     try:
         child = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
             preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509 - this program has one thread
         )
-        return _wait(child)
+        select.select([os.pidfd_open(child.pid), parent_end], [], [])
+        status = child.poll()
     finally:
         _end_descendants()
-
-
-def _wait(child: subprocess.Popen[bytes]) -> int:
-    """Wait for the child's end or for the end of standard input, whichever comes first."""
-    exit_fd = os.pidfd_open(child.pid)
-    with selectors.DefaultSelector() as selector:
-        selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
-        selector.register(exit_fd, selectors.EVENT_READ)
-        while not any(key.fd == exit_fd or not os.read(key.fd, 1) for key, _ in selector.select()):
-            pass
-    status = child.poll()
-    return 143 if status is None else status
+    return _ENDED if status is None else status
 
 
 def _end_descendants() -> None:
@@ -84,4 +77,4 @@ def _descendants(root: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

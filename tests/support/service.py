@@ -27,10 +27,10 @@ class Service:
         self._output = output
         with output.open("ab") as file:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-S", str(_KEEPER), *command],
+                [sys.executable, "-S", str(_KEEPER), str(os.getpid()), *command],
                 env=basic_environment() | env,
                 cwd=output.parent,
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -67,8 +67,7 @@ class Service:
 
     def end(self) -> None:
         """End the program and everything that it started, at once, and wait for it."""
-        if self._keeper.stdin is not None:
-            self._keeper.stdin.close()
+        self._keeper.terminate()
         if not self.wait(20.0):
             text = f"{self._keeper.args!r} did not end, see {self._output}"
             raise AssertionError(text)
