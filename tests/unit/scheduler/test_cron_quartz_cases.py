@@ -1,0 +1,48 @@
+"""Every row that real Quartz answered."""
+
+import csv
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from scheduler.cron import next_fires
+
+CASES = Path(__file__).parents[2] / "data" / "quartz_cron_cases.tsv"
+
+
+def rows() -> list[dict[str, str]]:
+    with CASES.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def fires(row: dict[str, str]) -> list[datetime]:
+    zone = ZoneInfo(row["timezone"])
+    after = datetime.fromisoformat(row["after_local"]).replace(tzinfo=zone)
+    return next_fires(row["expression"], after=after, timezone=row["timezone"], count=5)
+
+
+def name(row: dict[str, str]) -> str:
+    return f"{row['timezone']} {row['after_local']} {row['expression']}"
+
+
+def test_table_is_whole() -> None:
+    statuses = [row["status"] for row in rows()]
+
+    assert (statuses.count("OK"), statuses.count("ERR")) == (762, 12)
+
+
+@pytest.mark.parametrize("row", [row for row in rows() if row["status"] == "OK"], ids=name)
+def test_fires_are_those_of_quartz(row: dict[str, str]) -> None:
+    expected = [datetime.fromisoformat(text) for text in row["next_fires"].split(",") if text]
+
+    got = fires(row)
+
+    assert [at.isoformat() for at in got] == [at.isoformat() for at in expected]
+
+
+@pytest.mark.parametrize("row", [row for row in rows() if row["status"] == "ERR"], ids=name)
+def test_what_quartz_refuses_is_refused_in_one_line(row: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"^expected [^\n]+, got: [^\n]+$"):
+        fires(row)
