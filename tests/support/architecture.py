@@ -1,0 +1,256 @@
+"""Reads the packages' syntax trees and names every place that breaks the rules of their layout.
+
+A rule is a function of the code base that returns one line for each offence. Nothing is imported:
+what counts is what is written, imports inside functions included, because those hide cycles too.
+"""
+
+import ast
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """One import: the module that it names and, for `from … import`, the name that it takes."""
+
+    module: str
+    name: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """One source file under its dotted name."""
+
+    name: str
+    tree: ast.Module
+    imports: tuple[Import, ...]
+
+    @property
+    def package(self) -> str:
+        """The top-level package."""
+        return top_of(self.name)
+
+
+#: A code base: every module by its dotted name; a package's own file has the package's name.
+CodeBase = Mapping[str, Module]
+
+
+def top_of(name: str) -> str:
+    """Return the first part of a dotted name."""
+    return name.partition(".")[0]
+
+
+def read_packages(root: Path, packages: Collection[str]) -> CodeBase:
+    """Read the source files of these top-level packages; one that is absent is left out."""
+    sources = {}
+    for package in packages:
+        for path in sorted((root / package).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            is_package = parts[-1] == "__init__"
+            name = ".".join(parts[:-1] if is_package else parts)
+            sources[name] = (path.read_text(), is_package)
+    return parse(sources)
+
+
+def parse(sources: Mapping[str, tuple[str, bool]]) -> CodeBase:
+    """Build a code base of texts, each with whether it is a package's own file."""
+    modules = {}
+    for name, (text, is_package) in sources.items():
+        tree = ast.parse(text, filename=name)
+        home = name if is_package else name.rpartition(".")[0]
+        modules[name] = Module(name=name, tree=tree, imports=tuple(_imports(tree, home)))
+    return modules
+
+
+def top_level(module: Module) -> Module:
+    """Return the module with only the imports that run when it is loaded."""
+    body = [node for node in module.tree.body if not isinstance(node, ast.FunctionDef)]
+    tree = ast.Module(body=body, type_ignores=[])
+    return Module(name=module.name, tree=tree, imports=tuple(_imports(tree, module.name)))
+
+
+def forbidden_arrows(code: CodeBase, allowed: Mapping[str, Collection[str]]) -> list[str]:
+    """Name the imports of one package of ours by another that may not know it."""
+    return [
+        f"{module.name}:{found.line}: {module.package} may not import {top_of(found.module)}"
+        for module in code.values()
+        for found in module.imports
+        if top_of(found.module) in allowed
+        and top_of(found.module) != module.package
+        and top_of(found.module) not in allowed[module.package]
+    ]
+
+
+def forbidden_packages(code: CodeBase, packages: Collection[str]) -> list[str]:
+    """Name the imports of packages that are never installed."""
+    return [
+        f"{module.name}:{found.line}: {top_of(found.module)} is never installed"
+        for module in code.values()
+        for found in module.imports
+        if top_of(found.module) in packages
+    ]
+
+
+def import_cycles(code: CodeBase) -> list[str]:
+    """Name one cycle through each module that can reach itself by imports."""
+    arrows = {name: _neighbours(code, module) for name, module in code.items()}
+    cycles: dict[frozenset[str], str] = {}
+    for name in code:
+        way = _way_back(arrows, name)
+        if way:
+            cycles.setdefault(frozenset(way), " -> ".join([*way, way[0]]))
+    return list(cycles.values())
+
+
+def type_checking_blocks(code: CodeBase) -> list[str]:
+    """Name each use of TYPE_CHECKING, by whatever spelling."""
+    return [
+        f"{module.name}:{node.lineno}: TYPE_CHECKING hides an import"
+        for module in code.values()
+        for node in ast.walk(module.tree)
+        if (isinstance(node, ast.Name) and node.id == "TYPE_CHECKING")
+        or (isinstance(node, ast.Attribute) and node.attr == "TYPE_CHECKING")
+    ]
+
+
+def strayed_libraries(
+    code: CodeBase,
+    homes: Mapping[str, Collection[str]],
+    lent: Mapping[tuple[str, str], Collection[str]],
+) -> list[str]:
+    """Name the imports of a library outside its home.
+
+    `homes` gives for each library the prefixes of the modules where it lives; `lent` gives for a
+    (module, name) of a library the packages that may take just this name.
+    """
+    return [
+        f"{module.name}:{found.line}: {top_of(found.module)} is at home in {', '.join(home)}"
+        for module in code.values()
+        for found in module.imports
+        for home in [homes.get(top_of(found.module))]
+        if home is not None
+        and not module.name.startswith(tuple(home))
+        and module.package not in lent.get((found.module, found.name), ())
+    ]
+
+
+def heavy_imports(code: CodeBase, roots: Collection[str], allowed: Collection[str]) -> list[str]:
+    """Name what a process that starts at `roots` would load beyond `allowed` and Python itself.
+
+    A prefix in `allowed` that ends with a dot stands for everything below it. Importing a module
+    also runs the files of the packages that it stands in.
+    """
+    fine = tuple(allowed)
+    problems = []
+    seen = set()
+    waiting = [(root, "the start") for root in roots]
+    while waiting:
+        name, importer = waiting.pop()
+        if name in seen or top_of(name) in sys.stdlib_module_names:
+            continue
+        seen.add(name)
+        if name not in fine and not name.startswith(tuple(p for p in fine if p.endswith("."))):
+            problems.append(f"{importer} loads {name}")
+        elif name in code:
+            waiting += [(target, name) for target in _loaded(code, code[name])]
+    return problems
+
+
+def environment_reads(code: CodeBase, allowed: Collection[str]) -> list[str]:
+    """Name the modules that look at the environment without being `allowed` to."""
+    return [
+        f"{module.name}:{line}: only the settings read the environment"
+        for module in code.values()
+        if module.name not in allowed
+        for line in _environment_lines(module)
+    ]
+
+
+def needless_permissions(code: CodeBase, allowed: Collection[str]) -> list[str]:
+    """Name the modules that may look at the environment and do not: the list must stay true."""
+    return [
+        f"{name} does not read the environment: take it off the list"
+        for name in allowed
+        if name in code and not _environment_lines(code[name])
+    ]
+
+
+def _imports(tree: ast.Module, home: str) -> Iterator[Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(module=alias.name, name="", line=node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield Import(module=_origin(node, home), name=alias.name, line=node.lineno)
+        elif isinstance(node, ast.Call) and _called(node) in {"import_module", "__import__"}:
+            yield from _by_text(node)
+
+
+def _origin(node: ast.ImportFrom, home: str) -> str:
+    """Return the absolute name of the module that a `from` names."""
+    if node.level == 0:
+        return node.module or ""
+    parts = home.split(".")
+    above = parts[: len(parts) - node.level + 1]
+    return ".".join([*above, node.module] if node.module else above)
+
+
+def _called(node: ast.Call) -> str:
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _by_text(node: ast.Call) -> Iterator[Import]:
+    """Give the import of `import_module("a.b")`; one that is computed cannot be known."""
+    if node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
+        yield Import(module=node.args[0].value, name="", line=node.lineno)
+
+
+def _target(code: CodeBase, found: Import) -> str:
+    """Return the module that an import loads: `from a import b` may mean the module a.b."""
+    inner = f"{found.module}.{found.name}"
+    return inner if inner in code else found.module
+
+
+def _neighbours(code: CodeBase, module: Module) -> set[str]:
+    return {target for found in module.imports if (target := _target(code, found)) in code}
+
+
+def _loaded(code: CodeBase, module: Module) -> Iterator[str]:
+    """Give every module that runs when `module` is imported, packages' own files included."""
+    for found in module.imports:
+        parts = _target(code, found).split(".")
+        for length in range(1, len(parts) + 1):
+            yield ".".join(parts[:length])
+
+
+def _way_back(arrows: Mapping[str, set[str]], start: str) -> list[str]:
+    """Return a shortest way from `start` to itself, without its end; empty when there is none."""
+    ways = {start: [start]}
+    waiting = [start]
+    for name in waiting:
+        for target in sorted(arrows[name]):
+            if target == start:
+                return ways[name]
+            if target not in ways:
+                ways[target] = [*ways[name], target]
+                waiting.append(target)
+    return []
+
+
+_ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
+
+
+def _environment_lines(module: Module) -> list[int]:
+    taken = [f.line for f in module.imports if f.module == "os" and f.name in _ENVIRONMENT]
+    used = [
+        node.lineno
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and node.attr in _ENVIRONMENT
+    ]
+    return sorted({*taken, *used})

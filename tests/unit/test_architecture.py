@@ -1,0 +1,282 @@
+"""The rules of the packages' layout hold, and the checks that say so can fail."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support import architecture
+from tests.support.architecture import CodeBase
+
+ROOT = Path(__file__).parents[2]
+
+#: For each package, the packages of ours that it may import.
+ARROWS = {
+    "warren": {"admin_web", "scheduler", "executor", "sql", "broker"},
+    "admin_web": {"scheduler", "sql", "broker"},
+    "scheduler": {"sql", "broker"},
+    "executor": {"broker"},
+    "sql": set(),
+    "broker": set(),
+}
+
+NEVER_INSTALLED = {"tests", "benchmarks", "examples"}
+
+#: For each library with one home, the prefixes of the modules that may import it.
+HOMES = {
+    "pika": ["broker.amqp"],
+    "sqlalchemy": ["sql."],
+    "pymysql": ["sql."],
+    "alembic": ["sql."],
+    "croniter": ["scheduler.cron"],
+    "psutil": ["executor."],
+    "flask": ["admin_web"],
+}
+
+#: Sessions are passed around, so their type is known outside their home.
+LENT = {("sqlalchemy.orm", "Session"): {"scheduler", "admin_web", "warren"}}
+
+#: Where a job process begins, and what it may load besides Python's own library.
+JOB_ROOTS = ["executor.zygote", "executor.child"]
+JOB_MAY_LOAD = ["executor", "executor.", "broker", "broker.messages", "msgspec"]
+
+#: Who looks at the environment, and why.
+ENVIRONMENT_READERS = {
+    "warren.settings": "settings come from it",
+    "warren.setting_rules": "TZ is this machine's time zone, the default of a setting",
+    "executor.child": "a job process restores it between two runs",
+}
+
+
+@pytest.fixture(scope="module")
+def code() -> CodeBase:
+    return architecture.read_packages(ROOT, ARROWS)
+
+
+def made_up(**sources: str) -> CodeBase:
+    """Build a code base; `a__b` is the module a.b, and a name without `__` is a package."""
+    return architecture.parse(
+        {name.replace("__", "."): (text, "__" not in name) for name, text in sources.items()}
+    )
+
+
+def test_every_package_is_read(code: CodeBase) -> None:
+    on_disk = {package for package in ARROWS if (ROOT / package / "__init__.py").exists()}
+
+    assert {"broker", "executor", "scheduler", "sql", "warren"} <= on_disk
+    assert on_disk == {module.package for module in code.values()}
+
+
+def test_packages_import_only_what_their_layer_may_know(code: CodeBase) -> None:
+    assert architecture.forbidden_arrows(code, ARROWS) == []
+
+
+def test_nothing_installed_needs_what_is_never_installed(code: CodeBase) -> None:
+    assert architecture.forbidden_packages(code, NEVER_INSTALLED) == []
+
+
+def test_no_module_imports_itself_by_a_detour(code: CodeBase) -> None:
+    assert architecture.import_cycles(code) == []
+
+
+def test_no_import_hides_behind_type_checking(code: CodeBase) -> None:
+    assert architecture.type_checking_blocks(code) == []
+
+
+def test_each_library_stays_in_its_home(code: CodeBase) -> None:
+    assert architecture.strayed_libraries(code, HOMES, LENT) == []
+
+
+@pytest.mark.parametrize("root", JOB_ROOTS)
+def test_job_process_loads_nothing_heavy(code: CodeBase, root: str) -> None:
+    if root not in code:
+        pytest.skip(f"{root} is not written yet")
+
+    assert architecture.heavy_imports(code, [root], JOB_MAY_LOAD) == []
+
+
+def test_front_door_loads_nothing_before_it_is_asked(code: CodeBase) -> None:
+    front_door = architecture.top_level(code["warren"])
+
+    assert front_door.tree.body
+    assert architecture.heavy_imports({"warren": front_door}, ["warren"], ["warren"]) == []
+
+
+def test_only_the_settings_read_the_environment(code: CodeBase) -> None:
+    assert architecture.environment_reads(code, ENVIRONMENT_READERS) == []
+    assert architecture.needless_permissions(code, ENVIRONMENT_READERS) == []
+
+
+class TestWheel:
+    @pytest.fixture
+    def settings(self) -> Mapping[str, object]:
+        settings: Mapping[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text())[
+            "tool"
+        ]["setuptools"]
+        return settings
+
+    def test_it_holds_every_package_and_no_other(self, settings: Mapping[str, object]) -> None:
+        on_disk = {
+            ".".join(path.parent.relative_to(ROOT).parts)
+            for package in ARROWS
+            for path in (ROOT / package).rglob("__init__.py")
+        }
+
+        assert set(settings["packages"]) == on_disk  # type: ignore[call-overload]
+
+    def test_it_holds_every_file_that_is_no_source(self, settings: Mapping[str, object]) -> None:
+        declared = {
+            path
+            for package, patterns in settings["package-data"].items()  # type: ignore[attr-defined]
+            for pattern in patterns
+            for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+        }
+        on_disk = {
+            path
+            for package in ARROWS
+            for path in (ROOT / package).rglob("*")
+            if path.is_file() and path.suffix not in {".py", ".pyc"}
+        }
+
+        assert on_disk - declared == set()
+
+
+class TestChecksThatCanFail:
+    def test_arrow_against_the_order_is_named(self) -> None:
+        code = made_up(
+            sql__runs="from scheduler import planner\n",
+            scheduler__planner="import sql.runs\nfrom scheduler import loop\n",
+        )
+
+        assert architecture.forbidden_arrows(code, ARROWS) == [
+            "sql.runs:1: sql may not import scheduler"
+        ]
+
+    def test_arrow_inside_a_function_or_by_text_is_named(self) -> None:
+        code = made_up(
+            executor__lanes="def f():\n    import sql.runs\n",
+            broker__amqp="import importlib\nimportlib.import_module('sql.runs')\n",
+        )
+
+        assert architecture.forbidden_arrows(code, ARROWS) == [
+            "executor.lanes:2: executor may not import sql",
+            "broker.amqp:2: broker may not import sql",
+        ]
+
+    def test_import_of_the_tests_is_named(self) -> None:
+        code = made_up(sql__runs="from tests.support import ports\n")
+
+        assert architecture.forbidden_packages(code, NEVER_INSTALLED) == [
+            "sql.runs:1: tests is never installed"
+        ]
+
+    def test_cycle_through_three_modules_is_named_once(self) -> None:
+        code = made_up(
+            sql="",
+            sql__a="from sql import b\n",
+            sql__b="def f():\n    from sql.c import g\n",
+            sql__c="from . import a\n",
+            sql__d="from sql import a\n",
+        )
+
+        assert architecture.import_cycles(code) == ["sql.a -> sql.b -> sql.c -> sql.a"]
+
+    def test_package_that_gathers_its_modules_is_no_cycle(self) -> None:
+        code = made_up(sql="from sql.a import f\n", sql__a="from sql import b\n", sql__b="")
+
+        assert architecture.import_cycles(code) == []
+
+    def test_module_that_takes_a_name_from_its_gathering_package_is_a_cycle(self) -> None:
+        code = made_up(sql="from .a import f\n", sql__a="from sql import f\n")
+
+        assert architecture.import_cycles(code) == ["sql -> sql.a -> sql"]
+
+    @pytest.mark.parametrize("test", ["TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"])
+    def test_type_checking_block_is_named(self, test: str) -> None:
+        code = made_up(sql__a=f"if {test}:\n    import sql.b\n")
+
+        assert architecture.type_checking_blocks(code) == ["sql.a:1: TYPE_CHECKING hides an import"]
+
+    @pytest.mark.parametrize(
+        ("module", "source"),
+        [
+            ("broker__codec", "import pika.exceptions\n"),
+            ("scheduler__planner", "from sqlalchemy import select\n"),
+            ("scheduler__planner", "from sqlalchemy.orm import Session, sessionmaker\n"),
+            ("executor__lanes", "from sqlalchemy.orm import Session\n"),
+            ("scheduler__misfire", "def f():\n    import croniter\n"),
+            ("scheduler__routing", "import psutil\n"),
+            ("warren__up", "from flask import Flask\n"),
+        ],
+    )
+    def test_library_away_from_home_is_named(self, module: str, source: str) -> None:
+        code = made_up(**{module: source})
+
+        assert len(architecture.strayed_libraries(code, HOMES, LENT)) == 1
+
+    def test_library_at_home_and_a_lent_session_are_fine(self) -> None:
+        code = made_up(
+            broker__amqp_publisher="import pika\n",
+            sql__engine="import sqlalchemy, pymysql\n",
+            scheduler__planner="from sqlalchemy.orm import Session\n",
+        )
+
+        assert architecture.strayed_libraries(code, HOMES, LENT) == []
+
+    def test_heavy_library_is_named_wherever_the_job_process_meets_it(self) -> None:
+        code = made_up(
+            executor="",
+            executor__zygote="import os\nfrom executor import child\n",
+            executor__child="import msgspec\nfrom broker.messages import Trigger\n",
+            broker="from broker import amqp\n",
+            broker__messages="import msgspec\n",
+            broker__amqp="import pika\n",
+        )
+
+        problems = architecture.heavy_imports(code, ["executor.zygote"], JOB_MAY_LOAD)
+
+        assert problems == ["broker loads broker.amqp"]
+
+    def test_import_inside_a_function_is_not_loaded_with_its_module(self) -> None:
+        code = made_up(warren="import click\ndef main():\n    from warren import cli\n")
+
+        problems = architecture.heavy_imports(
+            {"warren": architecture.top_level(code["warren"])}, ["warren"], ["warren"]
+        )
+
+        assert problems == ["warren loads click"]
+
+    def test_light_job_process_is_fine(self) -> None:
+        code = made_up(
+            executor="",
+            executor__zygote="from executor import child\n",
+            executor__child="import json\nfrom broker.messages import Trigger\n",
+            broker="",
+            broker__messages="import msgspec\n",
+        )
+
+        assert architecture.heavy_imports(code, ["executor.zygote"], JOB_MAY_LOAD) == []
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "import os\nos.environ['A']\n",
+            "import os as system\nsystem.getenv('A')\n",
+            "from os import environ\n",
+        ],
+    )
+    def test_look_at_the_environment_is_named(self, source: str) -> None:
+        code = made_up(sql__engine=source, warren__settings=source)
+
+        problems = architecture.environment_reads(code, {"warren.settings"})
+
+        assert len(problems) == 1
+        assert problems[0].startswith("sql.engine:")
+
+    def test_permission_that_nobody_uses_is_named(self) -> None:
+        code = made_up(sql__engine="import os\n", warren__settings="import os\nos.environ\n")
+
+        problems = architecture.needless_permissions(code, {"sql.engine", "warren.settings"})
+
+        assert problems == ["sql.engine does not read the environment: take it off the list"]
