@@ -75,6 +75,8 @@ class Trigger(Message, frozen=True, kw_only=True):
     fresh_process: bool = False
     script_language: str = ""
     script_source: str = ""
+    #: Whether an earlier copy may have arrived: then finding this one unread proves nothing.
+    resent: bool = False
 
 
 # -- scheduler -> executor, command queue of a boot -------------------------------------------

@@ -166,7 +166,11 @@ class Transport(Protocol):
 
 @dataclass(slots=True)
 class BrokerSettings:
-    """How to reach RabbitMQ; `urls` are tried in order."""
+    """How to reach RabbitMQ; `urls` are tried in order.
+
+    `backoff_seconds`: the first and the longest wait before connecting again, each a bound for a
+    random one. `ca_file`: certificates to trust for amqps instead of the system's.
+    """
 
     urls: tuple[str, ...]
     quorum: bool = False
@@ -174,3 +178,4 @@ class BrokerSettings:
     blocked_timeout_seconds: float = 10
     connect_timeout_seconds: float = 5
     backoff_seconds: tuple[float, float] = field(default=(0.2, 10.0))
+    ca_file: str | None = None
