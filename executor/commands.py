@@ -1,0 +1,101 @@
+"""What schedulers and consoles order or ask of one boot."""
+
+import asyncio
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from broker.messages import (
+    Beat,
+    IdleBeat,
+    Kill,
+    Know,
+    LogChunk,
+    Message,
+    ReadLog,
+    StillOpen,
+)
+from executor.contact import Contact
+from executor.intake import Intake, Tombstones
+from executor.questions import Questions
+from executor.sender import Identity
+from executor.workload import Workload
+
+
+class LogReader(Protocol):
+    """Reads run logs; called in worker threads."""
+
+    def __call__(self, question: ReadLog, identity: Identity) -> LogChunk:
+        """Return lines of a run's log."""
+
+
+class Commands:
+    """Obeys and answers. Used from the core thread; logs are read in worker threads."""
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        loop: asyncio.AbstractEventLoop,
+        workload: Workload,
+        intake: Intake,
+        tombstones: Tombstones,
+        contact: Contact,
+        questions: Questions,
+        read_log: LogReader,
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._identity = identity
+        self._loop = loop
+        self._workload = workload
+        self._intake = intake
+        self._tombstones = tombstones
+        self._contact = contact
+        self._questions = questions
+        self._read_log = read_log
+        self._log = log
+
+    def obey(self, message: Message) -> None:
+        """Do or answer what a message says; one that cannot be done disturbs no other."""
+        try:
+            self._obey(message)
+        except Exception:  # noqa: BLE001 - the top of a command
+            self._log.exception("command_failed", type=type(message).__name__)
+
+    def _obey(self, message: Message) -> None:
+        match message:
+            case Kill():
+                self._kill(message)
+            case StillOpen():
+                self._resume(message)
+            case Beat():
+                self._questions.beat(message)
+            case IdleBeat():
+                self._questions.idle_beat(message)
+            case Know():
+                self._questions.know(message)
+            case ReadLog():
+                self._loop.run_in_executor(None, partial(self._answer_log, message))
+            case _:
+                self._log.debug("command_ignored", type=type(message).__name__)
+
+    def _kill(self, kill: Kill) -> None:
+        self._log.info("kill_received", run_id=kill.run_id, why=kill.reason)
+        if self._workload.stop(kill.run_id, kill.reason):
+            self._workload.pump()
+        elif not self._intake.report_again(kill.run_id, self._identity.boot_id):
+            self._tombstones.put(kill.run_id, kill.reason)
+
+    def _resume(self, answer: StillOpen) -> None:
+        answered = self._contact.answer(answer.asked)
+        self._workload.forget_closed(answered.difference(answer.open_ids))
+        self._workload.pump()
+
+    def _answer_log(self, question: ReadLog) -> None:
+        try:
+            chunk = self._read_log(question, self._identity)
+            self._questions.send(chunk, question.reply_to)
+        except Exception:  # noqa: BLE001 - the top of a command
+            # The console sees a time-out; the run's log is no reason to disturb the runs.
+            self._log.exception("log_read_failed", run_id=question.run_id)

@@ -1,0 +1,121 @@
+"""One lane per job: what of it runs, what waits, and whose turn it is when a slot is free.
+
+Lanes that could start a run stand in a line and are served in turn, one run each, so that a job
+with a thousand waiting runs delays no other job by more than one.
+"""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass, field
+
+from broker.messages import Trigger
+from executor.admission import Age, Decision, LaneState, Refuse, age_of, decide
+
+
+@dataclass(slots=True)
+class _Lane:
+    job_id: int
+    running: dict[int, Age] = field(default_factory=dict)
+    stopping: dict[int, Age] = field(default_factory=dict)
+    waiting: dict[int, Age] = field(default_factory=dict)
+    triggers: dict[int, Trigger] = field(default_factory=dict)
+    # Ages of `waiting`, and of runs that were dropped since: those are skipped when they come up.
+    order: list[Age] = field(default_factory=list)
+    is_in_line: bool = False
+
+    def state(self) -> LaneState:
+        return LaneState(self.running.values(), self.stopping.values(), self.waiting.values())
+
+    def add(self, trigger: Trigger, age: Age) -> None:
+        self.waiting[trigger.run_id] = age
+        self.triggers[trigger.run_id] = trigger
+        heapq.heappush(self.order, age)
+
+    def remove(self, run_id: int) -> None:
+        del self.waiting[run_id], self.triggers[run_id]
+
+    def ready(self) -> Trigger | None:
+        """Return the oldest waiting run when it may start beside those that run."""
+        while self.order and self.order[0][1] not in self.waiting:
+            heapq.heappop(self.order)
+        if not self.order:
+            return None
+        head = self.triggers[self.order[0][1]]
+        at_work = len(self.running) + len(self.stopping)
+        return head if at_work < max(1, head.concurrency) else None
+
+
+class Lanes:
+    """All lanes of an executor. Used from one thread."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[int, _Lane] = {}
+        self._line: deque[_Lane] = deque()
+        self._waiting_count = 0
+
+    @property
+    def waiting_count(self) -> int:
+        """How many runs wait, in all lanes."""
+        return self._waiting_count
+
+    def has(self, job_id: int) -> bool:
+        """Whether a run of the job runs or waits here."""
+        return job_id in self._lanes
+
+    def offer(self, trigger: Trigger) -> Decision:
+        """Decide about a run and, unless it is refused, let it wait for its turn."""
+        lane = self._lanes.get(trigger.job_id) or _Lane(trigger.job_id)
+        age = age_of(trigger)
+        decision = decide(trigger.block, trigger.concurrency, lane.state(), age)
+        if not isinstance(decision, Refuse):
+            self._lanes[trigger.job_id] = lane
+            lane.add(trigger, age)
+            self._waiting_count += 1
+            self._line_up(lane)
+        return decision
+
+    def next(self) -> Trigger | None:
+        """Return the run whose turn it is, from now on counted as running; None: none may start."""
+        while self._line:
+            lane = self._line.popleft()
+            lane.is_in_line = False
+            trigger = lane.ready()
+            if trigger is not None:
+                lane.running[trigger.run_id] = lane.waiting[trigger.run_id]
+                lane.remove(trigger.run_id)
+                self._waiting_count -= 1
+                self._line_up(lane)
+                return trigger
+        return None
+
+    def mark_stopping(self, job_id: int, run_id: int) -> None:
+        """Note that a running run was ordered to stop; until its end it counts as running."""
+        lane = self._lanes[job_id]
+        age = lane.running.pop(run_id, None)
+        if age is not None:
+            lane.stopping[run_id] = age
+
+    def finish(self, job_id: int, run_id: int) -> None:
+        """Note that a run that was running is over."""
+        lane = self._lanes[job_id]
+        if lane.running.pop(run_id, None) is None:
+            del lane.stopping[run_id]
+        self._settle(lane)
+
+    def drop(self, job_id: int, run_id: int) -> None:
+        """Take out a run that was waiting."""
+        lane = self._lanes[job_id]
+        lane.remove(run_id)
+        self._waiting_count -= 1
+        self._settle(lane)
+
+    def _settle(self, lane: _Lane) -> None:
+        if lane.running or lane.stopping or lane.waiting:
+            self._line_up(lane)
+        else:
+            del self._lanes[lane.job_id]
+
+    def _line_up(self, lane: _Lane) -> None:
+        if not lane.is_in_line and lane.ready() is not None:
+            lane.is_in_line = True
+            self._line.append(lane)

@@ -1,0 +1,205 @@
+"""The schedulers' side of the conversation with one executor, for tests of the executor."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from broker.messages import (
+    Block,
+    Callback,
+    Finished,
+    Goodbye,
+    Heartbeat,
+    KnowAnswer,
+    Message,
+    NotStarted,
+    Refused,
+    Report,
+    RunKey,
+    Started,
+    StillOpen,
+    ToScheduler,
+    Trigger,
+    Welcome,
+    WhichOpen,
+)
+from broker.signing import Direction, Sealer
+from broker.topology import (
+    TRIGGER_EXCHANGE,
+    answer_key,
+    answer_queue,
+    callback_queue,
+    command_queue,
+    heartbeat_queue,
+    run_queue,
+)
+from broker.transport import Confirm, Outgoing, Transport
+from tests.support.eventually import eventually
+
+SECRET = "a secret of the tests, long enough 0123456789"
+CLUSTER = "cluster-of-tests"
+NODE = "desk"
+
+M = TypeVar("M", bound=Message)
+R = TypeVar("R", Started, Finished, NotStarted)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SchedulerDesk:
+    """Welcomes boots, sends them messages and keeps what they say.
+
+    With `refuses` every boot is refused; with `open_ids` None every run asked about is open, and
+    `answers_which_open` False leaves such questions unanswered.
+    """
+
+    def __init__(
+        self, transport: Transport, *, app: str = "demo", address: str = "exec-1"
+    ) -> None:
+        self.app = app
+        self.address = address
+        self.boot_id = ""
+        self.refuses = False
+        self.welcomes = True
+        self.answers_which_open = True
+        self.open_ids: set[int] | None = None
+        self.sealer = Sealer(SECRET, CLUSTER, now_ms)
+        self.heard: list[Message] = []
+        self.reports: list[Report] = []
+        self._numbers = itertools.count(1)
+        self._greeted: set[str] = set()
+        self._is_closed = threading.Event()
+        self._admin = transport.admin("desk")
+        self._admin.declare_exchanges()
+        self._admin.declare_queues([callback_queue()])
+        self._publisher = transport.publisher("desk")
+        queues = ["warren.callback", heartbeat_queue(NODE), answer_queue(NODE)]
+        self._consumer = transport.consumer("desk", queues, prefetch=1000)
+        self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
+        self._thread.start()
+
+    # -- saying -------------------------------------------------------------------------------
+
+    def seal_trigger(self, run_id: int, *, valid_seconds: float = 60, **values: Any) -> Outgoing:
+        trigger = self.trigger(run_id, **values)
+        return self.seal(trigger, self.run_queue, valid_seconds=valid_seconds)
+
+    def trigger(self, run_id: int, **values: Any) -> Trigger:
+        facts = {
+            "job_id": run_id,
+            "boot_id": self.boot_id,
+            "kind": "CRON",
+            "handler": "demo.echo",
+            "param": "ok",
+            "scheduled_at_ms": 1_000 + run_id,
+            "block": Block.SERIAL_EXECUTION,
+        }
+        return Trigger(run_id=run_id, **(facts | values))
+
+    def seal(self, message: Message, queue: str, *, valid_seconds: float = 60) -> Outgoing:
+        return self.sealer.seal(
+            message,
+            exchange=TRIGGER_EXCHANGE,
+            routing_key=queue,
+            address=self.address,
+            direction=Direction.TO_EXECUTOR,
+            valid_seconds=valid_seconds,
+        )
+
+    def publish(self, *messages: Outgoing) -> None:
+        fates = self._publisher.publish(list(messages)).wait(5)
+        assert set(fates) <= {Confirm.CONFIRMED}, fates
+
+    def send_trigger(self, run_id: int, *, valid_seconds: float = 60, **values: Any) -> None:
+        self.publish(self.seal_trigger(run_id, valid_seconds=valid_seconds, **values))
+
+    def command(self, message: Message) -> None:
+        self.publish(self.seal(message, self.command_queue))
+
+    def ask(self, kind: Callable[..., Message], **values: Any) -> Any:
+        """Ask a question and return its answer."""
+        question_id = f"q{next(self._numbers)}"
+        self.command(kind(question_id=question_id, reply_to=answer_key(NODE), **values))
+        return eventually(lambda: self._answer(question_id))
+
+    # -- hearing ------------------------------------------------------------------------------
+
+    @property
+    def run_queue(self) -> str:
+        return run_queue(self.app, self.address).name
+
+    @property
+    def command_queue(self) -> str:
+        return command_queue(self.app, self.address, self.boot_id).name
+
+    def of(self, kind: type[M]) -> list[M]:
+        return [message for message in list(self.heard) if isinstance(message, kind)]
+
+    def reports_on(self, run_id: int, kind: type[R]) -> list[R]:
+        return [
+            report
+            for report in list(self.reports)
+            if report.run_id == run_id and isinstance(report, kind)
+        ]
+
+    def expect(self, run_id: int, kind: type[R], seconds: float = 10) -> R:
+        """Return the first report of this kind on a run, once it is here."""
+        return eventually(lambda: self.reports_on(run_id, kind), seconds)[0]
+
+    def welcome_is_through(self) -> bool:
+        return self.boot_id in self._greeted
+
+    def count_unsettled(self, queue: str) -> int | None:
+        return self._admin.count_messages(queue)
+
+    def close(self) -> None:
+        self._is_closed.set()
+        self._consumer.close()
+        self._thread.join()
+
+    def _answer(self, question_id: str) -> Message | None:
+        said = [m for m in list(self.heard) if getattr(m, "question_id", None) == question_id]
+        return said[0] if said else None
+
+    def _run(self) -> None:
+        while not self._is_closed.is_set():
+            deliveries = self._consumer.take(100, 0.2)
+            for delivery in deliveries:
+                message = self.sealer.open(
+                    delivery, expect=ToScheduler, direction=Direction.FROM_EXECUTOR
+                )
+                self._hear(message)
+            self._consumer.ack(deliveries)
+
+    def _hear(self, message: Message) -> None:
+        self.heard.append(message)
+        if isinstance(message, Callback):
+            self.reports.extend(message.reports)
+        elif isinstance(message, Heartbeat):
+            self._greet(message)
+        elif isinstance(message, WhichOpen) and self.answers_which_open:
+            asked = message.run_ids
+            still = tuple(i for i in asked if self.open_ids is None or i in self.open_ids)
+            self.command(StillOpen(asked=asked, open_ids=still))
+
+    def _greet(self, beat: Heartbeat) -> None:
+        if beat.boot_id in self._greeted or not self.welcomes:
+            return
+        self.boot_id = beat.boot_id
+        self._admin.declare_queues(
+            [
+                run_queue(self.app, self.address),
+                command_queue(self.app, self.address, beat.boot_id),
+            ]
+        )
+        if self.refuses:
+            self.command(Refused(boot_id=beat.boot_id, reason="another lives"))
+        else:
+            self.command(Welcome(boot_id=beat.boot_id, now_ms=now_ms()))
+        self._greeted.add(beat.boot_id)
+
+

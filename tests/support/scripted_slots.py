@@ -1,0 +1,81 @@
+"""Slots without processes: each run does what its trigger's param says.
+
+    "ok"       ends at once, SUCCEEDED
+    "hold"     runs until `finish` or a stop
+    "stubborn" runs until `finish`, whatever it is told
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from broker.messages import Finished, Outcome, Trigger
+
+
+class ScriptedSlots:
+    """Stands in for `executor.slots.Slots`; `started` keeps every trigger in order."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        on_started: Callable[[int, int], None],
+        on_finished: Callable[[Finished], None],
+        count: int = 4,
+        handlers: Sequence[str] = ("demo.echo",),
+    ) -> None:
+        self.loop = loop
+        self.started: list[Trigger] = []
+        self.stopped: list[tuple[int, str]] = []
+        self.running: dict[int, Trigger] = {}
+        self.is_closed = False
+        self._on_started = on_started
+        self._on_finished = on_finished
+        self._count = count
+        self._handlers = tuple(handlers)
+
+    @property
+    def free(self) -> int:
+        return self._count - len(self.running)
+
+    def open(self) -> tuple[str, ...]:
+        return self._handlers
+
+    def start(self, trigger: Trigger) -> None:
+        assert self.free > 0
+        self.started.append(trigger)
+        self.running[trigger.run_id] = trigger
+        self.loop.call_soon(self._on_started, trigger.run_id, 1)
+        if trigger.param == "ok":
+            self.loop.call_soon(self._end, trigger.run_id, Outcome.SUCCEEDED, "done")
+
+    def stop(self, run_id: int, reason: str) -> bool:
+        self.stopped.append((run_id, reason))
+        trigger = self.running.get(run_id)
+        if trigger is None:
+            return False
+        if trigger.param != "stubborn":
+            self.loop.call_soon(self._end, run_id, Outcome.KILLED, reason)
+        return True
+
+    def finish(
+        self, run_id: int, outcome: Outcome = Outcome.SUCCEEDED, message: str = "done"
+    ) -> None:
+        """End a run; from any thread."""
+        self.loop.call_soon_threadsafe(self._end, run_id, outcome, message)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def _end(self, run_id: int, outcome: Outcome, message: str) -> None:
+        trigger = self.running.pop(run_id, None)
+        if trigger is not None:
+            self._on_finished(
+                Finished(
+                    run_id=run_id,
+                    boot_id=trigger.boot_id,
+                    outcome=outcome,
+                    message=message,
+                    started_at_ms=1,
+                    finished_at_ms=2,
+                )
+            )
