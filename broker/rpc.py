@@ -1,0 +1,162 @@
+"""Questions to executors and their answers, many at once.
+
+    ask() ─> command queue of a boot ─> executor ─> warren.answer.<node> ─> listener ─> ask()
+
+An answer counts when it is rightly signed by the address that was asked, names the boot that was
+asked, and comes before the asker has gone. All else is dropped.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from broker.errors import BadMessage
+from broker.messages import BeatAnswer, IdleBeatAnswer, KnowAnswer, LogChunk, Message
+from broker.signing import Direction, Sealer
+from broker.topology import TRIGGER_EXCHANGE, answer_key, command_queue
+from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
+
+log = structlog.get_logger()
+
+Answer = BeatAnswer | IdleBeatAnswer | KnowAnswer | LogChunk
+#: (app, address, boot id, what makes the message from a question id and the key to reply to)
+Question = tuple[str, str, str, Callable[[str, str], Message]]
+
+#: How far an executor's clock may be off before it takes a question for an old one.
+CLOCK_MARGIN_SECONDS = 5.0
+_TAKE_SECONDS = 0.5
+_TAKE_LIMIT = 500
+
+
+class Requester:
+    """Asks executors on behalf of one node, for any number of threads.
+
+    `answers` consumes `topology.answer_queue(node)`, for this requester alone, which closes it.
+    `clock` is monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        answers: Consumer,
+        sealer: Sealer,
+        node: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._publisher = publisher
+        self._answers = answers
+        self._sealer = sealer
+        self._reply_to = answer_key(node)
+        self._clock = clock
+        self._open: dict[str, _Pending] = {}
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._listener = threading.Thread(target=self._listen, name="answers", daemon=True)
+        self._listener.start()
+
+    def ask(self, questions: Sequence[Question], timeout_seconds: float) -> list[Answer | None]:
+        """Return each question's answer, in the order given; None for one that got none.
+
+        A question that reaches no queue, or that no broker took, is answered by None at once;
+        the others are waited for until all are answered or time runs out.
+
+        Raises:
+            ValueError: a name that is no app, address or boot id.
+
+        """
+        deadline = self._clock() + timeout_seconds
+        pending = {uuid.uuid4().hex: _Pending(address, boot) for _, address, boot, _ in questions}
+        messages = [
+            self._seal(question, question_id, timeout_seconds)
+            for question, question_id in zip(questions, pending, strict=True)
+        ]
+        with self._changed:
+            self._open |= pending
+        try:
+            fates = self._publisher.publish(messages).wait(timeout_seconds)
+            return self._collect(list(pending.values()), fates, deadline)
+        finally:
+            with self._changed:
+                for question_id in pending:
+                    del self._open[question_id]
+
+    def close(self) -> None:
+        """Stop listening; whoever still waits goes on until its time runs out."""
+        self._closing.set()
+        self._answers.close()
+        self._listener.join(_TAKE_SECONDS * 4)
+
+    def _seal(self, question: Question, question_id: str, timeout_seconds: float) -> Outgoing:
+        app, address, boot_id, build = question
+        return self._sealer.seal(
+            build(question_id, self._reply_to),
+            exchange=TRIGGER_EXCHANGE,
+            routing_key=command_queue(app, address, boot_id).name,
+            address=address,
+            direction=Direction.TO_EXECUTOR,
+            valid_seconds=timeout_seconds + CLOCK_MARGIN_SECONDS,
+            durable=False,
+            ttl_seconds=timeout_seconds,
+        )
+
+    def _collect(
+        self, pending: Sequence["_Pending"], fates: Sequence[Confirm], deadline: float
+    ) -> list[Answer | None]:
+        awaited = [
+            one for one, fate in zip(pending, fates, strict=True) if fate is Confirm.CONFIRMED
+        ]
+        with self._changed:
+            self._changed.wait_for(
+                lambda: all(one.answer is not None for one in awaited),
+                max(0.0, deadline - self._clock()),
+            )
+            return [one.answer for one in pending]
+
+    def _listen(self) -> None:
+        while not self._closing.is_set():
+            try:
+                deliveries = self._answers.take(_TAKE_LIMIT, _TAKE_SECONDS)
+                self._receive(deliveries)
+            except Exception:
+                log.exception("answers_failed")
+                deliveries = []
+            if not deliveries:
+                self._closing.wait(0.01)  # a consumer closed by others returns at once
+
+    def _receive(self, deliveries: Sequence[Delivery]) -> None:
+        answers = []
+        for delivery in deliveries:
+            try:
+                opened = self._sealer.open(
+                    delivery, expect=Answer, direction=Direction.FROM_EXECUTOR
+                )
+            except BadMessage as error:
+                log.warning("answer_rejected", reason=str(error))
+            else:
+                answers.append(opened)
+        self._answers.ack(deliveries)
+        with self._changed:
+            for answer in answers:
+                self._accept(answer)
+            self._changed.notify_all()
+
+    def _accept(self, answer: Answer) -> None:
+        pending = self._open.get(answer.question_id)
+        if pending is None:
+            log.debug("answer_ignored", address=answer.address, reason="nobody waits for it")
+        elif (answer.address, answer.boot_id) != (pending.address, pending.boot_id):
+            log.warning("answer_ignored", address=answer.address, reason="another one was asked")
+        else:
+            pending.answer = pending.answer or answer
+
+
+class _Pending:
+    """Who was asked, and the answer once there is one."""
+
+    def __init__(self, address: str, boot_id: str) -> None:
+        self.address = address
+        self.boot_id = boot_id
+        self.answer: Answer | None = None

@@ -1,0 +1,98 @@
+import pytest
+
+from broker.codec import BODY_LIMIT, decode, encode
+from broker.errors import Malformed
+from broker.messages import (
+    NUMBER_LIMIT,
+    Callback,
+    Finished,
+    Heartbeat,
+    IdleBeatAnswer,
+    Kill,
+    Load,
+    NotStarted,
+    Outcome,
+    Started,
+    ToExecutor,
+    ToScheduler,
+    Trigger,
+    Welcome,
+)
+from tests.support.bad_messages import BAD_BODIES
+
+TRIGGER = Trigger(
+    run_id=7, job_id=3, boot_id="b1", kind="CRON", handler="h", scheduled_at_ms=1_700_000_000_000
+)
+CALLBACK = Callback(
+    app="app1",
+    address="host-1",
+    boot_id="b1",
+    reports=(
+        Started(run_id=1, boot_id="b0", started_at_ms=5),
+        Finished(run_id=1, boot_id="b0", outcome=Outcome.FAILED, finished_at_ms=6, message="ü\0"),
+        NotStarted(run_id=2, boot_id="b1", reason="expired"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        TRIGGER,
+        CALLBACK,
+        Welcome(boot_id="b1", now_ms=1),
+        Heartbeat(
+            app="app1",
+            address="h:1",
+            boot_id="b1",
+            started_at_ms=1,
+            load=Load(cpu_percent=12.5, slots=4),
+            handlers=("a", "b"),
+        ),
+        IdleBeatAnswer(
+            question_id="q", address="h", boot_id="b", busy_jobs={4: "runs"}, free_slots=1
+        ),
+        Kill(run_id=NUMBER_LIMIT, reason=""),
+    ],
+)
+def test_message_comes_back_as_it_went(message: ToExecutor | ToScheduler) -> None:
+    body = encode(message)
+
+    assert decode(body, ToExecutor | ToScheduler) == message
+
+
+def test_unknown_field_of_a_later_version_is_passed_over() -> None:
+    body = encode(Kill(run_id=1, reason="r"))[:-1] + b',"tomorrow":{"a":[1]}}'
+
+    assert decode(body, Kill) == Kill(run_id=1, reason="r")
+
+
+@pytest.mark.parametrize("name", BAD_BODIES)
+def test_bad_body_is_malformed(name: str) -> None:
+    with pytest.raises(Malformed):
+        decode(BAD_BODIES[name], ToExecutor | ToScheduler)
+
+
+def test_message_of_another_kind_is_malformed() -> None:
+    with pytest.raises(Malformed, match="Kill"):
+        decode(encode(Kill(run_id=1, reason="")), Trigger | Welcome)
+
+
+def test_body_at_the_limit_passes_and_one_over_does_not() -> None:
+    room = BODY_LIMIT - len(encode(Kill(run_id=1, reason="")))
+
+    assert len(encode(Kill(run_id=1, reason="x" * room))) == BODY_LIMIT
+    with pytest.raises(Malformed, match="1000001"):
+        encode(Kill(run_id=1, reason="x" * (room + 1)))
+
+
+def test_text_that_is_no_unicode_cannot_be_encoded() -> None:
+    with pytest.raises(Malformed, match="Kill"):
+        encode(Kill(run_id=1, reason="\ud800"))
+
+
+def test_bomb_does_no_harm_to_what_comes_after_it() -> None:
+    with pytest.raises(Malformed):
+        decode(BAD_BODIES["arrays nested 10,000 deep in an unknown field"], Kill)
+
+    assert decode(encode(Kill(run_id=1, reason="")), Kill).run_id == 1

@@ -1,0 +1,304 @@
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.codec import encode
+from broker.errors import BadMessage, Expired, Foreign, Forged, Malformed
+from broker.messages import (
+    Beat,
+    Canary,
+    Goodbye,
+    Heartbeat,
+    Kill,
+    Load,
+    Message,
+    ToExecutor,
+    ToScheduler,
+    Trigger,
+    Welcome,
+)
+from broker.signing import Direction, Sealer, cluster_of
+from broker.transport import Delivery, Outgoing
+from tests.support.bad_messages import BAD_BODIES
+
+SECRET = "s" * 32
+NOW = 1_800_000_000_000
+KILL = Kill(run_id=1, reason="user")
+HEARTBEAT = Heartbeat(app="app1", address="a", boot_id="b1", started_at_ms=1, load=Load())
+
+
+def sealer(cluster: str | None = "c1", *, secret: str = SECRET, now: int = NOW) -> Sealer:
+    return Sealer(secret, cluster, lambda: now)
+
+
+def sealed(
+    message: Message = KILL,
+    by: Sealer | None = None,
+    *,
+    address: str = "a",
+    direction: Direction = Direction.TO_EXECUTOR,
+) -> Delivery:
+    outgoing = (by or sealer()).seal(
+        message,
+        exchange="e",
+        routing_key="warren.cmd.a",
+        address=address,
+        direction=direction,
+        valid_seconds=60,
+    )
+    return arrived(outgoing)
+
+
+def arrived(outgoing: Outgoing) -> Delivery:
+    return Delivery(
+        queue="q",
+        routing_key=outgoing.routing_key,
+        body=outgoing.body,
+        headers=outgoing.headers,
+        redelivered=False,
+        tag=None,
+    )
+
+
+def open_it(
+    delivery: Delivery,
+    by: Sealer | None = None,
+    *,
+    expect: Any = ToExecutor,
+    direction: Direction = Direction.TO_EXECUTOR,
+    address: str | None = "a",
+) -> Any:
+    return (by or sealer()).open(delivery, expect=expect, direction=direction, address=address)
+
+
+def with_header(name: str, value: Any) -> Delivery:
+    delivery = sealed()
+    return replace(delivery, headers={**delivery.headers, name: value})
+
+
+def without_header(name: str) -> Delivery:
+    delivery = sealed()
+    return replace(delivery, headers={k: v for k, v in delivery.headers.items() if k != name})
+
+
+def test_sealed_message_opens() -> None:
+    assert open_it(sealed()) == KILL
+
+
+def test_seal_keeps_what_the_transport_must_know() -> None:
+    outgoing = sealer().seal(
+        KILL,
+        exchange="e",
+        routing_key="k",
+        address="a",
+        direction=Direction.TO_EXECUTOR,
+        valid_seconds=1,
+        durable=False,
+        ttl_seconds=2.5,
+    )
+
+    assert (outgoing.exchange, outgoing.routing_key) == ("e", "k")
+    assert (outgoing.durable, outgoing.ttl_seconds) == (False, 2.5)
+    assert all(isinstance(value, str) for value in outgoing.headers.values())
+
+
+def test_headers_added_on_the_way_do_no_harm() -> None:
+    assert open_it(with_header("x-first-death-queue", "warren.callback")) == KILL
+
+
+@pytest.mark.parametrize("name", ["v", "type", "cluster", "expiry", "address", "mac"])
+def test_missing_header_is_malformed(name: str) -> None:
+    with pytest.raises(Malformed, match=name):
+        open_it(without_header(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("v", "2"),
+        ("v", ""),
+        ("v", 1),
+        ("expiry", "-1"),
+        ("expiry", "1e20"),
+        ("expiry", "9" * 5_000),
+        ("expiry", "٣"),
+        ("expiry", ""),
+        ("type", None),
+        ("mac", b"bytes"),
+        ("address", ["a"]),
+    ],
+)
+def test_header_of_a_wrong_form_is_malformed(name: str, value: Any) -> None:
+    with pytest.raises(Malformed, match="expected"):
+        open_it(with_header(name, value))
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda: with_header("type", "Trigger"),
+        lambda: with_header("cluster", "c2"),
+        lambda: with_header("cluster", ""),
+        lambda: with_header("expiry", str(NOW + 3_600_000)),
+        lambda: with_header("address", "b"),
+        lambda: with_header("address", "\ud800"),
+        lambda: with_header("mac", ""),
+        lambda: with_header("mac", "\ud800"),
+        lambda: with_header("mac", "0" * 64),
+        lambda: with_header("mac", sealed().headers["mac"].upper()),
+        lambda: replace(sealed(), body=encode(Kill(run_id=2, reason="user"))),
+        lambda: replace(sealed(), body=sealed().body + b" "),
+        lambda: replace(sealed(), routing_key="warren.cmd.b"),
+        lambda: sealed(by=sealer(secret="t" * 32)),
+        lambda: sealed(direction=Direction.FROM_EXECUTOR),
+    ],
+)
+@pytest.mark.parametrize("address", ["a", None])
+def test_forged_message_is_not_opened(forge: Callable[[], Delivery], address: str | None) -> None:
+    with pytest.raises(Forged):
+        open_it(forge(), address=address)
+
+
+def test_message_to_one_executor_is_none_to_another() -> None:
+    with pytest.raises(Forged, match="expected address"):
+        open_it(sealed(address="a"), address="b")
+
+
+def test_fields_cannot_be_shifted_into_each_other() -> None:
+    delivery = sealed()
+    shifted = replace(
+        delivery,
+        routing_key=delivery.headers["cluster"][-1] + delivery.routing_key,
+        headers={**delivery.headers, "cluster": delivery.headers["cluster"][:-1]},
+    )
+
+    with pytest.raises(Forged):
+        open_it(shifted)
+
+
+@pytest.mark.parametrize("name", BAD_BODIES)
+def test_bad_body_is_refused_although_rightly_signed(name: str) -> None:
+    by = sealer()
+    headers = dict(sealed().headers)
+    headers["mac"] = by._mac(headers, Direction.TO_EXECUTOR, "k", BAD_BODIES[name])
+    delivery = replace(sealed(), body=BAD_BODIES[name], headers=headers, routing_key="k")
+
+    with pytest.raises(Malformed):
+        open_it(delivery, expect=ToExecutor | ToScheduler)
+
+
+@pytest.mark.parametrize("name", BAD_BODIES)
+def test_bad_body_is_refused_unsigned(name: str) -> None:
+    with pytest.raises(BadMessage):
+        open_it(replace(sealed(), body=BAD_BODIES[name]))
+
+
+def test_type_that_is_signed_for_another_body_is_malformed() -> None:
+    by = sealer()
+    headers = {**sealed().headers, "type": "Trigger"}
+    headers["mac"] = by._mac(headers, Direction.TO_EXECUTOR, "warren.cmd.a", sealed().body)
+
+    with pytest.raises(Malformed, match="expected type to be Trigger"):
+        open_it(replace(sealed(), headers=headers))
+
+
+def test_message_that_is_not_expected_here_is_malformed() -> None:
+    with pytest.raises(Malformed):
+        open_it(sealed(), expect=Trigger)
+
+
+def test_message_of_another_cluster_is_foreign() -> None:
+    with pytest.raises(Foreign, match="c2"):
+        open_it(sealed(by=sealer("c2")))
+
+
+def test_executor_without_a_cluster_opens_what_is_rightly_signed_and_can_pin_it() -> None:
+    executor = sealer(None)
+    welcome = sealed(Welcome(boot_id="b1", now_ms=NOW))
+    assert open_it(welcome, by=executor) == Welcome(boot_id="b1", now_ms=NOW)
+
+    executor.pin(cluster_of(welcome))
+
+    assert executor.cluster == "c1"
+    with pytest.raises(Foreign):
+        open_it(sealed(by=sealer("c2")), by=executor)
+
+
+def test_only_a_heartbeat_may_come_without_a_cluster() -> None:
+    executor = sealer("")
+    direction = Direction.FROM_EXECUTOR
+    beat = sealed(HEARTBEAT, by=executor, direction=direction)
+    goodbye = sealed(
+        Goodbye(app="app1", address="a", boot_id="b1"), by=executor, direction=direction
+    )
+
+    assert open_it(beat, expect=ToScheduler, direction=direction, address=None) == HEARTBEAT
+    with pytest.raises(Foreign):
+        open_it(goodbye, expect=ToScheduler, direction=direction, address=None)
+
+
+def test_executor_with_a_cluster_refuses_what_has_none() -> None:
+    with pytest.raises(Foreign):
+        open_it(sealed(by=sealer(None)))
+
+
+def test_message_is_good_up_to_its_expiry_and_not_after() -> None:
+    delivery = sealed(Beat(question_id="q", reply_to="r"))
+
+    assert open_it(delivery, by=sealer(now=NOW + 60_000)).question_id == "q"
+    with pytest.raises(Expired, match="1 ms") as caught:
+        open_it(delivery, by=sealer(now=NOW + 60_001))
+    assert caught.value.message == Beat(question_id="q", reply_to="r")
+
+
+def test_forged_message_is_forged_even_when_it_is_late() -> None:
+    delivery = replace(sealed(), body=b"{}")
+
+    with pytest.raises(Forged):
+        open_it(delivery, by=sealer(now=NOW + 3_600_000))
+
+
+def test_executor_cannot_speak_in_the_name_of_another() -> None:
+    direction = Direction.FROM_EXECUTOR
+    delivery = sealed(HEARTBEAT, address="b", direction=direction)
+
+    with pytest.raises(Forged, match="sender"):
+        open_it(delivery, expect=ToScheduler, direction=direction, address=None)
+
+
+def test_canary_is_signed_by_its_own_node() -> None:
+    direction = Direction.FROM_EXECUTOR
+    canary = Canary(node="n1", number=4)
+
+    own = sealed(canary, address="n1", direction=direction)
+    other = sealed(canary, address="n2", direction=direction)
+
+    assert open_it(own, expect=ToScheduler, direction=direction, address=None) == canary
+    with pytest.raises(Forged, match="sender"):
+        open_it(other, expect=ToScheduler, direction=direction, address=None)
+
+
+def test_errors_never_hold_the_secret() -> None:
+    delivery = sealed(by=sealer(secret="t" * 32))
+
+    with pytest.raises(Forged) as caught:
+        open_it(delivery)
+
+    assert SECRET not in str(caught.value)
+    assert sealer()._mac(dict(delivery.headers), Direction.TO_EXECUTOR, "k", b"") not in str(
+        caught.value
+    )
+
+
+def test_keys_of_more_executors_than_are_kept_are_derived_again() -> None:
+    by = sealer()
+
+    deliveries = [sealed(by=by, address=f"a{number}") for number in range(5_000)]
+
+    assert all(
+        open_it(delivery, by=by, address=f"a{number}") == KILL
+        for number, delivery in enumerate(deliveries)
+    )
+    assert by._key.cache_info().currsize == 4_096
