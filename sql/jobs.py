@@ -125,6 +125,13 @@ def find(session: Session, name: str) -> Job:
     return found[0]
 
 
+def find_in_app(session: Session, app_id: int, name: str) -> Job | None:
+    """Return an app's job by its name, None when there is none."""
+    return session.execute(
+        select(Job).where(Job.job_group == app_id, Job.job_desc == name)
+    ).scalar_one_or_none()
+
+
 def listing(session: Session) -> Sequence[tuple[Job, str]]:
     """Return all jobs with their app's name, by app and name."""
     rows = session.execute(

@@ -57,7 +57,8 @@ class Job(Model):
     __table_args__ = (
         UniqueConstraint("job_group", "job_desc", name="i_group_name"),
         Index("i_status_next", "trigger_status", "trigger_next_time"),
-        _TABLE_OPTIONS,
+        # SQLite would give a deleted job's id, and with it its ticks, to the next job.
+        {**_TABLE_OPTIONS, "sqlite_autoincrement": True},
     )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)

@@ -50,24 +50,43 @@ def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
     return {row[0]: row[1] for row in rows}
 
 
-def open_counts(session: Session) -> dict[str, int]:
-    """Return how many runs each address has in flight."""
-    rows = session.execute(
-        select(Run.executor_address, func.count())
+def in_flight(session: Session) -> Rows:
+    """Return the boots that have runs in flight: `job_group, executor_address, boot_id, count`."""
+    return session.execute(
+        select(Run.job_group, Run.executor_address, Run.boot_id, func.count().label("runs"))
         .where(Run.status.in_(IN_FLIGHT))
-        .group_by(Run.executor_address)
-    )
-    return {row[0] or "": row[1] for row in rows}
+        .group_by(Run.job_group, Run.executor_address, Run.boot_id)
+    ).all()
 
 
-def routed(session: Session, *, limit: int) -> Rows:
-    """Return runs whose trigger nobody has confirmed yet, oldest first."""
-    return _in_flight(session, [RunStatus.ROUTED], limit)
+def of_boot(session: Session, address: str, boot_id: str, *, limit: int) -> Rows:
+    """Return runs in flight that were routed to one boot."""
+    return session.execute(
+        select(*DISPATCH_COLUMNS)
+        .where(Run.status.in_(IN_FLIGHT), Run.executor_address == address, Run.boot_id == boot_id)
+        .order_by(Run.id)
+        .limit(limit)
+    ).all()
 
 
-def handed_over(session: Session, *, limit: int) -> Rows:
-    """Return runs that some executor should know: SENT and RUNNING ones."""
-    return _in_flight(session, [RunStatus.SENT, RunStatus.RUNNING], limit)
+def routed(session: Session, *, before_ms: int, limit: int) -> Rows:
+    """Return runs routed before `before_ms` whose trigger nobody has confirmed yet."""
+    return session.execute(
+        select(*DISPATCH_COLUMNS)
+        .where(Run.status == RunStatus.ROUTED, Run.routed_at <= before_ms)
+        .order_by(Run.id)
+        .limit(limit)
+    ).all()
+
+
+def handed_over(session: Session, *, before_ms: int, limit: int) -> Rows:
+    """Return runs that an executor should know since before `before_ms`: SENT and RUNNING ones."""
+    return session.execute(
+        select(*DISPATCH_COLUMNS)
+        .where(Run.status.in_([RunStatus.SENT, RunStatus.RUNNING]), Run.routed_at <= before_ms)
+        .order_by(Run.id)
+        .limit(limit)
+    ).all()
 
 
 def by_ids(session: Session, run_ids: Iterable[int]) -> Rows:
@@ -78,7 +97,7 @@ def by_ids(session: Session, run_ids: Iterable[int]) -> Rows:
 def wanted_dead(session: Session, *, since_ms: int) -> Rows:
     """Return runs in flight that somebody asked to kill."""
     return session.execute(
-        select(Run.id, Run.job_group, Run.executor_address, Run.boot_id, Run.kill_requested_at)
+        select(*DISPATCH_COLUMNS)
         .where(Run.kill_requested_at >= since_ms, Run.status.in_(IN_FLIGHT))
         .limit(1_000)
     ).all()
@@ -88,9 +107,3 @@ def statuses(session: Session, run_ids: Iterable[int]) -> dict[int, RunStatus]:
     """Return the status of each of the runs that exist."""
     rows = session.execute(select(Run.id, Run.status).where(Run.id.in_(list(run_ids))))
     return {run_id: RunStatus(status) for run_id, status in rows}
-
-
-def _in_flight(session: Session, wanted: list[RunStatus], limit: int) -> Rows:
-    return session.execute(
-        select(*DISPATCH_COLUMNS).where(Run.status.in_(wanted)).order_by(Run.id).limit(limit)
-    ).all()

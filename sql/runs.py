@@ -54,7 +54,7 @@ class Routed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A run's final state; `started_at` None keeps what is known."""
+    """A run's final state, with all that is known of it."""
 
     run_id: int
     status: RunStatus
@@ -212,6 +212,18 @@ def cancel(
             trigger_code=trigger_code,
             handle_code=handle_code,
         ),
+    )
+
+
+def update_planned(
+    session: Session, job_id: int, *, kinds: Iterable[Kind], handler: str | None, param: str | None
+) -> int:
+    """Let PLANNED runs of a job go with this handler and param."""
+    return _rowcount(
+        session,
+        update(Run)
+        .where(Run.job_id == job_id, Run.status == RunStatus.PLANNED, Run.kind.in_(list(kinds)))
+        .values(executor_handler=handler, executor_param=param),
     )
 
 

@@ -133,6 +133,7 @@ def upgrade() -> None:
         sa.Column("stop_reason", sa.String(length=512), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("job_group", "job_desc", name="i_group_name"),
+        sqlite_autoincrement=True,
         **_OPTIONS,
     )
     op.create_index(

@@ -1,0 +1,234 @@
+"""What people do with jobs and runs: the same for the command line and the console.
+
+Every change of a job locks its row, decides what was still undecided, and leaves a line in the
+history, all in one transaction. Nothing here talks to the broker: a trigger and a kill are rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from scheduler.aftermath import End
+from scheduler.completion import Completion
+from scheduler.job_changes import JobChanges
+from scheduler.job_spec import JobSpec
+from sql import apps, cluster, jobs, presence, runs
+from sql.engine import Database
+from sql.errors import Conflict, NotFound
+from sql.ids import RunIds
+from sql.models import App, Job
+from sql.run_status import OPEN, Kind, RunStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What applying a job file did, or would do.
+
+    `action` is create, update, start, stop, delete or unchanged; `what` is app or job; `name` is
+    the app's name, or APP/NAME.
+    """
+
+    action: str
+    what: str
+    name: str
+    details: tuple[str, ...] = ()
+
+
+class Commands:
+    """Acts for one person or program.
+
+    Args:
+        database: where everything is.
+        now_ms: the database's clock.
+        timezone: for jobs that name none.
+        who: recorded in the history.
+
+    """
+
+    def __init__(
+        self, database: Database, now_ms: Callable[[], int], *, timezone: str, who: str
+    ) -> None:
+        self._database = database
+        self._now_ms = now_ms
+        self._who = who
+        self._ids = RunIds(database, block=1)
+        self._completion = Completion(self._ids, now_ms)
+        self._changes = JobChanges(timezone=timezone, who=who)
+
+    def apply(
+        self,
+        wanted_apps: Sequence[tuple[str, str | None]],
+        specs: Sequence[JobSpec],
+        *,
+        dry_run: bool,
+        prune: bool,
+    ) -> list[Change]:
+        """Make apps and jobs as described, all or nothing; return what changed, in order.
+
+        `prune` deletes the jobs of the named apps that `specs` leaves out. Applying twice changes
+        nothing.
+
+        Raises:
+            ValueError: a job's schedule can never fire, in one line that names the job.
+
+        """
+
+        def unit(session: Session) -> list[Change]:
+            changes = self._apply(session, wanted_apps, specs, prune=prune)
+            if dry_run:
+                session.rollback()
+            return changes
+
+        return self._database.write(unit)
+
+    def start(self, name: str) -> bool:
+        """Let a job's schedule fire from now on; False when it does already.
+
+        Raises:
+            NotFound: there is no such job.
+            ValueError: it has no schedule, or one that can never fire.
+
+        """
+        return self._database.write(
+            lambda session: self._changes.start(session, _lock(session, name), self._now_ms())
+        )
+
+    def stop(self, name: str) -> bool:
+        """Let a job's schedule rest: what is planned is cancelled; False when it rests already."""
+        return self._database.write(
+            lambda session: self._changes.stop(session, _lock(session, name), self._now_ms())
+        )
+
+    def delete(self, name: str) -> None:
+        """Remove a job: what is planned is cancelled, what runs goes on, its runs are kept."""
+        self._database.write(
+            lambda session: self._changes.delete(session, _lock(session, name), self._now_ms())
+        )
+
+    def trigger(self, name: str, *, param: str | None, addresses: Sequence[str]) -> int:
+        """Plan a run of a job now; return its id. `param` None = the job's own.
+
+        Raises:
+            ValueError: an address is neither registered nor listed for the job's app.
+
+        """
+
+        def unit(session: Session) -> int:
+            job = jobs.find(session, name)
+            for address in addresses:
+                _check_address(session, job, address)
+            now_ms = self._now_ms()
+            run = runs.NewRun(
+                job_group=job.job_group,
+                job_id=job.id,
+                handler=job.executor_handler or "",
+                param=(job.executor_param or "") if param is None else param,
+                kind=Kind.MANUAL,
+                scheduled_at=now_ms,
+                due_at=now_ms,
+                retries_left=job.executor_fail_retry_count,
+                origin_id=None,
+                wanted_addresses=",".join(addresses) or None,
+            )
+            return runs.plan(session, [run], self._ids)[0]
+
+        return self._database.write(unit)
+
+    def kill(self, run_id: int) -> str:
+        """Stop a run wherever it is; return in words what was done.
+
+        Raises:
+            NotFound: there is no such run.
+            Conflict: it is over already.
+
+        """
+
+        def unit(session: Session) -> str:
+            found = runs.lock(session, [run_id])
+            if not found:
+                raise NotFound(f"no run with id {run_id}")
+            status = RunStatus(found[0].status)
+            if status not in OPEN:
+                raise Conflict(f"run {run_id} is already {status}")
+            if status is not RunStatus.PLANNED:
+                runs.request_kill(session, run_id, now_ms=self._now_ms())
+                return "kill requested"
+            self._completion.end(session, [self._cancelled(run_id)])
+            return "cancelled before it was sent"
+
+        return self._database.write(unit)
+
+    def pause(self) -> bool:
+        """Stop dispatch everywhere; ticks are planned on. False when it is paused already."""
+        return self._set_paused(self._now_ms())
+
+    def resume(self) -> bool:
+        """Let dispatch go on; False when it was not paused."""
+        return self._set_paused(0)
+
+    def _set_paused(self, at_ms: int) -> bool:
+        return self._database.write(
+            lambda session: cluster.set_paused(session, at_ms=at_ms, by=self._who)
+        )
+
+    def _cancelled(self, run_id: int) -> End:
+        return End(
+            run_id=run_id,
+            status=RunStatus.CANCELLED,
+            message=f"cancelled by {self._who} before it was sent",
+            finished_at=self._now_ms(),
+            never_started=True,
+        )
+
+    def _apply(
+        self,
+        session: Session,
+        wanted_apps: Sequence[tuple[str, str | None]],
+        specs: Sequence[JobSpec],
+        *,
+        prune: bool,
+    ) -> list[Change]:
+        changes = []
+        app_ids = {}
+        known = apps.ids_by_name(session)
+        titles = dict.fromkeys(spec.app for spec in specs) | dict(wanted_apps)
+        for name, title in titles.items():
+            app_ids[name], changed = apps.ensure(session, name, title)
+            if changed:
+                action = "update" if name in known else "create"
+                changes.append(Change(action=action, what="app", name=name))
+        changes += [self._apply_job(session, app_ids[spec.app], spec) for spec in specs]
+        if prune:
+            kept = {(app_ids[spec.app], spec.name) for spec in specs}
+            changes += self._prune(session, app_ids, kept)
+        return changes
+
+    def _apply_job(self, session: Session, app_id: int, spec: JobSpec) -> Change:
+        action, details = self._changes.apply(session, app_id, spec, self._now_ms())
+        return Change(action=action, what="job", name=f"{spec.app}/{spec.name}", details=details)
+
+    def _prune(
+        self, session: Session, app_ids: dict[str, int], kept: set[tuple[int, str]]
+    ) -> list[Change]:
+        changes = []
+        for job, app in jobs.listing(session):
+            if job.job_group in app_ids.values() and (job.job_group, job.job_desc) not in kept:
+                locked = jobs.lock(session, job.id)
+                self._changes.delete(session, locked, self._now_ms())
+                changes.append(Change(action="delete", what="job", name=f"{app}/{job.job_desc}"))
+        return changes
+
+
+def _lock(session: Session, name: str) -> Job:
+    return jobs.lock(session, jobs.find(session, name).id)
+
+
+def _check_address(session: Session, job: Job, address: str) -> None:
+    app = session.get_one(App, job.job_group)
+    if presence.holder(session, presence.EXECUTOR, app.app_name, address) is not None:
+        return
+    if address not in (app.address_list or "").split(","):
+        raise ValueError(
+            f"expected address to be a registered executor of app {app.app_name}, got: {address!r}"
+        )

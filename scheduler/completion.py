@@ -1,0 +1,130 @@
+"""The one way into a final state (R6): the row's end and what follows it, in one transaction."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker.messages import MESSAGE_LIMIT
+from scheduler.aftermath import End, next_attempt
+from sql import jobs, runs
+from sql.ids import RunIds
+from sql.rows import AnyRow
+from sql.run_status import ENTERED_FROM, FINAL, RunStatus
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What became of reported ends, by run id; `planned` are the ids of new attempts.
+
+    `strange` were reported by somebody whom they were not routed to.
+    """
+
+    won: dict[int, RunStatus] = field(default_factory=dict)
+    lost: dict[int, RunStatus] = field(default_factory=dict)
+    unknown: set[int] = field(default_factory=set)
+    strange: set[int] = field(default_factory=set)
+    planned: list[int] = field(default_factory=list)
+
+
+class Completion:
+    """Ends runs, for callbacks, dispatcher, rescuer and commands alike.
+
+    Args:
+        ids: where the ids of new attempts come from.
+        now_ms: the database's clock.
+
+    """
+
+    def __init__(self, ids: RunIds, now_ms: Callable[[], int]) -> None:
+        self._ids = ids
+        self._now_ms = now_ms
+
+    def end(self, session: Session, ends: Sequence[End]) -> Tally:
+        """End runs in the caller's transaction; the first final state wins.
+
+        Losing is normal. A result for a run that was given up as LOST is kept as its late status.
+        """
+        tally = Tally()
+        rows = {row.id: row for row in runs.lock(session, {end.run_id for end in ends})}
+        winners: dict[int, End] = {}
+        for end in ends:
+            row = rows.get(end.run_id)
+            if row is None:
+                tally.unknown.add(end.run_id)
+            elif not _is_from_its_executor(row, end):
+                tally.strange.add(end.run_id)
+            elif end.run_id not in winners and _may_enter(row, end):
+                winners[end.run_id] = _as_killed(row, end)
+            else:
+                self._lose(session, row, end, tally)
+        tally.won = {run_id: end.status for run_id, end in winners.items()}
+        if winners:
+            runs.end(session, [_ended(rows[run_id], end) for run_id, end in winners.items()])
+            tally.planned = self._follow(session, rows, winners)
+        return tally
+
+    def _follow(
+        self, session: Session, rows: dict[int, AnyRow], winners: dict[int, End]
+    ) -> list[int]:
+        unsuccessful = [end for end in winners.values() if end.status is not RunStatus.SUCCEEDED]
+        if not unsuccessful:
+            return []
+        known = jobs.for_runs(session, {rows[end.run_id].job_id for end in unsuccessful})
+        now_ms = self._now_ms()
+        attempts = [
+            attempt
+            for end in unsuccessful
+            for row in [rows[end.run_id]]
+            if (attempt := next_attempt(row, known.get(row.job_id), end, now_ms=now_ms))
+        ]
+        return runs.plan(session, attempts, self._ids)
+
+    def _lose(self, session: Session, row: AnyRow, end: End, tally: Tally) -> None:
+        tally.lost[end.run_id] = RunStatus(row.status)
+        late = row.status == RunStatus.LOST and end.status is not RunStatus.LOST
+        if late and not end.never_started and runs.note_late(session, end.run_id, end.status):
+            log.warning("result_came_late", run_id=end.run_id, status=end.status.value)
+
+
+def _is_from_its_executor(row: AnyRow, end: End) -> bool:
+    return end.address is None or (end.address, end.boot_id) == (row.executor_address, row.boot_id)
+
+
+def _may_enter(row: AnyRow, end: End) -> bool:
+    return row.status not in FINAL and row.status in ENTERED_FROM[end.status]
+
+
+def _as_killed(row: AnyRow, end: End) -> End:
+    """Give the end of a run that never started, and never may because it was killed."""
+    if not end.never_started or row.kill_requested_at is None or row.status == RunStatus.PLANNED:
+        return end
+    return End(
+        run_id=end.run_id,
+        status=RunStatus.KILLED,
+        message=f"killed before it started ({end.message})",
+        finished_at=end.finished_at,
+        never_started=True,
+    )
+
+
+def _ended(row: AnyRow, end: End) -> runs.Ended:
+    return runs.Ended(
+        run_id=end.run_id,
+        status=end.status,
+        message=cut(end.message),
+        finished_at=end.finished_at,
+        started_at=end.started_at or row.started_at,
+        log_tail=end.log_tail,
+    )
+
+
+def cut(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    """Return the text, shortened with a mark when it is longer than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    mark = f"… (cut, {len(text)} characters)"
+    return text[: limit - len(mark)] + mark

@@ -1,0 +1,27 @@
+"""Counts of what happened in this process, by name; thread-safe."""
+
+import threading
+from collections import Counter
+
+
+class Counters:
+    """Numbers that only grow; the health page and the tests read them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter."""
+        with self._lock:
+            self._counts[name] += by
+
+    def __getitem__(self, name: str) -> int:
+        """Return a counter; 0 when it was never counted."""
+        with self._lock:
+            return self._counts[name]
+
+    def snapshot(self) -> dict[str, int]:
+        """Return all counters."""
+        with self._lock:
+            return dict(self._counts)

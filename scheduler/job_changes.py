@@ -1,0 +1,243 @@
+"""Creating, editing, starting, stopping and deleting a job, inside the caller's transaction.
+
+Each change first decides the ticks that nobody has decided yet, so that no due time is lost
+between an old schedule and a new one, and never goes below the watermark.
+"""
+
+from collections.abc import Iterable
+
+from sqlalchemy.orm import Session
+
+from scheduler.job_spec import JobSpec
+from scheduler.schedule import Schedule
+from sql import history, jobs, runs
+from sql.models import Job, RouteMemory, SkippedTicks
+from sql.run_status import Kind
+from sql.runs import at
+
+#: What a schedule's tick becomes; a retry of it as well, once a person has said stop.
+_TICKS = (Kind.CRON, Kind.MISFIRE)
+_TICKS_AND_RETRIES = (*_TICKS, Kind.RETRY)
+
+#: Longest value shown in a change's words.
+_SHOWN_LENGTH = 60
+
+_SCHEDULE_COLUMNS = frozenset({"schedule_type", "schedule_conf", "timezone"})
+
+
+class JobChanges:
+    """Changes jobs on behalf of `who`; `timezone` is for jobs that name none."""
+
+    def __init__(self, *, timezone: str, who: str) -> None:
+        self._timezone = timezone
+        self._who = who
+
+    def apply(
+        self, session: Session, app_id: int, spec: JobSpec, now_ms: int
+    ) -> tuple[str, tuple[str, ...]]:
+        """Make a job as described; return what was done and what changed, in words.
+
+        Raises:
+            ValueError: it is to be started and can never fire.
+
+        """
+        job = jobs.find_in_app(session, app_id, spec.name)
+        if job is None:
+            return self._create(session, app_id, spec, now_ms)
+        job = jobs.lock(session, job.id)
+        changed = self._edit(session, job, spec, now_ms)
+        switched = self._switch(session, job, spec, now_ms, edited=bool(changed))
+        if changed:
+            return "update", (*changed, *switched)
+        return (switched[0].split()[-1], ()) if switched else ("unchanged", ())
+
+    def start(self, session: Session, job: Job, now_ms: int) -> bool:
+        """Let a locked job's schedule fire; False when it does already."""
+        if job.trigger_status == 1:
+            return False
+        schedule = self._schedule(job)
+        if job.schedule_type == "NONE":
+            raise ValueError(f"cannot start job {job.job_desc}: it has no schedule")
+        watermark, tick = _first_tick(schedule, job, now_ms)
+        if tick is None:
+            raise ValueError(
+                f"cannot start job {job.job_desc}: its schedule {job.schedule_conf!r} "
+                "never fires again"
+            )
+        job.trigger_status, job.stop_reason = 1, None
+        job.trigger_last_time, job.trigger_next_time = watermark, tick
+        self._record(session, job, now_ms)
+        return True
+
+    def stop(self, session: Session, job: Job, now_ms: int) -> bool:
+        """Let a locked job's schedule rest and cancel what it has planned; False when it rests."""
+        if job.trigger_status == 0:
+            return False
+        reason = f"job stopped by {self._who}"
+        self._decide_overdue(session, job, now_ms, reason)
+        job.trigger_status, job.trigger_next_time, job.stop_reason = 0, 0, None
+        self._cancel(session, job, now_ms, reason, _TICKS_AND_RETRIES)
+        self._record(session, job, now_ms)
+        return True
+
+    def delete(self, session: Session, job: Job, now_ms: int) -> None:
+        """Remove a locked job; its runs are kept."""
+        self.stop(session, job, now_ms)
+        runs.cancel(
+            session,
+            job.id,
+            reason=f"job deleted by {self._who}",
+            now_ms=now_ms,
+            kinds=Kind,
+            schedule_only=False,
+        )
+        memory = session.get(RouteMemory, job.id)
+        if memory is not None:
+            session.delete(memory)
+        session.delete(job)
+        session.flush()
+
+    def _create(
+        self, session: Session, app_id: int, spec: JobSpec, now_ms: int
+    ) -> tuple[str, tuple[str, ...]]:
+        job = Job(job_group=app_id, add_time=at(now_ms), trigger_last_time=now_ms, **_columns(spec))
+        job.trigger_status = job.trigger_next_time = 0
+        job.glue_type = "BEAN"
+        job.update_time = job.add_time
+        session.add(job)
+        session.flush()
+        if spec.enabled:
+            self.start(session, job, now_ms)
+        return "create", ()
+
+    def _edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
+        columns = _columns(spec)
+        changed = {
+            name: value
+            for name, value in columns.items()
+            if (getattr(job, name) or "") != (value or "")
+        }
+        if not changed:
+            return ()
+        words = tuple(
+            f"{name}: {_shown(getattr(job, name))} -> {_shown(value)}"
+            for name, value in changed.items()
+        )
+        rescheduled = not _SCHEDULE_COLUMNS.isdisjoint(changed)
+        if rescheduled:
+            self._leave_schedule(session, job, now_ms)
+        for name, value in changed.items():
+            setattr(job, name, value)
+        job.update_time = at(now_ms)
+        if rescheduled:
+            self._enter_schedule(session, job, now_ms)
+        elif "misfire_strategy" in changed:
+            self._record(session, job, now_ms)
+        session.flush()
+        runs.update_planned(
+            session, job.id, kinds=_TICKS, handler=job.executor_handler, param=job.executor_param
+        )
+        return words
+
+    def _leave_schedule(self, session: Session, job: Job, now_ms: int) -> None:
+        if job.trigger_status == 1:
+            reason = f"schedule changed by {self._who}"
+            self._decide_overdue(session, job, now_ms, reason)
+            self._cancel(session, job, now_ms, reason, _TICKS)
+
+    def _enter_schedule(self, session: Session, job: Job, now_ms: int) -> None:
+        job.stop_reason = None
+        if job.trigger_status == 1:
+            job.trigger_status = 0
+            self.start(session, job, now_ms)
+
+    def _switch(
+        self, session: Session, job: Job, spec: JobSpec, now_ms: int, *, edited: bool
+    ) -> tuple[str, ...]:
+        if spec.enabled is False and self.stop(session, job, now_ms):
+            return ("state: stop",)
+        # A schedule that came to its end stays so until it is changed: applying twice is harmless.
+        ended = job.stop_reason is not None and not edited
+        if spec.enabled and not ended and self.start(session, job, now_ms):
+            return ("state: start",)
+        return ()
+
+    def _decide_overdue(self, session: Session, job: Job, now_ms: int, reason: str) -> None:
+        """Record the ticks that came due and were never planned as skipped, up to now."""
+        schedule, anchor = self._schedule(job), job.trigger_next_time
+        first = schedule.next_after(job.trigger_last_time, anchor)
+        last = schedule.last_until(job.trigger_last_time, now_ms, anchor)
+        if first is not None and last is not None:
+            skip = SkippedTicks(
+                job_id=job.id,
+                from_at=first,
+                to_at=last,
+                count=schedule.count(job.trigger_last_time, now_ms, anchor),
+                reason=reason[:255],
+                recorded_at=now_ms,
+            )
+            history.record_skips(session, [skip])
+        job.trigger_last_time = max(job.trigger_last_time, now_ms)
+
+    def _cancel(
+        self, session: Session, job: Job, now_ms: int, reason: str, kinds: Iterable[Kind]
+    ) -> None:
+        runs.cancel(session, job.id, reason=reason, now_ms=now_ms, kinds=kinds, schedule_only=True)
+
+    def _schedule(self, job: Job) -> Schedule:
+        return Schedule.parse(
+            job.schedule_type, job.schedule_conf or "", job.timezone or self._timezone
+        )
+
+    def _record(self, session: Session, job: Job, now_ms: int) -> None:
+        session.flush()
+        history.record_change(
+            session,
+            job,
+            timezone=job.timezone or self._timezone,
+            by=self._who,
+            now_ms=now_ms,
+            anchor_ms=job.trigger_next_time,
+        )
+
+
+def _first_tick(schedule: Schedule, job: Job, now_ms: int) -> tuple[int, int | None]:
+    """Return the watermark and the first tick of a schedule that starts now.
+
+    A fixed rate counts from its start, on whole seconds.
+    """
+    base = max(job.trigger_last_time, now_ms)
+    tick = schedule.next_after(base, base)
+    if tick is None or job.schedule_type != "FIX_RATE":
+        return base, tick
+    period_ms = tick - base
+    first = -(-tick // 1000) * 1000
+    return first - period_ms, first
+
+
+def _columns(spec: JobSpec) -> dict[str, object]:
+    return {
+        "job_desc": spec.name,
+        "author": spec.author,
+        "alarm_email": ",".join(spec.alarm_emails),
+        "alarm_webhook": spec.alarm_webhook,
+        "schedule_type": spec.schedule_kind,
+        "schedule_conf": spec.schedule_conf,
+        "timezone": spec.timezone or None,
+        "misfire_strategy": spec.misfire,
+        "executor_route_strategy": spec.route,
+        "executor_handler": spec.handler,
+        "executor_param": spec.param,
+        "executor_block_strategy": spec.block,
+        "executor_timeout": spec.timeout,
+        "executor_fail_retry_count": spec.retries,
+        "retry_delay": spec.retry_delay,
+        "delivery": spec.delivery,
+        "concurrency": spec.concurrency,
+        "fresh_process": int(spec.fresh_process),
+    }
+
+
+def _shown(value: object) -> str:
+    text = repr(value or "")
+    return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 2] + "…'"

@@ -1,0 +1,114 @@
+"""This scheduler's own life: its registration, its canary, and whether it may judge others (R7)."""
+
+import time
+from collections.abc import Callable
+
+from broker import topology
+from broker.messages import Canary
+from broker.signing import Direction, Sealer
+from broker.transport import Publisher
+from scheduler.roster import Roster
+from sql import presence
+from sql.engine import Database
+
+#: How often a scheduler renews its registration.
+BEAT_SECONDS = 0.5
+#: How often a canary is sent, and how old the last one that came back may be.
+CANARY_SECONDS = 1.0
+CANARY_AGE_SECONDS = 4.0
+#: How old the last successful word with the database may be.
+DATABASE_AGE_SECONDS = 4.0
+
+SCHEDULER_KEY = "scheduler"
+
+
+class Pulse:
+    """Renews the registration, sends canaries, and tells the roster whether all is well.
+
+    Args:
+        is_clock_steady: whether the database's clock is believed now.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        boot_id: str,
+        database: Database,
+        publisher: Publisher,
+        sealer: Sealer,
+        roster: Roster,
+        is_clock_steady: Callable[[], bool],
+    ) -> None:
+        self._node = node
+        self._boot_id = boot_id
+        self._database = database
+        self._publisher = publisher
+        self._sealer = sealer
+        self._roster = roster
+        self._is_clock_steady = is_clock_steady
+        self._number = 0
+        self._canary_sent_at = float("-inf")
+        self._canary_back_at = float("-inf")
+        self._database_at = float("-inf")
+
+    def hear_canary(self, number: int) -> None:
+        """Note that one of this scheduler's own canaries came back through its own queue."""
+        if number <= self._number:
+            self._canary_back_at = time.monotonic()
+
+    def tick(self, now_ms: int) -> float:
+        """Give a sign of life; return the seconds until the next."""
+        self._send_canary()
+        self._roster.set_health(self.is_healthy())
+        beat = self._beat(now_ms)
+        if not self._database.write(lambda session: presence.renew(session, beat)):
+            self._database.write(lambda session: presence.hold(session, beat))
+        self._database_at = time.monotonic()
+        self._roster.set_health(self.is_healthy())
+        return BEAT_SECONDS
+
+    def leave(self) -> None:
+        """Remove the registration, so that others take over at once."""
+        self._database.write(
+            lambda session: presence.leave(
+                session, presence.ADMIN, SCHEDULER_KEY, self._node, self._boot_id
+            )
+        )
+
+    def is_healthy(self) -> bool:
+        """Whether database, broker and this scheduler's own ears work now."""
+        now = time.monotonic()
+        return (
+            self._publisher.is_ready
+            and now - self._canary_back_at <= CANARY_AGE_SECONDS
+            and now - self._database_at <= DATABASE_AGE_SECONDS
+            and self._is_clock_steady()
+        )
+
+    def _beat(self, now_ms: int) -> presence.Beat:
+        return presence.Beat(
+            group=presence.ADMIN,
+            key=SCHEDULER_KEY,
+            address=self._node,
+            boot_id=self._boot_id,
+            beat_at=now_ms,
+        )
+
+    def _send_canary(self) -> None:
+        now = time.monotonic()
+        if now - self._canary_sent_at < CANARY_SECONDS:
+            return
+        self._canary_sent_at = now
+        self._number += 1
+        message = self._sealer.seal(
+            Canary(node=self._node, number=self._number),
+            exchange=topology.REPLY_EXCHANGE,
+            routing_key=topology.HEARTBEAT_KEY,
+            address=self._node,
+            direction=Direction.FROM_EXECUTOR,
+            valid_seconds=CANARY_AGE_SECONDS,
+            durable=False,
+        )
+        self._publisher.publish([message])
