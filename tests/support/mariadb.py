@@ -125,6 +125,8 @@ class PrivateMariaDB:
                 "--no-defaults",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
+                # Else it refuses where this machine's own name cannot be looked up.
+                "--force",
                 f"--datadir={self._data}",
                 *_as_root(),
             ],

@@ -38,7 +38,7 @@ class PrivateRabbit:
         self._folder = folder
         self._data = folder / "data"
         self.port, self._dist_port, self._epmd_port = free_ports(3)
-        self._node = f"warren{uuid.uuid4().hex[:12]}@localhost"
+        self._node = f"warren{uuid.uuid4().hex[:12]}@127.0.0.1"
         self._service: Service | None = None
         self._beam = 0
 
@@ -159,6 +159,8 @@ class PrivateRabbit:
         folder = self._folder
         return {
             "HOME": str(folder),
+            # A long name may be an address, so that no name has to be looked up.
+            "RABBITMQ_USE_LONGNAME": "true",
             "RABBITMQ_NODENAME": self._node,
             "RABBITMQ_MNESIA_BASE": str(self._data),
             "RABBITMQ_LOG_BASE": str(folder / "log"),

@@ -20,6 +20,7 @@ class ScriptedSlots:
         loop: asyncio.AbstractEventLoop,
         on_started: Callable[[int, int], None],
         on_finished: Callable[[Finished], None],
+        on_ready: Callable[[], None],
         count: int = 4,
         handlers: Sequence[str] = ("demo.echo",),
     ) -> None:
@@ -28,6 +29,7 @@ class ScriptedSlots:
         self.stopped: list[tuple[int, str]] = []
         self.running: dict[int, Trigger] = {}
         self.is_closed = False
+        self.on_ready = on_ready
         self._on_started = on_started
         self._on_finished = on_finished
         self._count = count
@@ -63,8 +65,11 @@ class ScriptedSlots:
         """End a run; from any thread."""
         self.loop.call_soon_threadsafe(self._end, run_id, outcome, message)
 
-    def close(self) -> None:
+    def close(self, grace_seconds: float) -> "asyncio.Future[None]":
         self.is_closed = True
+        closed: asyncio.Future[None] = self.loop.create_future()
+        closed.set_result(None)
+        return closed
 
     def _end(self, run_id: int, outcome: Outcome, message: str) -> None:
         trigger = self.running.pop(run_id, None)
