@@ -1,0 +1,87 @@
+"""`warren jobs apply`: from a file to a list of changes, said one by one."""
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from scheduler.commands import Change, Commands
+from scheduler.job_spec import JobSpec
+from sql import apps
+from sql.engine import Database
+from warren.acting import open_commands
+from warren.jobfile import JobFile, read_job_file
+from warren.registry_view import living_handlers
+from warren.settings import Settings
+from warren.terminal import print_json, warn
+
+_PAST = {
+    "create": "created",
+    "update": "updated",
+    "start": "started",
+    "stop": "stopped",
+    "delete": "deleted",
+}
+
+
+def apply_file(
+    settings: Settings, path: Path, *, dry_run: bool, prune: bool, as_json: bool
+) -> None:
+    """Apply a job file and print each change; nothing is changed when anything is wrong."""
+    file = read_job_file(path, now_ms=time.time_ns() // 1_000_000)
+    with open_commands(settings) as (commands, database):
+        changes = apply(commands, database, file, dry_run=dry_run, prune=prune)
+        unknown = unknown_handlers(database, file.specs)
+    _print(changes, dry_run=dry_run, as_json=as_json)
+    for words in unknown:
+        warn(words)
+
+
+def apply(
+    commands: Commands, database: Database, file: JobFile, *, dry_run: bool, prune: bool
+) -> list[Change]:
+    """Apply a file that was read; return every change.
+
+    Raises:
+        JobFileError: a job's app is neither in the file nor in the database.
+
+    """
+    file.check_apps(database.read(apps.ids_by_name))
+    return commands.apply(file.apps, file.specs, dry_run=dry_run, prune=prune)
+
+
+def unknown_handlers(database: Database, specs: Sequence[JobSpec]) -> list[str]:
+    """Return a line for each handler that no living executor of its app has now."""
+    known = living_handlers(database)
+    wanted: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for spec in specs:
+        if spec.handler not in known.get(spec.app, ()):
+            wanted[spec.app, spec.handler].append(spec.name)
+    return [
+        f"job {names[0]!r}{_more(names)}: no living executor of app {app!r} has handler {handler!r}"
+        for (app, handler), names in wanted.items()
+    ]
+
+
+def _print(changes: Sequence[Change], *, dry_run: bool, as_json: bool) -> None:
+    told = [change for change in changes if change.action != "unchanged"]
+    for change in told:
+        if as_json:
+            print_json(
+                {
+                    "action": change.action,
+                    "what": change.what,
+                    "name": change.name,
+                    "details": list(change.details),
+                }
+            )
+        else:
+            verb = f"would {change.action}" if dry_run else _PAST[change.action]
+            details = f"  ({', '.join(change.details)})" if change.details else ""
+            print(f"{verb} {change.what} {change.name}{details}")
+    if not as_json:
+        print(f"{len(told)} changed, {len(changes) - len(told)} unchanged")
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""

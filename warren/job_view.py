@@ -1,0 +1,120 @@
+"""Jobs as they are shown: as a JSON object, as a line of a table, as facts."""
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from scheduler.schedule import Schedule
+from sql.rows import AnyRow
+from warren.instants import iso, local
+from warren.terminal import relative
+
+HEADERS = ("name", "app", "schedule", "next", "state", "last run", "last due")
+
+
+def next_fires(job: AnyRow, *, now_ms: int, count: int, timezone: str) -> list[int]:
+    """Return the next ticks in epoch milliseconds; of a stopped job, as if it were started now."""
+    schedule = Schedule.parse(job.schedule_type, job.schedule_conf or "", job.timezone or timezone)
+    anchor = job.trigger_next_time if job.trigger_status else 0
+    found: list[int] = []
+    while len(found) < count:
+        tick = schedule.next_after(found[-1] if found else now_ms, anchor or now_ms)
+        if tick is None:
+            break
+        found.append(tick)
+    return found
+
+
+def next_fire(job: AnyRow, *, now_ms: int, timezone: str) -> int | None:
+    """Return an enabled job's next tick; None when it is stopped or has none."""
+    if not job.trigger_status:
+        return None
+    try:
+        found = next_fires(job, now_ms=now_ms, count=1, timezone=timezone)
+    except ValueError:
+        # A schedule that somebody broke in the database: the scheduler will stop the job.
+        return None
+    return found[0] if found else None
+
+
+def job_json(job: AnyRow, *, now_ms: int, timezone: str) -> dict[str, Any]:
+    """Return a job as a JSON object."""
+    return {
+        "id": job.id,
+        "name": job.name,
+        "app": job.app,
+        "author": job.author or "",
+        "enabled": bool(job.trigger_status),
+        "schedule": schedule_words(job),
+        "timezone": job.timezone or timezone,
+        "next_fire_at": iso(next_fire(job, now_ms=now_ms, timezone=timezone)),
+        "handler": job.executor_handler or "",
+        "param": job.executor_param or "",
+        "route": job.executor_route_strategy,
+        "block": job.executor_block_strategy,
+        "misfire": job.misfire_strategy,
+        "delivery": job.delivery,
+        "concurrency": job.concurrency,
+        "timeout": job.executor_timeout,
+        "retries": job.executor_fail_retry_count,
+        "retry_delay": job.retry_delay,
+        "fresh_process": bool(job.fresh_process),
+        "alarm_emails": [email for email in (job.alarm_email or "").split(",") if email],
+        "alarm_webhook": job.alarm_webhook or "",
+        "stop_reason": job.stop_reason or "",
+        "last_status": getattr(job, "last_status", None),
+        "last_due_at": iso(getattr(job, "last_due_at", None)),
+    }
+
+
+def job_line(job: AnyRow, *, now_ms: int, timezone: str) -> tuple[str, ...]:
+    """Return a job as a line of a table with `HEADERS`."""
+    return (
+        job.name,
+        job.app,
+        schedule_words(job),
+        relative(next_fire(job, now_ms=now_ms, timezone=timezone), now_ms),
+        "enabled" if job.trigger_status else "stopped",
+        job.last_status or "",
+        relative(job.last_due_at, now_ms),
+    )
+
+
+def job_facts(job: AnyRow, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
+    """Return everything about a job, in words."""
+    tick = next_fire(job, now_ms=now_ms, timezone=zone.key)
+    return {
+        "job": f"{job.app}/{job.name}",
+        "id": str(job.id),
+        "author": job.author or "",
+        "state": "enabled" if job.trigger_status else "stopped",
+        "stopped because": job.stop_reason or "",
+        "schedule": f"{schedule_words(job)}  ({job.timezone or zone.key})",
+        "next fire": f"{local(tick, zone)}  ({relative(tick, now_ms)})" if tick else "",
+        "handler": job.executor_handler or "",
+        "param": job.executor_param or "",
+        "route": job.executor_route_strategy,
+        "block": job.executor_block_strategy,
+        "misfire": job.misfire_strategy,
+        "delivery": job.delivery,
+        "concurrency": str(job.concurrency),
+        "timeout": f"{job.executor_timeout} s" if job.executor_timeout else "none",
+        "retries": _retries(job),
+        "process": "a fresh one for each run" if job.fresh_process else "",
+        "alarm": ", ".join(filter(None, (job.alarm_email, job.alarm_webhook))),
+    }
+
+
+def schedule_words(job: AnyRow) -> str:
+    """Return a schedule as it stands in a job file."""
+    conf = job.schedule_conf or ""
+    return {
+        "CRON": f"cron {conf}",
+        "FIX_RATE": f"every {conf} s",
+        "FIX_DELAY": f"delay {conf} s",
+        "AT": f"at {conf}",
+    }.get(job.schedule_type, "none")
+
+
+def _retries(job: AnyRow) -> str:
+    delay = f", {job.retry_delay} s apart" if job.retry_delay else ""
+    return f"{job.executor_fail_retry_count}{delay}"

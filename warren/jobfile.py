@@ -1,0 +1,144 @@
+"""The job file: what `warren jobs apply` reads, as values, with every problem and its line.
+
+It knows the grammar. What a value may be is `scheduler.job_rules`' business; what becomes of the
+jobs is `scheduler.commands`'.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from scheduler import job_rules
+from scheduler.job_spec import JobSpec
+from warren.errors import JobFileError
+from warren.job_grammar import JobReader
+from warren.yaml_reader import YamlReader, did_you_mean
+from warren.yaml_tree import Entry, Wrong, is_nothing, line_of, read_tree, text
+
+#: How many problems are said; a file with more of them is another kind of file.
+SAID_PROBLEMS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """A job file that is right by itself; `app_lines` says where jobs name their apps."""
+
+    path: Path
+    apps: tuple[tuple[str, str | None], ...]
+    specs: tuple[JobSpec, ...]
+    app_lines: Mapping[str, int]
+
+    def check_apps(self, existing: Iterable[str]) -> None:
+        """Raise JobFileError when a job's app is neither in the file nor among `existing`."""
+        known = {name for name, _ in self.apps} | set(existing)
+        _raise(
+            self.path,
+            [
+                Wrong(line, f"unknown app {name!r}{_hint(name, known)}")
+                for name, line in self.app_lines.items()
+                if name not in known
+            ],
+        )
+
+
+def read_job_file(path: Path, *, now_ms: int) -> JobFile:
+    """Return what a job file says; a cron must still fire after `now_ms`.
+
+    Raises:
+        JobFileError: with a line `file:line: what is wrong` for each problem.
+
+    """
+    try:
+        root = read_tree(path)
+    except Wrong as wrong:
+        raise _refused(path, [wrong]) from wrong
+    except OSError as error:
+        raise JobFileError([f"cannot read {path}: {error.strerror or error}"]) from error
+    walk = _Walk(now_ms)
+    walk.file(root)
+    _raise(path, walk.reader.wrong)
+    return JobFile(
+        path=path,
+        apps=tuple(walk.apps.items()),
+        specs=tuple(walk.specs),
+        app_lines=walk.app_lines,
+    )
+
+
+class _Walk:
+    """Goes through the tree once."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.reader = YamlReader()
+        self.apps: dict[str, str | None] = {}
+        self.specs: list[JobSpec] = []
+        self.app_lines: dict[str, int] = {}
+        self._job_reader = JobReader(self.reader, now_ms=now_ms)
+        self._job_lines: dict[tuple[str, str], int] = {}
+
+    def file(self, root: yaml.Node) -> None:
+        """Read the whole file."""
+        found = self.reader.fields(root, "the file", ("apps", "jobs"))
+        if not found and not self.reader.wrong:
+            self.reader.say(line_of(root), "expected 'apps' or 'jobs', got neither")
+        for node in self._list(found.get("apps")):
+            self._app(node)
+        for node in self._list(found.get("jobs")):
+            self._job(node)
+
+    def _list(self, entry: Entry | None) -> list[yaml.Node]:
+        if entry is None or is_nothing(entry.node):
+            return []
+        return self.reader.items(entry)
+
+    def _app(self, node: yaml.Node) -> None:
+        found = self.reader.fields(node, "an app", ("name", "title"))
+        if isinstance(node, yaml.MappingNode) and "name" not in found:
+            self.reader.say(line_of(node), "missing field 'name'")
+        name = self.reader.value(text, found.get("name"))
+        title = self.reader.value(text, found.get("title"))
+        if name is None:
+            return
+        if name in self.apps:
+            self.reader.say(found["name"].line, f"duplicate app {name[:100]!r}")
+        self.reader.check(found["name"].line, lambda: job_rules.check_app_name(name))
+        if title is not None:
+            self.reader.check(found["title"].line, lambda: job_rules.check_title(title))
+        self.apps[name] = title
+
+    def _job(self, node: yaml.Node) -> None:
+        read = self._job_reader.read(node)
+        if read is None:
+            return
+        spec, lines = read
+        self.specs.append(spec)
+        if spec.app:
+            self.app_lines.setdefault(spec.app, lines["app"])
+        if spec.app and spec.name:
+            self._note_name(spec, lines["name"])
+
+    def _note_name(self, spec: JobSpec, line: int) -> None:
+        key = (spec.app, spec.name)
+        if key in self._job_lines:
+            name = f"{spec.name[:100]!r} in app {spec.app[:100]!r}"
+            self.reader.say(line, f"duplicate job {name}, first in line {self._job_lines[key]}")
+        self._job_lines.setdefault(key, line)
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(name, known) or "; name it under 'apps'"
+
+
+def _raise(path: Path, wrong: list[Wrong]) -> None:
+    if wrong:
+        raise _refused(path, wrong)
+
+
+def _refused(path: Path, wrong: list[Wrong]) -> JobFileError:
+    ordered = sorted(wrong, key=lambda problem: problem.line)
+    lines = [f"{path}:{problem.line}: {problem.text}" for problem in ordered[:SAID_PROBLEMS]]
+    if len(ordered) > SAID_PROBLEMS:
+        lines.append(f"{path}: and {len(ordered) - SAID_PROBLEMS} problems more")
+    return JobFileError(lines)

@@ -1,0 +1,86 @@
+"""What single settings must look like. A rule returns the value or raises ValueError.
+
+The words of a ValueError are shown to the user, so they never hold a secret or a password.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+from zoneinfo import ZoneInfo
+
+SECRET_LENGTH = 32
+MEMORY_BROKER = "memory://"
+_ZONE_FOLDERS = "/zoneinfo/"
+
+
+def check_secret(secret: str) -> str:
+    """Return a secret that is long enough."""
+    if len(secret) < SECRET_LENGTH:
+        raise ValueError(f"it has {len(secret)}")
+    return secret
+
+
+def check_database_url(url: str) -> str:
+    """Return the URL of a database that Warren works with."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite":
+        if not rest.removeprefix("/") or ":memory:" in rest:
+            raise ValueError("an SQLite database needs a path")
+        return url
+    if scheme != "mysql+pymysql":
+        raise ValueError(f"it begins with {scheme[:20]!r}" if rest else "it has no ://")
+    parts = _split(url)
+    if not parts.hostname or not parts.path.strip("/"):
+        raise ValueError("the host or the database's name is missing")
+    return url
+
+
+def check_broker_url(urls: str) -> str:
+    """Return the URL, or the comma list of URLs, of a broker that Warren works with."""
+    if urls == MEMORY_BROKER:
+        return urls
+    for url in urls.split(","):
+        parts = _split(url.strip())
+        if parts.scheme not in ("amqp", "amqps"):
+            raise ValueError(f"{parts.scheme or 'nothing'}:// is no broker's scheme")
+        if not parts.hostname:
+            raise ValueError("the host is missing")
+    return urls
+
+
+def check_timezone(name: str) -> str:
+    """Return the name of a time zone that exists."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError("there is no such time zone") from error
+    return name
+
+
+def local_timezone() -> str:
+    """Return this machine's IANA time zone, UTC when it does not tell or has it as Etc/UTC."""
+    for name in (os.environ.get("TZ", "").lstrip(":"), _linked_zone()):
+        with suppress(ValueError):
+            zone = check_timezone(name)
+            return "UTC" if zone == "Etc/UTC" else zone
+    return "UTC"
+
+
+def _linked_zone() -> str:
+    target = os.path.realpath("/etc/localtime")
+    if _ZONE_FOLDERS in target:
+        return target.rpartition(_ZONE_FOLDERS)[2]
+    try:
+        return Path("/etc/timezone").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _split(url: str) -> SplitResult:
+    parts = urlsplit(url)
+    try:
+        parts.port  # noqa: B018 - reading it is the check
+    except ValueError as error:
+        raise ValueError("the port is not a number from 0 to 65535") from error
+    return parts
