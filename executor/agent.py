@@ -14,20 +14,22 @@ from broker.signing import Sealer
 from broker.topology import check_address, check_app
 from broker.transport import Transport
 from executor.clock import SchedulerClock
-from executor.commands import LogReader
-from executor.core import Core, Limits, SlotsFactory
+from executor.core import Core
 from executor.journal import Journal
 from executor.ledger import Ledger
+from executor.premises import Limits, Premises
+from executor.runlog import RunLogs
 from executor.sender import Identity
 from executor.shutdown import Shutdown
+from executor.slotpool import SlotsFactory
 from executor.statefolder import StateFolder
 
 
 class Executor:
     """One executor in a thread of its own; it is started once.
 
-    `secret` is the cluster's. `make_slots` and `read_log` are the job processes' side. The journal
-    is kept in `<state_dir>/<address>/`. After `join`, `failure` says in one line why it ended by
+    `secret` is the cluster's. `make_slots` is `Slots` with all but its callbacks. The journal is
+    kept in `<state_dir>/<address>/`. After `join`, `failure` says in one line why it ended by
     itself, and `exit_status` is what the process should end with.
     """
 
@@ -39,7 +41,7 @@ class Executor:
         transport: Transport,
         secret: str,
         make_slots: SlotsFactory,
-        read_log: LogReader,
+        run_logs: RunLogs,
         state_dir: Path,
         limits: Limits,
         clock: SchedulerClock | None = None,
@@ -51,13 +53,12 @@ class Executor:
         self._transport = transport
         self._secret = secret
         self._make_slots = make_slots
-        self._read_log = read_log
+        self._run_logs = run_logs
         self._state_dir = state_dir
         self._limits = limits
         self._clock = clock or SchedulerClock()
         self._log = structlog.get_logger().bind(address=address, boot_id=self.identity.boot_id)
         self._loop = asyncio.new_event_loop()
-        self._core: Core | None = None
         self._shutdown: Shutdown | None = None
         self._thread = threading.Thread(target=self._run, name=f"executor {address}", daemon=True)
         self._opened: Future[None] = Future()
@@ -113,7 +114,7 @@ class Executor:
         held.callback(folder.release)
         ledger = Ledger(Journal(folder.journal_path), self._log)
         held.callback(ledger.close)
-        self._core = Core(
+        premises = Premises(
             identity=self.identity,
             loop=self._loop,
             transport=self._transport,
@@ -122,18 +123,18 @@ class Executor:
             clock=self._clock,
             limits=self._limits,
             make_slots=self._make_slots,
-            read_log=self._read_log,
-            on_refused=self._refused,
+            run_logs=self._run_logs,
             log=self._log,
         )
+        core = Core(premises, self._refused)
         self._shutdown = Shutdown(
-            self._core,
+            core,
             self._loop,
             drain_seconds=self._limits.drain_seconds,
             grace_seconds=self._limits.grace_seconds,
             on_over=self._loop.stop,
         )
-        self._core.start()
+        core.start()
 
     def _end(self, hurry: bool) -> None:
         if self._shutdown is not None:

@@ -1,11 +1,13 @@
 """What schedulers and consoles order or ask of one boot."""
 
 import asyncio
+import re
 from functools import partial
-from typing import Protocol
 
+import msgspec
 import structlog
 
+from broker.errors import Malformed
 from broker.messages import (
     Beat,
     IdleBeat,
@@ -19,15 +21,15 @@ from broker.messages import (
 from executor.contact import Contact
 from executor.intake import Intake, Tombstones
 from executor.questions import Questions
+from executor.runlog import RunLogs
 from executor.sender import Identity
 from executor.workload import Workload
 
+#: Most lines in one answer, whatever is asked for.
+LINE_LIMIT = 10_000
 
-class LogReader(Protocol):
-    """Reads run logs; called in worker threads."""
-
-    def __call__(self, question: ReadLog, identity: Identity) -> LogChunk:
-        """Return lines of a run's log."""
+#: What JSON blows up sixfold.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Commands:
@@ -43,7 +45,7 @@ class Commands:
         tombstones: Tombstones,
         contact: Contact,
         questions: Questions,
-        read_log: LogReader,
+        run_logs: RunLogs,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._identity = identity
@@ -53,7 +55,7 @@ class Commands:
         self._tombstones = tombstones
         self._contact = contact
         self._questions = questions
-        self._read_log = read_log
+        self._run_logs = run_logs
         self._log = log
 
     def obey(self, message: Message) -> None:
@@ -76,7 +78,8 @@ class Commands:
             case Know():
                 self._questions.know(message)
             case ReadLog():
-                self._loop.run_in_executor(None, partial(self._answer_log, message))
+                growing = self._workload.is_running(message.run_id) is True
+                self._loop.run_in_executor(None, partial(self._answer_log, message, growing))
             case _:
                 self._log.debug("command_ignored", type=type(message).__name__)
 
@@ -92,10 +95,33 @@ class Commands:
         self._workload.forget_closed(answered.difference(answer.open_ids))
         self._workload.pump()
 
-    def _answer_log(self, question: ReadLog) -> None:
+    def _answer_log(self, question: ReadLog, growing: bool) -> None:
         try:
-            chunk = self._read_log(question, self._identity)
-            self._questions.send(chunk, question.reply_to)
-        except Exception:  # noqa: BLE001 - the top of a command
-            # The console sees a time-out; the run's log is no reason to disturb the runs.
+            chunk = self._read_log(question, growing=growing)
+            try:
+                self._questions.send(chunk, question.reply_to)
+            except Malformed:
+                plain = msgspec.structs.replace(chunk, text=_CONTROLS.sub("\ufffd", chunk.text))
+                self._questions.send(plain, question.reply_to)
+        except Exception:  # noqa: BLE001 - the asker sees a time-out, the runs are not disturbed
             self._log.exception("log_read_failed", run_id=question.run_id)
+
+    def _read_log(self, question: ReadLog, *, growing: bool) -> LogChunk:
+        lines = self._run_logs.read(
+            question.run_id,
+            question.scheduled_day,
+            question.from_line,
+            min(question.limit, LINE_LIMIT),
+            growing=growing,
+        )
+        return LogChunk(
+            question_id=question.question_id,
+            address=self._identity.address,
+            boot_id=self._identity.boot_id,
+            run_id=question.run_id,
+            from_line=lines.from_line,
+            to_line=lines.to_line,
+            text=lines.text,
+            is_end=lines.is_end,
+            missing=lines.missing,
+        )

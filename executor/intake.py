@@ -9,11 +9,13 @@ from collections.abc import Callable, Collection, Sequence
 
 import structlog
 
-from broker.messages import NotStarted, Outcome, Trigger
-from executor.clock import SchedulerClock
+from broker.messages import Outcome, Trigger
+from executor import reports
 from executor.inbox import Arrival
 from executor.ledger import Ledger, Stage
 from executor.outbox import Outbox
+from executor.readiness import Readiness
+from executor.sender import Identity
 from executor.workload import Workload
 
 #: Kills of runs not yet here that are remembered, and for how long.
@@ -51,27 +53,25 @@ class Intake:
     def __init__(
         self,
         *,
-        boot_id: str,
-        address: str,
+        identity: Identity,
         handlers: Collection[str],
         ledger: Ledger,
         workload: Workload,
         outbox: Outbox,
         tombstones: Tombstones,
-        clock: SchedulerClock,
+        readiness: Readiness,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
-        self._boot_id = boot_id
-        self._address = address
+        self._boot_id = identity.boot_id
+        self._address = identity.address
         self._handlers = frozenset(handlers)
         self._ledger = ledger
         self._workload = workload
         self._outbox = outbox
         self._tombstones = tombstones
-        self._clock = clock
+        self._readiness = readiness
         self._log = log
         self.counts: Counter[str] = Counter()
-        self.is_draining = False
 
     def receive(self, arrivals: Sequence[Arrival]) -> None:
         """Answer or admit each trigger; all are noted in the ledger, not yet durably."""
@@ -93,7 +93,7 @@ class Intake:
             self._return_foreign(trigger, is_redelivered=arrival.delivery.redelivered)
         elif arrival.is_expired:
             self._return(trigger, "expired", "its trigger came too late")
-        elif self.is_draining:
+        elif self._readiness.is_draining:
             self._return(trigger, "draining", "the executor is shutting down")
         elif not trigger.script_language and trigger.handler not in self._handlers:
             reason = f"no handler named {trigger.handler!r} on {self._address}"
@@ -140,6 +140,4 @@ class Intake:
     def _return(self, trigger: Trigger, count: str, reason: str) -> None:
         self.counts[count] += 1
         self._log.info("run_returned", run_id=trigger.run_id, job_id=trigger.job_id, why=reason)
-        self._workload.report(
-            NotStarted(run_id=trigger.run_id, boot_id=trigger.boot_id, reason=reason)
-        )
+        self._workload.report(reports.not_started(trigger, reason))

@@ -1,7 +1,6 @@
 """Answers to what schedulers and consoles ask; each goes back to the asker's own queue."""
 
 import re
-from typing import Protocol
 
 import structlog
 
@@ -16,12 +15,13 @@ from broker.messages import (
     Knowledge,
     Message,
     NotStarted,
-    ReadLog,
     RunKey,
 )
 from executor.intake import Intake
 from executor.ledger import Ledger, Stage
 from executor.load import LoadMeter
+from executor.premises import Limits
+from executor.readiness import Readiness
 from executor.sender import Sender
 from executor.workload import Workload
 
@@ -29,15 +29,6 @@ from executor.workload import Workload
 REPLY_TO_PATTERN = re.compile(rf"answer\.{ADDRESS_PATTERN}")
 #: How long an answer is good for.
 VALID_SECONDS = 30.0
-
-Question = Beat | IdleBeat | Know | ReadLog
-
-
-class Readiness(Protocol):
-    """Says why nothing can be started now."""
-
-    def obstacle(self) -> str:
-        """Return why nothing can be started now, empty when it can."""
 
 
 class Questions:
@@ -52,8 +43,7 @@ class Questions:
         intake: Intake,
         load: LoadMeter,
         readiness: Readiness,
-        cpu_limit: float,
-        memory_limit: float,
+        limits: Limits,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._sender = sender
@@ -62,8 +52,8 @@ class Questions:
         self._intake = intake
         self._load = load
         self._readiness = readiness
-        self._cpu_limit = cpu_limit
-        self._memory_limit = memory_limit
+        self._cpu_limit = limits.cpu_limit
+        self._memory_limit = limits.memory_limit
         self._log = log
 
     def send(self, answer: Message, reply_to: str) -> None:

@@ -27,6 +27,10 @@ class Ending(Protocol):
     def has_unsaid(self) -> bool:
         """Whether reports wait for the broker's word."""
 
+    @property
+    def has_processes(self) -> bool:
+        """Whether processes are left that were told to end."""
+
     def begin_draining(self) -> None:
         """Take nothing more, and give back what waits."""
 
@@ -82,6 +86,7 @@ class Shutdown:
         ending.stop_runs()
         yield from self._wait(lambda: ending.is_working, self._grace_seconds + PROOF_SECONDS)
         ending.stop_taking()
+        yield from self._wait(lambda: ending.has_processes, self._grace_seconds + PROOF_SECONDS)
         yield from self._wait(lambda: ending.has_unsaid, REPORT_SECONDS)
         ending.close()
 

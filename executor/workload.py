@@ -8,20 +8,11 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import Protocol
 
-import msgspec
 import structlog
 
-from broker.messages import (
-    LOG_TAIL_BYTES,
-    MESSAGE_LIMIT,
-    Finished,
-    NotStarted,
-    Outcome,
-    Started,
-    Trigger,
-)
+from broker.messages import Finished, Outcome, Started, Trigger
+from executor import reports
 from executor.admission import Cover, Refuse
 from executor.clock import SchedulerClock
 from executor.contact import Contact
@@ -29,27 +20,15 @@ from executor.groupcommit import GroupCommit
 from executor.lanes import Lanes
 from executor.ledger import Ledger
 from executor.outbox import Outbox
+from executor.readiness import Readiness
 from executor.records import Final
+from executor.slotpool import SlotPool
 
 #: A run that ends sooner sends no Started.
 STARTED_SECONDS = 0.5
 #: Runs that wait, in all lanes, and bytes of their triggers, from which on no more are wanted.
 WAITING_LIMIT = 20_000
 WAITING_BYTES = 64_000_000
-
-
-class SlotPool(Protocol):
-    """Where job processes live; `executor.slots.Slots` is it. Used from the core thread."""
-
-    @property
-    def free(self) -> int:
-        """How many runs could be started now."""
-
-    def start(self, trigger: Trigger) -> None:
-        """Start a run; requires a free slot."""
-
-    def stop(self, run_id: int, reason: str) -> bool:
-        """End a run, which then finishes KILLED; False when no such run is at work."""
 
 
 class _Phase(Enum):
@@ -78,6 +57,7 @@ class Workload:
         commits: GroupCommit,
         outbox: Outbox,
         contact: Contact,
+        readiness: Readiness,
         clock: SchedulerClock,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
@@ -86,6 +66,7 @@ class Workload:
         self._commits = commits
         self._outbox = outbox
         self._contact = contact
+        self._readiness = readiness
         self._clock = clock
         self._log = log
         self._lanes = Lanes()
@@ -152,13 +133,13 @@ class Workload:
         self._log.info(
             "run_refused", run_id=trigger.run_id, job_id=trigger.job_id, outcome=outcome, why=reason
         )
-        self.report(self._end_of(trigger, outcome, reason))
+        self.report(reports.end_of(trigger, outcome, reason, self._clock.now_ms()))
 
     # -- at work ------------------------------------------------------------------------------
 
     def pump(self) -> None:
         """Start what may be started now."""
-        if not self._may_start():
+        if not self._readiness.may_start:
             return
         while self.free_slots and (trigger := self._lanes.next()) is not None:
             run = self._runs[trigger.run_id]
@@ -183,16 +164,7 @@ class Workload:
             self._log.error("unknown_run_finished", run_id=finished.run_id)
             return
         self._lanes.finish(run.trigger.job_id, finished.run_id)
-        self.report(
-            msgspec.structs.replace(
-                finished,
-                boot_id=run.trigger.boot_id,
-                message=_clipped(finished.message),
-                started_at_ms=run.started_at_ms if finished.started_at_ms else 0,
-                finished_at_ms=self._clock.now_ms(),
-                log_tail=finished.log_tail[-LOG_TAIL_BYTES:],
-            )
-        )
+        self.report(reports.stamped(finished, run.trigger, run.started_at_ms, self._clock.now_ms()))
         self.pump()
 
     def tell_started(self) -> None:
@@ -219,7 +191,7 @@ class Workload:
             return False
         if run.phase is _Phase.WAITING:
             self._drop(run)
-            self.report(self._end_of(run.trigger, Outcome.KILLED, reason))
+            self.report(reports.end_of(run.trigger, Outcome.KILLED, reason, self._clock.now_ms()))
             return True
         self._lanes.mark_stopping(run.trigger.job_id, run_id)
         run.stop_reason = run.stop_reason or reason
@@ -238,7 +210,7 @@ class Workload:
         for run_id in self.waiting_ids():
             run = self._runs[run_id]
             self._drop(run)
-            self.report(NotStarted(run_id=run_id, boot_id=run.trigger.boot_id, reason=reason))
+            self.report(reports.not_started(run.trigger, reason))
 
     def forget_closed(self, run_ids: set[int]) -> None:
         """Drop those of these runs that wait: the schedulers have ended them themselves."""
@@ -249,9 +221,7 @@ class Workload:
             self._log.info("run_dropped", run_id=run_id, job_id=run.trigger.job_id)
             self._drop(run)
             reason = "it was ended while contact was lost"
-            self._ledger.finish(
-                NotStarted(run_id=run_id, boot_id=run.trigger.boot_id, reason=reason)
-            )
+            self._ledger.finish(reports.not_started(run.trigger, reason))
             self._ledger.confirm((run_id,), self._clock.now_ms())
             self._commits.schedule()
 
@@ -262,24 +232,17 @@ class Workload:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _may_start(self) -> bool:
-        return (
-            self._contact.is_held(self._clock.monotonic())
-            and not self._commits.is_in_trouble
-            and not self._outbox.is_full
-        )
-
     def _launch(self, run: _Run) -> None:
         self._claimed -= 1
         trigger = run.trigger
         if run.stop_reason:
-            self._abandon(run, self._end_of(trigger, Outcome.KILLED, run.stop_reason))
+            self._abandon(
+                run, reports.end_of(trigger, Outcome.KILLED, run.stop_reason, self._clock.now_ms())
+            )
             return
         if not self._slots.free:
             reason = "its slot was gone before it started"
-            self._abandon(
-                run, NotStarted(run_id=trigger.run_id, boot_id=trigger.boot_id, reason=reason)
-            )
+            self._abandon(run, reports.not_started(trigger, reason))
             return
         run.phase = _Phase.RUNNING
         try:
@@ -287,7 +250,9 @@ class Workload:
         except Exception as error:  # noqa: BLE001 - the run ends with the reason
             self._log.exception("run_start_failed", run_id=trigger.run_id, job_id=trigger.job_id)
             reason = f"cannot start its process: {error}"
-            self._abandon(run, self._end_of(trigger, Outcome.FAILED, reason))
+            self._abandon(
+                run, reports.end_of(trigger, Outcome.FAILED, reason, self._clock.now_ms())
+            )
 
     def _abandon(self, run: _Run, report: Final) -> None:
         del self._runs[run.trigger.run_id]
@@ -300,16 +265,3 @@ class Workload:
         self._lanes.drop(run.trigger.job_id, run.trigger.run_id)
         self._contact.forget(run.trigger.run_id)
         self._waiting_bytes -= run.size
-
-    def _end_of(self, trigger: Trigger, outcome: Outcome, message: str) -> Finished:
-        return Finished(
-            run_id=trigger.run_id,
-            boot_id=trigger.boot_id,
-            outcome=outcome,
-            message=_clipped(message),
-            finished_at_ms=self._clock.now_ms(),
-        )
-
-
-def _clipped(text: str) -> str:
-    return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 2] + " …"
