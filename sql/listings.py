@@ -1,15 +1,17 @@
 """What the command line shows: jobs, runs and how a tick went. Plain reads, newest first."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, aliased
 
 from sql import jobs as jobs_table
 from sql.errors import NotFound
 from sql.models import App, Job, Run
 from sql.rows import AnyRow, Rows
+from sql.run_status import IN_FLIGHT
 from sql.runs import at
 
 JOB_COLUMNS = (
@@ -155,6 +157,18 @@ def run(session: Session, run_id: int) -> AnyRow:
     if found is None:
         raise NotFound(f"no run {run_id}")
     return found
+
+
+def by_ids(session: Session, run_ids: Iterable[int]) -> Rows:
+    """Return those of the runs that exist."""
+    return session.execute(_runs().where(Run.id.in_(list(run_ids)))).all()
+
+
+def count_in_flight(session: Session) -> int:
+    """Return how many runs some executor holds, or may hold."""
+    return session.execute(
+        select(func.count()).select_from(Run).where(Run.status.in_(IN_FLIGHT))
+    ).scalar_one()
 
 
 def tick(session: Session, run_id: int) -> Rows:

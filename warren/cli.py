@@ -87,6 +87,7 @@ def _report(error: Exception) -> int:
     from warren.complaints import complaint  # noqa: PLC0415 - only when something is wrong
 
     said = complaint(error)
+    sys.stderr.write(said.preface)
     for line in said.lines:
         print(line if said.is_help else f"error: {line}", file=sys.stderr)
     if said.is_unexpected and "--debug" in sys.argv:

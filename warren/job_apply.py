@@ -13,7 +13,7 @@ from warren.acting import open_commands
 from warren.jobfile import JobFile, read_job_file
 from warren.registry_view import living_handlers
 from warren.settings import Settings
-from warren.terminal import print_json, warn
+from warren.terminal import print_json, visible, warn
 
 _PAST = {
     "create": "created",
@@ -50,6 +50,13 @@ def apply(
     return commands.apply(file.apps, file.specs, dry_run=dry_run, prune=prune)
 
 
+def change_line(change: Change, *, dry_run: bool) -> str:
+    """Return what a change did, or would do, in words."""
+    verb = f"would {change.action}" if dry_run else _PAST[change.action]
+    details = f"  ({', '.join(change.details)})" if change.details else ""
+    return visible(f"{verb} {change.what} {change.name}{details}")
+
+
 def unknown_handlers(database: Database, specs: Sequence[JobSpec]) -> list[str]:
     """Return a line for each handler that no living executor of its app has now."""
     known = living_handlers(database)
@@ -76,9 +83,7 @@ def _print(changes: Sequence[Change], *, dry_run: bool, as_json: bool) -> None:
                 }
             )
         else:
-            verb = f"would {change.action}" if dry_run else _PAST[change.action]
-            details = f"  ({', '.join(change.details)})" if change.details else ""
-            print(f"{verb} {change.what} {change.name}{details}")
+            print(change_line(change, dry_run=dry_run))
     if not as_json:
         print(f"{len(told)} changed, {len(changes) - len(told)} unchanged")
 

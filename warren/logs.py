@@ -4,9 +4,12 @@ Secrets never get there: values of keys that name one are masked, passwords in U
 """
 
 import logging
+import os
 import re
 import sys
-from typing import Any, TextIO
+import threading
+from pathlib import Path
+from typing import Any, Protocol
 
 import structlog
 
@@ -16,7 +19,50 @@ _URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@]+@")
 _SILENCED = ("pika", "alembic", "sqlalchemy")
 
 
-def configure_logs(level: str, stream: TextIO | None = None) -> None:
+#: Largest log file; one older file is kept beside it.
+FILE_BYTES = 10_000_000
+
+
+class Stream(Protocol):
+    """What a log is written to."""
+
+    def write(self, text: str, /) -> object:
+        """Write a text."""
+
+    def flush(self) -> object:
+        """Hand on what was written."""
+
+    def isatty(self) -> bool:
+        """Return whether a person looks."""
+
+
+class BoundedFile:
+    """A log file that starts anew at FILE_BYTES; the one before is kept as `<name>.1`."""
+
+    def __init__(self, path: Path, *, limit_bytes: int = FILE_BYTES) -> None:
+        self._path = path
+        self._limit = limit_bytes
+        self._lock = threading.Lock()
+        self._file = path.open("ab", buffering=0)
+
+    def write(self, text: str) -> None:
+        """Write a text, in one piece."""
+        with self._lock:
+            if self._file.tell() >= self._limit:
+                self._file.close()
+                os.replace(self._path, f"{self._path}.1")  # noqa: PTH105 - it is one call
+                self._file = self._path.open("ab", buffering=0)
+            self._file.write(text.encode(errors="backslashreplace"))
+
+    def flush(self) -> None:
+        """Do nothing: every text is written at once."""
+
+    def isatty(self) -> bool:
+        """Return that no person looks."""
+        return False
+
+
+def configure_logs(level: str, stream: Stream | None = None) -> None:
     """Send every event of `level` and above to `stream`, standard error by default."""
     target = stream or sys.stderr
     structlog.configure(
@@ -28,10 +74,14 @@ def configure_logs(level: str, stream: TextIO | None = None) -> None:
             *_renderers(is_terminal=target.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
-        logger_factory=structlog.WriteLoggerFactory(file=target),
+        logger_factory=structlog.WriteLoggerFactory(file=target),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(stream=target, level=logging.WARNING, force=True)
+    logging.basicConfig(
+        stream=target,
+        level=logging.WARNING,
+        force=True,
+    )
     for name in _SILENCED:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 

@@ -191,7 +191,7 @@ def _misspelt_variables() -> list[str]:
     # Others may well have variables of this prefix: only what is nearly ours is a mistake.
     known = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
     unknown = [n for n in sorted(os.environ) if n.startswith(PREFIX) and n not in known]
-    near = {name: difflib.get_close_matches(name, known, 1, 0.85) for name in unknown}
+    near = {name: difflib.get_close_matches(name, known, 1, 0.9) for name in unknown}
     return [
         f"unknown setting {name!r}, did you mean {match[0]!r}?"
         for name, match in near.items()

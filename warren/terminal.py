@@ -75,7 +75,7 @@ def print_facts(facts: Mapping[str, str]) -> None:
     screen = Screen.current()
     for name, value in facts.items():
         if value:
-            print(f"{name:{width}}  {_coloured(value, visible(value), screen)}")
+            print(f"{name:{width}}  {coloured(value, visible(value), screen)}")
 
 
 def warn(words: str) -> None:
@@ -117,13 +117,14 @@ def _line(cells: Sequence[str], widths: Sequence[int], screen: Screen) -> str:
     used = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
     last = cells[-1] if screen.width is None else _cut(cells[-1], max(screen.width - used, 8))
     shown = [
-        _coloured(cell, cell + " " * (width - _columns(cell)), screen)
+        coloured(cell, cell + " " * (width - _columns(cell)), screen)
         for cell, width in zip(cells[:-1], widths, strict=False)
     ]
-    return _GAP.join([*shown, _coloured(last, last, screen)]).rstrip()
+    return _GAP.join([*shown, coloured(last, last, screen)]).rstrip()
 
 
-def _coloured(word: str, shown: str, screen: Screen) -> str:
+def coloured(word: str, shown: str, screen: Screen) -> str:
+    """Return what is shown for a word, in that word's colour."""
     colour = _COLOURS.get(word) if screen.has_colour else None
     return click.style(shown, fg=colour) if colour else shown
 

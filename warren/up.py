@@ -1,0 +1,116 @@
+"""The all-in-one mode: a scheduler, executors and a broker in one process, on one SQLite file.
+
+    start:  executors ─> scheduler (welcomes them) ─> job file
+    end:    executors (runs get SIGTERM, 2 s, SIGKILL; results are reported) ─> scheduler, once
+            no run is in flight any more ─> database
+
+The executors end first because the broker's queues live in this process: what they say last must
+still be heard.
+"""
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+from broker.memory import MemoryBroker
+from executor.agent import Executor
+from executor.runlog import RunLogs
+from scheduler.node import SchedulerNode
+from sql import listings, presence
+from sql.engine import Database
+from warren.finished_runs import FinishedRuns
+from warren.registry_view import registrations
+from warren.service import Signals
+from warren.settings import Settings
+from warren.wiring import make_executor, make_log_cleaner, make_scheduler, make_slots
+
+#: How long executors may take to be welcomed before the summary is printed without them.
+WELCOME_SECONDS = 10.0
+#: How long a stopped executor may take; its own patience is shorter.
+EXECUTOR_SECONDS = 4.0
+#: How long the scheduler may take to note what the executors said last.
+SETTLING_SECONDS = 1.0
+_LOOK_SECONDS = 0.02
+
+
+class AllInOne:
+    """Everything of one `warren up`; `close` ends what `start` began, whatever has gone wrong."""
+
+    def __init__(self, settings: Settings, database: Database, secret: str) -> None:
+        self._settings = settings
+        self._database = database
+        self._secret = secret
+        self._broker = MemoryBroker()
+        self._executors: list[Executor] = []
+        self._scheduler: SchedulerNode | None = None
+        self._cleaner = make_log_cleaner(settings)
+        self.finished = FinishedRuns(database)
+
+    def start(self, *, app: str, count: int, sources: Sequence[str]) -> None:
+        """Start `count` executors of an app, then the scheduler.
+
+        Raises:
+            HandlersError: the handlers cannot be loaded.
+
+        """
+        run_logs = RunLogs(self._settings.log_dir)
+        slots = self.finished.watch(make_slots(self._settings, sources, run_logs))
+        for number in range(1, count + 1):
+            one = make_executor(
+                self._settings,
+                app=app,
+                address=f"{app}-{number}",
+                transport=self._broker.transport(),
+                secret=self._secret,
+                slots=slots,
+            )
+            one.start()
+            self._executors.append(one)
+        self._scheduler = make_scheduler(
+            self._settings, self._database, self._broker.transport(), self._secret
+        )
+        self._scheduler.start()
+        self._cleaner.start()
+
+    def wait_until_welcome(self, signals: Signals) -> None:
+        """Wait until every executor is registered, up to WELCOME_SECONDS, or until a signal."""
+        boots = {one.identity.boot_id for one in self._executors}
+        deadline = time.monotonic() + WELCOME_SECONDS
+        while not signals.wait(_LOOK_SECONDS * 5) and time.monotonic() < deadline:
+            rows, _ = registrations(self._database, presence.EXECUTOR)
+            if boots <= {row.boot_id for row in rows}:
+                return
+
+    @property
+    def failure(self) -> str:
+        """Why an executor ended by itself; empty while all is well."""
+        ended = [one for one in self._executors if one.join(0)]
+        if not ended:
+            return ""
+        return ended[0].failure or f"executor {ended[0].identity.address} has ended"
+
+    def close(self, signals: Signals) -> None:
+        """End everything in order; a further signal hurries the executors."""
+        for one in self._executors:
+            one.stop()
+        self._await_executors(signals)
+        if self._scheduler is not None:
+            self._await_settled()
+            self._scheduler.stop()
+        self._cleaner.stop()
+
+    def _await_executors(self, signals: Signals) -> None:
+        told = signals.count
+        deadline = time.monotonic() + EXECUTOR_SECONDS
+        while not all(one.join(0) for one in self._executors):
+            signals.wait(_LOOK_SECONDS)
+            if signals.count > told or time.monotonic() > deadline:
+                told, deadline = signals.count, time.monotonic() + EXECUTOR_SECONDS
+                for one in self._executors:
+                    one.stop(hurry=True)
+
+    def _await_settled(self) -> None:
+        deadline = time.monotonic() + SETTLING_SECONDS
+        with contextlib.suppress(Exception):
+            while self._database.read(listings.count_in_flight) and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
