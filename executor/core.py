@@ -179,8 +179,8 @@ class Core:
         try:
             unsaid = self._ledger.begin(self._identity.boot_id, self._clock.now_ms())
         except JournalFailed as error:
-            self._log.error("journal_write_failed", error=str(error))
             self._premises.loop.call_later(RETRY_SECONDS, self._begin)
+            self._log.error("journal_write_failed", error=str(error))
             return
         for report, size in unsaid:
             self._parts.outbox.add(report, size)

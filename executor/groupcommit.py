@@ -72,17 +72,18 @@ class GroupCommit:
         self._perform(tried)
 
     def _fail(self, error: JournalFailed) -> None:
+        self._loop.call_later(RETRY_SECONDS, self.schedule)
         if not self.is_in_trouble:
-            self._log.error("journal_write_failed", error=str(error), waiting=len(self._durable))
             self.is_in_trouble = True
             self._on_trouble(True)
-        self._loop.call_later(RETRY_SECONDS, self.schedule)
+            # Last, since a log on the same full disk may raise.
+            self._log.error("journal_write_failed", error=str(error), waiting=len(self._durable))
 
     def _recover(self) -> None:
         if self.is_in_trouble:
-            self._log.info("journal_write_recovered")
             self.is_in_trouble = False
             self._on_trouble(False)
+            self._log.info("journal_write_recovered")
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:

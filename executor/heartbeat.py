@@ -18,6 +18,8 @@ CONFIRM_SECONDS = 5.0
 #: How long a heartbeat is good for: before the welcome the clocks may differ by minutes.
 VALID_SECONDS = 60.0
 STRANGER_VALID_SECONDS = 600.0
+#: How long to wait for the thread to end: at worst it waits for the broker's word.
+JOIN_SECONDS = 1.0
 
 
 class Pulse:
@@ -63,11 +65,14 @@ class Pulse:
         self._is_closed = True
         self._wake.set()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(JOIN_SECONDS)
 
     def _run(self) -> None:
-        while not self._is_closed:
+        while True:
+            # In this order: a close after the look sets what the wait below looks at.
             self._wake.clear()
+            if self._is_closed:
+                return
             try:
                 was_heard = self._beat()
             except Exception:  # noqa: BLE001 - the top of a loop

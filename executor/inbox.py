@@ -125,7 +125,7 @@ class Inbox:
     def _reject(self, delivery: Delivery, error: BadMessage) -> None:
         kind = type(error).__name__
         self.rejected[kind] += 1
+        self._consumer.reject([delivery])
         self._log.warning(
             "message_rejected", queue=delivery.queue, reason=kind, error=str(error)[:500]
         )
-        self._consumer.reject([delivery])

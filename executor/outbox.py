@@ -31,6 +31,8 @@ VALID_SECONDS = 30 * 86_400.0
 CONFIRM_SECONDS = 10.0
 #: First and longest pause after a failure; each is twice the last, less up to half by chance.
 BACKOFF_SECONDS = (0.1, 2.0)
+#: How long to wait for the thread to end: at worst it waits for the broker's word.
+JOIN_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -104,7 +106,7 @@ class Outbox:
             self._is_closed = True
             self._changed.notify()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(JOIN_SECONDS)
 
     # -- the thread ---------------------------------------------------------------------------
 

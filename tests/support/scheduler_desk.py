@@ -57,9 +57,7 @@ class SchedulerDesk:
     `answers_which_open` False leaves such questions unanswered.
     """
 
-    def __init__(
-        self, transport: Transport, *, app: str = "demo", address: str = "exec-1"
-    ) -> None:
+    def __init__(self, transport: Transport, *, app: str = "demo", address: str = "exec-1") -> None:
         self.app = app
         self.address = address
         self.boot_id = ""
@@ -201,5 +199,3 @@ class SchedulerDesk:
         else:
             self.command(Welcome(boot_id=beat.boot_id, now_ms=now_ms()))
         self._greeted.add(beat.boot_id)
-
-

@@ -1,8 +1,8 @@
 """Slots without processes: each run does what its trigger's param says.
 
-    "ok"       ends at once, SUCCEEDED
-    "hold"     runs until `finish` or a stop
-    "stubborn" runs until `finish`, whatever it is told
+"ok"       ends at once, SUCCEEDED
+"hold"     runs until `finish` or a stop
+"stubborn" runs until `finish`, whatever it is told
 """
 
 import asyncio

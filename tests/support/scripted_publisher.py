@@ -1,0 +1,44 @@
+"""A publisher whose broker behaves as told, and remembers what it was given."""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from broker.transport import Confirm, Outgoing
+
+
+class ScriptedBatch:
+    """Fates known from the start; `wait` may be held up by `gate`."""
+
+    def __init__(self, fates: list[Confirm], gate: threading.Event) -> None:
+        self._fates = fates
+        self._gate = gate
+
+    def wait(self, timeout_seconds: float) -> list[Confirm]:
+        if not self._gate.wait(timeout_seconds):
+            return [Confirm.UNKNOWN] * len(self._fates)
+        return self._fates
+
+
+class ScriptedPublisher:
+    """Each publish takes the next of `script`, one fate per message; then all is CONFIRMED."""
+
+    def __init__(self, *script: Sequence[Confirm]) -> None:
+        self.rounds: list[list[Outgoing]] = []
+        self.script = deque(script)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.is_ready = True
+
+    @property
+    def sent(self) -> list[Outgoing]:
+        return [message for messages in list(self.rounds) for message in messages]
+
+    def publish(self, messages: Sequence[Outgoing]) -> ScriptedBatch:
+        fates = list(self.script.popleft()) if self.script else []
+        fates += [Confirm.CONFIRMED] * (len(messages) - len(fates))
+        self.rounds.append(list(messages))
+        return ScriptedBatch(fates[: len(messages)], self.gate)
+
+    def close(self) -> None:
+        self.is_ready = False

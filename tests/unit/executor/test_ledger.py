@@ -1,0 +1,351 @@
+"""Each test leaves a journal as a killed process would have left it, and opens it again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from broker.messages import Finished, NotStarted, Outcome
+from executor import records
+from executor.errors import JournalFailed
+from executor.journal import Journal
+from executor.ledger import (
+    FORGOTTEN_REASON,
+    LOST_REASON,
+    MEMORY_MS,
+    NEVER_STARTED_REASON,
+    Ledger,
+    Stage,
+)
+from executor.records import Final
+
+
+def finished(run_id: int, boot_id: str = "boot-1", message: str = "done") -> Finished:
+    return Finished(
+        run_id=run_id,
+        boot_id=boot_id,
+        outcome=Outcome.SUCCEEDED,
+        message=message,
+        started_at_ms=5,
+        finished_at_ms=6,
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def open_ledger(path: Path, **limits: Any) -> Ledger:
+    return Ledger(Journal(path), structlog.get_logger(), **limits)
+
+
+def begin(ledger: Ledger, boot_id: str, now_ms: int = 1_000) -> list[Final]:
+    return [report for report, _ in ledger.begin(boot_id, now_ms)]
+
+
+def boot(path: Path, boot_id: str, now_ms: int = 1_000) -> tuple[Ledger, list[Final]]:
+    ledger = open_ledger(path)
+    return ledger, begin(ledger, boot_id, now_ms)
+
+
+def write(path: Path, lines: Sequence[records.AnyRecord | bytes]) -> None:
+    path.write_bytes(
+        b"".join(
+            (line if isinstance(line, bytes) else records.to_line(line)) + b"\n" for line in lines
+        )
+    )
+
+
+BOOT = records.Boot(boot_id="boot-1", at_ms=500)
+
+
+def test_new_journal_has_nothing_to_report(path: Path) -> None:
+    ledger, reports = boot(path, "boot-1", now_ms=700)
+
+    assert reports == []
+    assert ledger.stage(1) is Stage.UNKNOWN
+    assert ledger.remembers_since_ms == 700
+
+
+def test_run_goes_through_its_stages(path: Path) -> None:
+    ledger, _ = boot(path, "boot-1")
+
+    stages = []
+    for step in (
+        lambda: ledger.accept(1),
+        lambda: ledger.start(1, 5),
+        lambda: ledger.finish(finished(1)),
+        lambda: ledger.confirm((1,), 9),
+    ):
+        step()
+        stages.append(ledger.stage(1))
+
+    assert stages == [Stage.ACCEPTED, Stage.STARTING, Stage.FINISHED, Stage.FINISHED]
+
+
+def test_killed_after_accepted_the_run_is_reported_not_started_in_the_old_boots_name(
+    path: Path,
+) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1)])
+
+    _, reports = boot(path, "boot-2")
+
+    assert reports == [NotStarted(run_id=1, boot_id="boot-1", reason=NEVER_STARTED_REASON)]
+
+
+def test_killed_after_starting_the_run_is_reported_lost_in_the_old_boots_name(path: Path) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1), records.Starting(run_id=1, at_ms=600)])
+
+    _, reports = boot(path, "boot-2", now_ms=900)
+
+    assert reports == [
+        Finished(
+            run_id=1,
+            boot_id="boot-1",
+            outcome=Outcome.LOST,
+            message=LOST_REASON,
+            started_at_ms=600,
+            finished_at_ms=900,
+        )
+    ]
+
+
+def test_killed_after_finished_the_result_is_reported_again(path: Path) -> None:
+    write(
+        path,
+        [
+            BOOT,
+            records.Accepted(run_id=1),
+            records.Starting(run_id=1, at_ms=600),
+            records.Ended(report=finished(1)),
+        ],
+    )
+
+    _, reports = boot(path, "boot-2")
+
+    assert reports == [finished(1)]
+
+
+def test_killed_after_confirmed_nothing_is_reported_but_the_run_is_known(path: Path) -> None:
+    write(
+        path,
+        [
+            BOOT,
+            records.Accepted(run_id=1),
+            records.Starting(run_id=1, at_ms=600),
+            records.Ended(report=finished(1)),
+            records.Confirmed(run_ids=(1,), at_ms=700),
+        ],
+    )
+
+    ledger, reports = boot(path, "boot-2")
+
+    assert reports == []
+    assert ledger.stage(1) is Stage.FINISHED
+    assert ledger.report(1, "boot-1")[0] == finished(1)
+
+
+def test_verdict_on_a_crash_is_repeated_by_every_boot_until_it_is_confirmed(path: Path) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1), records.Starting(run_id=1, at_ms=600)])
+
+    _, second = boot(path, "boot-2", now_ms=900)
+    third_ledger, third = boot(path, "boot-3", now_ms=950)
+    third_ledger.confirm((1,), 960)
+    third_ledger.commit()
+    _, fourth = boot(path, "boot-4", now_ms=990)
+
+    assert third == second
+    assert second[0].boot_id == "boot-1"
+    assert fourth == []
+
+
+def test_torn_last_line_was_never_acted_upon(path: Path) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1)])
+    whole = path.read_bytes()
+    path.write_bytes(whole + records.to_line(records.Starting(run_id=1, at_ms=600))[:-3])
+
+    ledger, reports = boot(path, "boot-2")
+
+    assert [type(report) for report in reports] == [NotStarted]
+    assert ledger.remembers_since_ms == 500
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"{", b"\xff\xfe", b'{"t":"OTHER"}', b"[]", b'{"t":"ACCEPTED","run_id":"x"}', b"\0" * 40],
+)
+def test_damaged_line_in_the_middle_is_skipped_and_makes_the_memory_younger(
+    path: Path, damage: bytes
+) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1), damage, records.Accepted(run_id=2)])
+
+    ledger, reports = boot(path, "boot-2", now_ms=900)
+
+    assert [report.run_id for report in reports] == [1, 2]
+    assert ledger.remembers_since_ms == 900
+
+
+def test_horizon_of_a_damaged_journal_outlives_the_next_boot(path: Path) -> None:
+    write(path, [BOOT, b"damage"])
+    boot(path, "boot-2", now_ms=900)
+
+    ledger, _ = boot(path, "boot-3", now_ms=2_000)
+
+    assert ledger.remembers_since_ms == 900
+
+
+def test_everything_said_survives_a_compaction(path: Path) -> None:
+    ledger, _ = boot(path, "boot-1")
+    for run_id in (1, 2, 3, 4):
+        ledger.accept(run_id)
+    for run_id in (2, 3, 4):
+        ledger.start(run_id, 5)
+    ledger.finish(finished(3))
+    ledger.finish(finished(4))
+    ledger.confirm((4,), 9)
+    ledger.commit()
+
+    ledger.compact(1_100)
+    reopened, reports = boot(path, "boot-2", now_ms=1_200)
+
+    kinds = {report.run_id: type(report) for report in reports}
+    assert kinds == {1: NotStarted, 2: Finished, 3: Finished}
+    assert {report.boot_id for report in reports} == {"boot-1"}
+    assert reopened.report(4, "boot-1")[0] == finished(4)
+
+
+def test_compaction_makes_the_file_small(path: Path) -> None:
+    ledger = open_ledger(path, growth_limit=10_000, results_limit=1_000)
+    begin(ledger, "boot-1")
+    run_id = 0
+    while not ledger.is_due_for_compaction:
+        run_id += 1
+        ledger.accept(run_id)
+        ledger.start(run_id, 5)
+        ledger.finish(finished(run_id))
+        ledger.confirm((run_id,), 9)
+        ledger.commit()
+
+    ledger.compact(1_100)
+
+    assert path.stat().st_size < 3_000
+    assert not ledger.is_due_for_compaction
+    assert ledger.stage(1) is Stage.FINISHED
+
+
+def test_result_that_is_no_longer_kept_is_reported_as_lost_in_the_askers_boot(path: Path) -> None:
+    ledger = open_ledger(path, results_limit=0)
+    begin(ledger, "boot-1", now_ms=800)
+    ledger.accept(1)
+    ledger.finish(finished(1))
+    ledger.confirm((1,), 900)
+
+    report, _ = ledger.report(1, "boot-1")
+
+    assert ledger.stage(1) is Stage.FINISHED
+    assert isinstance(report, Finished)
+    assert (report.outcome, report.message) == (Outcome.LOST, FORGOTTEN_REASON)
+
+
+def test_id_is_remembered_for_an_hour_and_then_the_horizon_moves(path: Path) -> None:
+    ledger, _ = boot(path, "boot-1", now_ms=1_000)
+    ledger.accept(1)
+    ledger.finish(finished(1))
+    ledger.confirm((1,), 2_000)
+
+    ledger.compact(2_000 + MEMORY_MS)
+    assert ledger.stage(1) is Stage.FINISHED
+    ledger.compact(2_001 + MEMORY_MS)
+
+    assert ledger.stage(1) is Stage.UNKNOWN
+    assert ledger.remembers_since_ms == 2_001
+    assert open_ledger(path).remembers_since_ms == 2_001
+
+
+def test_result_of_a_run_of_another_boot_is_kept_like_any_other(path: Path) -> None:
+    ledger, _ = boot(path, "boot-2")
+    ledger.finish(NotStarted(run_id=7, boot_id="boot-1", reason="other boot"))
+    ledger.commit()
+
+    _, reports = boot(path, "boot-3")
+
+    assert reports == [NotStarted(run_id=7, boot_id="boot-1", reason="other boot")]
+
+
+def test_boots_of_the_journal_are_known_and_others_not(path: Path) -> None:
+    boot(path, "boot-1")
+    ledger, _ = boot(path, "boot-2")
+
+    assert ledger.knows_boot("boot-1")
+    assert ledger.knows_boot("boot-2")
+    assert not ledger.knows_boot("boot-3")
+
+
+def test_oldest_of_very_many_boots_are_forgotten_and_memory_begins_later(path: Path) -> None:
+    write(path, [records.Boot(boot_id=f"boot-{n}", at_ms=n) for n in range(1_500)])
+
+    ledger, _ = boot(path, "boot-now", now_ms=9_000)
+
+    assert not ledger.knows_boot("boot-500")
+    assert ledger.knows_boot("boot-501")
+    assert ledger.remembers_since_ms == 501
+
+
+def test_begin_on_a_full_disk_may_be_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1)])
+    ledger = open_ledger(path)
+    blocker = path.with_suffix(".tmp")
+    blocker.mkdir()
+
+    with pytest.raises(JournalFailed):
+        begin(ledger, "boot-2")
+    blocker.rmdir()
+
+    assert [report.run_id for report in begin(ledger, "boot-2")] == [1]
+
+
+def test_failed_compaction_waits_for_the_next_growth(path: Path) -> None:
+    ledger = open_ledger(path, growth_limit=100)
+    begin(ledger, "boot-1")
+    while not ledger.is_due_for_compaction:
+        ledger.accept(path.stat().st_size)
+        ledger.commit()
+    path.with_suffix(".tmp").mkdir()
+
+    with pytest.raises(JournalFailed):
+        ledger.compact(1_100)
+
+    assert not ledger.is_due_for_compaction
+
+
+def test_text_that_is_no_unicode_is_reported_with_question_marks(path: Path) -> None:
+    ledger, _ = boot(path, "boot-1")
+    ledger.accept(1)
+
+    report, size = ledger.finish(finished(1, message="file \udcff.txt"))
+
+    assert isinstance(report, Finished)
+    assert report.message == "file ?.txt"
+    assert size > 0
+    assert ledger.report(1, "boot-1")[0] == report
+
+
+def test_reason_that_is_no_unicode_is_reported_with_question_marks(path: Path) -> None:
+    ledger, _ = boot(path, "boot-1")
+
+    report, _ = ledger.finish(NotStarted(run_id=1, boot_id="boot-0", reason="\udcff"))
+
+    assert report == NotStarted(run_id=1, boot_id="boot-0", reason="?")
+
+
+def test_reports_of_an_older_boot_come_with_their_size(path: Path) -> None:
+    write(path, [BOOT, records.Ended(report=finished(1, message="x" * 5_000))])
+
+    ((_, size),) = open_ledger(path).begin("boot-2", 1_000)
+
+    assert 5_000 < size < 5_500
