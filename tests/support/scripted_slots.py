@@ -32,12 +32,12 @@ class ScriptedSlots:
         self.on_ready = on_ready
         self._on_started = on_started
         self._on_finished = on_finished
-        self._count = count
+        self.count = count
         self._handlers = tuple(handlers)
 
     @property
     def free(self) -> int:
-        return self._count - len(self.running)
+        return self.count - len(self.running)
 
     def open(self) -> tuple[str, ...]:
         return self._handlers
@@ -65,7 +65,7 @@ class ScriptedSlots:
         """End a run; from any thread."""
         self.loop.call_soon_threadsafe(self._end, run_id, outcome, message)
 
-    def close(self, grace_seconds: float) -> "asyncio.Future[None]":
+    def close(self, _grace_seconds: float) -> "asyncio.Future[None]":
         self.is_closed = True
         closed: asyncio.Future[None] = self.loop.create_future()
         closed.set_result(None)

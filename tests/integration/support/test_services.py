@@ -60,6 +60,7 @@ def test_broker_keeps_confirmed_messages_over_kill_and_forgets_them_by_wipe(
     own_rabbitmq: PrivateRabbit,
 ) -> None:
     publish_durably(own_rabbitmq.url)
+    own_rabbitmq.settle()
 
     own_rabbitmq.kill()
     own_rabbitmq.start()

@@ -1,0 +1,102 @@
+"""An executor on a broker in memory, its slots scripted, its schedulers played by a desk."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from broker.memory import MemoryBroker
+from broker.messages import Finished
+from executor.agent import Executor
+from executor.clock import SchedulerClock, boot_seconds
+from executor.journal import Journal
+from executor.premises import Limits
+from executor.records import AnyRecord, from_line
+from executor.runlog import RunLogs
+from executor.slotpool import SlotsFactory
+from tests.support.eventually import eventually
+from tests.support.scheduler_desk import SECRET, SchedulerDesk
+from tests.support.scripted_slots import ScriptedSlots
+
+
+class AgentCase:
+    """Boots executors one after the other on one state folder; `slots` are the latest boot's."""
+
+    def __init__(self, folder: Path, *, make_slots: SlotsFactory | None = None) -> None:
+        self.state_dir = folder / "state"
+        self.run_logs = RunLogs(folder / "logs")
+        self.log_folder = folder / "logs"
+        self.broker = MemoryBroker()
+        self.desk = SchedulerDesk(self.broker.transport())
+        self.slot_count = 4
+        self.limits = Limits(slots=4, grace_seconds=0.2, drain_seconds=0.2)
+        self.executors: list[Executor] = []
+        self.slots: ScriptedSlots
+        self._make_slots = make_slots or self._script_slots
+        self._skipped_seconds = 0.0
+
+    def boot(self, *, welcomed: bool = True, state_dir: Path | None = None) -> Executor:
+        """Start an executor and wait for its welcome."""
+        executor = self.make(state_dir=state_dir)
+        executor.start()
+        if welcomed:
+            eventually(lambda: self.desk.boot_id == executor.identity.boot_id)
+            eventually(self.desk.welcome_is_through)
+        return executor
+
+    def make(self, *, state_dir: Path | None = None) -> Executor:
+        """Return an executor that is not started yet."""
+        executor = Executor(
+            app="demo",
+            address="exec-1",
+            transport=self.broker.transport(),
+            secret=SECRET,
+            make_slots=self._make_slots,
+            run_logs=self.run_logs,
+            state_dir=state_dir or self.state_dir,
+            limits=self.limits,
+            clock=SchedulerClock(monotonic=lambda: boot_seconds() + self._skipped_seconds),
+        )
+        self.executors.append(executor)
+        return executor
+
+    def skip_seconds(self, seconds: float) -> None:
+        """Let the executors' steady clock jump: as after a SIGSTOP, or a sleep of the host."""
+        self._skipped_seconds += seconds
+
+    def settle(self) -> None:
+        """Return when the core has dealt with all that was sent to it before.
+
+        A run of its own goes the whole way, behind everything else in the run queue.
+        """
+        marker = 900_000_000 + len(self.desk.heard)
+        self.desk.send_trigger(marker, handler="none of that name")
+        self.desk.expect(marker, Finished)
+
+    def starts_of(self, run_id: int) -> int:
+        """Return how many processes a run got from the latest boot."""
+        return sum(trigger.run_id == run_id for trigger in list(self.slots.started))
+
+    def records(self, folder: Path | None = None) -> list[AnyRecord | None]:
+        """Return what the journal says."""
+        journal = Journal((folder or self.state_dir) / "exec-1" / "journal")
+        try:
+            return [from_line(line) for line in journal.read()]
+        finally:
+            journal.close()
+
+    def freeze_journal(self, into: Path) -> Path:
+        """Copy the state folder as it is now: what a SIGKILL at this moment would leave."""
+        shutil.copytree(self.state_dir, into)
+        return into
+
+    def close(self) -> None:
+        for executor in self.executors:
+            if executor.is_alive:
+                executor.stop(hurry=True)
+        for executor in self.executors:
+            assert executor.join(20)
+        self.desk.close()
+
+    def _script_slots(self, **hooks: Any) -> ScriptedSlots:
+        self.slots = ScriptedSlots(count=self.slot_count, **hooks)
+        return self.slots
