@@ -7,14 +7,10 @@ import pika  # type: ignore[import-untyped]
 
 from broker.amqp_admin import AmqpAdmin
 from broker.amqp_consumer import AmqpConsumer
-from broker.amqp_parameters import (
-    parameters_of,
-    reason_of,
-    tolerate_strange_properties,
-    warn_of_plaintext,
-    without_password,
-)
+from broker.amqp_parameters import parameters_of, warn_of_plaintext, without_password
+from broker.amqp_properties import tolerate_strange_properties
 from broker.amqp_publisher import AmqpPublisher
+from broker.amqp_reasons import reason_of
 from broker.errors import BrokerUnavailable
 from broker.transport import BrokerSettings, Queue
 

@@ -7,7 +7,7 @@ from typing import Any
 import pika.spec  # type: ignore[import-untyped]
 
 from broker.amqp_asker import Asker, NotFound, Question
-from broker.amqp_parameters import string_headers
+from broker.amqp_properties import string_headers
 from broker.amqp_queues import declare_exchanges, declare_queue
 from broker.errors import TopologyError
 from broker.topology import DEAD_QUEUE

@@ -11,13 +11,15 @@ from pika.exceptions import (  # type: ignore[import-untyped]
 )
 
 from broker.amqp_link import Link
-from broker.amqp_parameters import reason_of
+from broker.amqp_reasons import NOT_FOUND, reason_of
 from broker.errors import BrokerUnavailable, TopologyError
 from broker.transport import BrokerSettings
 
-_NOT_FOUND = 404
 #: Owned by another connection; declared with other arguments.
 _TOPOLOGY_CODES = (405, 406)
+
+
+_LOST = ConnectionError("connection lost")
 
 
 class NotFound(Exception):
@@ -95,7 +97,7 @@ class Asker:
             if question.channel.is_open:
                 step(question)
             else:
-                question.closed(question.channel, ConnectionError("connection lost"))
+                question.closed(question.channel, _LOST)
 
         return self._wait(what, question, begin)
 
@@ -109,7 +111,8 @@ class Asker:
         try:
             return question.answer.result(self._timeout_seconds)
         except TimeoutError as error:
-            self._link.reset()  # what still hangs there must not meet the next question
+            self._stands.clear()  # what still hangs there must not meet the next question
+            self._link.reset()
             text = f"{what}: no answer within {self._timeout_seconds:g} s"
             raise BrokerUnavailable(text) from error
         except _ChannelLost as error:
@@ -132,6 +135,9 @@ class Asker:
         self._stands.clear()
 
     def _begin(self, question: Question, step: Step) -> None:
+        if not self._connection.is_open:
+            question.closed(None, _LOST)
+            return
         question.channel = self._connection.channel(
             on_open_callback=lambda _channel: step(question)
         )
@@ -140,7 +146,7 @@ class Asker:
 
 def _translate(what: str, error: Any) -> Exception:
     text = f"{what}: {error.reply_text}"
-    if error.reply_code == _NOT_FOUND:
+    if error.reply_code == NOT_FOUND:
         return NotFound(text)
     if error.reply_code in _TOPOLOGY_CODES:
         return TopologyError(text)

@@ -15,15 +15,17 @@ import pika  # type: ignore[import-untyped]
 import structlog
 from pika.adapters.select_connection import IOLoop  # type: ignore[import-untyped]
 
-from broker.amqp_parameters import parameters_of, reason_of
+from broker.amqp_parameters import parameters_of
+from broker.amqp_reasons import reason_of
 from broker.transport import BrokerSettings
 
 log = structlog.get_logger()
 
 #: A connection that stood this long was good: the next one is tried without a long wait.
 STABLE_SECONDS = 2.0
-#: How long a link may take to say goodbye.
-CLOSE_SECONDS = 3.0
+#: How long a link may take to say goodbye. A broker that is frozen does not answer, and then pika
+#: leaves the socket to the garbage collector.
+CLOSE_SECONDS = 1.0
 
 
 class LinkOwner(Protocol):

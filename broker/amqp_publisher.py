@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pika  # type: ignore[import-untyped]
 import structlog
 
+from broker.amqp_batch import AmqpBatch
 from broker.amqp_link import Link
-from broker.amqp_parameters import reason_of
+from broker.amqp_properties import properties_of
+from broker.amqp_reasons import reason_of
 from broker.topology import REPLY_EXCHANGE
 from broker.transport import BrokerSettings, Confirm, Outgoing
 
@@ -30,31 +31,6 @@ CHANNEL_RETRY_SECONDS = 0.5
 
 _PROBE_KEY = "probe"
 _ROUTING_KEY_LIMIT = 255
-
-
-class AmqpBatch:
-    """Messages handed to a publisher, on their way. Fates come from the link's thread only."""
-
-    def __init__(self, size: int) -> None:
-        self.is_given_up = False
-        self._fates: list[Confirm | None] = [None] * size
-        self._left = size
-        self._done = threading.Event()
-        if not size:
-            self._done.set()
-
-    def settle(self, index: int, fate: Confirm) -> None:
-        """Record one message's fate."""
-        self._fates[index] = fate
-        self._left -= 1
-        if not self._left:
-            self._done.set()
-
-    def wait(self, timeout_seconds: float) -> list[Confirm]:
-        """Return each message's fate; what time ran out on is UNKNOWN, and not sent any more."""
-        if not self._done.wait(timeout_seconds):
-            self.is_given_up = True
-        return [fate or Confirm.UNKNOWN for fate in self._fates]
 
 
 Item = tuple[AmqpBatch, int, Outgoing]
@@ -180,7 +156,7 @@ class AmqpPublisher:
             item = self._next_item()
             if item is None:
                 return
-            if item[0].is_given_up or self._channel is None:
+            if item[0].is_given_up or self._channel is None or not self._channel.is_open:
                 item[0].settle(item[1], Confirm.UNKNOWN)
             else:
                 self._send(item)
@@ -207,7 +183,7 @@ class AmqpPublisher:
             message.exchange,
             message.routing_key,
             message.body,
-            _properties(message, str(self._last_tag)),
+            properties_of(message, str(self._last_tag)),
             mandatory=True,
         )
 
@@ -240,17 +216,6 @@ class AmqpPublisher:
             self._returned.discard(tag)
             return Confirm.RETURNED
         return Confirm.CONFIRMED if is_ack else Confirm.UNKNOWN
-
-
-def _properties(message: Outgoing, message_id: str) -> Any:
-    ttl = message.ttl_seconds
-    return pika.BasicProperties(
-        content_type="application/json",
-        headers=message.headers,
-        delivery_mode=2 if message.durable else 1,
-        expiration=None if ttl is None else str(max(0, round(ttl * 1000))),
-        message_id=message_id,
-    )
 
 
 def _give_up(items: Iterator[Item]) -> None:

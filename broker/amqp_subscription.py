@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
-from broker.amqp_parameters import reason_of, string_headers
+from broker.amqp_properties import string_headers
 from broker.amqp_queues import declare_queue
+from broker.amqp_reasons import NOT_FOUND, reason_of
 from broker.transport import Delivery, Queue
 
 log = structlog.get_logger()
@@ -148,6 +149,12 @@ class Subscription:
 
     def _complain(self, error: BaseException) -> None:
         trouble = reason_of(error)
-        if trouble != self._trouble:
-            log.warning("queue_not_consumed", queue=self.queue, reason=trouble)
+        if trouble == self._trouble:
+            return
         self._trouble = trouble
+        if getattr(error, "reply_code", None) == NOT_FOUND:
+            log.info(
+                "queue_awaited", queue=self.queue
+            )  # as a new executor awaits its command queue
+        else:
+            log.warning("queue_not_consumed", queue=self.queue, reason=trouble)

@@ -1,0 +1,30 @@
+"""The fates of some messages, gathered in the link's thread and waited for in another."""
+
+import threading
+
+from broker.transport import Confirm
+
+
+class AmqpBatch:
+    """Messages handed to a publisher, on their way. Fates come from the link's thread only."""
+
+    def __init__(self, size: int) -> None:
+        self.is_given_up = False
+        self._fates: list[Confirm | None] = [None] * size
+        self._left = size
+        self._done = threading.Event()
+        if not size:
+            self._done.set()
+
+    def settle(self, index: int, fate: Confirm) -> None:
+        """Record one message's fate."""
+        self._fates[index] = fate
+        self._left -= 1
+        if not self._left:
+            self._done.set()
+
+    def wait(self, timeout_seconds: float) -> list[Confirm]:
+        """Return each message's fate; what time ran out on is UNKNOWN, and not sent any more."""
+        if not self._done.wait(timeout_seconds):
+            self.is_given_up = True
+        return [fate or Confirm.UNKNOWN for fate in self._fates]

@@ -1,0 +1,56 @@
+"""From pika's errors to a few words that a user understands."""
+
+import ssl
+from collections.abc import Iterator
+
+import pika.exceptions  # type: ignore[import-untyped]
+
+#: The reply code for a queue or an exchange that is not there.
+NOT_FOUND = 404
+
+_WORDS: dict[type[BaseException], str] = {
+    pika.exceptions.ProbableAuthenticationError: "access refused: wrong user or password",
+    pika.exceptions.ProbableAccessDeniedError: (
+        "access refused: virtual host not found, or not for this user"
+    ),
+    pika.exceptions.AMQPHeartbeatTimeout: "no heartbeat from the broker",
+    pika.exceptions.ConnectionBlockedTimeout: "blocked by the broker for too long",
+    pika.exceptions.StreamLostError: "connection lost",
+    ConnectionRefusedError: "connection refused: nothing listens there",
+    TimeoutError: "no answer in time",
+}
+
+
+def reason_of(error: BaseException) -> str:
+    """Say in a few words why a connection could not be made or was lost; never the password."""
+    for cause in _causes(error):
+        text = _explain(cause)
+        if text:
+            return text
+    return _one_line(f"{type(error).__name__} {error}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Walk from an error of pika's to what lies under it, the deepest first."""
+    nested = [*getattr(error, "exceptions", ()), getattr(error, "exception", None)]
+    for inner in [*nested, *error.args]:
+        if isinstance(inner, BaseException):
+            yield from _causes(inner)
+    yield error
+
+
+def _explain(error: BaseException) -> str:
+    if type(error) in _WORDS:
+        return _WORDS[type(error)]
+    match error:
+        case pika.exceptions.ConnectionClosed() | pika.exceptions.ChannelClosed():
+            return _one_line(f"{error.reply_code} {error.reply_text}")
+        case ssl.SSLError():
+            return _one_line(f"TLS failed: {error.reason or error}")
+        case OSError():
+            return _one_line(error.strerror or str(error))
+    return ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]

@@ -1,0 +1,64 @@
+"""A certificate authority for one test, and certificates of its making."""
+
+import datetime as dt
+import ipaddress
+import ssl
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+class Authority:
+    """Signs certificates; `file` is what its clients must trust."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+        self.file = folder / "authority.pem"
+        certificate = _certificate(self._name, self._name, self._key.public_key(), days=1)
+        signed = certificate.add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        ).sign(self._key, hashes.SHA256())
+        self.file.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+
+    def server_context(self, host: str, *, days: int = 1) -> ssl.SSLContext:
+        """Return a server's side of TLS for `host`; expired when `days` is below 0."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+        address = x509.IPAddress(ipaddress.ip_address(host))
+        signed = (
+            _certificate(subject, self._name, key.public_key(), days=days)
+            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        file = self._folder / f"{host}.{days}.pem"
+        file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+            + signed.public_bytes(serialization.Encoding.PEM)
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(file)
+        return context
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, *, days: int
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=10))
+        .not_valid_after(now + dt.timedelta(days=days))
+    )

@@ -1,0 +1,307 @@
+"""RabbitMQ's bad days: restarted, killed, short of memory, frozen, cut off."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker import topology
+from broker.amqp import AmqpTransport, connect
+from broker.errors import BrokerUnavailable
+from broker.transport import BrokerSettings, Confirm, Outgoing, Publisher
+from tests.integration.broker.proxy import Proxy
+from tests.support.eventually import eventually
+from tests.support.rabbitmq import PrivateRabbit
+
+RUN = topology.run_queue("app1", "host-1")
+SLOW_START = 60.0
+
+
+def transport_to(url: str, **options: float) -> AmqpTransport:
+    values = {"backoff_seconds": (0.05, 0.5), "connect_timeout_seconds": 3.0} | options
+    return connect(BrokerSettings(urls=(url,), **values))
+
+
+@pytest.fixture
+def transport(own_rabbitmq: PrivateRabbit) -> Iterator[AmqpTransport]:
+    transport = transport_to(own_rabbitmq.url)
+    admin = transport.admin("a")
+    admin.declare_exchanges()
+    admin.declare_queues([RUN])
+    yield transport
+    transport.close()
+
+
+@pytest.fixture
+def proxy(rabbitmq: PrivateRabbit) -> Iterator[Proxy]:
+    with Proxy(rabbitmq.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def through_proxy(proxy: Proxy, vhost: str, rabbitmq: PrivateRabbit) -> Iterator[AmqpTransport]:
+    direct = transport_to(vhost)
+    direct.admin("a").declare_exchanges()
+    direct.admin("a").declare_queues([RUN])
+    direct.close()
+    transport = transport_to(vhost.replace(f":{rabbitmq.port}/", f":{proxy.port}/"))
+    yield transport
+    transport.close()
+
+
+def message(body: bytes = b"x", **options: bool) -> Outgoing:
+    return Outgoing(
+        exchange=topology.TRIGGER_EXCHANGE, routing_key=RUN.name, body=body, headers={}, **options
+    )
+
+
+def ready_publisher(transport: AmqpTransport) -> Publisher:
+    publisher = transport.publisher("p")
+    eventually(lambda: publisher.is_ready)
+    return publisher
+
+
+def open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+class Traffic:
+    """Publishes numbers and consumes them, each in a thread, noting what was confirmed."""
+
+    def __init__(self, transport: AmqpTransport) -> None:
+        self.confirmed: set[int] = set()
+        self.consumed: set[int] = set()
+        self.unknown = 0
+        self._publisher = ready_publisher(transport)
+        self._consumer = transport.consumer("c", [RUN.name], prefetch=200)
+        self._publishing_ended = threading.Event()
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._publish),
+            threading.Thread(target=self._take),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def end_publishing(self) -> None:
+        self._publishing_ended.set()
+        self._threads[0].join()
+
+    def end(self) -> None:
+        self.end_publishing()
+        self._ended.set()
+        self._threads[1].join()
+
+    def _publish(self) -> None:
+        number = 0
+        while not self._publishing_ended.wait(0.001):
+            numbers = range(number, number + 20)
+            number += 20
+            batch = self._publisher.publish([message(str(n).encode()) for n in numbers])
+            for one, fate in zip(numbers, batch.wait(5), strict=True):
+                if fate is Confirm.CONFIRMED:
+                    self.confirmed.add(one)
+                self.unknown += fate is Confirm.UNKNOWN
+
+    def _take(self) -> None:
+        while not self._ended.is_set():
+            deliveries = self._consumer.take(100, 0.05)
+            self.consumed.update(int(delivery.body) for delivery in deliveries)
+            self._consumer.ack(deliveries)
+
+
+@pytest.mark.parametrize("end", [PrivateRabbit.stop, PrivateRabbit.kill], ids=["stop", "kill"])
+def test_restart_loses_nothing_that_was_confirmed(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport, end: Callable[[PrivateRabbit], None]
+) -> None:
+    traffic = Traffic(transport)
+    eventually(lambda: len(traffic.consumed) > 500)
+
+    end(own_rabbitmq)
+    before = len(traffic.confirmed)
+    own_rabbitmq.start()
+    eventually(lambda: len(traffic.confirmed) > before + 500, seconds=SLOW_START)
+    traffic.end_publishing()
+
+    eventually(lambda: traffic.confirmed <= traffic.consumed, seconds=SLOW_START)
+    traffic.end()
+    assert traffic.unknown > 0
+
+
+def test_publisher_says_at_once_that_the_broker_is_gone(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport
+) -> None:
+    publisher = ready_publisher(transport)
+    consumer = transport.consumer("c", [RUN.name], prefetch=1)
+    eventually(lambda: consumer.is_ready)
+
+    own_rabbitmq.kill()
+
+    eventually(lambda: not publisher.is_ready and not consumer.is_ready)
+    assert publisher.publish([message()] * 3).wait(0) == [Confirm.UNKNOWN] * 3
+    with pytest.raises(BrokerUnavailable, match="connection refused"):
+        transport.check()
+    with pytest.raises(BrokerUnavailable, match="cannot inspect queue"):
+        transport.admin("b").count_messages(RUN.name)
+
+
+def test_consumer_counts_its_connections_and_voids_the_tags_of_old_ones(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport
+) -> None:
+    ready_publisher(transport).publish([message()]).wait(5)
+    consumer = transport.consumer("c", [RUN.name], prefetch=1)
+    (old,) = eventually(lambda: consumer.take(1, 1))
+    assert consumer.generation == 1
+    own_rabbitmq.stop()
+    own_rabbitmq.start()
+    (again,) = eventually(lambda: consumer.take(1, 1), seconds=SLOW_START)
+
+    consumer.ack([old])
+
+    assert consumer.generation == 2
+    assert again.redelivered
+    consumer.ack([again])
+    consumer.close()
+    assert transport.admin("b").count_messages(RUN.name) == 0
+
+
+def test_memory_alarm_holds_publishing_back_and_nothing_else(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport
+) -> None:
+    publisher = ready_publisher(transport)
+    publisher.publish([message(b"before")]).wait(5)
+
+    own_rabbitmq.ctl("set_vm_memory_high_watermark", "0.000001")
+    eventually(lambda: publisher.publish([message()]).wait(1) == [Confirm.UNKNOWN])
+    late = transport.publisher("late")
+
+    eventually(lambda: not publisher.is_ready)
+    consumer = transport.consumer("c", [RUN.name], prefetch=10)
+    assert eventually(lambda: consumer.take(1, 1))[0].body == b"before"
+    assert transport.admin("b").count_messages(RUN.name) is not None
+    assert not late.is_ready
+    own_rabbitmq.ctl("set_vm_memory_high_watermark", "0.4")
+    eventually(lambda: publisher.is_ready and late.is_ready, seconds=SLOW_START)
+    assert publisher.publish([message(b"after")]).wait(5) == [Confirm.CONFIRMED]
+
+
+def test_publisher_is_not_ready_during_an_alarm_that_outlasts_its_connections(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport
+) -> None:
+    impatient = transport_to(own_rabbitmq.url, blocked_timeout_seconds=0.3)
+    own_rabbitmq.ctl("set_vm_memory_high_watermark", "0.000001")
+    publisher = impatient.publisher("p")
+
+    with pytest.raises(AssertionError):
+        eventually(lambda: publisher.is_ready, seconds=2)
+
+    own_rabbitmq.ctl("set_vm_memory_high_watermark", "0.4")
+    eventually(lambda: publisher.is_ready, seconds=SLOW_START)
+    impatient.close()
+
+
+def test_frozen_broker_is_given_up_by_the_deadline(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport
+) -> None:
+    publisher = ready_publisher(transport)
+    admin = transport.admin("b")
+    assert admin.count_messages(RUN.name) == 0
+    os.kill(own_rabbitmq.pid, signal.SIGSTOP)
+
+    try:
+        fates = publisher.publish([message()]).wait(0.2)
+        with pytest.raises(BrokerUnavailable, match="no answer within 3 s"):
+            admin.count_messages(RUN.name)
+    finally:
+        os.kill(own_rabbitmq.pid, signal.SIGCONT)
+
+    assert fates == [Confirm.UNKNOWN]
+    assert eventually(lambda: publisher.is_ready)
+    assert admin.count_messages(RUN.name) is not None
+
+
+def test_wiped_broker_is_used_again_once_its_queues_are_declared(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport
+) -> None:
+    publisher = ready_publisher(transport)
+    consumer = transport.consumer("c", [RUN.name], prefetch=1)
+    eventually(lambda: consumer.is_ready)
+    own_rabbitmq.stop()
+    own_rabbitmq.wipe()
+    own_rabbitmq.start()
+    admin = transport.admin("b")
+
+    eventually(lambda: _declares(admin), seconds=SLOW_START)
+
+    eventually(lambda: publisher.is_ready and consumer.is_ready, seconds=SLOW_START)
+    assert publisher.publish([message(b"new")]).wait(5) == [Confirm.CONFIRMED]
+    assert eventually(lambda: consumer.take(1, 1))[0].body == b"new"
+
+
+def _declares(admin: object) -> bool:
+    try:
+        admin.declare_exchanges()
+        admin.declare_queues([RUN])
+    except BrokerUnavailable:
+        return False
+    return True
+
+
+def test_connections_that_are_cut_again_and_again_lose_nothing(
+    proxy: Proxy, through_proxy: AmqpTransport
+) -> None:
+    threads = threading.active_count()
+    traffic = Traffic(through_proxy)
+
+    for _ in range(10):
+        confirmed = len(traffic.confirmed)
+        eventually(lambda more=confirmed + 50: len(traffic.confirmed) > more, seconds=30)
+        proxy.cut()
+
+    confirmed = len(traffic.confirmed)
+    eventually(lambda: len(traffic.confirmed) > confirmed + 50, seconds=30)
+    traffic.end_publishing()
+    eventually(lambda: traffic.confirmed <= traffic.consumed, seconds=30)
+    traffic.end()
+    through_proxy.close()
+    eventually(lambda: threading.active_count() <= threads + 1)
+
+
+def test_pulled_cable_leaves_fates_unknown(proxy: Proxy, through_proxy: AmqpTransport) -> None:
+    publisher = ready_publisher(through_proxy)
+    proxy.freeze()
+
+    batch = publisher.publish([message()] * 5)
+
+    assert batch.wait(0.2) == [Confirm.UNKNOWN] * 5
+    proxy.cut()
+    proxy.thaw()
+    eventually(lambda: publisher.publish([message()]).wait(5) == [Confirm.CONFIRMED])
+
+
+def test_link_that_is_made_and_closed_often_leaves_no_descriptor(vhost: str) -> None:
+    transport = transport_to(vhost)
+    transport.admin("a").declare_exchanges()
+    ready_publisher(transport).close()
+    before = open_descriptors()
+
+    for _ in range(10):
+        ready_publisher(transport).close()
+
+    assert open_descriptors() <= before
+    transport.close()
+
+
+def test_link_that_never_gets_through_leaves_no_descriptor(proxy: Proxy, vhost: str) -> None:
+    refused = vhost.replace("guest:guest", "guest:wrong").rsplit(":", 1)[0] + f":{proxy.port}/%2F"
+    publisher = transport_to(refused, backoff_seconds=(0.01, 0.02)).publisher("p")
+    eventually(lambda: proxy.accepted >= 5)
+    before = open_descriptors()
+
+    eventually(lambda: proxy.accepted >= 15, seconds=60)
+
+    publisher.close()
+    assert open_descriptors() <= before + 6
