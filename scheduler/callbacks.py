@@ -135,7 +135,7 @@ class Callbacks:
         return []
 
     def _write(self, items: Sequence[_Item], now_ms: int) -> None:
-        self._ids.reserve(len(items))
+        self._ids.reserve()
         tally = self._database.write(lambda session: self._move(session, items, now_ms))
         self._count(tally)
         if tally.planned:

@@ -52,7 +52,7 @@ class Commands:
         self._database = database
         self._now_ms = now_ms
         self._who = who
-        self._ids = RunIds(database, block=1)
+        self._ids = RunIds(database)
         self._completion = Completion(self._ids, now_ms)
         self._changes = JobChanges(timezone=timezone, who=who)
 

@@ -130,7 +130,7 @@ class Dispatcher:
         peeked = self._peek(app_id, now_ms, room) if room > 0 else ()
         if not peeked:
             return 0
-        self._ids.reserve(BATCH)
+        self._ids.reserve()
         run_ids = [row.id for row in peeked]
         claim = self._database.write(
             lambda session: self._claim(session, run_ids, _Claim(app, live, now_ms))
@@ -214,7 +214,7 @@ class Dispatcher:
             for row in rows
         ]
         if ends:
-            self._ids.reserve(BATCH)
+            self._ids.reserve()
             self._database.write(lambda session: self._completion.end(session, ends))
             log.warning("runs_undelivered", app=app, count=len(ends), reason="no executor online")
         return len(ends)
@@ -243,7 +243,7 @@ class Dispatcher:
         ends = [_returned(item, now_ms) for item in receipt.returned]
         ends += [_unsendable(item, why, now_ms) for item, why in receipt.unsendable]
         if sent or ends:
-            self._ids.reserve(len(ends))
+            self._ids.reserve()
             self._database.write(lambda session: self._record(session, sent, ends, now_ms))
         if receipt.unknown:
             self._on_unknown([item.trigger.run_id for item in receipt.unknown])

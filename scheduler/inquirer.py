@@ -134,7 +134,7 @@ class Inquirer:
     def _end(self, ends: Sequence[End]) -> None:
         if not ends:
             return
-        self._ids.reserve(len(ends))
+        self._ids.reserve()
         tally = self._database.write(lambda session: self._completion.end(session, ends))
         log.warning("runs_settled", by_status=Counter(tally.won.values()))
         if tally.planned:

@@ -85,6 +85,8 @@ class SchedulerNode:
         self._sealer = Sealer(secret, cluster_id, self.clock.now_ms)
         self.roster = Roster()
         self._app_names = AppNames(database)
+        self._ids = RunIds(database)
+        self._completion = Completion(self._ids, self.clock.now_ms)
         self._declare()
         self._open_connections()
         self._make_roles()
@@ -203,18 +205,17 @@ class SchedulerNode:
         self.rescuer = Rescuer(
             node=self.name,
             database=self._database,
-            completion=self._completion()[1],
+            completion=self._completion,
             delivery=delivery,
             roster=self.roster,
             app_names=self._app_names,
             now_ms=self.clock.now_ms,
         )
-        ids, completion = self._completion()
         self.dispatcher = Dispatcher(
             node=self.name,
             database=self._database,
-            ids=ids,
-            completion=completion,
+            ids=self._ids,
+            completion=self._completion,
             delivery=delivery,
             roster=self.roster,
             workload=Workload(self._database),
@@ -224,15 +225,14 @@ class SchedulerNode:
         self._dispatching = self._loop("dispatcher", self.dispatcher.tick)
         self.planner = Planner(
             self._database,
-            RunIds(self._database),
+            self._ids,
             timezone=self._timezone,
             on_planned=self._dispatching.wake,
         )
-        ids, completion = self._completion()
         self.callbacks = Callbacks(
             database=self._database,
-            ids=ids,
-            completion=completion,
+            ids=self._ids,
+            completion=self._completion,
             consumer=self._reports,
             publisher=self._words,
             sealer=self._sealer,
@@ -242,11 +242,10 @@ class SchedulerNode:
         self._make_settlers(delivery)
 
     def _make_settlers(self, delivery: Delivery) -> None:
-        ids, completion = self._completion()
         self.undertaker = Undertaker(
             database=self._database,
-            ids=ids,
-            completion=completion,
+            ids=self._ids,
+            completion=self._completion,
             admin=self._admin,
             sealer=self._sealer,
             roster=self.roster,
@@ -254,11 +253,10 @@ class SchedulerNode:
             counters=self.counters,
             on_planned=self._dispatching.wake,
         )
-        ids, completion = self._completion()
         self.inquirer = Inquirer(
             database=self._database,
-            ids=ids,
-            completion=completion,
+            ids=self._ids,
+            completion=self._completion,
             delivery=delivery,
             admin=self._admin,
             requester=self._requester,
@@ -266,11 +264,6 @@ class SchedulerNode:
             app_names=self._app_names,
             on_planned=self._dispatching.wake,
         )
-
-    def _completion(self) -> tuple[RunIds, Completion]:
-        """Return ids and a completion for one role: ids are taken by one thread only."""
-        ids = RunIds(self._database)
-        return ids, Completion(ids, self.clock.now_ms)
 
     def _loop(
         self, name: str, tick: Callable[[int], float], *, longest_seconds: float = 0.5

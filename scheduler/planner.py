@@ -70,7 +70,7 @@ class Planner:
         if next_ms is None or next_ms > now_ms + WINDOW_MS:
             return 0.5 if next_ms is None else (next_ms - WINDOW_MS - now_ms) / 1000
         self._count_overdue(now_ms)
-        self._ids.reserve(BATCH * 5)
+        self._ids.reserve()
         claimed, planned = self._database.write(lambda session: self._plan(session, now_ms))
         if planned:
             self._on_planned()

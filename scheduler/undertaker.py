@@ -131,7 +131,7 @@ class Undertaker:
     def _end(self, ends: Sequence[End]) -> None:
         if not ends:
             return
-        self._ids.reserve(len(ends))
+        self._ids.reserve()
         tally = self._database.write(lambda session: self._completion.end(session, ends))
         if tally.planned:
             self._on_planned()

@@ -1,6 +1,7 @@
 """Run ids in blocks from a counter row, so that a batch of runs is one INSERT everywhere."""
 
 import threading
+from collections import deque
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -8,41 +9,47 @@ from sqlalchemy.orm import Session
 from sql.engine import Database
 from sql.models import Sequence
 
+#: Fewest and most ids that are held for the runs to come.
+SMALLEST_BLOCK = 8
+LARGEST_BLOCK = 2_000
+
 
 class RunIds:
-    """Gives out run ids; unused ones of a block are lost, which leaves gaps and harms nothing.
+    """Gives out run ids, from a reserve that follows the demand; thread-safe.
 
-    Args:
-        database: where the counter row is.
-        block: how many ids are fetched at once.
-
+    What is held when the process ends is lost, which leaves gaps and harms nothing.
     """
 
-    def __init__(self, database: Database, *, block: int = 1_000) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._block = block
         self._lock = threading.Lock()
-        self._next = 0
-        self._end = 0
+        self._free: deque[int] = deque()
+        self._wanted = SMALLEST_BLOCK
 
-    def reserve(self, count: int) -> None:
-        """Fetch a block when fewer than `count` ids are left, in a transaction of its own."""
+    def reserve(self) -> None:
+        """Fetch a block when the reserve is low, in a transaction of its own.
+
+        Call it before a unit of work that takes ids, so that the counter's row is not locked for
+        the length of that unit.
+        """
         with self._lock:
-            if self._end - self._next >= count:
+            wanted = self._wanted
+            if len(self._free) >= wanted:
                 return
-            size = max(count, self._block)
-            self._next = self._database.write(lambda session: take_block(session, size))
-            self._end = self._next + size
+        # Without the lock: who takes ids inside a unit of work must not wait for this one.
+        first = self._database.write(lambda session: take_block(session, wanted))
+        with self._lock:
+            self._free.extend(range(first, first + wanted))
 
-    def take(self, session: Session, count: int) -> range:
+    def take(self, session: Session, count: int) -> list[int]:
         """Return `count` ids; from the caller's own transaction when the reserve is too small."""
         with self._lock:
-            if self._end - self._next >= count:
-                first, self._next = self._next, self._next + count
-                return range(first, first + count)
+            self._wanted = min(LARGEST_BLOCK, max(SMALLEST_BLOCK, self._wanted // 2, 2 * count))
+            if len(self._free) >= count:
+                return [self._free.popleft() for _ in range(count)]
         # Nothing of this block is kept: it is gone with the transaction if that rolls back.
         first = take_block(session, count)
-        return range(first, first + count)
+        return list(range(first, first + count))
 
 
 def take_block(session: Session, size: int) -> int:

@@ -68,7 +68,7 @@ def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
     """Insert PLANNED rows; return their ids. A row whose tick is there already is left out."""
     if not runs:
         return []
-    taken = list(ids.take(session, len(runs)))
+    taken = ids.take(session, len(runs))
     rows = [_row(run, run_id) for run, run_id in zip(runs, taken, strict=True)]
     statement = _insert_unless_there(session)
     for chunk in chunks(rows):
