@@ -68,6 +68,11 @@ class Executor:
         """0 after an ordered stop, 1 after a failure."""
         return 1 if self.failure else 0
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Start, and return when signs of life are being sent.
 

@@ -218,6 +218,7 @@ class Core:
         if is_held:
             self._log.info("contact_regained", waiting=self._workload.waiting_count)
         else:
+            self._parts.pulse.beat_now()
             self._log.warning("contact_lost", waiting=self._workload.waiting_count)
 
     def _ask(self, now: float) -> None:

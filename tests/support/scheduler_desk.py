@@ -79,7 +79,7 @@ class SchedulerDesk:
 
     # -- saying -------------------------------------------------------------------------------
 
-    def seal_trigger(self, run_id: int, *, valid_seconds: float = 60, **values: Any) -> Outgoing:
+    def seal_trigger(self, run_id: int, *, valid_seconds: float = 600, **values: Any) -> Outgoing:
         trigger = self.trigger(run_id, **values)
         return self.seal(trigger, self.run_queue, valid_seconds=valid_seconds)
 
@@ -95,7 +95,7 @@ class SchedulerDesk:
         }
         return Trigger(run_id=run_id, **(facts | values))
 
-    def seal(self, message: Message, queue: str, *, valid_seconds: float = 60) -> Outgoing:
+    def seal(self, message: Message, queue: str, *, valid_seconds: float = 600) -> Outgoing:
         return self.sealer.seal(
             message,
             exchange=TRIGGER_EXCHANGE,
@@ -109,7 +109,7 @@ class SchedulerDesk:
         fates = self._publisher.publish(list(messages)).wait(5)
         assert set(fates) <= {Confirm.CONFIRMED}, fates
 
-    def send_trigger(self, run_id: int, *, valid_seconds: float = 60, **values: Any) -> None:
+    def send_trigger(self, run_id: int, *, valid_seconds: float = 600, **values: Any) -> None:
         self.publish(self.seal_trigger(run_id, valid_seconds=valid_seconds, **values))
 
     def command(self, message: Message) -> None:

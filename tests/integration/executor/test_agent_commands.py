@@ -1,0 +1,304 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.messages import (
+    Beat,
+    Finished,
+    IdleBeat,
+    IdleBeatAnswer,
+    Kill,
+    Know,
+    Knowledge,
+    NotStarted,
+    Outcome,
+    ReadLog,
+    RunKey,
+)
+from broker.topology import answer_key
+from executor.load import LoadMeter
+from tests.support.agents import AgentCase
+from tests.support.eventually import eventually
+from tests.support.scheduler_desk import NODE
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[AgentCase]:
+    case = AgentCase(tmp_path)
+    case.boot()
+    yield case
+    case.close()
+
+
+def hold(case: AgentCase, run_id: int, **values: object) -> None:
+    """Have a run at work."""
+    case.desk.send_trigger(run_id, param="hold", **values)
+    eventually(lambda: case.starts_of(run_id))
+    case.settle()
+
+
+# -- kill -------------------------------------------------------------------------------------
+
+
+def test_kill_ends_a_running_run_with_its_reason(case: AgentCase) -> None:
+    hold(case, 1)
+
+    case.desk.command(Kill(run_id=1, reason="killed by ann"))
+
+    finished = case.desk.expect(1, Finished)
+    assert (finished.outcome, finished.message) == (Outcome.KILLED, "killed by ann")
+
+
+def test_kill_of_a_waiting_run_ends_it_without_a_process(case: AgentCase) -> None:
+    hold(case, 1, job_id=7)
+    case.desk.send_trigger(2, job_id=7)
+    case.settle()
+
+    case.desk.command(Kill(run_id=2, reason="killed by ann"))
+    finished = case.desk.expect(2, Finished)
+    case.slots.finish(1)
+    case.desk.expect(1, Finished)
+
+    assert (finished.outcome, finished.started_at_ms) == (Outcome.KILLED, 0)
+    assert case.starts_of(2) == 0
+
+
+def test_kill_that_comes_before_its_run_leaves_a_tombstone(case: AgentCase) -> None:
+    case.desk.command(Kill(run_id=1, reason="killed by ann"))
+    case.desk.ask(Beat)
+
+    case.desk.send_trigger(1)
+
+    finished = case.desk.expect(1, Finished)
+    assert (finished.outcome, finished.message) == (Outcome.KILLED, "killed by ann")
+    assert case.starts_of(1) == 0
+
+
+def test_kill_of_a_finished_run_reports_its_result_again(case: AgentCase) -> None:
+    case.desk.send_trigger(1)
+    first = case.desk.expect(1, Finished)
+
+    def reported_twice() -> bool:
+        case.desk.command(Kill(run_id=1, reason="killed by ann"))
+        return len(case.desk.reports_on(1, Finished)) >= 2
+
+    eventually(reported_twice, every=0.05)
+    assert set(case.desk.reports_on(1, Finished)) == {first}
+
+
+def test_second_kill_of_a_run_changes_nothing(case: AgentCase) -> None:
+    hold(case, 1)
+
+    case.desk.command(Kill(run_id=1, reason="first"))
+    case.desk.command(Kill(run_id=1, reason="second"))
+    case.settle()
+
+    assert case.desk.expect(1, Finished).message == "first"
+
+
+# -- beat and idle beat -----------------------------------------------------------------------
+
+
+def test_beat_is_answered_by_the_boot_that_lives(case: AgentCase) -> None:
+    answer = case.desk.ask(Beat)
+
+    assert (answer.address, answer.boot_id) == ("exec-1", case.desk.boot_id)
+
+
+def test_idle_executor_is_busy_with_nothing(case: AgentCase) -> None:
+    answer: IdleBeatAnswer = case.desk.ask(IdleBeat, job_ids=(1, 2))
+
+    assert answer.busy_jobs == {}
+    assert answer.busy_executor == ""
+    assert answer.free_slots == 4
+
+
+def test_job_that_runs_or_waits_is_busy_and_others_are_not(case: AgentCase) -> None:
+    hold(case, 1, job_id=7)
+    for run_id in range(2, 5):
+        hold(case, run_id)
+    case.desk.send_trigger(9, job_id=8)
+    case.settle()
+
+    answer: IdleBeatAnswer = case.desk.ask(IdleBeat, job_ids=(7, 8, 99))
+
+    assert set(answer.busy_jobs) == {7, 8}
+    assert answer.busy_executor == "every slot is taken"
+    assert answer.free_slots == 0
+
+
+@pytest.mark.parametrize(
+    ("cpu_percent", "memory_percent", "expected"),
+    [
+        (90.0, 90.0, ""),
+        (90.1, 10.0, "CPU at 90 %, limit 90 %"),
+        (10.0, 99.0, "memory at 99 %, limit 90 %"),
+    ],
+)
+def test_loaded_host_is_busy(
+    case: AgentCase,
+    monkeypatch: pytest.MonkeyPatch,
+    cpu_percent: float,
+    memory_percent: float,
+    expected: str,
+) -> None:
+    monkeypatch.setattr(LoadMeter, "read", lambda _meter: (cpu_percent, memory_percent))
+
+    assert case.desk.ask(IdleBeat, job_ids=()).busy_executor == expected
+
+
+# -- know -------------------------------------------------------------------------------------
+
+
+def know(case: AgentCase, *run_ids: int) -> dict[int, Knowledge]:
+    keys = tuple(RunKey(run_id=run_id, boot_id=case.desk.boot_id) for run_id in run_ids)
+    runs: dict[int, Knowledge] = case.desk.ask(Know, runs=keys).runs
+    return runs
+
+
+def test_what_is_known_of_this_boots_runs(case: AgentCase) -> None:
+    hold(case, 1, job_id=7)
+    case.desk.send_trigger(2, job_id=7)
+    case.desk.send_trigger(3)
+    case.desk.expect(3, Finished)
+
+    assert know(case, 1, 2, 3, 4) == {
+        1: Knowledge.RUNNING,
+        2: Knowledge.WAITING,
+        3: Knowledge.FINISHED,
+        4: Knowledge.UNKNOWN,
+    }
+
+
+def test_result_of_a_finished_run_is_called_back_again(case: AgentCase) -> None:
+    case.desk.send_trigger(1)
+    first = case.desk.expect(1, Finished)
+
+    def reported_twice() -> bool:
+        assert know(case, 1) == {1: Knowledge.FINISHED}
+        return len(case.desk.reports_on(1, Finished)) >= 2
+
+    eventually(reported_twice)
+    assert set(case.desk.reports_on(1, Finished)) == {first}
+
+
+def test_run_that_was_given_back_counts_as_finished_and_is_given_back_again(
+    case: AgentCase,
+) -> None:
+    case.desk.send_trigger(1, valid_seconds=-1)
+    case.desk.expect(1, NotStarted)
+
+    def reported_twice() -> bool:
+        assert know(case, 1) == {1: Knowledge.FINISHED}
+        return len(case.desk.reports_on(1, NotStarted)) >= 2
+
+    eventually(reported_twice)
+
+
+def test_memory_begins_with_the_first_boot(case: AgentCase) -> None:
+    before: int = case.desk.ask(Know, runs=()).remembers_since_ms
+    case.executors[0].stop(hurry=True)
+    assert case.executors[0].join(10)
+
+    case.boot()
+
+    assert case.desk.ask(Know, runs=()).remembers_since_ms == before
+
+
+# -- logs and odd questions -------------------------------------------------------------------
+
+
+def read_log(case: AgentCase, run_id: int, day: str = "2026-01-02", **values: int) -> object:
+    return case.desk.ask(ReadLog, run_id=run_id, scheduled_day=day, **values)
+
+
+def test_log_is_read_by_line(case: AgentCase) -> None:
+    day = case.log_folder / "2026-01-02"
+    day.mkdir(parents=True)
+    (day / "1.log").write_text("one\ntwo\nthree\n")
+
+    chunk = read_log(case, 1, from_line=2, limit=1)
+
+    assert (chunk.text, chunk.from_line, chunk.to_line) == ("two", 2, 2)
+    assert not chunk.is_end
+
+
+def test_missing_log_is_said_to_be_missing(case: AgentCase) -> None:
+    assert read_log(case, 1, from_line=1).missing
+
+
+@pytest.mark.parametrize("day", ["../..", "2026-01-02/..", "", "x" * 300])
+def test_day_that_is_no_day_reads_nothing(case: AgentCase, day: str) -> None:
+    chunk = read_log(case, 1, day=day, from_line=1)
+
+    assert chunk.missing
+    assert chunk.text == ""
+
+
+def test_binary_log_is_answered_though_json_would_blow_it_up(case: AgentCase) -> None:
+    day = case.log_folder / "2026-01-02"
+    day.mkdir(parents=True)
+    (day / "1.log").write_bytes((b"\x01" * 9_000 + b"\n") * 40)
+
+    chunk = read_log(case, 1, from_line=1)
+
+    assert chunk.text.startswith("\ufffd")
+    assert chunk.to_line > 1
+
+
+@pytest.mark.parametrize(
+    "reply_to", ["callback", "heartbeat", "warren.callback", "answer.", "answer.a b", ""]
+)
+def test_answers_go_to_queues_of_answers_only(case: AgentCase, reply_to: str) -> None:
+    case.desk.command(Beat(question_id="odd", reply_to=reply_to))
+    case.desk.ask(Beat)
+
+    assert not [m for m in case.desk.heard if getattr(m, "question_id", "") == "odd"]
+
+
+def test_question_about_a_broken_state_disturbs_no_other(
+    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_meter: LoadMeter) -> None:
+        raise OSError("/proc is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LoadMeter, "read", fail)
+        case.desk.command(IdleBeat(question_id="broken", reply_to=answer_key(NODE), job_ids=(1,)))
+        case.desk.ask(Beat)
+
+    assert case.desk.ask(IdleBeat, job_ids=()).busy_executor == ""
+
+
+# -- before and instead of a welcome ----------------------------------------------------------
+
+
+def test_refused_executor_ends_with_one_line(tmp_path: Path) -> None:
+    case = AgentCase(tmp_path)
+    case.desk.refuses = True
+
+    executor = case.boot(welcomed=False)
+
+    assert executor.join(10)
+    assert executor.failure == "address exec-1 is held by another living executor"
+    assert executor.exit_status == 1
+    assert case.slots.started == []
+    case.close()
+
+
+def test_nothing_is_taken_before_the_welcome(tmp_path: Path) -> None:
+    case = AgentCase(tmp_path)
+    first = case.boot()
+    first.stop(hurry=True)
+    assert first.join(10)
+    case.desk.send_trigger(1)
+    case.desk.welcomes = False
+
+    executor = case.boot(welcomed=False)
+    eventually(lambda: [m for m in case.desk.heard if m.boot_id == executor.identity.boot_id])
+    assert case.desk.count_unsettled(case.desk.run_queue) == 1
+
+    case.desk.welcomes = True
+    case.desk.expect(1, NotStarted)
+    case.close()

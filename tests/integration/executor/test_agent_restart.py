@@ -1,0 +1,292 @@
+"""What a new boot makes of the journal that a killed one left."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from broker.messages import (
+    Finished,
+    Know,
+    Knowledge,
+    NotStarted,
+    Outcome,
+    RunKey,
+)
+from executor import records
+from executor.errors import StateFolderInUse
+from tests.support.agents import AgentCase
+from tests.support.eventually import eventually
+from tests.support.scheduler_desk import now_ms
+
+OLD = "boot-of-old"
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[AgentCase]:
+    case = AgentCase(tmp_path)
+    yield case
+    case.close()
+
+
+def finished(run_id: int) -> Finished:
+    return Finished(
+        run_id=run_id,
+        boot_id=OLD,
+        outcome=Outcome.SUCCEEDED,
+        message="done",
+        started_at_ms=1,
+        finished_at_ms=2,
+    )
+
+
+def leave_journal(case: AgentCase, *lines: records.AnyRecord, tail: bytes = b"") -> None:
+    """Leave the journal of a boot that was killed after these lines."""
+    folder = case.state_dir / "exec-1"
+    folder.mkdir(parents=True)
+    boot = records.Boot(boot_id=OLD, at_ms=now_ms() - 60_000)
+    text = b"".join(records.to_line(line) + b"\n" for line in (boot, *lines))
+    (folder / "journal").write_bytes(text + tail)
+
+
+def accepted_and_starting(run_id: int) -> tuple[records.AnyRecord, records.AnyRecord]:
+    return records.Accepted(run_id=run_id), records.Starting(run_id=run_id, at_ms=5)
+
+
+def test_killed_between_ack_and_start_the_run_is_given_back(case: AgentCase) -> None:
+    leave_journal(case, records.Accepted(run_id=1))
+
+    case.boot()
+
+    assert case.desk.expect(1, NotStarted).boot_id == OLD
+
+
+def test_killed_while_it_ran_the_run_is_lost(case: AgentCase) -> None:
+    leave_journal(case, *accepted_and_starting(1))
+
+    case.boot()
+
+    lost = case.desk.expect(1, Finished)
+    assert (lost.outcome, lost.boot_id, lost.started_at_ms) == (Outcome.LOST, OLD, 5)
+    assert lost.message == "the executor ended while it ran"
+
+
+def test_killed_before_the_callback_was_confirmed_the_result_is_sent_again(
+    case: AgentCase,
+) -> None:
+    leave_journal(case, *accepted_and_starting(1), records.Ended(report=finished(1)))
+
+    case.boot()
+
+    assert case.desk.expect(1, Finished) == finished(1)
+
+
+def test_killed_after_the_confirm_nothing_is_sent_again(case: AgentCase) -> None:
+    leave_journal(
+        case,
+        *accepted_and_starting(1),
+        records.Ended(report=finished(1)),
+        records.Confirmed(run_ids=(1,), at_ms=3),
+    )
+
+    case.boot()
+    case.settle()
+
+    assert case.desk.reports_on(1, Finished) == []
+
+
+def test_torn_starting_line_means_that_nothing_was_started(case: AgentCase) -> None:
+    leave_journal(case, records.Accepted(run_id=1), tail=b'{"t":"STARTING","run_id":1,"at')
+
+    case.boot()
+
+    case.desk.expect(1, NotStarted)
+
+
+def test_earlier_reports_wait_for_the_welcome(case: AgentCase) -> None:
+    leave_journal(case, records.Accepted(run_id=1))
+    case.desk.welcomes = False
+    case.boot(welcomed=False)
+    eventually(lambda: case.desk.heard)
+
+    assert case.desk.reports == []
+
+    case.desk.welcomes = True
+    case.desk.expect(1, NotStarted)
+
+
+def test_trigger_that_comes_back_after_the_crash_is_not_started_again(case: AgentCase) -> None:
+    leave_journal(case, *accepted_and_starting(1))
+    case.boot()
+    case.desk.expect(1, Finished)
+
+    case.desk.send_trigger(1, boot_id=OLD)
+    case.desk.send_trigger(1)
+    case.settle()
+
+    assert case.starts_of(1) == 0
+    assert case.desk.reports_on(1, NotStarted) == []
+
+
+def test_trigger_of_a_boot_that_never_saw_it_is_given_back(case: AgentCase) -> None:
+    leave_journal(case)
+    case.boot()
+
+    case.desk.send_trigger(1, boot_id=OLD)
+
+    case.desk.expect(1, NotStarted)
+
+
+def test_only_a_trigger_never_delivered_before_is_provably_unstarted_without_a_journal(
+    case: AgentCase, tmp_path: Path
+) -> None:
+    first = case.boot()
+    first.stop(hurry=True)
+    assert first.join(20)
+    case.desk.send_trigger(1)
+    thief = case.broker.transport().consumer("thief", [case.desk.run_queue], prefetch=10)
+    assert len(thief.take(10, 5)) == 1
+    thief.close()
+    case.desk.send_trigger(2)
+
+    case.boot(state_dir=tmp_path / "another disk")
+
+    case.desk.expect(2, NotStarted)
+    case.settle()
+    assert case.desk.reports_on(1, NotStarted) == []
+    assert case.starts_of(1) == 0
+
+
+def test_result_survives_a_broker_that_is_away_until_the_next_boot(case: AgentCase) -> None:
+    first = case.boot()
+    old_boot = first.identity.boot_id
+    case.desk.send_trigger(1, param="hold")
+    eventually(lambda: case.starts_of(1))
+
+    case.broker.stop()
+    case.slots.finish(1)
+    eventually(lambda: any(isinstance(record, records.Ended) for record in case.records()))
+    first.stop(hurry=True)
+    assert first.join(20)
+    case.broker.start()
+    case.boot()
+
+    report = case.desk.expect(1, Finished)
+    assert (report.boot_id, report.outcome) == (old_boot, Outcome.SUCCEEDED)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A copy of the state folder, and what was known to be true just before it was made."""
+
+    folder: Path
+    reported: set[int]
+    started: set[int]
+
+
+def freeze_under_load(case: AgentCase, folder: Path, runs: int) -> list[Frozen]:
+    case.desk.publish(*[case.desk.seal_trigger(run_id) for run_id in range(1, runs + 1)])
+    copies: list[Frozen] = []
+    while len(case.desk.reports) < runs:
+        reported = {report.run_id for report in list(case.desk.reports)}
+        started = {trigger.run_id for trigger in list(case.slots.started)}
+        copies.append(
+            Frozen(case.freeze_journal(folder / f"frozen-{len(copies)}"), reported, started)
+        )
+    return copies
+
+
+def test_state_folder_frozen_at_any_time_under_load_tells_the_truth(
+    case: AgentCase, tmp_path: Path
+) -> None:
+    case.boot()
+    copies = freeze_under_load(case, tmp_path, 2_000)
+
+    for number, frozen in enumerate(copies[:: max(1, len(copies) // 5)]):
+        lines = case.records(frozen.folder)
+        accepted = {line.run_id for line in lines if isinstance(line, records.Accepted)}
+        confirmed = {
+            run_id
+            for line in lines
+            if isinstance(line, records.Confirmed)
+            for run_id in line.run_ids
+        }
+        heir = AgentCase(tmp_path / f"heir-{number}")
+        heir.boot(state_dir=frozen.folder)
+        eventually(
+            lambda heir=heir, said=accepted - confirmed: (
+                {report.run_id for report in heir.desk.reports} >= said
+            )
+        )
+        heir.close()
+        unstarted = {r.run_id for r in heir.desk.reports if isinstance(r, NotStarted)}
+        lost = {
+            r.run_id
+            for r in heir.desk.reports
+            if isinstance(r, Finished) and r.outcome is Outcome.LOST
+        }
+        # What had been started is not called unstarted, what had been reported is not called lost.
+        assert not unstarted & frozen.started
+        assert not lost & frozen.reported
+
+
+def test_second_executor_on_one_state_folder_ends_in_one_line(case: AgentCase) -> None:
+    case.boot()
+
+    with pytest.raises(StateFolderInUse, match="cannot start executor exec-1"):
+        case.make().start()
+
+
+def test_damaged_journal_is_read_as_far_as_it_goes_and_admits_what_it_may_have_lost(
+    case: AgentCase,
+) -> None:
+    leave_journal(case, records.Accepted(run_id=1))
+    with (case.state_dir / "exec-1" / "journal").open("ab") as journal:
+        journal.write(b"\x00\x01damage\n" + records.to_line(records.Accepted(run_id=2)) + b"\n")
+    before = now_ms()
+
+    case.boot()
+
+    case.desk.expect(1, NotStarted)
+    case.desk.expect(2, NotStarted)
+    answer = case.desk.ask(Know, runs=())
+    assert answer.remembers_since_ms >= before - 2_000
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ((), Knowledge.NEVER_STARTED),
+        ((records.Accepted(run_id=1),), Knowledge.NEVER_STARTED),
+        (accepted_and_starting(1), Knowledge.FINISHED),
+        ((*accepted_and_starting(1), records.Ended(report=finished(1))), Knowledge.FINISHED),
+        (
+            (
+                *accepted_and_starting(1),
+                records.Ended(report=finished(1)),
+                records.Confirmed(run_ids=(1,), at_ms=now_ms()),
+            ),
+            Knowledge.FINISHED,
+        ),
+    ],
+)
+def test_new_boot_knows_what_became_of_the_old_ones_runs(
+    case: AgentCase, lines: tuple[records.AnyRecord, ...], expected: Knowledge
+) -> None:
+    leave_journal(case, *lines)
+    case.boot()
+
+    answer = case.desk.ask(Know, runs=(RunKey(run_id=1, boot_id=OLD),))
+
+    assert answer.runs == {1: expected}
+    if expected is Knowledge.FINISHED:
+        assert case.desk.expect(1, Finished).boot_id == OLD
+
+
+def test_nothing_is_known_of_a_boot_that_the_journal_does_not_know(case: AgentCase) -> None:
+    case.boot()
+
+    answer = case.desk.ask(Know, runs=(RunKey(run_id=1, boot_id="boot-elsewhere"),))
+
+    assert answer.runs == {1: Knowledge.UNKNOWN}
