@@ -46,7 +46,7 @@ def _explain(error: BaseException) -> str:
         case pika.exceptions.ConnectionClosed() | pika.exceptions.ChannelClosed():
             return _one_line(f"{error.reply_code} {error.reply_text}")
         case ssl.SSLError():
-            return _one_line(f"TLS failed: {error.reason or error}")
+            return _one_line(f"TLS failed: {getattr(error, 'reason', None) or error.strerror}")
         case OSError():
             return _one_line(error.strerror or str(error))
     return ""

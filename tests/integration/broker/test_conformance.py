@@ -1,5 +1,6 @@
 """What both transports promise; each test runs on memory and on a real RabbitMQ."""
 
+import random
 import threading
 from collections.abc import Sequence
 
@@ -159,20 +160,20 @@ def test_acks_in_any_order_settle_exactly_what_they_name(transport: Transport) -
     assert [delivery.body for delivery in again] == [b"4", b"5", b"6", b"8"]
 
 
-def test_ack_given_twice_does_no_harm(transport: Transport) -> None:
-    admin = transport.admin("a")
-    admin.declare_queues([RUN])
+def test_delivery_settled_twice_does_no_harm(transport: Transport) -> None:
+    transport.admin("a").declare_queues([RUN])
     publish(transport, message(b"1"), message(b"2"))
     consumer = ready_consumer(transport, [RUN.name])
-    first, second = take_all(consumer, 2)
+    first, _second = take_all(consumer, 2)
     consumer.ack([first, first])
+    publish(transport, message(b"3"))
+    assert [delivery.body for delivery in take_all(consumer, 1)] == [b"3"]
+
     consumer.ack([first])
     consumer.reject([first])
 
-    consumer.ack([second])
-    publish(transport, message(b"3"))
-
-    assert [delivery.body for delivery in take_all(consumer, 1)] == [b"3"]
+    publish(transport, message(b"4"))
+    assert [delivery.body for delivery in take_all(consumer, 1)] == [b"4"]
     assert consumer.is_ready
 
 
@@ -427,3 +428,61 @@ def test_closed_transport_closes_all_that_it_made(transport: Transport) -> None:
 
     assert not publisher.is_ready
     assert not consumer.is_ready
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_settled_in_whatever_order_exactly_the_rest_comes_again(
+    transport: Transport, seed: int
+) -> None:
+    rng = random.Random(seed)
+    admin = transport.admin("a")
+    admin.declare_queues([RUN])
+    publish(transport, *[message(str(number).encode()) for number in range(300)])
+    consumer = ready_consumer(transport, [RUN.name], prefetch=300)
+    held = take_all(consumer, 300)
+    rng.shuffle(held)
+    rest = sorted(int(delivery.body) for delivery in held[200:])
+    rejected = 0
+
+    for start in range(0, 200, 10):
+        part = held[start : start + 10]
+        if rng.random() < 0.3:
+            consumer.reject(part)
+            rejected += 10
+        else:
+            consumer.ack(part)
+    consumer.close()
+
+    again = take_all(ready_consumer(transport, [RUN.name], prefetch=300), 100)
+    assert [int(delivery.body) for delivery in again] == rest
+    assert eventually(lambda: admin.count_messages(topology.DEAD_QUEUE.name) == rejected)
+
+
+def test_two_threads_may_settle_and_take_at_once(transport: Transport) -> None:
+    transport.admin("a").declare_queues([RUN])
+    publish(transport, *[message(str(number).encode()) for number in range(2_000)])
+    consumer = ready_consumer(transport, [RUN.name], prefetch=50)
+    seen: list[bytes] = []
+
+    def work() -> None:
+        while deliveries := consumer.take(7, 1):
+            seen.extend(delivery.body for delivery in deliveries)
+            consumer.ack(deliveries)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(seen) == len(set(seen)) == 2_000
+    assert eventually(lambda: transport.admin("b").count_messages(RUN.name) == 0)
+
+
+def test_duplicate_and_reordered_messages_all_arrive(transport: Transport) -> None:
+    transport.admin("a").declare_queues([RUN])
+
+    publish(transport, *[message(body) for body in (b"2", b"1", b"2", b"2")])
+
+    consumer = ready_consumer(transport, [RUN.name])
+    assert [delivery.body for delivery in take_all(consumer, 4)] == [b"2", b"1", b"2", b"2"]

@@ -163,9 +163,8 @@ def test_consumer_counts_its_connections_and_voids_the_tags_of_old_ones(
 
     assert consumer.generation == 2
     assert again.redelivered
-    consumer.ack([again])
     consumer.close()
-    assert transport.admin("b").count_messages(RUN.name) == 0
+    assert transport.admin("b").count_messages(RUN.name) == 1
 
 
 def test_memory_alarm_holds_publishing_back_and_nothing_else(
@@ -270,6 +269,22 @@ def test_connections_that_are_cut_again_and_again_lose_nothing(
     eventually(lambda: threading.active_count() <= threads + 1)
 
 
+def test_what_was_delivered_and_not_taken_before_a_cut_comes_once(
+    proxy: Proxy, through_proxy: AmqpTransport
+) -> None:
+    ready_publisher(through_proxy).publish([message(b"1"), message(b"2")]).wait(5)
+    consumer = through_proxy.consumer("c", [RUN.name], prefetch=10)
+    eventually(lambda: len(consumer._buffer) == 2)
+
+    proxy.cut()
+    eventually(lambda: consumer.generation == 2 and consumer.is_ready)
+    eventually(lambda: len(consumer._buffer) >= 2)
+
+    deliveries = consumer.take(10, 1) + consumer.take(10, 0.2)
+    assert [delivery.body for delivery in deliveries] == [b"1", b"2"]
+    assert all(delivery.redelivered for delivery in deliveries)
+
+
 def test_pulled_cable_leaves_fates_unknown(proxy: Proxy, through_proxy: AmqpTransport) -> None:
     publisher = ready_publisher(through_proxy)
     proxy.freeze()
@@ -280,6 +295,17 @@ def test_pulled_cable_leaves_fates_unknown(proxy: Proxy, through_proxy: AmqpTran
     proxy.cut()
     proxy.thaw()
     eventually(lambda: publisher.publish([message()]).wait(5) == [Confirm.CONFIRMED])
+
+
+def test_publisher_goes_on_after_its_word_to_a_dying_connection_was_never_heard(
+    proxy: Proxy, through_proxy: AmqpTransport
+) -> None:
+    publisher = ready_publisher(through_proxy)
+    publisher._is_pump_asked = True  # asked, and the connection is lost before it is called
+
+    proxy.cut()
+
+    eventually(lambda: publisher.publish([message()]).wait(1) == [Confirm.CONFIRMED])
 
 
 def test_link_that_is_made_and_closed_often_leaves_no_descriptor(vhost: str) -> None:

@@ -1,0 +1,202 @@
+"""What holds for any message and any order of events, not only for the ones we thought of."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker import topology
+from broker.codec import decode, encode
+from broker.errors import BadMessage, Forged, Malformed
+from broker.memory import MemoryBroker
+from broker.messages import NUMBER_LIMIT, Kill, Message, ToExecutor, ToScheduler, Trigger
+from broker.signing import Direction, Sealer
+from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
+
+NUMBERS = st.integers(min_value=0, max_value=NUMBER_LIMIT)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+RUN = topology.run_queue("app1", "host-1")
+
+
+@given(NUMBERS, NUMBERS, TEXTS, TEXTS, st.floats(min_value=0, max_value=NUMBER_LIMIT))
+def test_any_trigger_comes_back_as_it_went(
+    run_id: int, job_id: int, param: str, source: str, timeout_seconds: float
+) -> None:
+    trigger = Trigger(
+        run_id=run_id,
+        job_id=job_id,
+        boot_id="b",
+        kind="CRON",
+        handler="h",
+        param=param,
+        script_source=source,
+        scheduled_at_ms=run_id,
+        timeout_seconds=timeout_seconds,
+    )
+
+    assert decode(encode(trigger), ToExecutor) == trigger
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_message_or_malformed(body: bytes) -> None:
+    try:
+        message = decode(body, ToExecutor | ToScheduler)
+    except Malformed:
+        return
+
+    assert isinstance(message, Message)
+
+
+@given(st.integers(max_value=-1) | st.integers(min_value=NUMBER_LIMIT + 1))
+def test_any_number_out_of_bounds_is_malformed(number: int) -> None:
+    with pytest.raises(Malformed):
+        decode(b'{"type":"Kill","run_id":%d,"reason":""}' % number, Kill)
+
+
+FIELDS = st.tuples(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.binary(max_size=50))
+
+
+@given(FIELDS, FIELDS)
+def test_two_lists_of_fields_have_one_signature_only_when_they_are_the_same(
+    first: tuple[str, str, str, str, str, bytes], second: tuple[str, str, str, str, str, bytes]
+) -> None:
+    sealer = Sealer("s" * 32, "c1", lambda: 0)
+
+    def sign(fields: tuple[str, str, str, str, str, bytes]) -> str:
+        kind, cluster, routing_key, expiry, address, body = fields
+        headers = {"type": kind, "cluster": cluster, "expiry": expiry, "address": address}
+        return sealer._mac(headers, Direction.TO_EXECUTOR, routing_key, body)
+
+    assert (sign(first) == sign(second)) == (first == second)
+
+
+@given(st.integers(min_value=0), st.integers(min_value=1, max_value=255))
+def test_any_flipped_byte_of_a_body_is_forgery(position: int, flip: int) -> None:
+    sealer = Sealer("s" * 32, "c1", lambda: 0)
+    outgoing = sealer.seal(
+        Kill(run_id=1, reason="user"),
+        exchange="e",
+        routing_key="k",
+        address="a",
+        direction=Direction.TO_EXECUTOR,
+        valid_seconds=1,
+    )
+    body = bytearray(outgoing.body)
+    body[position % len(body)] ^= flip
+    delivery = Delivery(
+        queue="q",
+        routing_key="k",
+        body=bytes(body),
+        headers=outgoing.headers,
+        redelivered=False,
+        tag=None,
+    )
+
+    with pytest.raises(Forged):
+        sealer.open(delivery, expect=ToExecutor, direction=Direction.TO_EXECUTOR, address="a")
+
+
+@given(st.dictionaries(st.text(max_size=10), TEXTS, max_size=8), st.binary(max_size=50))
+def test_any_headers_of_a_stranger_are_refused_in_an_orderly_way(
+    headers: dict[str, str], body: bytes
+) -> None:
+    known = {"v": "1", "type": "Kill", "cluster": "c1", "expiry": "9", "address": "a", "mac": "m"}
+    delivery = Delivery(
+        queue="q", routing_key="k", body=body, headers=known | headers, redelivered=False, tag=None
+    )
+
+    with pytest.raises(BadMessage):
+        Sealer("s" * 32, "c1", lambda: 0).open(
+            delivery, expect=ToExecutor, direction=Direction.TO_EXECUTOR
+        )
+
+
+class Storm:
+    """Everything that can befall messages on the way from one publisher to some consumers."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.broker = MemoryBroker()
+        transport = self.broker.transport()
+        self.admin = transport.admin("a")
+        self.admin.declare_exchanges()
+        self.admin.declare_queues([RUN])
+        self._transport = transport
+        self._publisher: Publisher = transport.publisher("p")
+        self._consumers = [self._consumer() for _ in range(3)]
+        self._held: list[tuple[Consumer, Delivery]] = []
+        self._number = 0
+        self.confirmed: set[bytes] = set()
+        self.settled: list[bytes] = []
+
+    def blow(self) -> None:
+        """Do one thing at random."""
+        deeds = [self._publish] * 4 + [self._take] * 4 + [self._settle] * 3
+        self._random.choice([*deeds, self._replace_consumer, self._restart, self._block])()
+
+    def calm(self) -> None:
+        """Take and settle all that is left."""
+        self.broker.start()
+        self.broker.unblock()
+        for consumer in self._consumers:
+            consumer.close()
+        last = self._consumer()
+        while deliveries := last.take(100, 0):
+            self.settled += [delivery.body for delivery in deliveries]
+            last.ack(deliveries)
+
+    def _consumer(self) -> Consumer:
+        return self._transport.consumer("c", [RUN.name], prefetch=self._random.randint(1, 5))
+
+    def _publish(self) -> None:
+        self._number += 1
+        body = str(self._number).encode()
+        message = Outgoing(exchange=RUN.exchange, routing_key=RUN.name, body=body, headers={})
+        if self._publisher.publish([message]).wait(0) == [Confirm.CONFIRMED]:
+            self.confirmed.add(body)
+
+    def _take(self) -> None:
+        consumer = self._random.choice(self._consumers)
+        self._held += [(consumer, delivery) for delivery in consumer.take(3, 0)]
+
+    def _settle(self) -> None:
+        if not self._held:
+            return
+        consumer, delivery = self._held.pop(self._random.randrange(len(self._held)))
+        before = self._unsettled()
+        settle = self._random.choice([consumer.ack, consumer.reject])
+        settle([delivery])
+        if self._unsettled() < before:
+            self.settled.append(delivery.body)
+
+    def _unsettled(self) -> int:
+        queue = self.broker._core._queues[RUN.name]
+        held = sum(len(box.unsettled[RUN.name]) for box in self.broker._core._mailboxes)
+        return held + len(queue.ready)
+
+    def _replace_consumer(self) -> None:
+        self._consumers.pop(self._random.randrange(3)).close()
+        self._consumers.append(self._consumer())
+
+    def _restart(self) -> None:
+        self.broker.stop()
+        self._publish()
+        self.broker.start()
+
+    def _block(self) -> None:
+        self.broker.block()
+        self._publish()
+        self.broker.unblock()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(min_value=0, max_value=2**32))
+def test_whatever_happens_each_confirmed_message_is_settled_exactly_once(seed: int) -> None:
+    storm = Storm(seed)
+
+    for _ in range(150):
+        storm.blow()
+    storm.calm()
+
+    assert sorted(storm.settled) == sorted(storm.confirmed)
