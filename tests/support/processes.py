@@ -32,7 +32,8 @@ started: list[Process] = []
 
 
 #: Stands in the environment of whatever a test session starts, so that strays can be told.
-SESSION_MARK = "WARREN_TEST_SESSION"
+#: Not WARREN_…: those are settings, and job processes do not see them.
+SESSION_MARK = "TEST_SESSION_MARK"
 
 
 def basic_environment() -> dict[str, str]:

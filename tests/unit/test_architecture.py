@@ -45,6 +45,7 @@ JOB_MAY_LOAD = ["executor", "executor.", "broker", "broker.messages", "msgspec"]
 ENVIRONMENT_READERS = {
     "warren.settings": "settings come from it",
     "warren.setting_rules": "TZ is this machine's time zone, the default of a setting",
+    "executor.zygote": "job processes must not see the settings, so it takes them out",
     "executor.surroundings": "a job process restores it between two runs",
 }
 
