@@ -90,7 +90,7 @@ class Intake:
         elif (reason := self._tombstones.take(trigger.run_id)) is not None:
             self._workload.refuse(trigger, reason, Outcome.KILLED)
         elif trigger.boot_id != self._boot_id:
-            self._return_foreign(trigger, is_redelivered=arrival.delivery.redelivered)
+            self._return_foreign(trigger, is_copy=arrival.delivery.redelivered or trigger.resent)
         elif arrival.is_expired:
             self._return(trigger, "expired", "its trigger came too late")
         elif self._readiness.is_draining:
@@ -123,9 +123,9 @@ class Intake:
         if self._ledger.stage(trigger.run_id) is Stage.UNKNOWN:
             self._workload.refuse(trigger, f"cannot take it: {error!r}", Outcome.FAILED)
 
-    def _return_foreign(self, trigger: Trigger, *, is_redelivered: bool) -> None:
-        # A redelivered trigger of a boot whose journal is gone may have been started by it.
-        if is_redelivered and not self._ledger.knows_boot(trigger.boot_id):
+    def _return_foreign(self, trigger: Trigger, *, is_copy: bool) -> None:
+        # A boot whose journal is gone may have started a trigger that came before this one.
+        if is_copy and not self._ledger.knows_boot(trigger.boot_id):
             self.counts["unprovable"] += 1
             self._log.warning(
                 "trigger_dropped",
