@@ -29,10 +29,10 @@ from executor.context import JobContext, JobStopped
 from executor.failures import describe, describe_hook, text_of
 from executor.handlers import Handler
 from executor.output import Output
-from executor.surroundings import Surroundings, reset_signals
+from executor.surroundings import Surroundings
 
-#: Bytes taken from the channel at a time.
-_READ_BYTES = 65_536
+#: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
+_READ_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,7 @@ class Birth:
     channel: int
     handler: Handler
     output: Output
+    surroundings: Surroundings
     page: mmap.mmap
     index: int
     kept: frozenset[int]
@@ -71,7 +72,7 @@ def main(birth: Birth) -> NoReturn:
     linux.prefer_as_oom_victim()
     _close_others(birth.kept | {birth.channel})
     channel = socket.socket(fileno=birth.channel)
-    child = Child(birth.handler, birth.output, channel)
+    child = Child(birth.handler, birth.output, birth.surroundings, channel)
     child.take_signals()
     child.serve()
     birth.page[birth.index] = child.finish()
@@ -91,9 +92,16 @@ def _close_others(kept: frozenset[int]) -> None:
 class Child:
     """Takes runs from the channel and answers each with its result."""
 
-    def __init__(self, handler: Handler, output: Output, channel: socket.socket) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        output: Output,
+        surroundings: Surroundings,
+        channel: socket.socket,
+    ) -> None:
         self._handler = handler
         self._output = output
+        self._surroundings = surroundings
         self._channel = channel
         self._pid = os.getpid()
         self._unread = b""
@@ -110,10 +118,9 @@ class Child:
 
         The zygote has blocked SIGTERM, so one sent meanwhile arrives when the mask is lifted.
         """
-        reset_signals()
-        signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._surroundings.take_signal(signal.SIGTERM, self._on_sigterm)
+        self._surroundings.take_signal(signal.SIGINT, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        self._surroundings = Surroundings()
 
     def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
         self._is_ending = True

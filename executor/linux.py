@@ -10,7 +10,6 @@ from typing import Any
 
 # prctl(2), from <linux/prctl.h>
 _SET_PDEATHSIG = 1
-_SET_NAME = 15
 _SET_CHILD_SUBREAPER = 36
 
 
@@ -43,7 +42,7 @@ def die_with_parent(parent: int) -> None:
 
 def set_process_name(name: str) -> None:
     """Show `name` (up to 15 bytes) in lists of processes."""
-    _prctl(_SET_NAME, ctypes.create_string_buffer(name.encode()[:15]))
+    _write("/proc/self/comm", name.encode()[:15])
 
 
 def has_living_child() -> bool:
@@ -98,10 +97,21 @@ def count_oom_kills() -> int:
 
 def prefer_as_oom_victim() -> None:
     """Let the kernel kill this process before the executor when memory runs out."""
+    _write("/proc/self/oom_score_adj", b"500")
+
+
+def _write(path: str, data: bytes) -> None:
+    # Not by pathlib: a job process does this at its birth, and each page touched is a page copied.
     try:
-        Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
+        file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
-        return  # a sandbox without a writable /proc: the kernel chooses by size
+        return  # a sandbox without a writable /proc: it is a nicety, not a need
+    try:
+        os.write(file, data)
+    except OSError:
+        return
+    finally:
+        os.close(file)
 
 
 @functools.cache

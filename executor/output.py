@@ -114,7 +114,8 @@ class Output:
         error = f"its log is incomplete: {self._log.error}" if self._log.error else ""
         try:
             size = os.fstat(self._file).st_size
-            tail = os.pread(self._file, LOG_TAIL_BYTES, max(0, size - LOG_TAIL_BYTES))
+            at = max(0, size - LOG_TAIL_BYTES)
+            tail = os.pread(self._file, LOG_TAIL_BYTES, at) if size else b""
         except OSError as lost:  # the handler closed every descriptor that it found
             return Written(0, "", f"its log is incomplete: {lost.strerror}")
         self._is_silent = not size and not error
@@ -122,9 +123,11 @@ class Output:
 
     def flush(self) -> None:
         """Write out what print has buffered."""
-        for stream in (sys.stdout, sys.stderr, self._stream):
-            with contextlib.suppress(Exception):
+        for stream in {self._stream, sys.stdout, sys.stderr}:
+            try:
                 stream.flush()
+            except Exception:  # noqa: BLE001, S112 - closed, or not a stream at all
+                continue
 
     def say(self, level: str, text: str) -> None:
         """Write a line of our own into the run's log."""
@@ -140,8 +143,11 @@ class Output:
 
     def _move_to(self, path: str) -> None:
         if self._is_silent:
-            with contextlib.suppress(OSError):
-                _with_folder(path, lambda: os.rename(self._path, path))  # noqa: PTH104 - see above
+            try:
+                os.rename(self._path, path)  # noqa: PTH104 - see above
+            except OSError:
+                pass  # another day, or the folder is gone: a new file then
+            else:
                 self._path = path
                 return
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW

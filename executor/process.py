@@ -11,7 +11,8 @@ from executor import frames
 from executor.endings import Exit, Stop
 from executor.nursery import Nursery
 
-_READ_BYTES = 262_144
+#: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
+_READ_BYTES = 16_384
 
 
 @dataclass(slots=True, eq=False)

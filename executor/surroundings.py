@@ -5,19 +5,22 @@ import os
 import signal
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 #: Names a run in its environment, so that whatever it starts can be told in /proc/*/environ.
 RUN_MARK = "WARREN_RUN_ID"
 
-_SignalHandler = Callable[[int, FrameType | None], object] | int | None
+#: Of `_signal`, not `signal`: that one makes an enum of each, 64 times for every run.
+_get_handler: Callable[[int], Any] = vars(signal)["_signal"].getsignal
+_NUMBERS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 
 
 def reset_signals() -> None:
-    """Give every signal the meaning that a fresh Python process gives it, and block none."""
+    """Give every signal the meaning that a fresh Python process gives it."""
     ignored = {signal.SIGPIPE, signal.SIGXFSZ}
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in _NUMBERS:
         wanted = signal.SIG_IGN if number in ignored else signal.SIG_DFL
-        if signal.getsignal(number) not in (wanted, None):
+        if _get_handler(number) not in (wanted, None):
             signal.signal(number, wanted)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.set_wakeup_fd(-1)
@@ -33,12 +36,18 @@ class Surroundings:
         self._expected = dict(self._environ)
         self._umask = os.umask(0)
         os.umask(self._umask)
-        self._numbers = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
-        self._handlers = self._read_handlers()
+        self._handlers = list(map(_get_handler, _NUMBERS))
+
+    def take_signal(
+        self, number: signal.Signals, handler: Callable[[int, FrameType | None], Any]
+    ) -> None:
+        """Answer a signal, from now on and after every run."""
+        signal.signal(number, handler)
+        self._handlers[_NUMBERS.index(number)] = handler
 
     def enter(self, run_id: int) -> None:
         """Put everything back and mark the environment with the run's id."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # removed meanwhile: the run starts where we are
             os.chdir(self._folder)
         os.umask(self._umask)
         if self._environ != self._expected:
@@ -54,12 +63,9 @@ class Surroundings:
             os.environ[os.fsdecode(name)] = os.fsdecode(value)
 
     def _restore_signals(self) -> None:
-        if self._read_handlers() != self._handlers:
-            for number, handler in zip(self._numbers, self._handlers, strict=True):
-                if handler is not None:
+        if list(map(_get_handler, _NUMBERS)) != self._handlers:
+            for number, handler in zip(_NUMBERS, self._handlers, strict=True):
+                if handler is not None:  # None: set by something that is not Python
                     signal.signal(number, handler)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-    def _read_handlers(self) -> list[_SignalHandler]:
-        return [signal.getsignal(number) for number in self._numbers]

@@ -27,6 +27,7 @@ from executor.failures import clean
 from executor.handlers import Handlers, HandlersError, load_handlers
 from executor.output import Output
 from executor.strangers import kill_and_reap
+from executor.surroundings import Surroundings, reset_signals
 
 #: Most job processes of one zygote: each has one byte of a page of memory.
 PROCESS_LIMIT = mmap.PAGESIZE
@@ -54,13 +55,16 @@ def main(control: socket.socket, sources: Sequence[str]) -> None:
         control.send(frames.encode(frames.Unloadable(line=line, traceback=trace)))
         os._exit(1)
     output.adopt_logging()
+    reset_signals()
+    _shut_out_signals()
+    surroundings = Surroundings()
     _tell_names(control, sorted(handlers))
     # What was imported stays shared with the job processes: the collector must not touch it.
     gc.collect()
     gc.freeze()
     kept = frozenset(_open_files() - own_files)
     try:
-        Zygote(control, handlers, output, kept).serve()
+        Zygote(control, handlers, output, surroundings, kept).serve()
     finally:
         os._exit(0)  # an `atexit` or a thread of the handlers must not hold the zygote back
 
@@ -68,10 +72,7 @@ def main(control: socket.socket, sources: Sequence[str]) -> None:
 def _settle() -> None:
     """Leave the executor's session and signals; keep its settings from the jobs."""
     os.setsid()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    # Blocked as well: a SIGTERM for a job that is just being forked waits until it can be answered.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    _shut_out_signals()
     linux.become_subreaper()
     linux.set_process_name("warren-zygote")
     faulthandler.enable(2)  # a crash in C shows its Python lines in the run's log
@@ -80,6 +81,16 @@ def _settle() -> None:
     os.close(null)
     for name in [name for name in os.environ if name.startswith("WARREN_")]:
         del os.environ[name]
+
+
+def _shut_out_signals() -> None:
+    """Ignore SIGINT and SIGTERM.
+
+    They are blocked as well: one for a job that is just being forked waits until it is answered.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, (signal.SIGINT, signal.SIGTERM))
 
 
 def _check_threads() -> None:
@@ -124,11 +135,17 @@ class Zygote:
     """Forks on order, signals on order, and tells of each exit once nothing of it is left."""
 
     def __init__(
-        self, control: socket.socket, handlers: Handlers, output: Output, kept: frozenset[int]
+        self,
+        control: socket.socket,
+        handlers: Handlers,
+        output: Output,
+        surroundings: Surroundings,
+        kept: frozenset[int],
     ) -> None:
         self._control = control
         self._handlers = handlers
         self._output = output
+        self._surroundings = surroundings
         self._kept = kept
         self._pid = os.getpid()
         self._context = multiprocessing.get_context("fork")
@@ -188,6 +205,7 @@ class Zygote:
             channel=channel,
             handler=self._handlers[order.handler],
             output=self._output,
+            surroundings=self._surroundings,
             page=self._page,
             index=index,
             kept=self._kept,
