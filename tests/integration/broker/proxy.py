@@ -16,8 +16,9 @@ class Proxy:
         self._tls = tls
         self._server = socket.create_server(("127.0.0.1", 0))
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._flows = threading.Event()
-        self._flows.set()
+        self._flow = threading.Event()
+        self._flow.set()
+        self._frozen: list[threading.Event] = []
         self.accepted = 0
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
@@ -31,7 +32,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._flows.set()
+        self.thaw()
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self.cut()
@@ -47,12 +48,16 @@ class Proxy:
                 one.close()
 
     def freeze(self) -> None:
-        """Forward nothing, but keep the connections: a cable that is pulled."""
-        self._flows.clear()
+        """Forward nothing on the connections that stand, as if a cable were pulled."""
+        frozen, self._flow = self._flow, threading.Event()
+        frozen.clear()
+        self._flow.set()
+        self._frozen.append(frozen)
 
     def thaw(self) -> None:
-        """Forward again."""
-        self._flows.set()
+        """Forward everywhere again."""
+        for frozen in self._frozen:
+            frozen.set()
 
     def _accept(self) -> None:
         while True:
@@ -79,11 +84,12 @@ class Proxy:
         target.close()
 
     def _forward(self, client: socket.socket, target: socket.socket) -> None:
+        flow = self._flow
         other = {client: target, target: client}
         while True:
             pending = isinstance(client, ssl.SSLSocket) and client.pending()
             ready = [client] if pending else select.select([client, target], [], [])[0]
-            self._flows.wait()
+            flow.wait()
             for one in ready:
                 data = one.recv(65_536)
                 if not data:

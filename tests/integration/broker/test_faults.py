@@ -297,6 +297,19 @@ def test_pulled_cable_leaves_fates_unknown(proxy: Proxy, through_proxy: AmqpTran
     eventually(lambda: publisher.publish([message()]).wait(5) == [Confirm.CONFIRMED])
 
 
+def test_question_that_got_no_answer_does_not_spoil_the_next(
+    proxy: Proxy, through_proxy: AmqpTransport
+) -> None:
+    admin = through_proxy.admin("b")
+    assert admin.count_messages(RUN.name) == 0
+    proxy.freeze()
+
+    with pytest.raises(BrokerUnavailable, match="no answer within 3 s"):
+        admin.count_messages(RUN.name)
+
+    assert admin.count_messages(RUN.name) == 0
+
+
 def test_publisher_goes_on_after_its_word_to_a_dying_connection_was_never_heard(
     proxy: Proxy, through_proxy: AmqpTransport
 ) -> None:
