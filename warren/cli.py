@@ -28,7 +28,11 @@ COMMANDS = {
     "resume": ("warren.node_commands", "resume", "Go on sending runs."),
     "db": ("warren.db_commands", "db", "Make or upgrade the tables."),
     "check": ("warren.check_command", "check", "Check settings, database, broker and folders."),
-    "audit": ("warren.audit_command", "audit", "Prove that no tick was lost or fired twice."),
+    "audit": (
+        "warren.audit_command",
+        "audit_command",
+        "Prove that no tick was lost or fired twice.",
+    ),
 }
 
 

@@ -7,6 +7,7 @@ import click
 
 from executor.trial import try_handler as run_handler
 from scheduler.job_rules import check_param
+from warren.logs import configure_logs
 from warren.options import examples
 
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
@@ -48,5 +49,6 @@ def try_handler(file: str, handler: str, param: str, shard: tuple[int, int], tim
     What it prints is printed; the status is 0 when it succeeded.
     """
     check_param(param)
+    configure_logs("warning")
     index, total = shard
     return run_handler(file, handler, param, index, total, timeout, sys.stdout)
