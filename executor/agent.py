@@ -59,6 +59,7 @@ class Executor:
         self._clock = clock or SchedulerClock()
         self._log = structlog.get_logger().bind(address=address, boot_id=self.identity.boot_id)
         self._loop = asyncio.new_event_loop()
+        self._core: Core | None = None
         self._shutdown: Shutdown | None = None
         self._thread = threading.Thread(target=self._run, name=f"executor {address}", daemon=True)
         self._opened: Future[None] = Future()
@@ -67,6 +68,11 @@ class Executor:
     def exit_status(self) -> int:
         """0 after an ordered stop, 1 after a failure."""
         return 1 if self.failure else 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many triggers were taken, duplicate, expired, Forged and so on."""
+        return self._core.counts() if self._core else {}
 
     @property
     def is_alive(self) -> bool:
@@ -95,7 +101,8 @@ class Executor:
 
     def join(self, timeout_seconds: float | None = None) -> bool:
         """Wait until it has ended; return whether it has."""
-        self._thread.join(timeout_seconds)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
     # -- the core's thread --------------------------------------------------------------------
@@ -131,7 +138,7 @@ class Executor:
             run_logs=self._run_logs,
             log=self._log,
         )
-        core = Core(premises, self._refused)
+        core = self._core = Core(premises, self._refused)
         self._shutdown = Shutdown(
             core,
             self._loop,

@@ -106,8 +106,8 @@ class Core:
 
     def reports_confirmed(self, run_ids: tuple[int, ...]) -> None:
         """Note that the broker has the reports of these runs."""
+        # Not worth a sync of its own: it rides along with the next group, or the next tick.
         self._ledger.confirm(run_ids, self._clock.now_ms())
-        self._commits.schedule()
 
     def heard(self, sent_at: float) -> None:
         """Note that the broker took a heartbeat sent at `sent_at`, monotonic."""
@@ -208,6 +208,8 @@ class Core:
         self._workload.pump()
         self._balance()
         self._compact()
+        if self._ledger.has_uncommitted:
+            self._commits.schedule()
         self._premises.loop.call_later(TICK_SECONDS, self._tick)
 
     def _watch_contact(self, now: float) -> None:
@@ -290,7 +292,12 @@ class Core:
         self._command_inbox.close()
         self._parts.publisher.close()
         self._commits.commit()
-        self._log.info("executor_stopped", clean=is_clean)
+        self._log.info("executor_stopped", clean=is_clean, **self.counts())
+
+    def counts(self) -> dict[str, int]:
+        """Return how many triggers were taken, answered or rejected, by what they were."""
+        inbox = self._run_inbox
+        return {**self._parts.intake.counts, **(inbox.rejected if inbox else {})}
 
     def _say_goodbye(self) -> None:
         who = self._identity

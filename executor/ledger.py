@@ -11,7 +11,7 @@ is reported again.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import islice
+from itertools import groupby, islice
 
 import structlog
 
@@ -24,7 +24,7 @@ from executor.remembered import RememberedIds
 #: How long the id of a run is remembered after the broker has its report, in milliseconds.
 MEMORY_MS = 3_600_000
 #: Bytes of reports kept after the broker confirmed them, should somebody ask for them again.
-RESULTS_LIMIT = 16_000_000
+RESULTS_LIMIT = 8_000_000
 #: Bytes the journal grows by before it is written anew.
 GROWTH_LIMIT = 64_000_000
 #: Boots remembered; older ones are as unknown as another executor's.
@@ -117,6 +117,11 @@ class Ledger:
     def remembers_since_ms(self) -> int:
         """The time before which runs may have been forgotten."""
         return max(self._horizon_ms, next(iter(self._boots.values()), 0))
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether something was said that is not durable yet."""
+        return self._journal.has_pending
 
     @property
     def is_due_for_compaction(self) -> bool:
@@ -213,9 +218,10 @@ class Ledger:
         for block, bits, at_ms in self._remembered.blocks():
             remembered = records.Remembered(block=block, bits=f"{bits:x}", at_ms=at_ms)
             yield records.to_line(remembered)
-        for run_id, (at_ms, line) in self._results.items():
-            yield line
-            yield records.to_line(records.Confirmed(run_ids=(run_id,), at_ms=at_ms))
+        yield from (line for _, line in self._results.values())
+        for at_ms, group in groupby(self._results.items(), key=lambda item: item[1][0]):
+            run_ids = tuple(run_id for run_id, _ in group)
+            yield records.to_line(records.Confirmed(run_ids=run_ids, at_ms=at_ms))
         for run_id, entry in self._entries.items():
             yield from _lines_of(run_id, entry)
 

@@ -80,10 +80,6 @@ class Outbox:
         """Whether everything added has been confirmed."""
         return not self._count
 
-    def holds(self, run_id: int) -> bool:
-        """Whether the final report of a run waits here or is on its way."""
-        return run_id in self._finals
-
     def start(self) -> None:
         """Begin to publish."""
         self._thread.start()

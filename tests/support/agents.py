@@ -1,11 +1,13 @@
 """An executor on a broker in memory, its slots scripted, its schedulers played by a desk."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from broker.memory import MemoryBroker
 from broker.messages import Finished
+from broker.transport import Transport
 from executor.agent import Executor
 from executor.clock import SchedulerClock, boot_seconds
 from executor.journal import Journal
@@ -21,12 +23,19 @@ from tests.support.scripted_slots import ScriptedSlots
 class AgentCase:
     """Boots executors one after the other on one state folder; `slots` are the latest boot's."""
 
-    def __init__(self, folder: Path, *, make_slots: SlotsFactory | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        make_slots: SlotsFactory | None = None,
+        connect: Callable[[], Transport] | None = None,
+    ) -> None:
         self.state_dir = folder / "state"
         self.run_logs = RunLogs(folder / "logs")
         self.log_folder = folder / "logs"
         self.broker = MemoryBroker()
-        self.desk = SchedulerDesk(self.broker.transport())
+        self._connect = connect or self.broker.transport
+        self.desk = SchedulerDesk(self._connect())
         self.slot_count = 4
         self.limits = Limits(slots=4, grace_seconds=0.2, drain_seconds=0.2)
         self.executors: list[Executor] = []
@@ -48,7 +57,7 @@ class AgentCase:
         executor = Executor(
             app="demo",
             address="exec-1",
-            transport=self.broker.transport(),
+            transport=self._connect(),
             secret=SECRET,
             make_slots=self._make_slots,
             run_logs=self.run_logs,

@@ -194,6 +194,7 @@ def test_five_copies_of_a_trigger_start_one_process(case: AgentCase) -> None:
 
     case.desk.publish(*[trigger] * 5)
     case.settle()
+    assert case.executors[0].counts["duplicate"] == 4
     case.slots.finish(1)
 
     case.desk.expect(1, Finished)
@@ -279,6 +280,7 @@ def test_forged_trigger_is_dead_lettered_and_the_next_good_one_runs(case: AgentC
     case.desk.expect(2, Finished)
     assert case.starts_of(1) == 0
     assert case.desk.count_unsettled(DEAD_QUEUE.name) == 1
+    assert case.executors[0].counts["Forged"] == 1
 
 
 def test_too_many_waiting_runs_are_refused(
@@ -303,17 +305,17 @@ def test_triggers_beyond_the_memory_limit_stay_with_the_broker_and_are_taken_lat
 ) -> None:
     monkeypatch.setattr(workload, "WAITING_BYTES", 1_000_000)
     large = "#" * 200_000
-    for run_id in range(1, 401):
+    for run_id in range(1, 601):
         source = large if run_id <= 20 else ""
         case.desk.send_trigger(run_id, param="hold", script_language="shell", script_source=source)
     eventually(lambda: len(case.slots.started) == 4)
     eventually(lambda: case.desk.count_unsettled(case.desk.run_queue))
 
-    for run_id in range(1, 401):
+    for run_id in range(1, 601):
         eventually(lambda run_id=run_id: run_id in case.slots.running)
         case.slots.finish(run_id)
 
-    eventually(lambda: len(case.desk.reports) == 400)
+    eventually(lambda: len(case.desk.reports) == 600)
 
 
 # -- slots that fail --------------------------------------------------------------------------
