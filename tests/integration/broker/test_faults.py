@@ -269,6 +269,24 @@ def test_connections_that_are_cut_again_and_again_lose_nothing(
     eventually(lambda: threading.active_count() <= threads + 1)
 
 
+def test_publisher_whose_confirms_stay_away_is_not_ready(
+    proxy: Proxy, vhost: str, rabbitmq: PrivateRabbit, through_proxy: AmqpTransport
+) -> None:
+    ready_publisher(through_proxy)  # the exchanges are there
+    url = vhost.replace(f":{rabbitmq.port}/", f":{proxy.port}/")
+    transport = transport_to(url, blocked_timeout_seconds=0.3)
+    publisher = ready_publisher(transport)
+    proxy.freeze()
+
+    batch = publisher.publish([message()])
+
+    eventually(lambda: not publisher.is_ready)
+    proxy.thaw()
+    assert batch.wait(5) == [Confirm.CONFIRMED]
+    assert eventually(lambda: publisher.is_ready)
+    transport.close()
+
+
 def test_what_was_delivered_and_not_taken_before_a_cut_comes_once(
     proxy: Proxy, through_proxy: AmqpTransport
 ) -> None:
