@@ -74,7 +74,10 @@ class Parts:
 
 
 def assemble(premises: Premises, hooks: Hooks) -> Parts:
-    """Make the roles of one boot, its slots open; raises what is wrong with the handlers."""
+    """Make the roles of one boot, its slots open; raises what is wrong with the handlers.
+
+    It is long because it is a list: each role once, with all that it stands on.
+    """
     slots = premises.make_slots(
         loop=premises.loop,
         on_started=hooks.run_started,
@@ -121,6 +124,17 @@ def assemble(premises: Premises, hooks: Hooks) -> Parts:
         limits=premises.limits,
         log=premises.log,
     )
+    commands = Commands(
+        identity=premises.identity,
+        loop=premises.loop,
+        workload=workload,
+        intake=intake,
+        tombstones=tombstones,
+        contact=contact,
+        questions=questions,
+        run_logs=premises.run_logs,
+        log=premises.log,
+    )
     return Parts(
         slots=slots,
         handlers=handlers,
@@ -132,17 +146,7 @@ def assemble(premises: Premises, hooks: Hooks) -> Parts:
         readiness=readiness,
         workload=workload,
         intake=intake,
-        commands=Commands(
-            identity=premises.identity,
-            loop=premises.loop,
-            workload=workload,
-            intake=intake,
-            tombstones=tombstones,
-            contact=contact,
-            questions=questions,
-            run_logs=premises.run_logs,
-            log=premises.log,
-        ),
+        commands=commands,
         load=load,
         pulse=_make_pulse(premises, hooks),
     )

@@ -2,7 +2,6 @@
 
 ExecutorError
 ├── StateFolderInUse    another process holds the state folder of this address
-├── AddressRefused      another living executor holds the address
 └── JournalFailed       the journal cannot be written now, most often a full disk
 """
 
@@ -13,10 +12,6 @@ class ExecutorError(Exception):
 
 class StateFolderInUse(ExecutorError):
     """Another process holds the state folder of this address."""
-
-
-class AddressRefused(ExecutorError):
-    """Another living executor holds the address."""
 
 
 class JournalFailed(ExecutorError):
