@@ -1,6 +1,8 @@
 """The cluster row: which cluster this database is, and whether dispatch is paused."""
 
-from sqlalchemy import select, update
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, select, update
 from sqlalchemy.orm import Session
 
 from sql.models import Cluster
@@ -18,8 +20,9 @@ def paused_at(session: Session) -> int:
 
 def set_paused(session: Session, *, at_ms: int, by: str) -> bool:
     """Pause dispatch (`at_ms` > 0) or resume it (0); False when that was so already."""
-    now = paused_at(session)
-    if bool(now) == bool(at_ms):
-        return False
-    session.execute(update(Cluster).values(paused_at=at_ms, paused_by=by[:64]))
-    return True
+    is_news = Cluster.paused_at == 0 if at_ms else Cluster.paused_at != 0
+    result = session.execute(
+        update(Cluster).where(is_news).values(paused_at=at_ms, paused_by=by[:64]),
+        execution_options={"synchronize_session": False},
+    )
+    return cast("CursorResult[Any]", result).rowcount > 0

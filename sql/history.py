@@ -47,9 +47,21 @@ def record_stop(session: Session, job_id: int, *, watermark_ms: int, by: str, no
 
 def record_skips(session: Session, skips: Sequence[SkippedTicks]) -> None:
     """Record due times that were decided not to fire."""
-    session.add_all(skips)
+    if skips:
+        session.execute(insert(SkippedTicks), [_values(skip) for skip in skips])
 
 
 def changes(session: Session) -> Sequence[History]:
     """Return every change, by job and in order."""
     return session.execute(select(History).order_by(History.job_id, History.id)).scalars().all()
+
+
+def _values(skip: SkippedTicks) -> dict[str, int | str]:
+    return {
+        "job_id": skip.job_id,
+        "from_at": skip.from_at,
+        "to_at": skip.to_at,
+        "count": skip.count,
+        "reason": skip.reason,
+        "recorded_at": skip.recorded_at,
+    }

@@ -41,6 +41,16 @@ class RunIds:
         with self._lock:
             self._free.extend(range(first, first + wanted))
 
+    def one(self) -> int:
+        """Return one id for a run that only its id protects, from outside any unit of work.
+
+        A unit that is repeated, its first commit's answer being lost, then finds its run there.
+        """
+        with self._lock:
+            if self._free:
+                return self._free.popleft()
+        return self._database.write(lambda session: take_block(session, 1))
+
     def take(self, session: Session, count: int) -> list[int]:
         """Return `count` ids; from the caller's own transaction when the reserve is too small."""
         with self._lock:

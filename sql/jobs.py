@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import update_each
+from sql.batch import chunks, update_each
 from sql.errors import Conflict, NotFound
 from sql.models import App, Job
 from sql.rows import AnyRow, Rows
@@ -86,8 +86,11 @@ def stop_by_itself(session: Session, job_id: int, *, reason: str, watermark_ms: 
 
 def for_runs(session: Session, job_ids: Iterable[int]) -> dict[int, AnyRow]:
     """Return, by id, what dispatching and ending runs of these jobs needs."""
-    rows = session.execute(select(*_RUNNING_COLUMNS).where(Job.id.in_(list(job_ids))))
-    return {row.id: row for row in rows}
+    return {
+        row.id: row
+        for chunk in chunks(job_ids)
+        for row in session.execute(select(*_RUNNING_COLUMNS).where(Job.id.in_(chunk)))
+    }
 
 
 def lock(session: Session, job_id: int) -> Job:
@@ -98,7 +101,11 @@ def lock(session: Session, job_id: int) -> Job:
 
     """
     job = session.execute(
-        select(Job).where(Job.id == job_id).with_for_update()
+        select(Job)
+        .where(Job.id == job_id)
+        .with_for_update()
+        # What this session read of it before the lock may be old by now.
+        .execution_options(populate_existing=True)
     ).scalar_one_or_none()
     if job is None:
         raise NotFound(f"no job with id {job_id}")

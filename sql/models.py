@@ -135,7 +135,7 @@ class Run(Model):
     wanted_addresses: Mapped[str | None] = mapped_column(Text)
     routed_at: Mapped[int | None] = mapped_column(BigInteger)
     routed_by: Mapped[str | None] = mapped_column(String(64))
-    boot_id: Mapped[str | None] = mapped_column(String(32))
+    boot_id: Mapped[str | None] = mapped_column(String(40))
     sent_at: Mapped[int | None] = mapped_column(BigInteger)
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)
@@ -187,10 +187,10 @@ class Registration(Model):
     registry_key: Mapped[str] = mapped_column(String(64))
     registry_value: Mapped[str] = mapped_column(String(255))
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
-    boot_id: Mapped[str] = mapped_column(String(32), default="")
+    boot_id: Mapped[str] = mapped_column(String(40), default="")
     boot_at: Mapped[int] = mapped_column(BigInteger, default=0)
     beat_at: Mapped[int] = mapped_column(BigInteger, default=0)
-    load: Mapped[str | None] = mapped_column(Text)
+    load: Mapped[str | None] = mapped_column(LongText)
     draining: Mapped[int] = mapped_column(SmallInteger, default=0)
 
 

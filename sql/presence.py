@@ -8,8 +8,8 @@ from sqlalchemy import CursorResult, delete, select, update
 from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.orm import Session
 
+from sql.instants import at
 from sql.models import Registration
-from sql.runs import at
 
 EXECUTOR = "EXECUTOR"
 ADMIN = "ADMIN"
@@ -31,7 +31,9 @@ class Beat:
 def hold(session: Session, beat: Beat) -> str:
     """Register an address for a boot unless another boot holds it; return the holder's boot id."""
     session.execute(_insert_unless_there(session, beat))
-    return holder(session, beat.group, beat.key, beat.address) or beat.boot_id
+    return session.execute(
+        select(Registration.boot_id).where(*_is(beat.group, beat.key, beat.address))
+    ).scalar_one()
 
 
 def holder(session: Session, group: str, key: str, address: str) -> str | None:

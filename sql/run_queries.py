@@ -1,10 +1,15 @@
-"""What schedulers ask about runs: what is due, what is open, what has gone silent."""
+"""What schedulers ask about runs: what is due, what is open, what has gone silent.
 
-from collections.abc import Iterable
+Nothing is ordered by id with a limit: that tempts the database into reading the whole table in the
+order of its primary key.
+"""
+
+from collections.abc import Collection, Iterable
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from sql.batch import chunks
 from sql.models import Run
 from sql.rows import Rows
 from sql.run_status import IN_FLIGHT, RunStatus
@@ -25,19 +30,28 @@ def next_due(session: Session, *, since_ms: int) -> dict[int, int]:
     return {row[0]: row[1] for row in rows}
 
 
-def peek_due(session: Session, app_id: int, *, since_ms: int, until_ms: int, limit: int) -> Rows:
-    """Return PLANNED runs of an app due in [since, until], oldest first, without locks."""
-    return session.execute(
-        select(Run.id, Run.job_id, Run.due_at, Run.wanted_addresses)
-        .where(
-            Run.status == RunStatus.PLANNED,
-            Run.job_group == app_id,
-            Run.due_at >= since_ms,
-            Run.due_at <= until_ms,
-        )
-        .order_by(Run.due_at)
-        .limit(limit)
-    ).all()
+def peek_due(
+    session: Session,
+    app_id: int,
+    *,
+    since_ms: int,
+    until_ms: int,
+    limit: int,
+    without_jobs: Collection[int] = (),
+) -> Rows:
+    """Return PLANNED runs of an app due in [since, until], oldest first, without locks.
+
+    Runs of `without_jobs` are left out, so that they cannot hide others.
+    """
+    statement = select(Run.id, Run.job_id, Run.due_at, Run.wanted_addresses).where(
+        Run.status == RunStatus.PLANNED,
+        Run.job_group == app_id,
+        Run.due_at >= since_ms,
+        Run.due_at <= until_ms,
+    )
+    if without_jobs:
+        statement = statement.where(Run.job_id.not_in(list(without_jobs)))
+    return session.execute(statement.order_by(Run.due_at).limit(limit)).all()
 
 
 def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
@@ -64,7 +78,7 @@ def of_boot(session: Session, address: str, boot_id: str, *, limit: int) -> Rows
     return session.execute(
         select(*DISPATCH_COLUMNS)
         .where(Run.status.in_(IN_FLIGHT), Run.executor_address == address, Run.boot_id == boot_id)
-        .order_by(Run.id)
+        .order_by(Run.routed_at)
         .limit(limit)
     ).all()
 
@@ -74,7 +88,7 @@ def routed(session: Session, *, before_ms: int, limit: int) -> Rows:
     return session.execute(
         select(*DISPATCH_COLUMNS)
         .where(Run.status == RunStatus.ROUTED, Run.routed_at <= before_ms)
-        .order_by(Run.id)
+        .order_by(Run.routed_at)
         .limit(limit)
     ).all()
 
@@ -84,26 +98,34 @@ def handed_over(session: Session, *, before_ms: int, limit: int) -> Rows:
     return session.execute(
         select(*DISPATCH_COLUMNS)
         .where(Run.status.in_([RunStatus.SENT, RunStatus.RUNNING]), Run.routed_at <= before_ms)
-        .order_by(Run.id)
+        .order_by(Run.routed_at)
         .limit(limit)
     ).all()
 
 
 def by_ids(session: Session, run_ids: Iterable[int]) -> Rows:
     """Return runs by their ids, as a dispatcher needs them."""
-    return session.execute(select(*DISPATCH_COLUMNS).where(Run.id.in_(list(run_ids)))).all()
+    return [
+        row
+        for chunk in chunks(run_ids)
+        for row in session.execute(select(*DISPATCH_COLUMNS).where(Run.id.in_(chunk)))
+    ]
 
 
 def wanted_dead(session: Session, *, since_ms: int) -> Rows:
-    """Return runs in flight that somebody asked to kill."""
+    """Return runs in flight that somebody asked to kill at or after `since_ms`, oldest first."""
     return session.execute(
         select(*DISPATCH_COLUMNS)
         .where(Run.kill_requested_at >= since_ms, Run.status.in_(IN_FLIGHT))
+        .order_by(Run.kill_requested_at)
         .limit(1_000)
     ).all()
 
 
 def statuses(session: Session, run_ids: Iterable[int]) -> dict[int, RunStatus]:
     """Return the status of each of the runs that exist."""
-    rows = session.execute(select(Run.id, Run.status).where(Run.id.in_(list(run_ids))))
-    return {run_id: RunStatus(status) for run_id, status in rows}
+    return {
+        run_id: RunStatus(status)
+        for chunk in chunks(run_ids)
+        for run_id, status in session.execute(select(Run.id, Run.status).where(Run.id.in_(chunk)))
+    }

@@ -54,7 +54,7 @@ ENTERED_FROM: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.SENT: frozenset({RunStatus.ROUTED}),
     RunStatus.RUNNING: frozenset({RunStatus.ROUTED, RunStatus.SENT}),
     RunStatus.SUCCEEDED: IN_FLIGHT,
-    RunStatus.FAILED: OPEN,
+    RunStatus.FAILED: IN_FLIGHT,
     RunStatus.TIMED_OUT: IN_FLIGHT,
     RunStatus.KILLED: IN_FLIGHT,
     RunStatus.REFUSED: IN_FLIGHT,

@@ -8,12 +8,11 @@ connection = context.config.attributes.get("connection")
 
 if connection is None:
     context.configure(
-        url=context.config.get_main_option("sqlalchemy.url"),
+        dialect_name=context.config.attributes["dialect_name"],
         target_metadata=Model.metadata,
         literal_binds=True,
     )
-    context.run_migrations()
 else:
     # The caller's transaction is the migration's; Alembic must not commit it.
     context.configure(connection=connection, target_metadata=Model.metadata)
-    context.run_migrations()
+context.run_migrations()

@@ -143,8 +143,12 @@ class PrivateMariaDB:
         )
 
     def _places(self) -> list[str]:
+        temporary = self._folder / "tmp"
+        temporary.mkdir(exist_ok=True)
         return [
             f"--datadir={self._data}",
+            # In a shared folder each server that starts deletes the other ones' temporary tables.
+            f"--tmpdir={temporary}",
             f"--port={self.port}",
             # Seen from the data folder: an absolute path may be too long for a socket.
             "--socket=socket",

@@ -1,6 +1,5 @@
 """The first schema: XXL-JOB's eight tables and Warren's own, the run counter and the cluster id."""
 
-import uuid
 from typing import Any
 
 import sqlalchemy as sa
@@ -176,7 +175,7 @@ def upgrade() -> None:
         sa.Column("wanted_addresses", sa.Text(), nullable=True),
         sa.Column("routed_at", sa.BigInteger(), nullable=True),
         sa.Column("routed_by", sa.String(length=64), nullable=True),
-        sa.Column("boot_id", sa.String(length=32), nullable=True),
+        sa.Column("boot_id", sa.String(length=40), nullable=True),
         sa.Column("sent_at", sa.BigInteger(), nullable=True),
         sa.Column("started_at", sa.BigInteger(), nullable=True),
         sa.Column("finished_at", sa.BigInteger(), nullable=True),
@@ -224,10 +223,10 @@ def upgrade() -> None:
         sa.Column("registry_key", sa.String(length=64), nullable=False),
         sa.Column("registry_value", sa.String(length=255), nullable=False),
         sa.Column("update_time", sa.DateTime(), nullable=True),
-        sa.Column("boot_id", sa.String(length=32), nullable=False),
+        sa.Column("boot_id", sa.String(length=40), nullable=False),
         sa.Column("boot_at", sa.BigInteger(), nullable=False),
         sa.Column("beat_at", sa.BigInteger(), nullable=False),
-        sa.Column("load", sa.Text(), nullable=True),
+        sa.Column("load", _LONG_TEXT, nullable=True),
         sa.Column("draining", sa.SmallInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("registry_group", "registry_key", "registry_value", name="i_g_k_v"),
@@ -246,7 +245,10 @@ def upgrade() -> None:
         **_OPTIONS,
     )
     op.execute("INSERT INTO warren_sequence (name, next_id) VALUES ('run', 1)")
+    # Made by the database, so that a written script gives each database an id of its own.
+    sqlite = op.get_context().dialect.name == "sqlite"
+    cluster_id = "lower(hex(randomblob(16)))" if sqlite else "UUID()"
     op.execute(
-        "INSERT INTO warren_cluster (id, cluster_id, paused_at) "  # noqa: S608 - an id of our own
-        f"VALUES (1, '{uuid.uuid4()}', 0)"
+        "INSERT INTO warren_cluster (id, cluster_id, paused_at) "  # noqa: S608 - constants of ours
+        f"VALUES (1, {cluster_id}, 0)"
     )

@@ -1,0 +1,13 @@
+"""Instants as XXL-JOB's DATETIME columns hold them."""
+
+from datetime import UTC, datetime
+
+
+def at(instant_ms: int) -> datetime:
+    """Return epoch milliseconds as a naive UTC datetime, cut to the second as DATETIME is."""
+    return datetime.fromtimestamp(instant_ms // 1000, UTC).replace(tzinfo=None)
+
+
+def at_as_text(instant_ms: int) -> str:
+    """Return the same for statements past the ORM, in the form in which it writes to SQLite."""
+    return at(instant_ms).isoformat(" ", "microseconds")

@@ -1,0 +1,119 @@
+"""Rows, threads and statements for tests of the database."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import event, select, update
+
+from sql import runs
+from sql.engine import Database
+from sql.ids import RunIds
+from sql.models import Job, Run
+from sql.run_status import Kind, RunStatus
+
+T = TypeVar("T")
+
+NOW_MS = 1_790_000_000_000
+NODE = "node-1"
+
+
+def new_run(**values: Any) -> runs.NewRun:
+    facts: dict[str, Any] = {
+        "job_group": 1,
+        "job_id": 1,
+        "handler": "demo.echo",
+        "param": "hello",
+        "kind": Kind.CRON,
+        "scheduled_at": NOW_MS,
+        "due_at": NOW_MS,
+        "retries_left": 0,
+    }
+    return runs.NewRun(**(facts | values))
+
+
+def ticks(count: int, **values: Any) -> list[runs.NewRun]:
+    """New runs of one job, one second apart."""
+    moments = [NOW_MS + 1_000 * number for number in range(count)]
+    return [new_run(scheduled_at=moment, due_at=moment, **values) for moment in moments]
+
+
+def plan(database: Database, *new: runs.NewRun) -> list[int]:
+    ids = RunIds(database)
+    return database.write(lambda session: runs.plan(session, new, ids))
+
+
+def planned_in(database: Database, status: RunStatus, count: int = 1, **values: Any) -> list[int]:
+    """Plan runs of a job of their own and put them into a status, whatever the arrows say."""
+    job_id = 1_000_000 + max((row.id for row in all_runs(database)), default=0)
+    run_ids = plan(database, *ticks(count, **({"job_id": job_id} | values)))
+    put(database, run_ids, status=status)
+    return run_ids
+
+
+def put(database: Database, run_ids: Sequence[int], **values: Any) -> None:
+    statement = update(Run).where(Run.id.in_(run_ids)).values(**values)
+    database.write(lambda session: session.execute(statement))
+
+
+def all_runs(database: Database) -> list[Run]:
+    statement = select(Run).order_by(Run.id)
+    return database.read(lambda session: list(session.execute(statement).scalars()))
+
+
+def run(database: Database, run_id: int) -> Run:
+    return database.read(lambda session: session.get_one(Run, run_id))
+
+
+def statuses(database: Database, run_ids: Sequence[int]) -> list[str]:
+    found = {row.id: row.status for row in all_runs(database)}
+    return [found[run_id] for run_id in run_ids]
+
+
+def ended(run_id: int, status: RunStatus = RunStatus.SUCCEEDED, **values: Any) -> runs.Ended:
+    facts: dict[str, Any] = {"message": "done", "finished_at": NOW_MS + 500}
+    return runs.Ended(run_id=run_id, status=status, **(facts | values))
+
+
+def routed(run_id: int) -> runs.Routed:
+    return runs.Routed(run_id=run_id, address="exec-1", boot_id="boot-1", message="FIRST: exec-1")
+
+
+def add_job(database: Database, name: str = "job", **values: Any) -> int:
+    job = Job(job_group=1, job_desc=name, **values)
+
+    def unit(session: Any) -> int:
+        session.add(job)
+        session.flush()
+        return job.id
+
+    return database.write(unit)
+
+
+def side_by_side(*works: Callable[[], T]) -> list[T]:
+    """Begin all works at the same moment, each in a thread, and return what they returned."""
+    start = threading.Barrier(len(works))
+
+    def begin(work: Callable[[], T]) -> T:
+        start.wait(10)
+        return work()
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [future.result(60) for future in [pool.submit(begin, work) for work in works]]
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
+    """Collect what is sent to the database: text and parameters."""
+    sent: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, text: str, values: Any, *_rest: Any) -> None:
+        sent.append((text, values))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
