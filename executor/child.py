@@ -107,7 +107,7 @@ class Child:
         self._unread = b""
         self._phase = _Phase.BETWEEN
         self._is_ending = False
-        self._was_stopped = False
+        self._is_terminated = False
         self._is_initialised = False
         self._task: asyncio.Task[Any] | None = None
 
@@ -121,15 +121,18 @@ class Child:
         self._surroundings.take_signal(signal.SIGTERM, self._on_sigterm)
         self._surroundings.take_signal(signal.SIGINT, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        # A copy that the handler forks, a worker of a pool say, ends on SIGTERM as usual.
+        os.register_at_fork(after_in_child=_end_on_sigterm)
 
     def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
-        self._is_ending = True
+        is_first, self._is_terminated = not self._is_terminated, True
         if self._phase is _Phase.WAITING:
             raise _Woken
-        if self._phase is not _Phase.RUNNING or self._was_stopped:
-            return
-        self._was_stopped = True
-        if os.getpid() == self._pid and self._task is not None:
+        if self._phase is _Phase.RUNNING and is_first:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._task is not None:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
         else:
             raise JobStopped
@@ -138,7 +141,7 @@ class Child:
 
     def serve(self) -> None:
         """Run what comes until the process is to end."""
-        while not self._is_ending:
+        while not (self._is_ending or self._is_terminated):
             order = self._next_order()
             if not isinstance(order, frames.Run):
                 return
@@ -167,13 +170,13 @@ class Child:
     # -- one run ------------------------------------------------------------------------------
 
     def _perform(self, order: frames.Run) -> frames.Result:
-        self._was_stopped = False
-        self._surroundings.enter(order.trigger.run_id)
+        self._surroundings.mark(order.trigger.run_id)
         self._output.begin(order.log_path)
         outcome, message = self._attempt(order.trigger)
         if os.getpid() != self._pid:
             self._leave_fork()
-        self._is_ending = self._is_ending or self._has_leftovers()
+        self._surroundings.restore()
+        self._is_ending = self._is_ending or self._is_terminated or self._has_leftovers()
         written = self._output.end()
         return frames.Result(
             run_id=order.trigger.run_id,
@@ -190,6 +193,8 @@ class Child:
         try:
             try:
                 self._phase = _Phase.RUNNING
+                if self._is_terminated:
+                    raise JobStopped  # noqa: TRY301 - it came before there was anything to stop
                 message = self._call(trigger)
                 self._phase = _Phase.BETWEEN
             except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its run only
@@ -210,7 +215,7 @@ class Child:
     def _explain(self, error: BaseException) -> tuple[Outcome, str]:
         # A process whose init failed must not serve a run that would need it.
         self._is_ending = self._is_ending or not self._is_initialised
-        ending = describe(error, was_stopped=self._was_stopped)
+        ending = describe(error, was_stopped=self._is_terminated)
         if ending.log:
             self._output.say("ERROR", ending.log)
         return ending.outcome, ending.message
@@ -245,7 +250,7 @@ class Child:
         """Wait for an order; None when the executor is gone or SIGTERM came."""
         try:
             self._phase = _Phase.WAITING
-            while not self._is_ending and b"\n" not in self._unread:
+            while not self._is_terminated and b"\n" not in self._unread:
                 data = self._channel.recv(_READ_BYTES)
                 if not data:
                     return None
@@ -262,6 +267,10 @@ class Child:
         except OSError:
             # The handler closed the channel: the exit without a result will tell.
             self._is_ending = True
+
+
+def _end_on_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _context_of(trigger: Trigger) -> JobContext:

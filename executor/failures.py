@@ -51,7 +51,8 @@ def describe(error: BaseException, *, was_stopped: bool) -> Ending:
     if isinstance(error, SystemExit):
         return _exit(error.code)
     trace = _trace(error)
-    return Ending(Outcome.FAILED, cut(f"{headline(error)}\n\n{trace}"), trace)
+    words = _safe_text(error) if isinstance(error, NoText) else headline(error)
+    return Ending(Outcome.FAILED, cut(f"{words}\n\n{trace}"), trace)
 
 
 def describe_hook(what: str, error: BaseException) -> str:
@@ -65,7 +66,7 @@ def headline(error: BaseException) -> str:
     name = kind.__qualname__
     if kind.__module__ not in ("builtins", "__main__"):
         name = f"{kind.__module__}.{name}"
-    text = _safe_text(error)
+    text = _safe_text(error) or ("out of memory" if isinstance(error, MemoryError) else "")
     return f"{name}: {text}" if text else name
 
 

@@ -45,15 +45,18 @@ class Surroundings:
         signal.signal(number, handler)
         self._handlers[_NUMBERS.index(number)] = handler
 
-    def enter(self, run_id: int) -> None:
-        """Put everything back and mark the environment with the run's id."""
-        with contextlib.suppress(OSError):  # removed meanwhile: the run starts where we are
+    def mark(self, run_id: int) -> None:
+        """Name the run in the environment."""
+        os.environ[RUN_MARK] = str(run_id)
+        self._expected[RUN_MARK.encode()] = self._environ[RUN_MARK.encode()]
+
+    def restore(self) -> None:
+        """Put everything back, but for the mark; at once after a run, lest its timers go on."""
+        with contextlib.suppress(OSError):  # removed meanwhile: the next run starts where we are
             os.chdir(self._folder)
         os.umask(self._umask)
         if self._environ != self._expected:
             self._restore_environment()
-        os.environ[RUN_MARK] = str(run_id)
-        self._expected[RUN_MARK.encode()] = self._environ[RUN_MARK.encode()]
         self._restore_signals()
 
     def _restore_environment(self) -> None:

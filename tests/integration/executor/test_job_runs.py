@@ -1,0 +1,350 @@
+"""How a run ends and what is said of it, with real processes."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.messages import MESSAGE_LIMIT, Outcome
+from tests.support.job_floor import SCHEDULED_AT_MS, JobFloor
+
+SOURCE = """
+import asyncio, logging, os, signal, subprocess, sys, threading, time
+
+@job("echo")
+def echo(context: JobContext) -> str:
+    return context.param
+
+@job
+def bare_name(context):
+    return "bare"
+
+@job("context")
+def show_context(context):
+    fields = ("job_id", "run_id", "attempt", "kind", "param", "shard_index", "shard_total")
+    return [getattr(context, each) for each in fields] + [context.scheduled_at.isoformat()]
+
+@job("nothing")
+def nothing(context):
+    pass
+
+@job("number")
+def number(context):
+    return 42
+
+@job("async")
+async def asynchronous(context):
+    await asyncio.sleep(0.001)
+    return "awaited " + context.param
+
+@job("async.boom")
+async def async_boom(context):
+    await asyncio.sleep(0)
+    raise LookupError("in a coroutine")
+
+@job("fail")
+def fail(context):
+    context.fail("no rows today")
+
+@job("boom")
+def boom(context):
+    raise ValueError("text")
+
+@job("silent.boom")
+def silent_boom(context):
+    raise ValueError
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+@job("mute")
+def mute(context):
+    raise Mute
+
+class Wordless:
+    def __str__(self):
+        raise RuntimeError("no text")
+
+@job("wordless")
+def wordless(context):
+    return Wordless()
+
+@job("unpicklable")
+def unpicklable(context):
+    class Local(Exception):
+        def __init__(self):
+            super().__init__(lambda: None, threading.Lock())
+    raise Local
+
+@job("long")
+def long(context):
+    return "x" * 200_000
+
+@job("long.boom")
+def long_boom(context):
+    raise ValueError("y" * 200_000)
+
+@job("surrogate")
+def surrogate(context):
+    return os.fsdecode(b"caf\\xe9")
+
+@job("os.exit")
+def os_exit(context):
+    os._exit(int(context.param))
+
+@job("sys.exit")
+def sys_exit(context):
+    sys.exit(eval(context.param))
+
+@job("memory")
+def memory(context):
+    raise MemoryError
+
+@job("recursion")
+def recursion(context):
+    recursion(context)
+
+@job("signal")
+def by_signal(context):
+    os.kill(os.getpid(), int(context.param))
+    time.sleep(10)
+
+@job("segfault")
+def segfault(context):
+    import ctypes
+    ctypes.string_at(0)
+
+@job("abort")
+def abort(context):
+    os.abort()
+
+@job("interrupt")
+def interrupt(context):
+    raise KeyboardInterrupt
+
+@job("exec")
+def run_other_program(context):
+    os.execv("/bin/sh", ["sh", "-c", context.param])
+
+@job("close.all")
+def close_all(context):
+    os.closerange(0, 1000)
+    return "lost"
+
+@job("fork.returns")
+def fork_returns(context):
+    if os.fork() == 0:
+        return "from the copy"
+    os.wait()
+    return "from the original"
+
+@job("fork.raises")
+def fork_raises(context):
+    if os.fork() == 0:
+        raise ValueError("from the copy")
+    os.wait()
+    return "from the original"
+
+@job("logs")
+def logs(context):
+    print("printed")
+    context.log("said %s of %d", 1, 2)
+    context.log("100% without arguments")
+    context.log("does not fit: %d", "x")
+    logging.getLogger("app").info("logged")
+    logging.getLogger("app").debug("not shown")
+    sys.stderr.write("complained\\n")
+    os.write(1, b"written\\n")
+    subprocess.run(["echo", "from a child process"])
+"""
+
+
+@pytest.fixture(scope="module")
+def floor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFloor]:
+    floor = JobFloor(tmp_path_factory.mktemp("runs"), SOURCE).open()
+    yield floor
+    floor.close()
+
+
+def test_returned_text_is_the_message(floor: JobFloor) -> None:
+    before = int(time.time() * 1000)
+
+    finished = floor.run("echo", "grüße\n√")
+
+    assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "grüße\n√")
+    assert finished.boot_id == "boot"
+    assert before <= finished.started_at_ms <= finished.finished_at_ms <= time.time() * 1000
+    assert floor.started[finished.run_id] == finished.started_at_ms
+
+
+def test_megabyte_of_parameter_arrives(floor: JobFloor) -> None:
+    param = "p" * 1_000_000
+
+    finished = floor.run("echo", param)
+
+    assert finished.outcome is Outcome.SUCCEEDED
+    assert finished.message.startswith("p" * 40_000)
+    assert finished.message.endswith("[cut, 1,000,000 characters]")
+
+
+def test_context_tells_everything_of_the_run(floor: JobFloor) -> None:
+    finished = floor.run("context", "p", attempt=2, kind="RETRY", shard_index=1, shard_total=3)
+
+    expected = [7, finished.run_id, 2, "RETRY", "p", 1, 3, "2023-11-14T22:13:20.500000+00:00"]
+    assert finished.message == str(expected)
+    assert SCHEDULED_AT_MS % 1000 == 500
+
+
+@pytest.mark.parametrize(
+    ("handler", "param", "message"),
+    [
+        ("bare_name", "", "bare"),
+        ("nothing", "", ""),
+        ("number", "", "42"),
+        ("async", "p", "awaited p"),
+        ("sys.exit", "0", ""),
+        ("sys.exit", "None", ""),
+        ("surrogate", "", "caf\\udce9"),
+        ("fork.returns", "", "from the original"),
+        ("fork.raises", "", "from the original"),
+    ],
+)
+def test_run_succeeds(floor: JobFloor, handler: str, param: str, message: str) -> None:
+    finished = floor.run(handler, param)
+
+    assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, message)
+
+
+@pytest.mark.parametrize(
+    ("handler", "param", "message"),
+    [
+        ("fail", "", "no rows today"),
+        ("unknown", "", "no handler named 'unknown' here"),
+        ("os.exit", "0", "ended with exit code 0 without a result"),
+        ("os.exit", "3", "ended with exit code 3 without a result"),
+        ("sys.exit", "3", "sys.exit(3)"),
+        ("sys.exit", "'words'", "words"),
+        ("segfault", "", "SIGSEGV (signal 11)"),
+        ("abort", "", "SIGABRT (signal 6)"),
+        ("signal", "9", "SIGKILL (signal 9)"),
+        ("signal", "1", "SIGHUP (signal 1)"),
+        ("signal", "64", "SIGRTMAX (signal 64)"),
+        ("signal", "15", "stopped by SIGTERM"),
+        ("exec", "exit 0", "ended with exit code 0 without a result"),
+        ("exec", "exit 7", "ended with exit code 7 without a result"),
+        ("close.all", "", "ended with exit code 0 without a result"),
+    ],
+)
+def test_run_fails_with_these_words(
+    floor: JobFloor, handler: str, param: str, message: str
+) -> None:
+    finished = floor.run(handler, param)
+
+    assert (finished.outcome, finished.message) == (Outcome.FAILED, message)
+
+
+@pytest.mark.parametrize(
+    ("handler", "headline"),
+    [
+        ("boom", "ValueError: text"),
+        ("silent.boom", "ValueError"),
+        ("async.boom", "LookupError: in a coroutine"),
+        ("mute", "handlers_of_test.Mute: <no text: its str() fails>"),
+        ("wordless", "the returned Wordless has no text"),
+        ("memory", "MemoryError: out of memory"),
+        ("interrupt", "KeyboardInterrupt"),
+        ("recursion", "RecursionError: maximum recursion depth exceeded"),
+    ],
+)
+def test_exception_is_told_by_its_last_line_and_its_traceback(
+    floor: JobFloor, handler: str, headline: str
+) -> None:
+    finished = floor.run(handler)
+
+    assert finished.outcome is Outcome.FAILED
+    assert finished.message.splitlines()[0].startswith(headline)
+    assert "handlers_of_test.py" in finished.message
+    assert "executor/child.py" not in finished.message
+    assert "Traceback" in floor.log_of(finished.run_id)
+
+
+def test_exception_that_cannot_be_pickled_is_told(floor: JobFloor) -> None:
+    finished = floor.run("unpicklable")
+
+    assert finished.outcome is Outcome.FAILED
+    assert "unpicklable.<locals>.Local: (<function" in finished.message.splitlines()[0]
+
+
+@pytest.mark.parametrize("handler", ["long", "long.boom"])
+def test_long_message_is_cut_with_a_mark(floor: JobFloor, handler: str) -> None:
+    finished = floor.run(handler)
+
+    assert len(finished.message) == MESSAGE_LIMIT
+    assert finished.message.endswith(" characters]")
+
+
+def test_crash_in_c_leaves_its_python_lines_in_the_log(floor: JobFloor) -> None:
+    finished = floor.run("segfault")
+
+    assert "Fatal Python error: Segmentation fault" in floor.log_of(finished.run_id)
+    assert "in segfault" in finished.log_tail
+
+
+def test_script_is_refused(floor: JobFloor) -> None:
+    finished = floor.run("", script_language="shell", script_source="exit 0")
+
+    assert finished.outcome is Outcome.FAILED
+    assert finished.message == "scripts are not allowed here"
+
+
+def test_whatever_is_written_lands_in_the_log_in_its_order(floor: JobFloor) -> None:
+    finished = floor.run("logs")
+
+    lines = floor.log_of(finished.run_id).splitlines()
+    assert [line[24:] if line.startswith("20") else line for line in lines] == [
+        "printed",
+        "INFO said 1 of 2",
+        "INFO 100% without arguments",
+        "INFO does not fit: %d ('x',)",
+        "INFO logged",
+        "complained",
+        "written",
+        "from a child process",
+    ]
+    assert finished.log_tail == floor.log_of(finished.run_id)
+
+
+def test_run_is_neither_told_nor_refused_before_start_returns(floor: JobFloor) -> None:
+    unknown, known = floor.start("unknown"), floor.start("echo")
+
+    assert floor.slots.running == {unknown, known}
+    assert not {unknown, known} & floor.finished.keys()
+    floor.wait(unknown)
+    floor.wait(known)
+    assert not floor.slots.running
+
+
+def test_run_without_a_free_slot_is_a_mistake_of_the_caller(floor: JobFloor) -> None:
+    first, second = floor.start("echo"), floor.start("echo")
+
+    assert floor.slots.free == 0
+    with pytest.raises(RuntimeError, match="expected a free slot for run"):
+        floor.start("echo")
+
+    floor.wait(first)
+    floor.wait(second)
+    assert floor.slots.free == 2
+
+
+def test_slot_is_free_again_when_its_end_is_told(tmp_path: Path) -> None:
+    floor = JobFloor(tmp_path, SOURCE, count=1).open()
+    seen: list[int] = []
+    floor.at_finish = lambda: seen.append(floor.slots.free)
+
+    for handler in ("echo", "boom", "os.exit", "unknown"):
+        floor.run(handler, "1")
+
+    assert seen == [1, 1, 1, 1]
+    floor.close()
