@@ -1,4 +1,4 @@
-"""What a user says about a job: the value that the job file, the command line and the console share."""
+"""What a user says about a job: one value for job file, command line and console."""
 
 from dataclasses import dataclass
 
