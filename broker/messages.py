@@ -77,6 +77,8 @@ class Trigger(Message, frozen=True, kw_only=True):
     script_source: str = ""
     #: Whether an earlier copy may have arrived: then finding this one unread proves nothing.
     resent: bool = False
+    #: When the run was given to this boot; a copy of an older decision proves nothing either.
+    routed_at_ms: Natural = 0
 
 
 # -- scheduler -> executor, command queue of a boot -------------------------------------------

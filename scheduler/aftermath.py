@@ -18,6 +18,8 @@ class End:
     """How a run ended: the status it takes, and whether it provably never reached a process.
 
     `address` and `boot_id`, where given, are who says so; the run must have been routed there.
+    `only_from` and `routed_at`, where given, are what was seen of the row when this was concluded;
+    it ends only if that still holds, as somebody may have sent the run meanwhile.
     """
 
     run_id: int
@@ -29,6 +31,8 @@ class End:
     never_started: bool = False
     address: str | None = None
     boot_id: str | None = None
+    only_from: RunStatus | None = None
+    routed_at: int | None = None
 
 
 def next_attempt(run: AnyRow, job: AnyRow | None, end: End, *, now_ms: int) -> NewRun | None:

@@ -25,6 +25,7 @@ from broker.messages import (
 from broker.signing import Direction, Sealer
 from broker.transport import Consumer, Delivery, Publisher
 from scheduler.aftermath import End
+from scheduler.bisection import bisect
 from scheduler.completion import Completion, Tally
 from scheduler.counters import Counters
 from sql import run_queries, runs
@@ -81,29 +82,24 @@ class Callbacks:
         self._counters = counters
         self._on_planned = on_planned
         self._held: list[Delivery] = []
+        self._items: list[_Item] = []
 
     def tick(self, now_ms: int) -> float:
         """Store what has arrived; waits up to half a second for the first message."""
         if not self._held:
-            self._held = self._consumer.take(BATCH, 0.5)
+            self._take()
         if not self._held:
             return 0
-        items, bad = self._open(self._held)
-        bad += [item.delivery for item in self._store(items, now_ms)]
-        self._settle(self._held, bad)
+        spoiled = self._store(self._items, now_ms)
+        rejected = {id(item.delivery) for item in spoiled}
+        self._consumer.ack([item for item in self._held if id(item) not in rejected])
+        self._consumer.reject([item for item in self._held if id(item) in rejected])
         # Only now: a database that is away must find the same deliveries here next round.
-        self._held = []
+        self._held, self._items = [], []
         return 0
 
-    def _settle(self, deliveries: Sequence[Delivery], bad: Sequence[Delivery]) -> None:
-        rejected = {id(delivery) for delivery in bad}
-        self._consumer.ack([item for item in deliveries if id(item) not in rejected])
-        self._consumer.reject([item for item in deliveries if id(item) in rejected])
-
-    def _open(self, deliveries: Sequence[Delivery]) -> tuple[list[_Item], list[Delivery]]:
-        items: list[_Item] = []
-        bad: list[Delivery] = []
-        for delivery in deliveries:
+    def _take(self) -> None:
+        for delivery in self._consumer.take(BATCH, 0.5):
             try:
                 message = self._sealer.open(
                     delivery, expect=Callback | WhichOpen, direction=Direction.FROM_EXECUTOR
@@ -111,28 +107,26 @@ class Callbacks:
             except BadMessage as error:
                 self._counters.count("messages_rejected")
                 log.warning("message_rejected", queue=delivery.queue, reason=str(error))
-                bad.append(delivery)
+                self._consumer.reject([delivery])
                 continue
+            self._held.append(delivery)
             if isinstance(message, WhichOpen):
                 self._answer(message)
             else:
-                items += [_Item(delivery, message.address, report) for report in message.reports]
-        return items, bad
+                self._items += [
+                    _Item(delivery, message.address, report) for report in message.reports
+                ]
 
     def _store(self, items: list[_Item], now_ms: int) -> list[_Item]:
         """Store reports; return those that the database would not take."""
-        if not items:
-            return []
-        try:
-            self._write(items, now_ms)
-        except DatabaseUnavailable:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, one report is at fault
-            if len(items) == 1:
-                return self._give_up(items[0], error, now_ms)
-            middle = len(items) // 2
-            return self._store(items[:middle], now_ms) + self._store(items[middle:], now_ms)
-        return []
+        spoiled: list[_Item] = []
+
+        def give_up(item: _Item, error: Exception) -> None:
+            self._give_up(item, error, now_ms)
+            spoiled.append(item)
+
+        bisect(items, lambda part: self._write(part, now_ms), give_up)
+        return spoiled
 
     def _write(self, items: Sequence[_Item], now_ms: int) -> None:
         self._ids.reserve()
@@ -148,7 +142,8 @@ class Callbacks:
         ends = [_end(item, now_ms) for item in items if not isinstance(item.report, Started)]
         return self._completion.end(session, ends) if ends else Tally()
 
-    def _give_up(self, item: _Item, error: Exception, now_ms: int) -> list[_Item]:
+    def _give_up(self, item: _Item, error: Exception, now_ms: int) -> None:
+        """End the run of a report that cannot be stored; when that fails too, go on without it."""
         self._counters.count("callbacks_unstorable")
         words = " ".join(str(error).split())[:500]
         log.error("callback_unstorable", run_id=item.report.run_id, error=words)
@@ -160,8 +155,12 @@ class Callbacks:
             address=item.address,
             boot_id=item.report.boot_id,
         )
-        self._database.write(lambda session: self._completion.end(session, [end]))
-        return [item]
+        try:
+            self._database.write(lambda session: self._completion.end(session, [end]))
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("run_not_ended", run_id=item.report.run_id)
 
     def _count(self, tally: Tally) -> None:
         self._counters.count("callbacks_stored", len(tally.won))
@@ -178,7 +177,13 @@ class Callbacks:
 
     def _answer(self, question: WhichOpen) -> None:
         """Tell an executor that was out of contact which of its waiting runs may still start."""
-        rows = self._database.read(lambda session: run_queries.by_ids(session, question.run_ids))
+        try:
+            rows = self._database.read(
+                lambda session: run_queries.by_ids(session, question.run_ids)
+            )
+        except DatabaseUnavailable as error:
+            log.warning("question_not_answered", address=question.address, error=str(error))
+            return  # it is asked again every few seconds
         theirs = (question.address, question.boot_id)
         still_open = tuple(
             row.id

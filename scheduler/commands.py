@@ -113,8 +113,10 @@ class Commands:
             ValueError: an address is neither registered nor listed for the job's app.
 
         """
+        # Taken before, so that a commit whose answer was lost is not planned a second time.
+        run_id = self._ids.one()
 
-        def unit(session: Session) -> int:
+        def unit(session: Session) -> None:
             job = jobs.find(session, name)
             for address in addresses:
                 _check_address(session, job, address)
@@ -130,10 +132,12 @@ class Commands:
                 retries_left=job.executor_fail_retry_count,
                 origin_id=None,
                 wanted_addresses=",".join(addresses) or None,
+                run_id=run_id,
             )
-            return runs.plan(session, [run], self._ids)[0]
+            runs.plan(session, [run], self._ids)
 
-        return self._database.write(unit)
+        self._database.write(unit)
+        return run_id
 
     def kill(self, run_id: int) -> str:
         """Stop a run wherever it is; return in words what was done.

@@ -95,7 +95,11 @@ def _is_from_its_executor(row: AnyRow, end: End) -> bool:
 
 
 def _may_enter(row: AnyRow, end: End) -> bool:
-    return row.status not in FINAL and row.status in ENTERED_FROM[end.status]
+    if row.status in FINAL or row.status not in ENTERED_FROM[end.status]:
+        return False
+    if end.only_from is not None and row.status != end.only_from:
+        return False
+    return end.routed_at is None or row.routed_at == end.routed_at
 
 
 def _as_killed(row: AnyRow, end: End) -> End:

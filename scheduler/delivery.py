@@ -3,8 +3,11 @@
 This is the only place that publishes a trigger. It runs after the commit that routed the runs.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import structlog
 
 from broker import topology
 from broker.errors import Malformed
@@ -17,6 +20,11 @@ from sql.rows import AnyRow
 TRIGGER_VALID_SECONDS = 600.0
 #: How long a broker may take to confirm before the outcome counts as unknown.
 CONFIRM_SECONDS = 5.0
+#: How long after its decision a trigger may still be published. A scheduler that was frozen in
+#: between publishes nothing: others have taken its runs over, and they may be anywhere by now.
+STALE_SECONDS = 0.75
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +47,20 @@ class Receipt:
 
 
 class Shipment:
-    """Triggers on their way."""
+    """Triggers on their way; `batch` None = they were not published."""
 
     def __init__(
-        self, parcels: list[Parcel], batch: Batch, unsendable: list[tuple[Parcel, str]]
+        self, parcels: list[Parcel], batch: Batch | None, unsendable: list[tuple[Parcel, str]]
     ) -> None:
         self._parcels = parcels
         self._batch = batch
         self._unsendable = unsendable
+        self._give_up_at = time.monotonic() + CONFIRM_SECONDS
 
     def receipt(self) -> Receipt:
-        """Wait for the broker's word on each trigger, up to 5 s."""
-        fates = self._batch.wait(CONFIRM_SECONDS)
+        """Wait for the broker's word on each trigger, up to 5 s from its publishing."""
         by_fate: dict[Confirm, list[Parcel]] = {fate: [] for fate in Confirm}
-        for parcel, fate in zip(self._parcels, fates, strict=True):
+        for parcel, fate in zip(self._parcels, self._fates(), strict=True):
             by_fate[fate].append(parcel)
         return Receipt(
             confirmed=by_fate[Confirm.CONFIRMED],
@@ -60,6 +68,11 @@ class Shipment:
             unknown=by_fate[Confirm.UNKNOWN],
             unsendable=self._unsendable,
         )
+
+    def _fates(self) -> list[Confirm]:
+        if self._batch is None:
+            return [Confirm.UNKNOWN] * len(self._parcels)
+        return self._batch.wait(max(0.0, self._give_up_at - time.monotonic()))
 
 
 class Delivery:
@@ -74,8 +87,11 @@ class Delivery:
         """Whether the broker takes messages now."""
         return self._publisher.is_ready
 
-    def send(self, parcels: Iterable[Parcel]) -> Shipment:
-        """Publish triggers; one that cannot be put into a message is reported as unsendable."""
+    def send(self, parcels: Iterable[Parcel], *, decided_at: float) -> Shipment:
+        """Publish triggers; one that cannot be put into a message is reported as unsendable.
+
+        `decided_at` is the monotonic time of the commit or the question that allowed it.
+        """
         sendable: list[Parcel] = []
         messages: list[Outgoing] = []
         unsendable: list[tuple[Parcel, str]] = []
@@ -85,7 +101,9 @@ class Delivery:
                 sendable.append(parcel)
             except (Malformed, ValueError) as error:
                 unsendable.append((parcel, str(error)))
-        return Shipment(sendable, self._publisher.publish(messages), unsendable)
+        is_stale = time.monotonic() - decided_at > STALE_SECONDS
+        batch = None if is_stale else self._publisher.publish(messages)
+        return Shipment(sendable, batch, unsendable)
 
     def _seal(self, parcel: Parcel) -> Outgoing:
         return self._sealer.seal(
@@ -99,9 +117,21 @@ class Delivery:
 
 
 def parcel(
-    run: AnyRow, job: AnyRow, *, app: str, address: str, boot_id: str, resent: bool = False
+    run: AnyRow,
+    job: AnyRow,
+    *,
+    app: str,
+    address: str,
+    boot_id: str,
+    routed_at: int,
+    resent: bool = False,
 ) -> Parcel:
-    """Return the parcel of a run that goes to a boot of an executor."""
+    """Return the parcel of a run that goes to a boot of an executor.
+
+    Raises:
+        ValueError: the job's row holds what no trigger can say.
+
+    """
     return Parcel(
         app=app,
         address=address,
@@ -121,6 +151,7 @@ def parcel(
             timeout_seconds=job.executor_timeout,
             fresh_process=bool(job.fresh_process),
             resent=resent,
+            routed_at_ms=routed_at,
         ),
     )
 
@@ -130,17 +161,26 @@ def parcels_again(
 ) -> list[Parcel]:
     """Return the parcels of runs that were routed before, to the same address and boot.
 
-    A run whose job was deleted meanwhile is left out.
+    A run is left out when its job was deleted meanwhile, or can no more be put into a trigger.
     """
-    return [
-        parcel(
+    return [parcel for row in rows if (parcel := _parcel_again(row, jobs, apps)) is not None]
+
+
+def _parcel_again(
+    row: AnyRow, jobs: Mapping[int, AnyRow], apps: Mapping[int, str]
+) -> Parcel | None:
+    if row.job_id not in jobs or row.job_group not in apps:
+        return None
+    try:
+        return parcel(
             row,
             jobs[row.job_id],
             app=apps[row.job_group],
             address=row.executor_address,
             boot_id=row.boot_id,
+            routed_at=row.routed_at,
             resent=True,
         )
-        for row in rows
-        if row.job_id in jobs and row.job_group in apps
-    ]
+    except ValueError as error:
+        log.warning("trigger_not_made", run_id=row.id, job_id=row.job_id, error=str(error))
+        return None

@@ -7,7 +7,8 @@ name, and the rescuer of any scheduler sends them again with the same ids.
 """
 
 import random
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,26 +18,36 @@ from sqlalchemy.orm import Session
 from scheduler import aftermath, routing
 from scheduler.aftermath import End
 from scheduler.app_names import AppNames
+from scheduler.bisection import bisect
 from scheduler.completion import Completion
 from scheduler.delivery import Delivery, Parcel, Receipt, Shipment, parcel
+from scheduler.patience import Patience
 from scheduler.roster import Roster
 from scheduler.routing import Choice, Memory, RouteRequest
 from scheduler.workload import Workload
 from sql import cluster, jobs, route_memory, run_queries, runs
 from sql.engine import Database
+from sql.errors import DatabaseUnavailable
 from sql.ids import RunIds
 from sql.rows import AnyRow, Rows
 from sql.run_status import RunStatus
 
 #: Runs claimed in one transaction.
 BATCH = 500
-#: Batches published and not yet confirmed before the next one is claim.
+#: Batches published and not yet confirmed before the next one is claimed.
 BATCHES_ON_THE_WAY = 4
-#: How long a run waits for an executor of its app before it is given up.
-NO_EXECUTOR_SECONDS = 10.0
 #: How far behind now a peek looks between two full sweeps, and how often those are.
 LOOK_BACK_MS = 10_000
 SWEEP_MS = 10_000
+#: Pauses: when there is nothing to do, when every address that could take a run is full, and when
+#: other schedulers hold what was peeked at.
+IDLE_SECONDS = 0.5
+FULL_SECONDS = 0.05
+CONTENDED_SECONDS = (0.005, 0.02)
+#: For how long a job is left out of peeks because its address is full, and because its runs can
+#: neither be routed nor ended.
+JOB_FULL_SECONDS = 0.25
+JOB_BROKEN_SECONDS = 60.0
 
 log = structlog.get_logger()
 
@@ -45,6 +56,7 @@ log = structlog.get_logger()
 class _Claim:
     """One claiming transaction: for which app and executors, and what it decided."""
 
+    app_id: int
     app: str
     live: dict[str, str]
     now_ms: int
@@ -53,6 +65,8 @@ class _Claim:
     routed: list[runs.Routed] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
     new_memories: dict[int, Memory] = field(default_factory=dict)
+    full_jobs: set[int] = field(default_factory=set)
+    taken: Counter[str] = field(default_factory=Counter)
 
 
 class Dispatcher:
@@ -60,9 +74,12 @@ class Dispatcher:
 
     Args:
         node: this scheduler's name, the owner of what it routes.
+        now_ms: the database's clock.
         roster: who lives.
         workload: how much each address has in flight.
+        patience: `no_executor` is how long a run waits for an executor before it is given up.
         on_unknown: told the ids of runs of whose trigger the broker did not say what became.
+        on_missing: told the app and address of an executor whose queue is not there.
 
     """
 
@@ -71,44 +88,69 @@ class Dispatcher:
         *,
         node: str,
         database: Database,
+        now_ms: Callable[[], int],
         ids: RunIds,
         completion: Completion,
         delivery: Delivery,
         roster: Roster,
         workload: Workload,
         app_names: AppNames,
+        patience: Patience,
         on_unknown: Callable[[Sequence[int]], None],
+        on_missing: Callable[[str, str], None],
     ) -> None:
         self._node = node
         self._database = database
+        self._now_ms = now_ms
         self._ids = ids
         self._completion = completion
         self._delivery = delivery
         self._roster = roster
         self._workload = workload
         self._app_names = app_names
+        self._no_executor_seconds = patience.no_executor
         self._on_unknown = on_unknown
+        self._on_missing = on_missing
         self._random = random.Random()  # noqa: S311 - spreads load
         self._on_the_way: deque[Shipment] = deque()
         self._since_ms = 0
         self._swept_at = 0
+        #: Jobs left out of peeks, and until when.
+        self._aside: dict[int, float] = {}
 
     def tick(self, now_ms: int) -> float:
         """Send what is due and return the seconds until the next due run; 0 means there is more."""
+        began_at = time.monotonic()
         if not self._delivery.is_open:
-            self._settle(0, now_ms)
-            return 0.5
+            self.settle()
+            return IDLE_SECONDS
         paused_at, due = self._database.read(lambda session: self._look(session, now_ms))
         if paused_at:
-            self._settle(0, now_ms)
-            return 0.5
-        sent = sum(
-            self._dispatch_app(app_id, now_ms)
-            for app_id, due_at in sorted(due.items())
-            if due_at <= now_ms
-        )
-        self._settle(BATCHES_ON_THE_WAY - 1 if sent else 0, now_ms)
-        return 0 if sent else self._pause(due, now_ms)
+            self.settle()
+            return IDLE_SECONDS
+        self._aside = {job_id: end for job_id, end in self._aside.items() if end > began_at}
+        pauses = [
+            self._dispatch_app(app_id) for app_id, due_at in sorted(due.items()) if due_at <= now_ms
+        ]
+        pause = min(pauses, default=IDLE_SECONDS)
+        self.settle(leave=0 if pause else BATCHES_ON_THE_WAY - 1)
+        later = [due_at for due_at in due.values() if due_at > now_ms]
+        if later:
+            until_due = (min(later) - now_ms) / 1000 - (time.monotonic() - began_at)
+            pause = min(pause, max(0.0, until_due))
+        return pause
+
+    def settle(self, *, leave: int = 0) -> None:
+        """Note what the broker said of published batches, until at most `leave` are open."""
+        while len(self._on_the_way) > leave:
+            try:
+                self._note(self._on_the_way[0].receipt())
+            except DatabaseUnavailable:
+                raise  # it is noted when the database is back
+            except Exception:
+                self._on_the_way.popleft()  # the rescuer will find these runs unconfirmed
+                raise
+            self._on_the_way.popleft()
 
     def _look(self, session: Session, now_ms: int) -> tuple[int, dict[int, int]]:
         sweep = not 0 <= now_ms - self._swept_at < SWEEP_MS
@@ -119,35 +161,60 @@ class Dispatcher:
             self._since_ms = min([now_ms - LOOK_BACK_MS, *due.values()])
         return cluster.paused_at(session), due
 
-    def _dispatch_app(self, app_id: int, now_ms: int) -> int:
+    def _dispatch_app(self, app_id: int) -> float:
+        """Send one batch for an app; return the seconds until the next one is worth a try."""
         app = self._app_names(app_id).get(app_id)
         if app is None:
-            return 0
+            return IDLE_SECONDS
         live = self._roster.routable(app)
         if not live:
-            return self._give_up(app_id, app, now_ms)
-        room = min(BATCH, self._workload.room(live))
-        peeked = self._peek(app_id, now_ms, room) if room > 0 else ()
+            return self._give_up(app_id, app)
+        room = min(BATCH, self._workload.room(app_id, live))
+        peeked = self._peek(app_id, self._now_ms(), room) if room > 0 else ()
+        contended = self._random.uniform(*CONTENDED_SECONDS)
         if not peeked:
-            return 0
+            return FULL_SECONDS if not room or self._aside else contended
         self._ids.reserve()
-        run_ids = [row.id for row in peeked]
-        claim = self._database.write(
-            lambda session: self._claim(session, run_ids, _Claim(app, live, now_ms))
+        claims: list[_Claim] = []
+        bisect(
+            peeked,
+            lambda rows: claims.append(self._claim_and_send(rows, app_id, app, live)),
+            self._put_aside,
         )
-        for item in claim.routed:
-            self._workload.add(item.address)
-        if claim.parcels:
-            self._on_the_way.append(self._delivery.send(claim.parcels))
-            self._settle(BATCHES_ON_THE_WAY - 1, now_ms)
-        return len(claim.parcels) + len(claim.ends)
+        if any(claim.parcels or claim.ends for claim in claims):
+            return 0
+        if any(claim.full_jobs for claim in claims):
+            return FULL_SECONDS
+        return contended
 
-    def _peek(self, app_id: int, now_ms: int, limit: int) -> Rows:
+    def _peek(self, app_id: int, until_ms: int, limit: int) -> Rows:
         return self._database.read(
             lambda session: run_queries.peek_due(
-                session, app_id, since_ms=self._since_ms, until_ms=now_ms, limit=limit
+                session,
+                app_id,
+                since_ms=self._since_ms,
+                until_ms=until_ms,
+                limit=limit,
+                without_jobs=self._aside,
             )
         )
+
+    def _claim_and_send(
+        self, peeked: Sequence[AnyRow], app_id: int, app: str, live: dict[str, str]
+    ) -> _Claim:
+        run_ids = [row.id for row in peeked]
+        now_ms = self._now_ms()
+        claim = self._database.write(
+            lambda session: self._claim(session, run_ids, _Claim(app_id, app, live, now_ms))
+        )
+        committed_at = time.monotonic()
+        for item in claim.routed:
+            self._workload.add(app_id, item.address)
+        self._aside.update(dict.fromkeys(claim.full_jobs, committed_at + JOB_FULL_SECONDS))
+        if claim.parcels:
+            self._on_the_way.append(self._delivery.send(claim.parcels, decided_at=committed_at))
+            self.settle(leave=BATCHES_ON_THE_WAY - 1)
+        return claim
 
     def _claim(self, session: Session, run_ids: list[int], claim: _Claim) -> _Claim:
         rows = runs.claim(session, run_ids)
@@ -181,16 +248,30 @@ class Dispatcher:
         if address is None:
             self._give_up_wanted(row, choice, claim)
             return
-        if not self._workload.has_room(address):
+        if not self._has_room(address, claim):
+            claim.full_jobs.add(job.id)
             return  # it stays PLANNED
         if choice.memory is not None:
             claim.new_memories[job.id] = choice.memory
         boot_id = claim.live[address]
         words = self._words(row, claim.live, choice)
+        claim.parcels.append(
+            parcel(
+                row,
+                job,
+                app=claim.app,
+                address=address,
+                boot_id=boot_id,
+                routed_at=claim.now_ms,
+            )
+        )
         claim.routed.append(
             runs.Routed(run_id=row.id, address=address, boot_id=boot_id, message=words)
         )
-        claim.parcels.append(parcel(row, job, app=claim.app, address=address, boot_id=boot_id))
+        claim.taken[address] += 1
+
+    def _has_room(self, address: str, claim: _Claim) -> bool:
+        return self._workload.has_room(claim.app_id, address, also=claim.taken[address])
 
     def _words(self, row: AnyRow, live: dict[str, str], choice: Choice) -> str:
         return (
@@ -198,50 +279,50 @@ class Dispatcher:
             f"scheduler {self._node}; online: {', '.join(live)}; {choice.words}"
         )
 
-    def _give_up(self, app_id: int, app: str, now_ms: int) -> int:
-        """End what is due for an app of which no executor has been seen for 10 s."""
-        if self._roster.absent_seconds(app) < NO_EXECUTOR_SECONDS:
-            return 0
-        due_before = now_ms - int(NO_EXECUTOR_SECONDS * 1000)
-        rows = self._peek(app_id, due_before, BATCH)
-        ends = [
-            End(
-                run_id=row.id,
-                status=RunStatus.UNDELIVERED,
-                message=f"no executor of app {app} is online",
-                finished_at=now_ms,
-            )
-            for row in rows
-        ]
-        if ends:
-            self._ids.reserve()
-            self._database.write(lambda session: self._completion.end(session, ends))
-            log.warning("runs_undelivered", app=app, count=len(ends), reason="no executor online")
-        return len(ends)
+    def _give_up(self, app_id: int, app: str) -> float:
+        """End what has been due for an app while none of its executors was seen."""
+        if self._roster.absent_seconds(app) < self._no_executor_seconds:
+            return IDLE_SECONDS
+        now_ms = self._now_ms()
+        rows = self._peek(app_id, now_ms - int(self._no_executor_seconds * 1000), BATCH)
+        ends = [_undelivered(row, f"no executor of app {app} is online", now_ms) for row in rows]
+        if not ends:
+            return IDLE_SECONDS
+        self._ids.reserve()
+        tally = self._database.write(lambda session: self._completion.end(session, ends))
+        log.warning("runs_undelivered", app=app, count=len(tally.won), reason="no executor online")
+        return 0 if tally.won else IDLE_SECONDS
 
     def _give_up_wanted(self, row: AnyRow, choice: Choice, claim: _Claim) -> None:
-        """End a run of which none of the addresses its user named has been seen for 10 s."""
+        """End a run of which none of the addresses its user named was seen, or set it aside."""
         wanted = _wanted(row)
-        absent = self._roster.absent_seconds(claim.app, wanted) >= NO_EXECUTOR_SECONDS
-        if wanted and absent and claim.now_ms - row.due_at >= NO_EXECUTOR_SECONDS * 1000:
-            claim.ends.append(
-                End(
-                    run_id=row.id,
-                    status=RunStatus.UNDELIVERED,
-                    message=choice.words,
-                    finished_at=claim.now_ms,
-                )
-            )
+        absent_seconds = self._roster.absent_seconds(claim.app, wanted)
+        waited_seconds = (claim.now_ms - row.due_at) / 1000
+        if wanted and min(absent_seconds, waited_seconds) >= self._no_executor_seconds:
+            claim.ends.append(_undelivered(row, choice.words, claim.now_ms))
+        else:
+            claim.full_jobs.add(row.job_id)
 
-    def _settle(self, leave: int, now_ms: int) -> None:
-        """Note what the broker said of published batches, until at most `leave` are open."""
-        while len(self._on_the_way) > leave:
-            self._note(self._on_the_way.popleft().receipt(), now_ms)
+    def _put_aside(self, row: AnyRow, error: Exception) -> None:
+        """End a run that cannot be routed, whatever the reason, so that it holds up nobody."""
+        words = " ".join(str(error).split())[:500]
+        log.error("run_not_routable", run_id=row.id, job_id=row.job_id, error=words)
+        end = _undelivered(row, f"it cannot be routed: {words}", self._now_ms())
+        try:
+            self._database.write(lambda session: self._completion.end(session, [end]))
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("run_not_ended", run_id=row.id, job_id=row.job_id)
+            self._aside[row.job_id] = time.monotonic() + JOB_BROKEN_SECONDS
 
-    def _note(self, receipt: Receipt, now_ms: int) -> None:
+    def _note(self, receipt: Receipt) -> None:
+        now_ms = self._now_ms()
         sent = [item.trigger.run_id for item in receipt.confirmed]
         ends = [_returned(item, now_ms) for item in receipt.returned]
         ends += [_unsendable(item, why, now_ms) for item, why in receipt.unsendable]
+        for app, address in {(item.app, item.address) for item in receipt.returned}:
+            self._on_missing(app, address)
         if sent or ends:
             self._ids.reserve()
             self._database.write(lambda session: self._record(session, sent, ends, now_ms))
@@ -255,13 +336,20 @@ class Dispatcher:
         if ends:
             self._completion.end(session, ends)
 
-    def _pause(self, due: dict[int, int], now_ms: int) -> float:
-        later = [due_at for due_at in due.values() if due_at > now_ms]
-        return max(0.0, (min(later) - now_ms) / 1000) if later else 0.5
-
 
 def _wanted(row: AnyRow) -> tuple[str, ...]:
     return tuple(row.wanted_addresses.split(",")) if row.wanted_addresses else ()
+
+
+def _undelivered(row: AnyRow, why: str, now_ms: int) -> End:
+    """Give up a run that is not routed; one that another scheduler has routed meanwhile stays."""
+    return End(
+        run_id=row.id,
+        status=RunStatus.UNDELIVERED,
+        message=why,
+        finished_at=now_ms,
+        only_from=RunStatus.PLANNED,
+    )
 
 
 def _cancelled(row: AnyRow, job: AnyRow | None, now_ms: int) -> End:
@@ -281,6 +369,7 @@ def _returned(item: Parcel, now_ms: int) -> End:
         message=f"the queue of executor {item.address} is missing",
         finished_at=now_ms,
         never_started=True,
+        routed_at=item.trigger.routed_at_ms,
     )
 
 
@@ -290,5 +379,5 @@ def _unsendable(item: Parcel, why: str, now_ms: int) -> End:
         status=RunStatus.FAILED,
         message=f"cannot make its trigger: {why}",
         finished_at=now_ms,
-        never_started=True,
+        routed_at=item.trigger.routed_at_ms,
     )

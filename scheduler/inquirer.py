@@ -7,8 +7,10 @@ same address, its successor's journal says whether they ever started.
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
+from sqlalchemy.orm import Session
 
 from broker import topology
 from broker.messages import Know, KnowAnswer, Knowledge, RunKey
@@ -17,7 +19,8 @@ from broker.transport import Admin
 from scheduler.aftermath import End
 from scheduler.app_names import AppNames
 from scheduler.completion import Completion
-from scheduler.delivery import Delivery, parcels_again
+from scheduler.delivery import TRIGGER_VALID_SECONDS, Delivery, parcels_again
+from scheduler.patience import Patience
 from scheduler.roster import Roster, Standing
 from sql import jobs, run_queries
 from sql.engine import Database
@@ -25,20 +28,33 @@ from sql.ids import RunIds
 from sql.rows import AnyRow
 from sql.run_status import RunStatus
 
-#: Silence after which a run is asked about, and the pause between two questions about it.
-SILENCE_SECONDS = 10.0
-#: How long an executor has to answer.
-ANSWER_SECONDS = 2.0
 #: Runs asked about in one question.
 BATCH = 500
+#: Runs looked at in one round, and the pause between two rounds.
+LOOK = 10_000
+LOOK_SECONDS = 1.0
+#: Questions after which a successor that knows nothing of a run is believed, though triggers of the
+#: boot before it may still wait in its queue.
+SUCCESSOR_QUESTIONS = 2
 
 log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Asked:
+    """When a run was last asked about, and how often."""
+
+    at: float
+    times: int = 1
 
 
 class Inquirer:
     """Finds out what became of silent runs.
 
     Args:
+        now_ms: the database's clock.
+        patience: `silence` is how old a run must be to be asked about, half of it the pause between
+            two questions; `answer` is how long an executor has.
         on_planned: called after a commit that planned further attempts.
 
     """
@@ -47,6 +63,7 @@ class Inquirer:
         self,
         *,
         database: Database,
+        now_ms: Callable[[], int],
         ids: RunIds,
         completion: Completion,
         delivery: Delivery,
@@ -54,9 +71,11 @@ class Inquirer:
         requester: Requester,
         roster: Roster,
         app_names: AppNames,
+        patience: Patience,
         on_planned: Callable[[], None],
     ) -> None:
         self._database = database
+        self._now_ms = now_ms
         self._ids = ids
         self._completion = completion
         self._delivery = delivery
@@ -64,37 +83,35 @@ class Inquirer:
         self._requester = requester
         self._roster = roster
         self._app_names = app_names
+        self._silence_seconds = patience.silence
+        self._answer_seconds = patience.answer
         self._on_planned = on_planned
-        self._asked_at: dict[int, float] = {}
+        self._asked: dict[int, _Asked] = {}
 
     def tick(self, now_ms: int) -> float:
         """Ask about silent runs; return the seconds until the next look."""
-        silent = self._silent(now_ms)
         by_executor: dict[tuple[str, str], list[AnyRow]] = defaultdict(list)
-        for row in silent:
+        for row in self._silent(now_ms):
             app = self._app_names(row.job_group).get(row.job_group, "")
             standing = self._roster.standing(app, row.executor_address, row.boot_id)
-            if standing in (Standing.ALIVE, Standing.SUPERSEDED):
+            if _is_ours(row, standing):
                 by_executor[app, row.executor_address].append(row)
         if by_executor:
-            self._inquire(by_executor, now_ms)
-        return 0.5
+            self._inquire(by_executor)
+        return min(LOOK_SECONDS, self._silence_seconds / 10)
 
     def _silent(self, now_ms: int) -> list[AnyRow]:
-        before_ms = now_ms - int(SILENCE_SECONDS * 1000)
-        rows = self._database.read(
-            lambda session: run_queries.handed_over(session, before_ms=before_ms, limit=BATCH * 20)
-        )
-        now = time.monotonic()
+        before_ms = now_ms - int(self._silence_seconds * 1000)
+        rows = self._database.read(lambda session: _silent(session, before_ms))
         open_ids = {row.id for row in rows}
-        self._asked_at = {
-            run_id: at
-            for run_id, at in self._asked_at.items()
-            if run_id in open_ids and now - at < SILENCE_SECONDS
-        }
-        return [row for row in rows if row.id not in self._asked_at]
+        self._asked = {run_id: it for run_id, it in self._asked.items() if run_id in open_ids}
+        return [row for row in rows if self._is_to_be_asked(row)]
 
-    def _inquire(self, by_executor: dict[tuple[str, str], list[AnyRow]], now_ms: int) -> None:
+    def _is_to_be_asked(self, row: AnyRow) -> bool:
+        before = self._asked.get(row.id)
+        return before is None or time.monotonic() - before.at >= self._silence_seconds / 2
+
+    def _inquire(self, by_executor: dict[tuple[str, str], list[AnyRow]]) -> None:
         asked: list[tuple[str, str, list[AnyRow]]] = []
         questions: list[Question] = []
         for (app, address), rows in by_executor.items():
@@ -102,31 +119,44 @@ class Inquirer:
             if holder is not None:
                 asked.append((app, address, rows[:BATCH]))
                 questions.append(_question(app, address, holder, rows[:BATCH]))
-        answers = self._requester.ask(questions, ANSWER_SECONDS)
+        asked_at = time.monotonic()
+        answers = self._requester.ask(questions, self._answer_seconds)
         for (app, address, rows), answer in zip(asked, answers, strict=True):
-            for row in rows:
-                self._asked_at[row.id] = time.monotonic()
+            self._note_asked(rows, asked_at)
             if isinstance(answer, KnowAnswer):
-                self._act(app, address, rows, answer, now_ms)
+                self._act(app, address, rows, answer)
 
-    def _act(
-        self, app: str, address: str, rows: Sequence[AnyRow], answer: KnowAnswer, now_ms: int
-    ) -> None:
+    def _note_asked(self, rows: Sequence[AnyRow], asked_at: float) -> None:
+        for row in rows:
+            before = self._asked.get(row.id)
+            self._asked[row.id] = _Asked(asked_at, 1 if before is None else before.times + 1)
+
+    def _act(self, app: str, address: str, rows: Sequence[AnyRow], answer: KnowAnswer) -> None:
+        acting_at, now_ms = time.monotonic(), self._now_ms()
         ends: list[End] = []
-        again: list[AnyRow] = []
+        unknown: list[AnyRow] = []
         for row in rows:
             known = answer.runs.get(row.id, Knowledge.UNKNOWN)
-            remembered = row.routed_at >= answer.remembers_since_ms
-            if known is Knowledge.NEVER_STARTED and remembered:
+            is_remembered = row.routed_at >= answer.remembers_since_ms
+            if known is Knowledge.NEVER_STARTED and is_remembered:
                 ends.append(_never_started(row, now_ms))
-            elif known not in (Knowledge.UNKNOWN, Knowledge.NEVER_STARTED):
-                continue  # it waits, runs, or its result is on its way again
-            elif row.boot_id == answer.boot_id and remembered and row.status == RunStatus.SENT:
-                again.append(row)
-            elif row.boot_id == answer.boot_id or self._is_queue_empty(app, address):
+            elif known in (Knowledge.UNKNOWN, Knowledge.NEVER_STARTED):
+                unknown.append(row)
+            # Else it waits, runs, or its result is on its way again.
+        again: list[AnyRow] = []
+        is_empty = bool(unknown) and self._is_queue_empty(app, address)
+        for row in unknown:
+            is_same_boot = row.boot_id == answer.boot_id
+            is_remembered = row.routed_at >= answer.remembers_since_ms
+            if is_same_boot and is_remembered and row.status != RunStatus.RUNNING:
+                if is_empty and not _is_stale(row, now_ms):
+                    again.append(row)
+                elif is_empty:
+                    ends.append(_forgotten(row, now_ms))
+            elif is_same_boot or is_empty or self._asked[row.id].times >= SUCCESSOR_QUESTIONS:
                 ends.append(_forgotten(row, now_ms))
         self._end(ends)
-        self._send_again(again)
+        self._send_again(again, acting_at)
 
     def _is_queue_empty(self, app: str, address: str) -> bool:
         return not self._admin.count_messages(topology.run_queue(app, address).name)
@@ -140,14 +170,36 @@ class Inquirer:
         if tally.planned:
             self._on_planned()
 
-    def _send_again(self, rows: Sequence[AnyRow]) -> None:
+    def _send_again(self, rows: Sequence[AnyRow], decided_at: float) -> None:
+        """Send triggers again that their living executor does not know, its queue being empty."""
         if not rows or not self._delivery.is_open:
             return
         known = self._database.read(
             lambda session: jobs.for_runs(session, {row.job_id for row in rows})
         )
-        log.warning("triggers_sent_again", count=len(rows))
-        self._delivery.send(parcels_again(rows, known, self._app_names())).receipt()
+        parcels = parcels_again(rows, known, self._app_names())
+        sendable = {item.trigger.run_id for item in parcels}
+        log.warning("triggers_sent_again", count=len(parcels))
+        self._delivery.send(parcels, decided_at=decided_at).receipt()
+        now_ms = self._now_ms()
+        self._end([_forgotten(row, now_ms) for row in rows if row.id not in sendable])
+
+
+def _silent(session: Session, before_ms: int) -> list[AnyRow]:
+    handed_over = run_queries.handed_over(session, before_ms=before_ms, limit=LOOK)
+    return [*handed_over, *run_queries.routed(session, before_ms=before_ms, limit=LOOK)]
+
+
+def _is_ours(row: AnyRow, standing: Standing) -> bool:
+    """Whether there is somebody to ask; what a living boot was never handed is the rescuer's."""
+    if standing is Standing.SUPERSEDED:
+        return True
+    return standing is Standing.ALIVE and row.status != RunStatus.ROUTED
+
+
+def _is_stale(row: AnyRow, now_ms: int) -> bool:
+    """Whether any copy of the trigger is past its time, so that another one is no remedy."""
+    return bool(now_ms - row.routed_at > TRIGGER_VALID_SECONDS * 1000)
 
 
 def _question(app: str, address: str, holder: str, rows: Sequence[AnyRow]) -> Question:
@@ -160,6 +212,8 @@ def _question(app: str, address: str, holder: str, rows: Sequence[AnyRow]) -> Qu
 
 
 def _never_started(row: AnyRow, now_ms: int) -> End:
+    if row.status == RunStatus.RUNNING:
+        return _forgotten(row, now_ms)  # it said that it had started: two witnesses disagree
     return End(
         run_id=row.id,
         status=RunStatus.UNDELIVERED,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from sqlalchemy.orm import Session
 
 from scheduler.job_spec import JobSpec
-from scheduler.schedule import Schedule
+from scheduler.schedule import Schedule, ScheduleKind
 from sql import history, jobs, runs
 from sql.models import Job, RouteMemory, SkippedTicks
 from sql.run_status import Kind
@@ -23,6 +23,8 @@ _TICKS_AND_RETRIES = (*_TICKS, Kind.RETRY)
 _SHOWN_LENGTH = 60
 
 _SCHEDULE_COLUMNS = frozenset({"schedule_type", "schedule_conf", "timezone"})
+#: What may have stopped a job by itself; a change of any of it is a new chance.
+_STOPPING_COLUMNS = _SCHEDULE_COLUMNS | {"misfire_strategy"}
 
 
 class JobChanges:
@@ -46,7 +48,7 @@ class JobChanges:
             return self._create(session, app_id, spec, now_ms)
         job = jobs.lock(session, job.id)
         changed = self._edit(session, job, spec, now_ms)
-        switched = self._switch(session, job, spec, now_ms, edited=bool(changed))
+        switched = self._switch(session, job, spec, now_ms)
         if changed:
             return "update", (*changed, *switched)
         return (switched[0].split()[-1], ()) if switched else ("unchanged", ())
@@ -70,10 +72,13 @@ class JobChanges:
         return True
 
     def stop(self, session: Session, job: Job, now_ms: int) -> bool:
-        """Let a locked job's schedule rest and cancel what it has planned; False when it rests."""
-        if job.trigger_status == 0:
-            return False
+        """Let a locked job's schedule rest and cancel what it has planned; False when it rests.
+
+        What a schedule that has come to its end still has planned is cancelled too.
+        """
         reason = f"job stopped by {self._who}"
+        if job.trigger_status == 0:
+            return self._cancel(session, job, now_ms, reason, _TICKS_AND_RETRIES) > 0
         self._decide_overdue(session, job, now_ms, reason)
         job.trigger_status, job.trigger_next_time, job.stop_reason = 0, 0, None
         self._cancel(session, job, now_ms, reason, _TICKS_AND_RETRIES)
@@ -129,6 +134,8 @@ class JobChanges:
         for name, value in changed.items():
             setattr(job, name, value)
         job.update_time = at(now_ms)
+        if not _STOPPING_COLUMNS.isdisjoint(changed):
+            job.stop_reason = None
         if rescheduled:
             self._enter_schedule(session, job, now_ms)
         elif "misfire_strategy" in changed:
@@ -140,31 +147,34 @@ class JobChanges:
         return words
 
     def _leave_schedule(self, session: Session, job: Job, now_ms: int) -> None:
+        reason = f"schedule changed by {self._who}"
         if job.trigger_status == 1:
-            reason = f"schedule changed by {self._who}"
             self._decide_overdue(session, job, now_ms, reason)
-            self._cancel(session, job, now_ms, reason, _TICKS)
+        self._cancel(session, job, now_ms, reason, _TICKS)
 
     def _enter_schedule(self, session: Session, job: Job, now_ms: int) -> None:
-        job.stop_reason = None
         if job.trigger_status == 1:
             job.trigger_status = 0
             self.start(session, job, now_ms)
 
-    def _switch(
-        self, session: Session, job: Job, spec: JobSpec, now_ms: int, *, edited: bool
-    ) -> tuple[str, ...]:
+    def _switch(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
         if spec.enabled is False and self.stop(session, job, now_ms):
             return ("state: stop",)
         # A schedule that came to its end stays so until it is changed: applying twice is harmless.
-        ended = job.stop_reason is not None and not edited
+        ended = job.stop_reason is not None
         if spec.enabled and not ended and self.start(session, job, now_ms):
             return ("state: start",)
         return ()
 
     def _decide_overdue(self, session: Session, job: Job, now_ms: int, reason: str) -> None:
-        """Record the ticks that came due and were never planned as skipped, up to now."""
-        schedule, anchor = self._schedule(job), job.trigger_next_time
+        """Record the ticks that came due and were never planned as skipped, up to now.
+
+        A schedule that cannot be read has no ticks; it must not keep a job from being stopped.
+        """
+        try:
+            schedule, anchor = self._schedule(job), job.trigger_next_time
+        except ValueError:
+            schedule, anchor = Schedule.parse(ScheduleKind.NONE, "", "UTC"), 0
         first = schedule.next_after(job.trigger_last_time, anchor)
         last = schedule.last_until(job.trigger_last_time, now_ms, anchor)
         if first is not None and last is not None:
@@ -181,8 +191,10 @@ class JobChanges:
 
     def _cancel(
         self, session: Session, job: Job, now_ms: int, reason: str, kinds: Iterable[Kind]
-    ) -> None:
-        runs.cancel(session, job.id, reason=reason, now_ms=now_ms, kinds=kinds, schedule_only=True)
+    ) -> int:
+        return runs.cancel(
+            session, job.id, reason=reason, now_ms=now_ms, kinds=kinds, schedule_only=True
+        )
 
     def _schedule(self, job: Job) -> Schedule:
         return Schedule.parse(

@@ -50,8 +50,9 @@ class Loop:
         self._awake.set()
 
     def join(self, timeout_seconds: float) -> bool:
-        """Wait for the round under way; True when the thread has ended."""
-        self._thread.join(timeout_seconds)
+        """Wait for the round under way; True when the thread has ended, or never began."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -5,16 +5,18 @@ watermark. A crash before the commit leaves all to another scheduler, a crash af
 nothing to do: the rows are the timer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import structlog
 from sqlalchemy.orm import Session
 
+from scheduler.bisection import bisect
 from scheduler.misfire import MisfirePolicy, Plan, decide
 from scheduler.schedule import Schedule
 from sql import history, jobs, run_queries, runs
 from sql.engine import Database
+from sql.errors import DatabaseUnavailable
 from sql.ids import RunIds
 from sql.models import SkippedTicks
 from sql.rows import AnyRow
@@ -30,6 +32,8 @@ OVERDUE_LIMIT = 100
 BATCH = 200
 #: How long the count of overdue rows is believed.
 OVERDUE_AGE_MS = 1_000
+#: The next tick of a job that waits for the end of its run: never due, so no claim finds it.
+PARKED_MS = 2**62
 
 log = structlog.get_logger()
 
@@ -71,13 +75,44 @@ class Planner:
             return 0.5 if next_ms is None else (next_ms - WINDOW_MS - now_ms) / 1000
         self._count_overdue(now_ms)
         self._ids.reserve()
-        claimed, planned = self._database.write(lambda session: self._plan(session, now_ms))
-        if planned:
-            self._on_planned()
+        try:
+            claimed = self._plan_batch(now_ms)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("batch_not_planned")
+            claimed = self._plan_apart(now_ms)
         return 0 if claimed == BATCH else 0.05
 
-    def _plan(self, session: Session, now_ms: int) -> tuple[int, int]:
-        claimed = jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH)
+    def _plan_batch(self, now_ms: int, only: Collection[int] | None = None) -> int:
+        claimed, planned = self._database.write(lambda session: self._plan(session, now_ms, only))
+        if planned:
+            self._on_planned()
+        return claimed
+
+    def _plan_apart(self, now_ms: int) -> int:
+        """Plan a batch that cannot be written whole; stop the job that is at fault."""
+
+        def claim(session: Session) -> list[AnyRow]:
+            return list(jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH))
+
+        def plan(part: Sequence[AnyRow]) -> None:
+            self._plan_batch(now_ms, {job.id for job in part})
+
+        def stop(job: AnyRow, error: Exception) -> None:
+            reason = f"its runs cannot be planned: {' '.join(str(error).split())}"
+            self._database.write(lambda session: self._stop(session, job, reason, now_ms))
+
+        claimed = self._database.write(claim)
+        bisect(claimed, plan, stop)
+        return len(claimed)
+
+    def _plan(self, session: Session, now_ms: int, only: Collection[int] | None) -> tuple[int, int]:
+        claimed = [
+            job
+            for job in jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH)
+            if only is None or job.id in only
+        ]
         batch = _Batch([], [], [])
         for job in claimed:
             try:
@@ -137,7 +172,7 @@ class Planner:
         ]
         for skip in plan.skips:
             log.warning("ticks_skipped", job_id=job.id, count=skip.count, reason=skip.reason)
-        if plan.next_ms is None:
+        if plan.next_ms is None and not plan.waits:
             self._stop(
                 session, job, "its schedule has no further fire time", now_ms, plan.watermark_ms
             )
@@ -146,7 +181,7 @@ class Planner:
             {
                 "id": job.id,
                 "trigger_last_time": plan.watermark_ms,
-                "trigger_next_time": plan.next_ms,
+                "trigger_next_time": PARKED_MS if plan.next_ms is None else plan.next_ms,
             }
         )
 

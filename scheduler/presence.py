@@ -63,17 +63,15 @@ class Presence:
     def tick(self, now_ms: int) -> float:
         """Handle what has arrived; waits up to half a second for the first message."""
         deliveries = self._consumer.take(BATCH, 0.5)
-        heard: list[Heartbeat] = []
-        for delivery in deliveries:
-            message = self._open(delivery)
-            if isinstance(message, Canary):
-                self._hear_canary(message)
-            elif isinstance(message, Goodbye):
-                self._hear_goodbye(message)
-            elif isinstance(message, Heartbeat):
-                heard.append(message)
-        self._hear(heard, now_ms)
+        messages = [self._open(delivery) for delivery in deliveries]
+        # First: nothing of this is worth hearing twice, whatever the database says to it.
         self._consumer.ack(deliveries)
+        heard = [message for message in messages if isinstance(message, Heartbeat)]
+        goodbyes = [message for message in messages if isinstance(message, Goodbye)]
+        for canary in messages:
+            if isinstance(canary, Canary) and canary.node == self._node:
+                self._on_canary(canary.number)
+        self._hear(heard, goodbyes, now_ms)
         return 0
 
     def _open(self, delivery: Delivery) -> Any:
@@ -88,29 +86,27 @@ class Presence:
             log.warning("message_rejected", queue=delivery.queue, reason=str(error))
             return None
 
-    def _hear_canary(self, canary: Canary) -> None:
-        if canary.node == self._node:
-            self._on_canary(canary.number)
-
-    def _hear_goodbye(self, goodbye: Goodbye) -> None:
-        self._roster.dismiss(goodbye.app, goodbye.address, goodbye.boot_id)
-        self._database.write(
-            lambda session: presence.leave(
-                session, presence.EXECUTOR, goodbye.app, goodbye.address, goodbye.boot_id
-            )
-        )
-        log.info("executor_left", app=goodbye.app, address=goodbye.address)
-
-    def _hear(self, heartbeats: Sequence[Heartbeat], now_ms: int) -> None:
+    def _hear(
+        self, heartbeats: Sequence[Heartbeat], goodbyes: Sequence[Goodbye], now_ms: int
+    ) -> None:
         latest = {(beat.app, beat.address, beat.boot_id): beat for beat in heartbeats}
+        for goodbye in goodbyes:
+            # It is a boot's last word; a heartbeat beside it is older.
+            latest.pop((goodbye.app, goodbye.address, goodbye.boot_id), None)
+            self._roster.dismiss(goodbye.app, goodbye.address, goodbye.boot_id)
+            log.info("executor_left", app=goodbye.app, address=goodbye.address)
         known = [beat for beat in latest.values() if self._roster.hear(beat)]
         for beat in latest.values():
             # Every heartbeat is answered: a lost Welcome comes again, and clocks stay together.
             self._greeter.greet(beat)
-        if known:
-            self._database.write(lambda session: _renew(session, known, now_ms))
+        if known or goodbyes:
+            self._database.write(lambda session: _record(session, known, goodbyes, now_ms))
 
 
-def _renew(session: Session, heartbeats: Sequence[Heartbeat], now_ms: int) -> None:
+def _record(
+    session: Session, heartbeats: Sequence[Heartbeat], goodbyes: Sequence[Goodbye], now_ms: int
+) -> None:
     for beat in sorted(heartbeats, key=lambda beat: (beat.app, beat.address)):
         presence.renew(session, registration(beat, now_ms))
+    for bye in sorted(goodbyes, key=lambda bye: (bye.app, bye.address)):
+        presence.leave(session, presence.EXECUTOR, bye.app, bye.address, bye.boot_id)

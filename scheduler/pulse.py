@@ -13,9 +13,11 @@ from sql.engine import Database
 
 #: How often a scheduler renews its registration.
 BEAT_SECONDS = 0.5
-#: How often a canary is sent, and how old the last one that came back may be.
+#: How often a canary is sent, how long ago the last one that came back may have been sent, and how
+#: many are waited for.
 CANARY_SECONDS = 1.0
 CANARY_AGE_SECONDS = 4.0
+CANARIES_KEPT = 10
 #: How old the last successful word with the database may be.
 DATABASE_AGE_SECONDS = 4.0
 
@@ -50,13 +52,18 @@ class Pulse:
         self._is_clock_steady = is_clock_steady
         self._number = 0
         self._canary_sent_at = float("-inf")
-        self._canary_back_at = float("-inf")
+        self._on_their_way: dict[int, float] = {}
+        self._proven_at = float("-inf")
         self._database_at = float("-inf")
 
     def hear_canary(self, number: int) -> None:
-        """Note that one of this scheduler's own canaries came back through its own queue."""
-        if number <= self._number:
-            self._canary_back_at = time.monotonic()
+        """Note that one of this scheduler's own canaries came back through its own queue.
+
+        It proves that the queue was heard up to the moment at which it was sent.
+        """
+        sent_at = self._on_their_way.pop(number, None)
+        if sent_at is not None:
+            self._proven_at = max(self._proven_at, sent_at)
 
     def tick(self, now_ms: int) -> float:
         """Give a sign of life; return the seconds until the next."""
@@ -82,7 +89,7 @@ class Pulse:
         now = time.monotonic()
         return (
             self._publisher.is_ready
-            and now - self._canary_back_at <= CANARY_AGE_SECONDS
+            and now - self._proven_at <= CANARY_AGE_SECONDS
             and now - self._database_at <= DATABASE_AGE_SECONDS
             and self._is_clock_steady()
         )
@@ -102,6 +109,8 @@ class Pulse:
             return
         self._canary_sent_at = now
         self._number += 1
+        self._on_their_way[self._number] = now
+        self._on_their_way.pop(self._number - CANARIES_KEPT, None)
         message = self._sealer.seal(
             Canary(node=self._node, number=self._number),
             exchange=topology.REPLY_EXCHANGE,

@@ -1,11 +1,14 @@
 """Sends again what was routed but never confirmed: of a dead scheduler, or of unknown fate.
 
 The same id goes to the same address and boot, so the executor's own memory makes it harmless when
-the first copy did arrive. What was routed to a boot that is over is left to the undertaker.
+the first copy did arrive. What was routed to a boot that is over is left to the undertaker, and to
+the inquirer where another boot has its address.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import structlog
 from sqlalchemy.orm import Session
@@ -14,49 +17,78 @@ from scheduler.aftermath import End
 from scheduler.app_names import AppNames
 from scheduler.completion import Completion
 from scheduler.delivery import Delivery, Receipt, parcels_again
+from scheduler.patience import Patience
 from scheduler.roster import Roster, Standing
 from sql import jobs, presence, run_queries, runs
 from sql.engine import Database
-from sql.rows import AnyRow, Rows
+from sql.ids import RunIds
+from sql.rows import AnyRow
 from sql.run_status import RunStatus
 
-#: An owner that has not renewed its registration for this long is silent.
-SILENT_MS = 1_500
-#: Longer than this nobody may need between commit and confirm.
-TAKE_OVER_MS = 10_000
 BATCH = 500
+#: A younger unconfirmed run is on its owner's way to the broker, whoever that is.
+YOUNGEST_MS = 100
+#: Pause before a trigger of unknown fate is sent again, doubled each time, up to the longest.
+AGAIN_SECONDS = 0.5
+LONGEST_SECONDS = 8.0
 
 log = structlog.get_logger()
 
 
+@dataclass(slots=True)
+class _Unknown:
+    """A trigger of this scheduler's own of which the broker did not say what became."""
+
+    due_at: float
+    pause_seconds: float = AGAIN_SECONDS
+
+
 class Rescuer:
-    """Takes over ROUTED runs, each guarded by who routed it and when."""
+    """Takes over ROUTED runs, each guarded by who routed it and when.
+
+    Args:
+        patience: `owner_silent` and `take_over` are looked at.
+        on_missing: told the app and address of an executor whose queue is not there.
+
+    """
 
     def __init__(
         self,
         *,
         node: str,
         database: Database,
+        ids: RunIds,
         completion: Completion,
         delivery: Delivery,
         roster: Roster,
         app_names: AppNames,
+        patience: Patience,
         now_ms: Callable[[], int],
+        on_missing: Callable[[str, str], None],
     ) -> None:
         self._node = node
         self._database = database
+        self._ids = ids
         self._completion = completion
         self._delivery = delivery
         self._roster = roster
         self._app_names = app_names
+        self._silent_ms = int(patience.owner_silent * 1000)
+        self._take_over_ms = int(patience.take_over * 1000)
         self._now_ms = now_ms
+        self._on_missing = on_missing
         self._lock = threading.Lock()
-        self._unknown: set[int] = set()
+        self._unknown: dict[int, _Unknown] = {}
 
     def note_unknown(self, run_ids: Sequence[int]) -> None:
         """Note runs of this scheduler's own of whose trigger the broker did not say what became."""
+        now = time.monotonic()
         with self._lock:
-            self._unknown.update(run_ids)
+            for run_id in run_ids:
+                known = self._unknown.get(run_id)
+                pause = AGAIN_SECONDS if known is None else known.pause_seconds * 2
+                pause = min(pause, LONGEST_SECONDS)
+                self._unknown[run_id] = _Unknown(now + pause, pause)
 
     def tick(self, now_ms: int) -> float:
         """Send abandoned triggers again; return the seconds until the next look."""
@@ -69,59 +101,63 @@ class Rescuer:
         won = self._database.write(
             lambda session: runs.take_over(session, alive, node=self._node, now_ms=now_ms)
         )
-        self._send([row for row in alive if row.id in set(won)])
-        with self._lock:
-            self._unknown.difference_update(won)
-        return 0 if len(rows) == BATCH else 0.5
+        if won:
+            self._send(won)
+        return 0 if len(alive) >= BATCH else 0.5
 
     def _abandoned(self, session: Session, now_ms: int) -> list[AnyRow]:
+        now = time.monotonic()
         with self._lock:
-            unknown = set(self._unknown)
-        # A younger one is on its owner's way to the broker, unless its owner is silent.
-        rows = run_queries.routed(session, before_ms=now_ms - 100, limit=BATCH)
-        awake = {
-            row.registry_value
-            for row in presence.listing(session, presence.ADMIN)
-            if now_ms - row.beat_at <= SILENT_MS
-        } | {self._node}
-        with self._lock:
-            self._unknown &= {row.id for row in rows} | (self._unknown - unknown)
-        return [
+            noted = set(self._unknown)
+            due = [run_id for run_id, unknown in self._unknown.items() if unknown.due_at <= now]
+        own = run_queries.by_ids(session, due[:BATCH]) if due else ()
+        unconfirmed = [row for row in own if self._is_own(row)]
+        self._forget(set(due[:BATCH]) - {row.id for row in unconfirmed})
+        others = [
             row
-            for row in rows
-            if row.id in unknown
-            or row.routed_by not in awake
-            or now_ms - row.routed_at > TAKE_OVER_MS
+            for row in run_queries.routed(session, before_ms=now_ms - YOUNGEST_MS, limit=BATCH)
+            if row.id not in noted
         ]
+        if not others:
+            return unconfirmed
+        awake = self._awake(session, now_ms)
+        return unconfirmed + [
+            row
+            for row in others
+            if row.routed_by not in awake or now_ms - row.routed_at > self._take_over_ms
+        ]
+
+    def _is_own(self, row: AnyRow) -> bool:
+        return bool(row.status == RunStatus.ROUTED and row.routed_by == self._node)
+
+    def _awake(self, session: Session, now_ms: int) -> set[str]:
+        listed = presence.listing(session, presence.ADMIN)
+        heard = {row.registry_value for row in listed if now_ms - row.beat_at <= self._silent_ms}
+        return heard | {self._node}
+
+    def _forget(self, run_ids: Iterable[int]) -> None:
+        with self._lock:
+            for run_id in run_ids:
+                self._unknown.pop(run_id, None)
 
     def _is_alive(self, row: AnyRow) -> bool:
         app = self._app_names(row.job_group).get(row.job_group, "")
         return self._roster.standing(app, row.executor_address, row.boot_id) is Standing.ALIVE
 
-    def _send(self, rows: Rows) -> None:
-        if not rows:
-            return
-        known = self._database.read(
-            lambda session: jobs.for_runs(session, {row.job_id for row in rows})
-        )
-        orphans = [row for row in rows if row.job_id not in known]
-        log.info("triggers_rescued", count=len(rows))
-        shipment = self._delivery.send(parcels_again(rows, known, self._app_names()))
-        self._note(shipment.receipt(), orphans)
+    def _send(self, run_ids: Sequence[int]) -> None:
+        taken_at = time.monotonic()
+        rows, known = self._database.read(lambda session: _with_jobs(session, run_ids))
+        parcels = parcels_again(rows, known, self._app_names())
+        sendable = {item.trigger.run_id for item in parcels}
+        log.info("triggers_rescued", count=len(parcels))
+        receipt = self._delivery.send(parcels, decided_at=taken_at).receipt()
+        self._note(receipt, [row for row in rows if row.id not in sendable])
 
     def _note(self, receipt: Receipt, orphans: Sequence[AnyRow]) -> None:
-        # A returned copy proves nothing of the first one: such a run waits for the undertaker.
         now_ms = self._now_ms()
         sent = [item.trigger.run_id for item in receipt.confirmed]
-        ends = [
-            End(
-                run_id=row.id,
-                status=RunStatus.UNDELIVERED,
-                message="its job was deleted before its trigger was confirmed",
-                finished_at=now_ms,
-            )
-            for row in orphans
-        ]
+        ends = [_unsent(row.id, "its job was deleted or changed", now_ms) for row in orphans]
+        ends += [_unsent(item.trigger.run_id, why, now_ms) for item, why in receipt.unsendable]
 
         def record(session: Session) -> None:
             if sent:
@@ -129,5 +165,30 @@ class Rescuer:
             if ends:
                 self._completion.end(session, ends)
 
-        self._database.write(record)
-        self.note_unknown([item.trigger.run_id for item in receipt.unknown])
+        # A returned copy proves nothing of the first one: the queue may have been there for that.
+        open_ids = [item.trigger.run_id for item in (*receipt.unknown, *receipt.returned)]
+        self.note_unknown(open_ids)
+        for app, address in {(item.app, item.address) for item in receipt.returned}:
+            self._on_missing(app, address)
+        if sent or ends:
+            self._ids.reserve()
+            self._database.write(record)
+        self._forget(sent)
+
+
+def _with_jobs(
+    session: Session, run_ids: Sequence[int]
+) -> tuple[Sequence[AnyRow], dict[int, AnyRow]]:
+    rows = run_queries.by_ids(session, run_ids)
+    return rows, jobs.for_runs(session, {row.job_id for row in rows})
+
+
+def _unsent(run_id: int, why: str, now_ms: int) -> End:
+    """End a run of which a first copy may have arrived, and been started, all the same."""
+    return End(
+        run_id=run_id,
+        status=RunStatus.LOST,
+        message=f"its trigger was not confirmed and cannot be sent again: {why}",
+        finished_at=now_ms,
+        only_from=RunStatus.ROUTED,
+    )

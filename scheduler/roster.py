@@ -2,7 +2,7 @@
 
 R7: only a scheduler that was itself healthy for the whole time may call another dead. So every
 deadline counts from the last sign of life or from the start of this scheduler's own health,
-whichever is later.
+whichever is later; and health that nobody has vouched for lately, as after a freeze, is none.
 """
 
 import threading
@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from broker.messages import Heartbeat
-
-#: Three missed heartbeats of 5 s.
-DEAD_AFTER_SECONDS = 15.0
+from scheduler.patience import Patience
 
 
 class Standing(StrEnum):
@@ -28,12 +26,16 @@ class Standing(StrEnum):
 
 @dataclass(slots=True)
 class Member:
-    """An address, the boot that holds it, and when that was last heard of."""
+    """An address, the boot that holds it, and when that was last heard of.
+
+    `usable_at`: when it last said that it takes triggers.
+    """
 
     app: str
     address: str
     boot_id: str
     seen_at: float
+    usable_at: float
     heartbeat: Heartbeat | None = None
     gone: bool = False
 
@@ -43,14 +45,19 @@ class Roster:
 
     Args:
         clock: monotonic seconds.
+        patience: `dead_after` and `lapse` are looked at.
 
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, patience: Patience | None = None
+    ) -> None:
         self._clock = clock
+        self._patience = patience or Patience()
         self._lock = threading.Lock()
         self._members: dict[tuple[str, str], Member] = {}
         self._healthy_since: float | None = None
+        self._vouched_at = float("-inf")
         self._left_at: dict[tuple[str, str], float] = {}
 
     def set_health(self, healthy: bool) -> None:
@@ -58,20 +65,23 @@ class Roster:
         with self._lock:
             if not healthy:
                 self._healthy_since = None
-            elif self._healthy_since is None:
+            elif self._fit_since() is None:
                 self._healthy_since = self._clock()
+            self._vouched_at = self._clock()
 
     @property
     def is_healthy(self) -> bool:
         """Whether this scheduler may judge others now."""
         with self._lock:
-            return self._healthy_since is not None
+            return self._fit_since() is not None
 
     def admit(self, app: str, address: str, boot_id: str, heartbeat: Heartbeat | None) -> None:
         """Make a boot the holder of its address."""
         with self._lock:
-            member = Member(app, address, boot_id, self._clock(), heartbeat)
+            member = Member(app, address, boot_id, self._clock(), float("-inf"))
             self._members[app, address] = member
+            if heartbeat is not None:
+                self._note(member, heartbeat)
 
     def hear(self, heartbeat: Heartbeat) -> bool:
         """Note a sign of life; False when this boot does not hold its address here."""
@@ -79,7 +89,7 @@ class Roster:
             member = self._members.get((heartbeat.app, heartbeat.address))
             if member is None or member.boot_id != heartbeat.boot_id or member.gone:
                 return False
-            member.seen_at, member.heartbeat = self._clock(), heartbeat
+            self._note(member, heartbeat)
             return True
 
     def dismiss(self, app: str, address: str, boot_id: str) -> None:
@@ -96,6 +106,7 @@ class Roster:
             member = self._members.get((app, address))
             if member is not None and member.boot_id == boot_id:
                 del self._members[app, address]
+                self._left_at.pop((app, address), None)
 
     def routable(self, app: str) -> dict[str, str]:
         """Return the boot id by address of an app's executors that take triggers, by address."""
@@ -108,30 +119,22 @@ class Roster:
         return dict(sorted(found.items()))
 
     def absent_seconds(self, app: str, addresses: Iterable[str] = ()) -> float:
-        """Return for how long this healthy scheduler has heard of no executor that takes triggers.
+        """Return for how long this healthy scheduler has known of no executor that takes triggers.
 
         `addresses` limits the question to these; 0 while this scheduler is not healthy itself.
         """
         wanted = set(addresses)
+
+        def is_meant(name: str, address: str) -> bool:
+            return name == app and (not wanted or address in wanted)
+
         with self._lock:
-            if self._healthy_since is None:
+            fit_since = self._fit_since()
+            if fit_since is None:
                 return 0.0
-            heard = [
-                member.seen_at
-                for member in self._members.values()
-                if member.app == app
-                and (not wanted or member.address in wanted)
-                and self._takes_triggers(member)
-            ]
-            left_at = max(
-                (
-                    at
-                    for (name, address), at in self._left_at.items()
-                    if name == app and (not wanted or address in wanted)
-                ),
-                default=self._healthy_since,
-            )
-            return self._clock() - max([self._healthy_since, left_at, *heard])
+            usable = [m.usable_at for m in self._members.values() if is_meant(m.app, m.address)]
+            left = [at for key, at in self._left_at.items() if is_meant(*key)]
+            return self._clock() - max([fit_since, *usable, *left])
 
     def standing(self, app: str, address: str, boot_id: str) -> Standing:
         """Return what may be said of a boot; UNCLEAR until this scheduler has listened enough."""
@@ -141,7 +144,7 @@ class Roster:
                 return self._standing_of(member)
             if member is not None and self._standing_of(member) is Standing.ALIVE:
                 return Standing.SUPERSEDED
-            return Standing.DEAD if self._has_listened() else Standing.UNCLEAR
+            return self._dead_if_silent_since(float("-inf"))
 
     def holder(self, app: str, address: str) -> str | None:
         """Return the boot id that holds an address here."""
@@ -154,23 +157,39 @@ class Roster:
         with self._lock:
             return [(member, self._standing_of(member)) for member in self._members.values()]
 
+    # -- with the lock held -------------------------------------------------------------------
+
+    def _note(self, member: Member, heartbeat: Heartbeat) -> None:
+        member.seen_at, member.heartbeat = self._clock(), heartbeat
+        if not heartbeat.draining:
+            member.usable_at = member.seen_at
+
     def _takes_triggers(self, member: Member) -> bool:
         heartbeat = member.heartbeat
         if heartbeat is None or heartbeat.draining or member.gone:
             return False
-        return self._clock() - member.seen_at <= DEAD_AFTER_SECONDS
+        return self._clock() - member.seen_at <= self._patience.dead_after
 
     def _standing_of(self, member: Member) -> Standing:
         if member.gone:
             return Standing.DEAD
         silent_seconds = self._clock() - member.seen_at
-        if member.heartbeat is not None and silent_seconds <= DEAD_AFTER_SECONDS:
+        if member.heartbeat is not None and silent_seconds <= self._patience.dead_after:
             return Standing.ALIVE
-        if self._healthy_since is None:
-            return Standing.UNCLEAR
-        base = max(member.seen_at, self._healthy_since)
-        return Standing.DEAD if self._clock() - base > DEAD_AFTER_SECONDS else Standing.UNCLEAR
+        return self._dead_if_silent_since(member.seen_at)
 
-    def _has_listened(self) -> bool:
-        since = self._healthy_since
-        return since is not None and self._clock() - since > DEAD_AFTER_SECONDS
+    def _dead_if_silent_since(self, seen_at: float) -> Standing:
+        fit_since = self._fit_since()
+        if fit_since is None:
+            return Standing.UNCLEAR
+        silent_seconds = self._clock() - max(seen_at, fit_since)
+        return Standing.DEAD if silent_seconds > self._patience.dead_after else Standing.UNCLEAR
+
+    def _fit_since(self) -> float | None:
+        """Return since when this scheduler is fit to judge, None when it is not.
+
+        It vouches for itself every half second; were it frozen meanwhile, it heard nothing.
+        """
+        if self._clock() - self._vouched_at > self._patience.lapse:
+            return None
+        return self._healthy_since

@@ -9,35 +9,41 @@ from sql.engine import Database
 
 #: Runs in flight an address may have; the rest stays PLANNED.
 LIMIT = 2_000
-#: How long a count is believed.
+#: How long a count is believed, and for how long one that says "full".
 COUNT_SECONDS = 1.0
+FULL_SECONDS = 0.05
 
 
 class Workload:
-    """Counts of runs in flight; used by one thread."""
+    """Counts of runs in flight; used by one thread. `limit` is for one address of one app."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, limit: int = LIMIT) -> None:
         self._database = database
-        self._counts: Counter[str] = Counter()
+        self._limit = limit
+        self._counts: Counter[tuple[int, str]] = Counter()
         self._counted_at = float("-inf")
 
-    def room(self, addresses: Iterable[str]) -> int:
+    def room(self, app_id: int, addresses: Iterable[str]) -> int:
         """Return how many more runs these addresses take together."""
-        self._count()
-        return sum(max(0, LIMIT - self._counts[address]) for address in addresses)
+        addresses = list(addresses)
+        self._count(older_than=COUNT_SECONDS)
+        if any(not self.has_room(app_id, address) for address in addresses):
+            # It finishes thousands a second: what was full a moment ago has room again.
+            self._count(older_than=FULL_SECONDS)
+        return sum(max(0, self._limit - self._counts[app_id, address]) for address in addresses)
 
-    def has_room(self, address: str) -> bool:
-        """Whether the address takes one more."""
-        return self._counts[address] < LIMIT
+    def has_room(self, app_id: int, address: str, *, also: int = 0) -> bool:
+        """Whether the address takes one more, besides `also` that are not added yet."""
+        return self._counts[app_id, address] + also < self._limit
 
-    def add(self, address: str) -> None:
+    def add(self, app_id: int, address: str) -> None:
         """Note that a run was routed there."""
-        self._counts[address] += 1
+        self._counts[app_id, address] += 1
 
-    def _count(self) -> None:
-        if time.monotonic() - self._counted_at < COUNT_SECONDS:
+    def _count(self, *, older_than: float) -> None:
+        if time.monotonic() - self._counted_at < older_than:
             return
         self._counts = Counter()
         for row in self._database.read(run_queries.in_flight):
-            self._counts[row.executor_address] += row.runs
+            self._counts[row.job_group, row.executor_address] += row.runs
         self._counted_at = time.monotonic()

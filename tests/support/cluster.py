@@ -17,11 +17,27 @@ from executor.slots import Slots
 from scheduler.commands import Commands
 from scheduler.job_spec import JobSpec
 from scheduler.node import SchedulerNode
+from scheduler.patience import Patience
 from sql import schema
+from sql.clock import database_now_ms
 from sql.engine import Database
-from sql.models import Run, SkippedTicks
+from sql.models import Job, Run, SkippedTicks
 from sql.run_status import FINAL
 from tests.support.eventually import eventually
+from tests.support.faults import CuttableTransport, MortalDatabase
+from tests.support.instant_slots import InstantSlots
+
+#: For tests in which somebody dies: executors beat every 0.25 s in all tests of the whole.
+QUICK = Patience(
+    dead_after=2.0,
+    no_executor=1.0,
+    silence=1.0,
+    answer=0.5,
+    owner_silent=1.5,
+    take_over=3.0,
+    fresh=1.0,
+    settle=0.3,
+)
 
 SECRET = "a secret of at least thirty-two characters"
 APP = "demo"
@@ -30,7 +46,7 @@ APP = "demo"
 STARTS = "starts.jsonl"
 
 HANDLERS = """
-import json, os, time
+import json, time
 from pathlib import Path
 from warren import job, JobContext
 
@@ -38,7 +54,7 @@ STARTS = Path(__file__).with_name("starts.jsonl")
 
 
 def note(context):
-    line = {"run": context.run_id, "attempt": context.attempt, "pid": os.getpid(), "job": context.job_id}
+    line = {"run": context.run_id, "attempt": context.attempt, "job": context.job_id}
     with STARTS.open("a") as out:
         out.write(json.dumps(line) + "\\n")
 
@@ -88,69 +104,148 @@ def until_file(context: JobContext) -> str:
 
 @dataclass
 class Cluster:
-    """Schedulers and executors that share one database and one broker."""
+    """Schedulers and executors that share one database and one broker.
+
+    Executors run handlers without processes unless they are asked for.
+    """
 
     folder: Path
     database: Database
     make_transport: Callable[[], Transport]
+    patience: Patience = field(default_factory=Patience)
     schedulers: list[SchedulerNode] = field(default_factory=list)
     executors: list[Executor] = field(default_factory=list)
-    transports: list[Transport] = field(default_factory=list)
+    transports: list[CuttableTransport] = field(default_factory=list)
+    mortals: dict[int, MortalDatabase] = field(default_factory=dict)
+    cables: dict[int, CuttableTransport] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         schema.upgrade(self.database)
         self.handlers = self.folder / "handlers.py"
         self.handlers.write_text(HANDLERS)
 
-    def scheduler(self) -> SchedulerNode:
+    # -- processes ----------------------------------------------------------------------------
+
+    def new_scheduler(self, **options: Any) -> SchedulerNode:
+        """Return a scheduler that is not started yet."""
+        mortal, cable = MortalDatabase(self.database), self._transport()
         node = SchedulerNode(
             host="test",
-            database=self.database,
-            transport=self._transport(),
+            database=mortal,
+            transport=cable,
             secret=SECRET,
             timezone="UTC",
+            **({"patience": self.patience} | options),
         )
+        self.mortals[id(node)], self.cables[id(node)] = mortal, cable
+        return node
+
+    def scheduler(self, **options: Any) -> SchedulerNode:
+        node = self.new_scheduler(**options)
         self.schedulers.append(node)
         node.start()
         return node
 
+    def crash(self, node: SchedulerNode) -> None:
+        """End a scheduler as SIGKILL does: from here on it says and commits nothing."""
+        self.mortals[id(node)].die()
+        self.cables[id(node)].is_cut = True
+        for loop in node._loops:
+            loop.stop()
+        self.cables[id(node)].close()
+        self.schedulers.remove(node)
+
     def executor(
-        self, address: str = "one", *, app: str = APP, slots: int = 4, **limits: Any
+        self,
+        address: str = "one",
+        *,
+        app: str = APP,
+        slots: int = 8,
+        processes: bool = False,
+        drain: float = 1.0,
     ) -> Executor:
         logs = RunLogs(self.folder / "logs")
-        bounds = Limits(slots=slots, grace_seconds=1.0, drain_seconds=limits.get("drain", 1.0))
-        executor = Executor(
-            app=app,
-            address=address,
-            transport=self._transport(),
-            secret=SECRET,
-            make_slots=partial(
+        bounds = Limits(slots=slots, grace_seconds=1.0, drain_seconds=drain)
+        make_slots: Any = partial(InstantSlots, starts=self.folder / STARTS, count=slots)
+        if processes:
+            make_slots = partial(
                 Slots,
                 sources=[str(self.handlers)],
                 count=slots,
                 run_logs=logs,
                 grace_seconds=bounds.grace_seconds,
-            ),
+            )
+        cable = self._transport()
+        executor = Executor(
+            app=app,
+            address=address,
+            transport=cable,
+            secret=SECRET,
+            make_slots=make_slots,
             run_logs=logs,
             state_dir=self.folder / "state",
             limits=bounds,
         )
+        self.cables[id(executor)] = cable
         self.executors.append(executor)
         executor.start()
         return executor
 
+    def kill(self, executor: Executor) -> None:
+        """End an executor without processes as SIGKILL does."""
+        self.cables[id(executor)].is_cut = True
+        self.cables[id(executor)].close()
+        executor._loop.call_soon_threadsafe(executor._loop.stop)
+        assert executor.join(10)
+        self.executors.remove(executor)
+
+    def is_online(self, address: str = "one", *, app: str = APP) -> bool:
+        """Whether every scheduler would route to this address."""
+        return all(address in node.roster.routable(app) for node in self.schedulers)
+
+    def wait_online(self, *addresses: str) -> None:
+        eventually(lambda: all(map(self.is_online, addresses or ("one",))), 20)
+
+    # -- people -------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self.database.read(database_now_ms)
+
     def commands(self) -> Commands:
-        return Commands(self.database, self.schedulers[0].clock.now_ms, timezone="UTC", who="test")
+        return Commands(self.database, self.now_ms, timezone="UTC", who="test")
 
     def apply(self, *specs: JobSpec) -> None:
         self.commands().apply([], specs, dry_run=False, prune=False)
 
     def job(self, name: str, **fields: Any) -> None:
-        self.apply(JobSpec(name=name, app=APP, **{"handler": "noop", **fields}))
+        self.apply(JobSpec(name=name, **({"handler": "noop", "app": APP} | fields)))
+
+    def set_job(self, name: str, **columns: Any) -> None:
+        """Write a job's row directly, as another program might."""
+
+        def unit(session: Any) -> None:
+            for column, value in columns.items():
+                setattr(
+                    session.execute(select(Job).filter_by(job_desc=name)).scalar_one(),
+                    column,
+                    value,
+                )
+
+        self.database.write(unit)
+
+    def stop_jobs(self) -> None:
+        for job in self.jobs():
+            if job.trigger_status:
+                self.commands().stop(job.job_desc)
 
     def trigger(self, name: str, param: str | None = None, addresses: Sequence[str] = ()) -> int:
-        run_id = self.commands().trigger(name, param=param, addresses=addresses)
-        return run_id
+        return self.commands().trigger(name, param=param, addresses=addresses)
+
+    # -- what is there ------------------------------------------------------------------------
+
+    def jobs(self, **where: Any) -> list[Job]:
+        statement = select(Job).filter_by(**where).order_by(Job.id)
+        return self.database.read(lambda session: list(session.execute(statement).scalars()))
 
     def runs(self, **where: Any) -> list[Run]:
         statement = select(Run).filter_by(**where).order_by(Run.id)
@@ -166,11 +261,17 @@ class Cluster:
         eventually(lambda: self.run(run_id).status in FINAL, seconds)
         return self.run(run_id)
 
-    def starts(self) -> list[dict[str, int]]:
+    def wait_status(self, run_id: int, status: str, seconds: float = 20.0) -> Run:
+        eventually(lambda: self.run(run_id).status == status, seconds)
+        return self.run(run_id)
+
+    def starts(self) -> list[dict[str, Any]]:
         path = self.folder / STARTS
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def close(self) -> None:
+        for cable in self.transports:
+            cable.is_cut = False
         for executor in self.executors:
             executor.stop(hurry=True)
         for executor in self.executors:
@@ -181,7 +282,7 @@ class Cluster:
             transport.close()
         self.database.close()
 
-    def _transport(self) -> Transport:
-        transport = self.make_transport()
+    def _transport(self) -> CuttableTransport:
+        transport = CuttableTransport(self.make_transport())
         self.transports.append(transport)
         return transport

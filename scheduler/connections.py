@@ -1,0 +1,59 @@
+"""A scheduler's connections to the broker: opened together, closed together."""
+
+from contextlib import ExitStack
+
+from broker import topology
+from broker.rpc import Requester
+from broker.signing import Sealer
+from broker.transport import Transport
+
+#: Callbacks in hand at once; each carries up to 100 reports.
+CALLBACK_PREFETCH = 100
+HEARTBEAT_PREFETCH = 1_000
+
+
+class Connections:
+    """Publishers, consumers and admins of one scheduler.
+
+    Triggers have a connection of their own, so that nothing delays them; and what settles runs has
+    an admin of its own, so that a slow drain keeps no newcomer waiting.
+
+    Args:
+        node: the scheduler's name, which names its queues.
+        quorum: whether the callback queue is a quorum queue.
+
+    Raises:
+        BrokerUnavailable: the broker does not answer.
+        TopologyError: an exchange or a queue exists with other arguments.
+
+    """
+
+    def __init__(self, transport: Transport, sealer: Sealer, node: str, *, quorum: bool) -> None:
+        reports = topology.callback_queue(quorum=quorum)
+        with ExitStack() as opened:
+            self.admin = transport.admin("admin")
+            opened.callback(self.admin.close)
+            self.admin.declare_exchanges()
+            self.admin.declare_queues([reports])
+            self.settling_admin = transport.admin("settling")
+            opened.callback(self.settling_admin.close)
+            self.triggers = transport.publisher("triggers")
+            opened.callback(self.triggers.close)
+            self.words = transport.publisher("words")
+            opened.callback(self.words.close)
+            self.heartbeats = transport.consumer(
+                "heartbeats", [topology.heartbeat_queue(node)], prefetch=HEARTBEAT_PREFETCH
+            )
+            opened.callback(self.heartbeats.close)
+            self.reports = transport.consumer("callbacks", [reports], prefetch=CALLBACK_PREFETCH)
+            opened.callback(self.reports.close)
+            answers = transport.consumer(
+                "answers", [topology.answer_queue(node)], prefetch=HEARTBEAT_PREFETCH
+            )
+            self.requester = Requester(self.words, answers, sealer, node)
+            opened.callback(self.requester.close)
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Close them all, the last one first; closing again does nothing."""
+        self._opened.close()

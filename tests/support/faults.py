@@ -1,0 +1,113 @@
+"""What a crash and a cut cable look like to the others, inside one process."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from broker.transport import Batch, Confirm, Consumer, Delivery, Outgoing, Publisher, Transport
+from sql.engine import Database
+from sql.errors import DatabaseUnavailable
+
+T = TypeVar("T")
+
+
+class MortalDatabase:
+    """A database as one process sees it: `die` and it commits nothing more.
+
+    `before_commit` and `after_commit` are called in each write, and may raise.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.is_dead = False
+        self.before_commit: Callable[[], None] = lambda: None
+        self.after_commit: Callable[[], None] = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    def die(self) -> None:
+        self.is_dead = True
+
+    def read(self, unit: Callable[[Any], T]) -> T:
+        self._check()
+        return self._database.read(unit)
+
+    def write(self, unit: Callable[[Any], T]) -> T:
+        def checked(session: Any) -> T:
+            result = unit(session)
+            self.before_commit()
+            self._check()
+            return result
+
+        self._check()
+        result = self._database.write(checked)
+        self.after_commit()
+        self._check()
+        return result
+
+    def _check(self) -> None:
+        if self.is_dead:
+            raise DatabaseUnavailable("this process is dead")
+
+
+class CuttableTransport:
+    """A transport whose cable can be pulled: nothing goes out, nothing comes in, nobody is told."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.is_cut = False
+
+    def publisher(self, name: str) -> "_Publisher":
+        return _Publisher(self, self._transport.publisher(name))
+
+    def consumer(self, name: str, queues: Sequence[Any], *, prefetch: int) -> "_Consumer":
+        return _Consumer(self, self._transport.consumer(name, queues, prefetch=prefetch))
+
+    def admin(self, name: str) -> Any:
+        return self._transport.admin(name)
+
+    def check(self) -> None:
+        self._transport.check()
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+class _Fates:
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def wait(self, timeout_seconds: float) -> list[Confirm]:  # noqa: ARG002
+        return [Confirm.UNKNOWN] * self._count
+
+
+class _Publisher:
+    def __init__(self, cable: CuttableTransport, publisher: Publisher) -> None:
+        self._cable = cable
+        self._publisher = publisher
+
+    @property
+    def is_ready(self) -> bool:
+        return not self._cable.is_cut and self._publisher.is_ready
+
+    def publish(self, messages: Sequence[Outgoing]) -> Batch:
+        return _Fates(len(messages)) if self._cable.is_cut else self._publisher.publish(messages)
+
+    def close(self) -> None:
+        self._publisher.close()
+
+
+class _Consumer:
+    def __init__(self, cable: CuttableTransport, consumer: Consumer) -> None:
+        self._cable = cable
+        self._consumer = consumer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
+        if self._cable.is_cut:
+            time.sleep(min(timeout_seconds, 0.05))
+            return []
+        return self._consumer.take(limit, timeout_seconds)

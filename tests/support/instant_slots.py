@@ -1,0 +1,103 @@
+"""Slots without processes: they act like the handlers of `tests.support.cluster`."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from broker.messages import Finished, Outcome, Trigger
+
+HANDLERS = ("noop", "echo", "fail", "third-time-lucky", "sleep", "until-file")
+_LOOK_SECONDS = 0.005
+_numbers = itertools.count(1)
+
+
+class InstantSlots:
+    """Stands in for `executor.slots.Slots`; each start is a line in the file `starts`."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        on_started: Callable[[int, int], None],
+        on_finished: Callable[[Finished], None],
+        on_ready: Callable[[], None],  # noqa: ARG002 - the interface's
+        starts: Path,
+        count: int,
+    ) -> None:
+        self._loop = loop
+        self._on_started = on_started
+        self._on_finished = on_finished
+        self._starts = starts
+        self._count = count
+        self._running: dict[int, Trigger] = {}
+
+    @property
+    def free(self) -> int:
+        return self._count - len(self._running)
+
+    def open(self) -> tuple[str, ...]:
+        return HANDLERS
+
+    def start(self, trigger: Trigger) -> None:
+        line = {"run": trigger.run_id, "attempt": trigger.attempt, "job": trigger.job_id}
+        with self._starts.open("a") as out:
+            out.write(json.dumps(line | {"boot": trigger.boot_id}) + "\n")
+        self._running[trigger.run_id] = trigger
+        self._loop.call_soon(self._on_started, trigger.run_id, next(_numbers))
+        self._loop.call_soon(self._work, trigger)
+
+    def stop(self, run_id: int, reason: str) -> bool:
+        if run_id not in self._running:
+            return False
+        self._loop.call_soon(self._end, run_id, Outcome.KILLED, reason)
+        return True
+
+    def close(self, grace_seconds: float) -> "asyncio.Future[None]":  # noqa: ARG002
+        closed: asyncio.Future[None] = self._loop.create_future()
+        closed.set_result(None)
+        return closed
+
+    def _work(self, trigger: Trigger) -> None:
+        end = partial(self._end, trigger.run_id)
+        match trigger.handler:
+            case "noop":
+                end(Outcome.SUCCEEDED, "done")
+            case "echo":
+                end(Outcome.SUCCEEDED, trigger.param)
+            case "fail":
+                end(Outcome.FAILED, "no luck")
+            case "third-time-lucky" if trigger.attempt < 2:
+                end(Outcome.FAILED, f"attempt {trigger.attempt}")
+            case "third-time-lucky":
+                end(Outcome.SUCCEEDED, "at last")
+            case "sleep":
+                seconds = float(trigger.param or 60)
+                self._loop.call_later(
+                    seconds, self._end, trigger.run_id, Outcome.SUCCEEDED, "slept"
+                )
+            case "until-file":
+                self._watch(trigger)
+
+    def _watch(self, trigger: Trigger) -> None:
+        if Path(trigger.param).exists():
+            self._end(trigger.run_id, Outcome.SUCCEEDED, "released")
+        elif trigger.run_id in self._running:
+            self._loop.call_later(_LOOK_SECONDS, self._watch, trigger)
+
+    def _end(self, run_id: int, outcome: Outcome, message: str) -> None:
+        trigger = self._running.pop(run_id, None)
+        if trigger is None:
+            return
+        self._on_finished(
+            Finished(
+                run_id=run_id,
+                boot_id=trigger.boot_id,
+                outcome=outcome,
+                message=message,
+                started_at_ms=1,
+                finished_at_ms=2,
+            )
+        )
