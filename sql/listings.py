@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, func, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import ScalarSelect, Select, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql import jobs as jobs_table
 from sql.errors import NotFound
@@ -84,25 +84,13 @@ class RunFilter:
 
 def jobs(session: Session, *, now_ms: int, app: str | None = None) -> Rows:
     """Return jobs by app and name, each with `last_status` and `last_due_at` of its last tick."""
-    last = aliased(Run)
-    # Backwards along the unique key of ticks: one index entry a job, however many runs it has.
-    newest = (
-        select(last.id)
-        .where(last.job_id == Job.id, last.scheduled_at <= now_ms)
-        .order_by(
-            last.scheduled_at.desc(),
-            last.origin_id.desc(),
-            last.shard_index.desc(),
-            last.attempt.desc(),
-        )
-        .limit(1)
-        .correlate(Job)
-        .scalar_subquery()
-    )
     statement = (
-        select(*JOB_COLUMNS, Run.status.label("last_status"), Run.due_at.label("last_due_at"))
+        select(
+            *JOB_COLUMNS,
+            _of_last_run(Run.status, now_ms).label("last_status"),
+            _of_last_run(Run.due_at, now_ms).label("last_due_at"),
+        )
         .join(App, App.id == Job.job_group)
-        .outerjoin(Run, Run.id == newest)
         .order_by(App.app_name, Job.job_desc)
     )
     if app is not None:
@@ -175,6 +163,26 @@ def tick(session: Session, run_id: int) -> Rows:
     """Return every shard and attempt of the tick that a run belongs to, in order."""
     statement = _runs().where(*_same_tick(run(session, run_id)))
     return session.execute(statement.order_by(Run.shard_index, Run.attempt)).all()
+
+
+def _of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelect[Any]:
+    """Give a column of a job's last run, for use in a query of jobs.
+
+    Backwards along the unique key of ticks, so one row is read, however many runs a job has.
+    """
+    return (
+        select(column)
+        .where(Run.job_id == Job.id, Run.scheduled_at <= now_ms)
+        .order_by(
+            Run.scheduled_at.desc(),
+            Run.origin_id.desc(),
+            Run.shard_index.desc(),
+            Run.attempt.desc(),
+        )
+        .limit(1)
+        .correlate(Job)
+        .scalar_subquery()
+    )
 
 
 def _runs() -> Select[*tuple[Any, ...]]:

@@ -12,8 +12,6 @@ from typing import NoReturn
 
 import click
 
-import warren
-
 #: Each command: its module, the name in it, and the line in `warren --help`.
 COMMANDS = {
     "up": ("warren.up_command", "up", "Run everything here: scheduler, executors, database."),
@@ -65,7 +63,7 @@ Example:
   warren up --jobs examples/handlers.py --apply examples/jobs.yaml
   warren jobs list""",
 )
-@click.version_option(warren.__version__, message="warren %(version)s")
+@click.version_option(package_name="warren", message="warren %(version)s")
 @click.option("--debug", is_flag=True, help="Show the stack trace of an unexpected error.")
 def root(debug: bool) -> None:
     """Schedule jobs and run each in a process of its own."""

@@ -72,7 +72,7 @@ def line_of(node: yaml.Node) -> int:
 
 def entries(node: yaml.Node, what: str) -> Iterator[Entry | Wrong]:
     """Give the entries of a mapping, and what is wrong with its keys: not text, or there twice."""
-    if not isinstance(node, yaml.MappingNode):
+    if not isinstance(node, yaml.MappingNode) or node.tag != _TAG + "map":
         raise Wrong(line_of(node), f"expected {what} to be a mapping, got: {shown(node)}")
     seen: set[str] = set()
     for key, value in node.value:
@@ -87,7 +87,7 @@ def entries(node: yaml.Node, what: str) -> Iterator[Entry | Wrong]:
 
 def items(node: yaml.Node, what: str) -> list[yaml.Node]:
     """Return the items of a list."""
-    if not isinstance(node, yaml.SequenceNode):
+    if not isinstance(node, yaml.SequenceNode) or node.tag != _TAG + "seq":
         raise Wrong(line_of(node), f"expected {what} to be a list, got: {shown(node)}")
     return list(node.value)
 
@@ -129,7 +129,9 @@ def shown(node: yaml.Node) -> str:
     """Return a value as it is named in a message."""
     if isinstance(node, yaml.ScalarNode):
         return "nothing" if is_nothing(node) else repr(node.value[:100])
-    return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+    kind = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+    plain = node.tag in (_TAG + "seq", _TAG + "map")
+    return kind if plain else f"{kind} tagged {node.tag.removeprefix(_TAG)[:100]}"
 
 
 def _is(node: yaml.Node, kind: str) -> bool:

@@ -1,0 +1,271 @@
+"""`warren jobs …` and its neighbours as a user types them, on SQLite and without any service."""
+
+import json
+import time
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.support.command import run_warren
+from tests.support.ledger_rows import Rows
+
+JOBS = """\
+apps:
+  - {name: reports, title: Reports}
+jobs:
+  - name: nightly
+    app: reports
+    schedule: {cron: "0 0 2 * * ?", timezone: Asia/Shanghai}
+    handler: report.daily
+    enabled: true
+  - {name: often, app: reports, schedule: {every: 3600}, handler: often, enabled: true}
+  - {name: manual, app: reports, handler: by.hand}
+"""
+
+
+class Desk:
+    """A folder with a database, and the command in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {"WARREN_DATABASE_URL": f"sqlite:///{folder}/warren.db", "TZ": "UTC"}
+        self.rows = Rows(self.env["WARREN_DATABASE_URL"])
+
+    def warren(self, *arguments: str, status: int = 0) -> CompletedProcess[str]:
+        """Run a command that ends with this status, and never with a stack trace."""
+        done = run_warren(*arguments, folder=self.folder, env=self.env)
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    def listed(self, *arguments: str) -> list[dict[str, object]]:
+        """Return the JSON objects that a command prints, a line each."""
+        return [json.loads(line) for line in self.warren(*arguments).stdout.splitlines()]
+
+    def refused(self, *arguments: str, status: int = 1) -> str:
+        """Return the one line that a command says before it fails."""
+        done = self.warren(*arguments, status=status)
+        [line] = done.stderr.splitlines()
+        assert done.stdout == ""
+        return line.removeprefix("error: ")
+
+    def file(self, content: str) -> str:
+        """Write a job file; return its name."""
+        (self.folder / "jobs.yaml").write_text(content)
+        return "jobs.yaml"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+def applied(desk: Desk) -> Desk:
+    desk.warren("jobs", "apply", desk.file(JOBS))
+    return desk
+
+
+def test_file_is_applied_once_and_again_without_effect(desk: Desk) -> None:
+    name = desk.file(JOBS)
+
+    dry = desk.warren("jobs", "apply", name, "--dry-run")
+    first = desk.warren("jobs", "apply", name)
+    second = desk.warren("jobs", "apply", name)
+
+    assert "would create job reports/nightly" in dry.stdout
+    assert "created job reports/nightly" in first.stdout
+    assert second.stdout == "0 changed, 3 unchanged\n"
+
+
+def test_dry_run_changes_nothing(desk: Desk) -> None:
+    desk.warren("jobs", "apply", desk.file(JOBS), "--dry-run")
+
+    assert desk.listed("jobs", "list", "--json") == []
+
+
+def test_jobs_absent_from_the_file_stay_unless_pruned(applied: Desk) -> None:
+    name = applied.file("apps: [{name: reports}]\n")
+
+    applied.warren("jobs", "apply", name)
+    assert len(applied.listed("jobs", "list", "--json")) == 3
+
+    pruned = applied.listed("jobs", "apply", name, "--prune", "--json")
+    assert {(one["action"], one["name"]) for one in pruned} == {
+        ("delete", "reports/nightly"),
+        ("delete", "reports/often"),
+        ("delete", "reports/manual"),
+    }
+    assert applied.listed("jobs", "list", "--json") == []
+
+
+def test_wrong_file_changes_nothing_and_every_line_is_named(desk: Desk) -> None:
+    name = desk.file(JOBS + "  - {name: x, app: reports, hanlder: x, timeout: -1}\n")
+
+    done = desk.warren("jobs", "apply", name, status=1)
+
+    assert sorted(done.stderr.splitlines()) == [
+        "error: jobs.yaml:11: expected timeout to be an integer from 0 to 9999999, got: -1",
+        "error: jobs.yaml:11: missing field 'handler'",
+        "error: jobs.yaml:11: unknown field 'hanlder', did you mean 'handler'?",
+    ]
+    assert desk.listed("jobs", "list", "--json") == []
+
+
+def test_app_that_is_nowhere_is_refused(desk: Desk) -> None:
+    line = desk.refused("jobs", "apply", desk.file("jobs: [{name: x, app: reprots, handler: x}]"))
+
+    assert line == "jobs.yaml:1: unknown app 'reprots'; name it under 'apps'"
+
+
+def test_handler_that_no_living_executor_has_is_a_warning(desk: Desk) -> None:
+    now = time.time_ns() // 1_000_000
+    desk.rows.executor("alive", now + 60_000, json.dumps({"handlers": ["often"]}))
+    desk.rows.executor("silent", now - 60_000, json.dumps({"handlers": ["report.daily"]}))
+
+    done = desk.warren("jobs", "apply", desk.file(JOBS))
+
+    said = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert len(said) == 2
+    assert "no living executor of app 'reports' has handler 'report.daily'" in said[0]
+    assert "by.hand" in said[1]
+
+
+def test_list_says_when_each_job_fires_next(applied: Desk) -> None:
+    table = applied.warren("jobs", "list").stdout.splitlines()
+    listed = {one["name"]: one for one in applied.listed("jobs", "list", "--json")}
+
+    assert table[0].split()[:5] == ["NAME", "APP", "SCHEDULE", "NEXT", "STATE"]
+    assert len(table) == 4
+    assert str(listed["nightly"]["next_fire_at"]).endswith("T18:00:00.000+00:00")
+    assert listed["manual"]["next_fire_at"] is None
+    assert (listed["nightly"]["enabled"], listed["manual"]["enabled"]) == (True, False)
+
+
+def test_show_tells_everything_about_a_job(applied: Desk) -> None:
+    shown = applied.warren("jobs", "show", "reports/nightly").stdout
+
+    assert "cron 0 0 2 * * ?  (Asia/Shanghai)" in shown
+    assert "report.daily" in shown
+
+
+def test_next_fires_are_in_the_zone_of_the_job(applied: Desk) -> None:
+    table = applied.warren("jobs", "next", "nightly", "--count", "3").stdout.splitlines()
+    listed = applied.listed("jobs", "next", "nightly", "--count", "3", "--json")
+
+    assert [line.split()[1:3] for line in table[1:]] == [["02:00:00", "CST"]] * 3
+    assert all(str(one["fires_at"]).endswith("T18:00:00.000+00:00") for one in listed)
+    assert len(listed) == 3
+
+
+def test_next_of_a_stopped_job_says_that_it_is_stopped(applied: Desk) -> None:
+    applied.warren("jobs", "stop", "often")
+
+    done = applied.warren("jobs", "next", "often")
+
+    assert "is stopped" in done.stderr
+    assert len(done.stdout.splitlines()) == 6
+
+
+def test_job_is_started_and_stopped(applied: Desk) -> None:
+    assert "stopped" in applied.warren("jobs", "stop", "often").stdout
+    assert "already" in applied.warren("jobs", "stop", "often").stdout
+    assert "started" in applied.warren("jobs", "start", "often").stdout
+    assert "already" in applied.warren("jobs", "start", "often").stdout
+
+
+def test_deleted_job_is_gone(applied: Desk) -> None:
+    applied.warren("jobs", "delete", "often")
+
+    assert applied.refused("jobs", "show", "often") == "no job named 'often'"
+
+
+def test_trigger_plans_a_run_and_prints_its_id(applied: Desk) -> None:
+    [planned] = applied.listed("jobs", "trigger", "manual", "--param", "x y", "--json")
+    [run] = applied.listed("runs", "list", "--json")
+
+    assert planned == {"id": run["id"]}
+    assert (run["status"], run["kind"], run["param"]) == ("PLANNED", "MANUAL", "x y")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("jobs", "show", "nix"), "no job named 'nix'"),
+        (("jobs", "next", "nix/nix"), "no job named 'nix/nix'"),
+        (("jobs", "start", "nix"), "no job named 'nix'"),
+        (("jobs", "stop", "nix"), "no job named 'nix'"),
+        (("jobs", "delete", "nix"), "no job named 'nix'"),
+        (("jobs", "trigger", "nix"), "no job named 'nix'"),
+        (("jobs", "trigger", "manual", "--address", "warren.dead"), "'warren.dead'"),
+        (("jobs", "trigger", "manual", "--param", "x" * 65_537), "up to 65536 bytes"),
+        (("jobs", "apply", "nowhere.yaml"), "cannot read nowhere.yaml: No such file"),
+        (("jobs", "apply", "."), "cannot read .: Is a directory"),
+        (("runs", "kill", "77"), "77"),
+        (("runs", "list", "--job", "nix"), "no job named 'nix'"),
+        (("runs", "list", "--since", "whenever"), "expected a time like"),
+        (("audit", "--until", "whenever"), "expected a time like"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    applied: Desk, arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in applied.refused(*arguments)
+
+
+def test_pause_and_resume_say_whether_they_changed_anything(desk: Desk) -> None:
+    said = [desk.warren(verb).stdout for verb in ("pause", "pause", "resume", "resume")]
+
+    assert said == [
+        "paused; to go on: warren resume\n",
+        "it was paused already\n",
+        "resumed\n",
+        "it was not paused\n",
+    ]
+
+
+def test_nodes_are_listed_with_their_state(desk: Desk) -> None:
+    now = time.time_ns() // 1_000_000
+    load = {"slots": 4, "running": 1, "waiting": 2, "cpu_percent": 12.5, "memory_percent": 40}
+    desk.rows.executor("alive", now + 60_000, json.dumps(load | {"handlers": ["x"]}))
+    desk.rows.executor("silent", now - 16_000, "")
+    desk.rows.scheduler("node-1", now + 60_000)
+    desk.rows.scheduler("node-2", now - 3_000)
+
+    executors = desk.listed("executors", "list", "--json")
+    schedulers = desk.listed("schedulers", "list", "--json")
+    table = desk.warren("executors", "list").stdout
+
+    assert [(one["address"], one["state"]) for one in executors] == [
+        ("alive", "alive"),
+        ("silent", "silent"),
+    ]
+    assert (executors[0]["running"], executors[0]["slots"]) == (1, 4)
+    assert executors[0]["handlers"] == ["x"]
+    assert [(one["node"], one["state"]) for one in schedulers] == [
+        ("node-1", "alive"),
+        ("node-2", "silent"),
+    ]
+    assert "1/4" in table
+
+
+def test_audit_of_a_sound_ledger_ends_with_one_json_object(applied: Desk) -> None:
+    done = applied.warren("audit")
+
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary["sound"] is True
+    assert summary["lost"] == summary["doubled"] == 0
+
+
+def test_audit_of_a_doubled_tick_fails(applied: Desk) -> None:
+    job = next(one for one in applied.listed("jobs", "list", "--json") if one["name"] == "often")
+    now = time.time_ns() // 1_000_000
+    stray = applied.rows.run(int(str(job["id"])), now - 1_000, status="SUCCEEDED")
+    applied.rows.set_watermark(int(str(job["id"])), now)
+
+    done = applied.warren("audit", status=1)
+
+    assert stray
+    assert "doubled: " in done.stdout
+    assert json.loads(done.stdout.splitlines()[-1])["doubled"] == 1

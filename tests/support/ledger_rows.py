@@ -1,0 +1,121 @@
+"""Rows as a test wants them, put into a database by Warren's own functions."""
+
+from typing import Any
+
+from sqlalchemy import func, select, update
+
+from sql import apps, presence, runs, schema
+from sql.engine import Database
+from sql.ids import RunIds
+from sql.models import Job, Run
+from sql.run_status import CODES, Kind, RunStatus
+
+
+class Rows:
+    """A migrated database and short ways to fill it."""
+
+    def __init__(self, url: str) -> None:
+        self.database = Database(url)
+        schema.upgrade(self.database)
+        self._ids = RunIds(self.database)
+
+    def app(self, name: str = "reports") -> int:
+        """Make an app; return its id."""
+        return self.database.write(lambda session: apps.ensure(session, name)[0])
+
+    def job(self, name: str, app: str = "reports", **columns: Any) -> int:
+        """Make a job; return its id."""
+        app_id = self.app(app)
+
+        def unit(session: Any) -> int:
+            values = {"executor_handler": "report"} | columns
+            job = Job(job_group=app_id, job_desc=name, **values)
+            session.add(job)
+            session.flush()
+            return int(job.id)
+
+        return self.database.write(unit)
+
+    def run(self, job_id: int, at_ms: int, app: str = "reports", **columns: Any) -> int:
+        """Make a run of a job that came due at an instant; `status` and the like as given."""
+        app_id = self.app(app)
+        new = runs.NewRun(
+            job_group=app_id,
+            job_id=job_id,
+            handler="report",
+            param=columns.pop("param", ""),
+            kind=columns.pop("kind", Kind.CRON),
+            scheduled_at=columns.pop("scheduled_at", at_ms),
+            due_at=at_ms,
+            retries_left=0,
+            origin_id=columns.pop("origin_id", 0),
+            shard_index=columns.pop("shard_index", 0),
+            shard_total=columns.pop("shard_total", 1),
+            attempt=columns.pop("attempt", 0),
+        )
+        if "status" in columns:
+            codes = CODES[RunStatus(columns["status"])]
+            columns |= {"trigger_code": codes[0], "handle_code": codes[1]}
+
+        def unit(session: Any) -> int:
+            [run_id] = runs.plan(session, [new], self._ids)
+            if columns:
+                session.execute(update(Run).where(Run.id == run_id).values(**columns))
+            return run_id
+
+        return self.database.write(unit)
+
+    def set_run(self, run_id: int, **columns: Any) -> None:
+        """Change a run's row behind everybody's back."""
+        self.database.write(
+            lambda session: session.execute(update(Run).where(Run.id == run_id).values(**columns))
+        )
+
+    def set_watermark(self, job_id: int, at_ms: int) -> None:
+        """Say that every tick of a job up to an instant is decided."""
+        self.database.write(
+            lambda session: session.execute(
+                update(Job).where(Job.id == job_id).values(trigger_last_time=at_ms)
+            )
+        )
+
+    def newest_run(self, job_id: int) -> int:
+        """Return the id of the run of a job that was planned last."""
+        newest = select(func.max(Run.id)).where(Run.job_id == job_id)
+        return int(self.database.read(lambda session: session.execute(newest).scalar_one()))
+
+    def end_and_retry(self, run_id: int) -> None:
+        """End a run as FAILED and plan its next attempt, in one transaction."""
+
+        def unit(session: Any) -> None:
+            run = session.get_one(Run, run_id)
+            run.status = RunStatus.FAILED
+            retry = runs.NewRun(
+                job_group=run.job_group,
+                job_id=run.job_id,
+                handler="report",
+                param="",
+                kind=Kind.RETRY,
+                scheduled_at=run.scheduled_at,
+                due_at=run.due_at,
+                retries_left=0,
+                origin_id=run.origin_id,
+                attempt=run.attempt + 1,
+            )
+            runs.plan(session, [retry], self._ids)
+
+        self.database.write(unit)
+
+    def executor(self, address: str, beat_ms: int, load: str, app: str = "reports") -> None:
+        """Register an executor that was heard at an instant."""
+        self._hold(presence.EXECUTOR, app, address, beat_ms, load)
+
+    def scheduler(self, node: str, beat_ms: int) -> None:
+        """Register a scheduler that was heard at an instant."""
+        self._hold(presence.ADMIN, "scheduler", node, beat_ms, "")
+
+    def _hold(self, group: str, key: str, address: str, beat_ms: int, load: str) -> None:
+        beat = presence.Beat(
+            group=group, key=key, address=address, boot_id="b00t", beat_at=beat_ms, load=load
+        )
+        self.database.write(lambda session: presence.hold(session, beat))

@@ -1,0 +1,130 @@
+"""What a job may look like, whoever asks for it."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler import job_rules, routing
+from scheduler.job_spec import JobSpec
+from scheduler.schedule import ScheduleKind
+
+NOW_MS = 1_790_000_000_000
+GOOD = JobSpec(name="nightly", app="reports", handler="report")
+
+
+def found(**changes: object) -> list[tuple[str, str]]:
+    spec = replace(GOOD, **changes)
+    return [(each.field, each.text) for each in job_rules.problems(spec, now_ms=NOW_MS)]
+
+
+def test_job_with_defaults_is_right() -> None:
+    assert found() == []
+
+
+@pytest.mark.parametrize("route", job_rules.ROUTES)
+def test_every_route_of_this_version_is_right(route: str) -> None:
+    assert found(route=route) == []
+
+
+@pytest.mark.parametrize("route", job_rules.LATER_ROUTES)
+def test_every_route_of_a_later_version_is_refused_as_such(route: str) -> None:
+    assert found(route=route) == [("route", job_rules.later_route(route))]
+
+
+def test_routes_now_and_later_are_all_ten() -> None:
+    assert len({*job_rules.ROUTES, *job_rules.LATER_ROUTES}) == 10
+
+
+def test_each_field_at_fault_is_named() -> None:
+    problems = found(
+        name="",
+        app="No",
+        timezone="Mars/X",
+        schedule_kind="CRON",
+        schedule_conf="x",
+        route="x",
+        block="x",
+        misfire="x",
+        delivery="x",
+        concurrency=0,
+        timeout=-1,
+        retries=-1,
+        retry_delay=-1,
+        param="x" * 65_537,
+        alarm_emails=("x",),
+        alarm_webhook="x",
+    )
+
+    assert {field for field, _ in problems} == {
+        "name",
+        "app",
+        "timezone",
+        "schedule",
+        "route",
+        "block",
+        "misfire",
+        "delivery",
+        "concurrency",
+        "timeout",
+        "retries",
+        "retry_delay",
+        "param",
+        "alarm",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "conf"),
+    [
+        (ScheduleKind.NONE, ""),
+        (ScheduleKind.CRON, "0 0 2 * * ?"),
+        (ScheduleKind.CRON, "0 0 0 29 2 ? 2028"),
+        (ScheduleKind.FIX_RATE, "1"),
+        (ScheduleKind.AT, "2020-01-01T00:00:00Z"),
+    ],
+)
+def test_schedule_that_may_fire_is_right(kind: ScheduleKind, conf: str) -> None:
+    assert found(schedule_kind=kind, schedule_conf=conf) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "conf", "words"),
+    [
+        ("CRON", "0 0 0 1 1 ? 2020", "never fires again"),
+        ("CRON", "0 0 0 31 4 ?", "never fires"),
+        ("FIX_DELAY", "60", "'delay' is not available in this version"),
+        ("SOMETIMES", "", "SOMETIMES"),
+        ("FIX_RATE", "-5", "-5"),
+    ],
+)
+def test_schedule_that_never_fires_is_refused(kind: str, conf: str, words: str) -> None:
+    [(field, text)] = found(schedule_kind=kind, schedule_conf=conf)
+
+    assert field == "schedule"
+    assert words in text
+
+
+def test_wrong_zone_is_not_said_of_the_schedule_too() -> None:
+    problems = found(schedule_kind="CRON", schedule_conf="0 0 2 * * ?", timezone="Mars/X")
+
+    assert [field for field, _ in problems] == ["timezone"]
+
+
+def test_cron_is_read_in_the_zone_of_the_job() -> None:
+    # 20:00 on that day has passed in Shanghai and has not in UTC.
+    evening = {"schedule_kind": "CRON", "schedule_conf": "0 0 20 21 9 ? 2026"}
+
+    assert found(**evening, timezone="UTC") == []
+    assert [field for field, _ in found(**evening, timezone="Asia/Shanghai")] == ["schedule"]
+
+
+def test_every_message_is_one_line() -> None:
+    problems = found(name="a\nb", app="a\nb", author="a\nb", handler="a\nb", route="a\nb")
+
+    assert len(problems) == 5
+    assert all("\n" not in text for _, text in problems)
+
+
+def test_known_routes_can_be_routed() -> None:
+    for route in (*job_rules.ROUTES, *job_rules.LATER_ROUTES):
+        assert route in routing.BUILT_IN

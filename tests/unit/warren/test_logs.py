@@ -1,0 +1,141 @@
+"""The log: JSON for machines, never a secret, never without end."""
+
+import io
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from warren.logs import BoundedFile, configure_logs
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:], root.level = before
+
+
+def events(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_event_is_one_json_object_with_its_facts() -> None:
+    stream = io.StringIO()
+    configure_logs("info", stream)
+
+    structlog.get_logger().info("run_finished", run_id=7, status="SUCCEEDED")
+
+    [event] = events(stream)
+    assert event["event"] == "run_finished"
+    assert (event["run_id"], event["status"], event["level"]) == (7, "SUCCEEDED", "info")
+    assert str(event["timestamp"]).endswith("Z")
+
+
+def test_quieter_events_than_the_level_are_dropped() -> None:
+    stream = io.StringIO()
+    configure_logs("warning", stream)
+
+    structlog.get_logger().info("run_finished")
+    structlog.get_logger().warning("role_failed")
+
+    assert [event["event"] for event in events(stream)] == ["role_failed"]
+
+
+def test_exception_stays_on_one_line() -> None:
+    stream = io.StringIO()
+    configure_logs("info", stream)
+
+    structlog.get_logger().error("role_failed", exc_info=RuntimeError("broken"))
+
+    [event] = events(stream)
+    assert "RuntimeError: broken" in str(event["exception"])
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_secrets_and_passwords_are_masked(stream: io.StringIO) -> None:
+    configure_logs("info", stream)
+
+    structlog.get_logger().info(
+        "settings_read",
+        secret="hush",
+        db_password="hush",
+        api_token="hush",
+        error="cannot reach amqp://guest:hush@host:5672/ today",
+        urls="mysql+pymysql://u:hush@h/d",
+    )
+
+    assert "hush" not in stream.getvalue()
+    assert "***" in stream.getvalue()
+
+
+def test_person_gets_no_json() -> None:
+    stream = Terminal()
+    configure_logs("info", stream)
+
+    structlog.get_logger().info("run_finished", run_id=7)
+
+    assert "run_finished" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+def test_libraries_do_not_repeat_what_events_say() -> None:
+    stream = io.StringIO()
+    configure_logs("info", stream)
+
+    logging.getLogger("pika.adapters").error("connection workflow failed")
+
+    assert stream.getvalue() == ""
+
+
+class TestBoundedFile:
+    def test_it_starts_anew_at_its_limit_and_keeps_the_one_before(self, tmp_path: Path) -> None:
+        file = BoundedFile(tmp_path / "warren.log", limit_bytes=100)
+
+        for number in range(50):
+            file.write(f"line {number:04}\n")
+
+        sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+        assert set(sizes) == {"warren.log", "warren.log.1"}
+        assert max(sizes.values()) <= 110
+        assert "line 0049" in (tmp_path / "warren.log").read_text()
+
+    def test_it_goes_on_after_a_restart(self, tmp_path: Path) -> None:
+        BoundedFile(tmp_path / "warren.log").write("before\n")
+
+        BoundedFile(tmp_path / "warren.log").write("after\n")
+
+        assert (tmp_path / "warren.log").read_text() == "before\nafter\n"
+
+    def test_lines_of_many_threads_stay_whole(self, tmp_path: Path) -> None:
+        file = BoundedFile(tmp_path / "warren.log", limit_bytes=1_000_000)
+
+        def write(letter: str) -> None:
+            for _ in range(200):
+                file.write(letter * 50 + "\n")
+
+        threads = [threading.Thread(target=write, args=(letter,)) for letter in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        lines = (tmp_path / "warren.log").read_text().splitlines()
+        assert len(lines) == 800
+        assert all(len(line) == 50 and len(set(line)) == 1 for line in lines)
+
+    def test_text_that_is_no_unicode_is_written_escaped(self, tmp_path: Path) -> None:
+        BoundedFile(tmp_path / "warren.log").write("\udcff\n")
+
+        assert (tmp_path / "warren.log").read_text() == "\\udcff\n"
