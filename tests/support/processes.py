@@ -91,6 +91,12 @@ def processes_with_env(name: str, value: str) -> list[Process]:
     return [p for p in every_process() if p.state not in "ZX" and wanted in _environment(p.pid)]
 
 
+def environment_of(pid: int) -> dict[str, str]:
+    """Return the environment that a process was started with; empty when it is gone."""
+    pairs = (pair.decode(errors="replace").partition("=") for pair in _environment(pid))
+    return {name: value for name, _, value in pairs if name}
+
+
 def _environment(pid: int) -> list[bytes]:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

@@ -1,0 +1,56 @@
+"""SIGTERM to an executor: what runs may end, what waits is run elsewhere; a second one hurries."""
+
+import signal
+import time
+from pathlib import Path
+
+from sql.run_status import RunStatus
+from tests.support.deployment import Deployment
+from tests.support.eventually import eventually
+
+
+def test_drained_executor_ends_its_run_and_gives_the_waiting_one_to_another(
+    fleet: Deployment, tmp_path: Path
+) -> None:
+    fleet.app = "drained-app"
+    release = tmp_path / "release"
+    leaving = fleet.executor("a-leaving", drain_seconds=60)
+    fleet.await_executors(leaving)
+    fleet.job("work", handler="until-file", param=str(release))
+    at_work = fleet.trigger("work")
+    fleet.await_start(at_work)
+    waiting = fleet.trigger("work", param=fleet.handlers)
+    fleet.await_status(waiting, RunStatus.SENT)
+    staying = fleet.executor("b-staying")
+    fleet.await_executors(staying)
+
+    leaving.send(signal.SIGTERM)
+
+    fleet.await_status(waiting, RunStatus.UNDELIVERED)
+    again = eventually(lambda: fleet.runs(origin_id=waiting, status=RunStatus.SUCCEEDED), 20)[0]
+    assert (again.attempt, again.executor_address) == (1, "b-staying")
+    assert fleet.status(at_work) == RunStatus.RUNNING
+    release.touch()
+    assert leaving.wait() == 0
+    assert fleet.await_final(at_work)[0].status == RunStatus.SUCCEEDED
+
+
+def test_second_sigterm_ends_running_jobs_at_once(fleet: Deployment) -> None:
+    fleet.app = "hurried-app"
+    executor = fleet.executor("hurried", drain_seconds=60)
+    fleet.await_executors(executor)
+    fleet.job("hangs", handler="stubborn")
+    run_id = fleet.trigger("hangs")
+    fleet.await_start(run_id)
+
+    executor.send(signal.SIGTERM)
+    eventually(lambda: "draining" in fleet.warren("executors", "list"), 20, every=0.1)
+    assert executor.is_running
+    began = time.monotonic()
+    executor.send(signal.SIGTERM)
+    status = executor.wait(20)
+
+    assert status == 0
+    assert time.monotonic() - began < 5
+    assert fleet.await_final(run_id)[0].status == RunStatus.KILLED
+    assert fleet.processes_of_runs() == []

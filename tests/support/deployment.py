@@ -1,0 +1,311 @@
+"""A Warren as an operator runs it: each scheduler and executor a `warren` command of its own."""
+
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import func, select
+
+from broker.amqp import connect
+from broker.signing import Sealer
+from broker.transport import BrokerSettings, Confirm, Outgoing, Transport
+from scheduler.commands import Commands
+from scheduler.job_spec import JobSpec
+from sql import cluster, schema
+from sql.engine import Database
+from sql.jobs import find as find_job
+from sql.models import App, Job, Run, SkippedTicks
+from sql.run_status import FINAL, RunStatus
+from tests.support import mortal, recording_handlers
+from tests.support.command import Command, run_warren
+from tests.support.eventually import eventually
+from tests.support.oracle import assert_sound, read_starts
+from tests.support.processes import Process, descendants, environment_of, every_process
+from warren.access import now_ms
+
+SECRET = "a secret of at least thirty-two characters"
+#: Names a deployment in the environment of all that comes from it.
+MARK = "TEST_DEPLOYMENT_MARK"
+RUN_MARK = "WARREN_RUN_ID"
+GRACE_SECONDS = 1.0
+
+
+class Deployment:
+    """Commands that share one database and one broker, and a look at what they do.
+
+    `app` is the app of jobs and executors for which none is named. Whoever reads waits by
+    `eventually`; actions of users go through the command line where that is what is tested, else
+    through the same `Commands` as there.
+    """
+
+    def __init__(
+        self, folder: Path, *, database_url: str, broker_url: str, **settings: str
+    ) -> None:
+        self.folder = folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.app = "demo"
+        self.broker_url = broker_url
+        self.handlers = shutil.copy(recording_handlers.__file__, folder / "handlers.py")
+        self.database = Database(database_url)
+        schema.upgrade(self.database)
+        self.commands = Commands(self.database, self.now_ms, timezone="UTC", who="the tests")
+        self._mark = uuid.uuid4().hex
+        self._running: list[Command] = []
+        self.env = {
+            MARK: self._mark,
+            "WARREN_DATABASE_URL": database_url,
+            "WARREN_BROKER_URL": broker_url,
+            "WARREN_SECRET": SECRET,
+            "WARREN_TIMEZONE": "UTC",
+            "WARREN_SLOTS": "4",
+            "WARREN_GRACE_SECONDS": str(GRACE_SECONDS),
+            "WARREN_DRAIN_SECONDS": "10",
+        } | {f"WARREN_{name.upper()}": value for name, value in settings.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- processes ----------------------------------------------------------------------------
+
+    def scheduler(self, *fate: str) -> Command:
+        """Start a scheduler; `fate` is the action and the point of `tests.support.mortal`."""
+        return self._start("scheduler", fate=fate)
+
+    def executor(
+        self, address: str = "one", *, app: str = "", fate: Sequence[str] = (), **settings: Any
+    ) -> Command:
+        """Start an executor with the recording handlers; `settings` as in WARREN_…"""
+        arguments = ("executor", "--app", app or self.app, "--address", address, self.handlers)
+        env = {f"WARREN_{name.upper()}": str(value) for name, value in settings.items()}
+        return self._start(*arguments, fate=fate, env=env)
+
+    def warren(self, *arguments: str) -> str:
+        """Run a short command and return what it printed; it has to succeed."""
+        done = run_warren(*arguments, folder=self.folder, env=self.env)
+        assert done.returncode == 0, f"warren {arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def warren_fails(self, *arguments: str) -> str:
+        """Run a short command that has to end with status 1; return all that it printed."""
+        done = run_warren(*arguments, folder=self.folder, env=self.env)
+        assert done.returncode == 1, f"warren {arguments}: {done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def await_schedulers(self, *commands: Command) -> None:
+        """Wait until schedulers have begun to schedule."""
+        for command in commands:
+            command.wait_for("scheduler_started")
+
+    def await_executors(self, *commands: Command) -> None:
+        """Wait until executors have been welcomed."""
+        for command in commands:
+            command.wait_for("executor_welcomed")
+
+    def running(self) -> list[Command]:
+        """Return the commands that were started here and still run."""
+        return [command for command in self._running if command.is_running]
+
+    def end(self, commands: Collection[Command]) -> None:
+        """End commands at once and see to it that nothing of them is left."""
+        for command in commands:
+            command.close()
+        self._running = [command for command in self._running if command not in commands]
+        self.assert_nothing_left()
+
+    # -- jobs and runs ------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Return the database's clock."""
+        return now_ms(self.database)
+
+    def job(self, name: str, **fields: Any) -> None:
+        """Apply one job; a handler `noop` where none is given."""
+        self.jobs(JobSpec(**{"name": name, "app": self.app, "handler": "noop", **fields}))
+
+    def jobs(self, *specs: JobSpec) -> None:
+        """Apply jobs."""
+        self.commands.apply([], specs, dry_run=False, prune=False)
+
+    def trigger(self, name: str, *, param: str | None = None, address: str = "") -> int:
+        """Plan a run of a job now and return its id."""
+        return self.commands.trigger(
+            f"{self.app}/{name}", param=param, addresses=[address] if address else []
+        )
+
+    def stop_jobs(self) -> None:
+        """Let no schedule fire any more."""
+        statement = (
+            select(App.app_name + "/" + Job.job_desc)
+            .select_from(Job)
+            .join(App, App.id == Job.job_group)
+            .where(Job.trigger_status == 1)
+        )
+        for name in self.database.read(lambda session: list(session.execute(statement).scalars())):
+            self.commands.stop(name)
+
+    def runs(self, job: str = "", **where: Any) -> list[Run]:
+        """Return runs, those of one tick together and its attempts in order; of one job or all."""
+        if job:
+            where["job_id"] = self.job_row(job).id
+        statement = (
+            select(Run).filter_by(**where).order_by(Run.scheduled_at, Run.job_id, Run.attempt)
+        )
+        return self.database.read(lambda session: list(session.execute(statement).scalars()))
+
+    def job_row(self, name: str) -> Job:
+        """Return a job of `app`."""
+        return self.database.read(lambda session: find_job(session, f"{self.app}/{name}"))
+
+    def run(self, run_id: int) -> Run:
+        """Return one run."""
+        return self.runs(id=run_id)[0]
+
+    def status(self, run_id: int) -> RunStatus:
+        """Return a run's status."""
+        return RunStatus(self.run(run_id).status)
+
+    def skips(self, job: str) -> list[SkippedTicks]:
+        """Return what was skipped of a job."""
+        statement = select(SkippedTicks).filter_by(job_id=self.job_row(job).id)
+        return self.database.read(lambda session: list(session.execute(statement).scalars()))
+
+    def await_status(self, run_id: int, *wanted: RunStatus, seconds: float = 20.0) -> Run:
+        """Wait until a run has one of these statuses and return it."""
+
+        def look() -> Run | None:
+            run = self.run(run_id)
+            assert run.status in wanted, f"run {run_id} is {run.status}: {run.handle_msg}"
+            return run
+
+        found = eventually(look, seconds, every=0.02)
+        assert found is not None
+        return found
+
+    def await_final(self, *run_ids: int, seconds: float = 30.0) -> list[Run]:
+        """Wait until runs are final and return them."""
+        return [self.await_status(run_id, *FINAL, seconds=seconds) for run_id in run_ids]
+
+    def await_all_final(self, seconds: float = 30.0) -> None:
+        """Wait until no run at all is open."""
+
+        def look() -> bool:
+            left = [
+                f"{r.id} {r.status} {r.executor_address}"
+                for r in self.runs()
+                if r.status not in FINAL
+            ]
+            assert not left, f"{len(left)} open runs: {left[:10]}"
+            return True
+
+        eventually(look, seconds, every=0.05)
+
+    def await_runs(self, count: int, seconds: float = 60.0) -> None:
+        """Wait until there are so many rows."""
+        statement = select(func.count()).select_from(Run)
+        eventually(
+            lambda: self.database.read(lambda s: s.execute(statement).scalar_one()) >= count,
+            seconds,
+            every=0.05,
+        )
+
+    def await_start(self, run_id: int, seconds: float = 20.0) -> dict[str, Any]:
+        """Wait until a run's handler has noted its start and return the note."""
+        return eventually(lambda: self.start_of(run_id), seconds, every=0.01) or {}
+
+    def start_of(self, run_id: int) -> dict[str, Any] | None:
+        """Return the note of a run's start, None when there is none."""
+        return next((start for start in self.starts() if start["run"] == run_id), None)
+
+    def starts(self) -> list[dict[str, Any]]:
+        """Return the notes of all starts."""
+        return read_starts(self.folder / "starts.jsonl")
+
+    # -- by hand ------------------------------------------------------------------------------
+
+    def transport(self) -> Transport:
+        """Return a connection to the broker for messages by hand."""
+        return connect(BrokerSettings(urls=(self.broker_url,)))
+
+    def sealer(self) -> Sealer:
+        """Return what signs messages as this deployment's own."""
+        cluster_id = self.database.read(cluster.cluster_id)
+        return Sealer(SECRET, cluster_id, lambda: time.time_ns() // 1_000_000)
+
+    def publish(self, *messages: Outgoing) -> list[Confirm]:
+        """Publish messages by hand, and return what the broker said of each."""
+        transport = self.transport()
+        try:
+            publisher = transport.publisher("by hand")
+            eventually(lambda: publisher.is_ready)
+            return publisher.publish(messages).wait(10.0)
+        finally:
+            transport.close()
+
+    # -- the oracle ---------------------------------------------------------------------------
+
+    def assert_sound(self) -> None:
+        """Stop all schedules, wait for what is open, and require the oracle's word."""
+        assert_sound(self, seconds=30.0)
+        self.assert_nothing_left()
+
+    def assert_nothing_left(self) -> None:
+        """Require that runs left no process, and that every process has a living command."""
+
+        def look() -> bool:
+            assert not self.processes_of_runs(), f"left by runs: {self.processes_of_runs()}"
+            assert not self.strays(), f"without a command: {self.strays()}"
+            return True
+
+        eventually(look, 10.0, every=0.05)
+
+    def processes_of_runs(self, run_id: int | None = None) -> list[Process]:
+        """Return what runs started by exec and what still lives, of one run or of any."""
+        wanted = None if run_id is None else str(run_id)
+        return [
+            process
+            for process, environment in self._marked()
+            if RUN_MARK in environment and wanted in (None, environment[RUN_MARK])
+        ]
+
+    def strays(self) -> list[Process]:
+        """Return living processes that came from a command which is gone."""
+        marked = [process for process, _ in self._marked()]
+        kept = {command.pid for command in self.running()}
+        kept |= {process.pid for pid in list(kept) for process in descendants(pid)}
+        return [process for process in marked if process.pid not in kept and process.is_alive]
+
+    def close(self) -> None:
+        """Audit by the command line, end every command and require that nothing is left."""
+        try:
+            self.warren("audit")
+        finally:
+            self.end(list(self._running))
+            self.database.close()
+
+    def _marked(self) -> list[tuple[Process, dict[str, str]]]:
+        found = [(process, environment_of(process.pid)) for process in every_process()]
+        return [
+            (process, environment)
+            for process, environment in found
+            if environment.get(MARK) == self._mark and process.state not in "ZX"
+        ]
+
+    def _start(
+        self, *arguments: str, fate: Sequence[str] = (), env: dict[str, str] | None = None
+    ) -> Command:
+        every = self.env | (env or {})
+        if fate:
+            script = (mortal.__file__, *fate)
+            program = Path(sys.executable)
+            command = Command(*script, *arguments, folder=self.folder, env=every, program=program)
+        else:
+            command = Command(*arguments, folder=self.folder, env=every)
+        self._running.append(command)
+        return command

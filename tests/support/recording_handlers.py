@@ -1,0 +1,93 @@
+"""Handlers for executors under test: each notes its start before it does anything else.
+
+The file is copied into a folder; the notes are lines of `starts.jsonl` beside the copy.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from warren import JobContext, job
+
+STARTS = Path(__file__).with_name("starts.jsonl")
+# Ignores SIGTERM, in a session of its own, and starts another one that does the same.
+_DAEMON = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.setsid()
+if os.fork() == 0:
+    os.setsid()
+time.sleep(600)
+"""
+
+
+def note(context: JobContext) -> None:
+    """Append a line that tells of this start, by one write."""
+    line = {
+        "run": context.run_id,
+        "attempt": context.attempt,
+        "pid": os.getpid(),
+        "job": context.job_id,
+        "tick": int(context.scheduled_at.timestamp() * 1000),
+        "at": time.time_ns() // 1_000_000,
+    }
+    out = os.open(STARTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(out, json.dumps(line).encode() + b"\n")
+    os.close(out)
+
+
+@job("noop")
+def noop(context: JobContext) -> str:
+    """Do nothing."""
+    note(context)
+    return "done"
+
+
+@job("brief")
+def brief(context: JobContext) -> str:
+    """Take a moment."""
+    note(context)
+    time.sleep(float(context.param or 0.03))
+    return "done"
+
+
+@job("fail")
+def fail(context: JobContext) -> None:
+    """Fail every time."""
+    note(context)
+    raise RuntimeError("no luck")
+
+
+@job("third-time-lucky")
+def third_time_lucky(context: JobContext) -> str:
+    """Fail twice, then succeed."""
+    note(context)
+    if context.attempt < 2:
+        context.fail(f"no luck in attempt {context.attempt}")
+    return "at last"
+
+
+@job("until-file")
+def until_file(context: JobContext) -> str:
+    """Work until the file that the parameter names is there."""
+    note(context)
+    while not Path(context.param).exists():
+        time.sleep(0.01)
+    return "released"
+
+
+@job("stubborn")
+def stubborn(context: JobContext) -> None:
+    """Ignore SIGTERM, and start daemons in other sessions that do so too; say when all are up."""
+    note(context)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for _ in range(2):
+        subprocess.Popen([sys.executable, "-c", _DAEMON])
+    subprocess.Popen(["/bin/sh", "-c", "trap '' TERM; setsid sleep 600 & sleep 600"])
+    context.log("all are up")
+    while True:
+        time.sleep(600)
