@@ -75,6 +75,11 @@ class Executor:
         return self._core.counts() if self._core else {}
 
     @property
+    def is_taking(self) -> bool:
+        """Whether it was welcomed and takes triggers."""
+        return self._core is not None and self._core.is_taking
+
+    @property
     def is_alive(self) -> bool:
         """Whether it has been started and has not ended."""
         return self._thread.is_alive()

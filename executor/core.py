@@ -251,6 +251,11 @@ class Core:
     # -- the end, step by step (see `shutdown`) -----------------------------------------------
 
     @property
+    def is_taking(self) -> bool:
+        """Whether it was welcomed and takes triggers."""
+        return self._run_inbox is not None
+
+    @property
     def is_working(self) -> bool:
         """Whether a run is at work."""
         return self._workload.running_count > 0

@@ -49,7 +49,7 @@ class AgentCase:
         executor.start()
         if welcomed:
             eventually(lambda: self.desk.boot_id == executor.identity.boot_id)
-            eventually(self.desk.welcome_is_through)
+            eventually(lambda: executor.is_taking)
         return executor
 
     def make(self, *, state_dir: Path | None = None) -> Executor:

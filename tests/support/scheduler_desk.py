@@ -145,8 +145,10 @@ class SchedulerDesk:
         """Return the first report of this kind on a run, once it is here."""
         return eventually(lambda: self.reports_on(run_id, kind), seconds)[0]
 
-    def welcome_is_through(self) -> bool:
-        return self.boot_id in self._greeted
+    def declare_queues_of(self, boot_id: str) -> None:
+        self._admin.declare_queues(
+            [run_queue(self.app, self.address), command_queue(self.app, self.address, boot_id)]
+        )
 
     def count_unsettled(self, queue: str) -> int | None:
         return self._admin.count_messages(queue)
@@ -185,12 +187,7 @@ class SchedulerDesk:
         if beat.boot_id in self._greeted or not self.welcomes:
             return
         self.boot_id = beat.boot_id
-        self._admin.declare_queues(
-            [
-                run_queue(self.app, self.address),
-                command_queue(self.app, self.address, beat.boot_id),
-            ]
-        )
+        self.declare_queues_of(beat.boot_id)
         if self.refuses:
             self.command(Refused(boot_id=beat.boot_id, reason="another lives"))
         else:

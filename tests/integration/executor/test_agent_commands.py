@@ -287,6 +287,24 @@ def test_refused_executor_ends_with_one_line(tmp_path: Path) -> None:
     case.close()
 
 
+def test_nothing_but_a_welcome_or_a_refusal_is_obeyed_before_the_welcome(tmp_path: Path) -> None:
+    case = AgentCase(tmp_path)
+    case.desk.welcomes = False
+    executor = case.boot(welcomed=False)
+    case.desk.boot_id = executor.identity.boot_id
+    case.desk.declare_queues_of(executor.identity.boot_id)
+
+    case.desk.command(Beat(question_id="early", reply_to=answer_key(NODE)))
+    case.desk.command(Kill(run_id=1, reason="killed by ann"))
+    case.desk.welcomes = True
+    eventually(lambda: executor.is_taking)
+    case.desk.send_trigger(1)
+
+    assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
+    assert not [m for m in case.desk.heard if getattr(m, "question_id", "") == "early"]
+    case.close()
+
+
 def test_nothing_is_taken_before_the_welcome(tmp_path: Path) -> None:
     case = AgentCase(tmp_path)
     first = case.boot()

@@ -9,6 +9,7 @@ from broker.messages import (
     Finished,
     Heartbeat,
     IdleBeat,
+    Kill,
     NotStarted,
     StillOpen,
     WhichOpen,
@@ -180,6 +181,21 @@ def test_outage_of_an_hour_keeps_every_result(case: AgentCase) -> None:
 
     eventually(lambda: len(case.desk.reports) >= 50)
     assert {report.run_id for report in case.desk.reports} == set(range(1, 51))
+
+
+def test_kill_of_the_last_run_in_question_ends_the_questions(case: AgentCase) -> None:
+    hold_one_let_wait(case, 2)
+    case.desk.answers_which_open = False
+    lose_contact(case)
+    case.slots.finish(1)
+    case.broker.unblock()
+    eventually(lambda: case.desk.of(WhichOpen))
+
+    case.desk.command(Kill(run_id=2, reason="killed by ann"))
+    case.desk.expect(2, Finished)
+    case.desk.send_trigger(3)
+
+    case.desk.expect(3, Finished)
 
 
 def test_trigger_that_comes_while_contact_is_being_regained_waits_for_the_answer_too(

@@ -65,6 +65,20 @@ def test_nothing_new_starts_and_nothing_is_acknowledged_on_a_full_disk(
     assert case.desk.count_unsettled(case.desk.run_queue) == 1
 
 
+def test_triggers_stay_with_the_broker_while_the_disk_is_full(case: AgentCase, disk: Disk) -> None:
+    executor = case.boot()
+    fill(case, disk)
+    case.desk.publish(*[case.desk.seal_trigger(run_id) for run_id in range(1, 301)])
+
+    tries = disk.refusals
+    eventually(lambda: disk.refusals > tries + 10)
+
+    # The first one, and at most the batch that was under way when the inbox was paused.
+    assert executor.counts["taken"] <= 101
+    disk.is_full = False
+    eventually(lambda: executor.counts["taken"] == 301)
+
+
 def test_run_at_work_finishes_and_is_reported_on_a_full_disk(case: AgentCase, disk: Disk) -> None:
     case.boot()
     case.desk.send_trigger(1, param="hold")
@@ -118,10 +132,12 @@ def test_disk_that_is_full_at_the_welcome_only_delays_the_executor(
     case: AgentCase, disk: Disk
 ) -> None:
     disk.is_full = True
-    case.boot()
+    executor = case.boot(welcomed=False)
     eventually(lambda: disk.refusals > 1)
+    assert not executor.is_taking
 
     disk.is_full = False
+    eventually(lambda: executor.is_taking)
     case.desk.send_trigger(1)
 
     case.desk.expect(1, Finished)

@@ -138,7 +138,7 @@ def test_trigger_of_a_boot_that_never_saw_it_is_given_back(case: AgentCase) -> N
     case.desk.expect(1, NotStarted)
 
 
-def test_only_a_trigger_never_delivered_before_is_provably_unstarted_without_a_journal(
+def test_only_the_first_copy_of_a_trigger_is_provably_unstarted_without_a_journal(
     case: AgentCase, tmp_path: Path
 ) -> None:
     first = case.boot()
@@ -148,14 +148,16 @@ def test_only_a_trigger_never_delivered_before_is_provably_unstarted_without_a_j
     thief = case.broker.transport().consumer("thief", [case.desk.run_queue], prefetch=10)
     assert len(thief.take(10, 5)) == 1
     thief.close()
-    case.desk.send_trigger(2)
+    case.desk.send_trigger(2, resent=True)
+    case.desk.send_trigger(3)
 
     case.boot(state_dir=tmp_path / "another disk")
 
-    case.desk.expect(2, NotStarted)
+    case.desk.expect(3, NotStarted)
     case.settle()
-    assert case.desk.reports_on(1, NotStarted) == []
-    assert case.starts_of(1) == 0
+    for run_id in (1, 2):
+        assert case.desk.reports_on(run_id, NotStarted) == []
+        assert case.starts_of(run_id) == 0
 
 
 def test_result_survives_a_broker_that_is_away_until_the_next_boot(case: AgentCase) -> None:
