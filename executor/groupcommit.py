@@ -35,6 +35,7 @@ class GroupCommit:
         self._durable: list[Effect] = []
         self._tried: list[Effect] = []
         self._is_scheduled = False
+        self._retry: asyncio.TimerHandle | None = None
         self.is_in_trouble = False
 
     def when_durable(self, effect: Effect) -> None:
@@ -72,7 +73,9 @@ class GroupCommit:
         self._perform(tried)
 
     def _fail(self, error: JournalFailed) -> None:
-        self._loop.call_later(RETRY_SECONDS, self.schedule)
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = self._loop.call_later(RETRY_SECONDS, self.schedule)
         if not self.is_in_trouble:
             self.is_in_trouble = True
             self._on_trouble(True)

@@ -89,8 +89,10 @@ class Intake:
             self._repeat(trigger, stage)
         elif (reason := self._tombstones.take(trigger.run_id)) is not None:
             self._workload.refuse(trigger, reason, Outcome.KILLED)
+        elif self._is_unprovable(trigger, arrival):
+            self._drop(trigger)
         elif trigger.boot_id != self._boot_id:
-            self._return_foreign(trigger, is_copy=arrival.delivery.redelivered or trigger.resent)
+            self._return(trigger, "other_boot", f"it was addressed to boot {trigger.boot_id}")
         elif arrival.is_expired:
             self._return(trigger, "expired", "its trigger came too late")
         elif self._readiness.is_draining:
@@ -123,19 +125,20 @@ class Intake:
         if self._ledger.stage(trigger.run_id) is Stage.UNKNOWN:
             self._workload.refuse(trigger, f"cannot take it: {error!r}", Outcome.FAILED)
 
-    def _return_foreign(self, trigger: Trigger, *, is_copy: bool) -> None:
-        # A boot whose journal is gone may have started a trigger that came before this one.
-        if is_copy and not self._ledger.knows_boot(trigger.boot_id):
-            self.counts["unprovable"] += 1
-            self._log.warning(
-                "trigger_dropped",
-                run_id=trigger.run_id,
-                job_id=trigger.job_id,
-                boot_id=trigger.boot_id,
-                why="delivered before, to a boot whose journal is gone",
-            )
-            return
-        self._return(trigger, "other_boot", f"it was addressed to boot {trigger.boot_id}")
+    def _is_unprovable(self, trigger: Trigger, arrival: Arrival) -> bool:
+        """Whether an earlier copy may have been started by a boot, or at a time, now forgotten."""
+        is_copy = arrival.delivery.redelivered or trigger.resent
+        return is_copy and self._ledger.may_have_forgotten(trigger.boot_id, trigger.routed_at_ms)
+
+    def _drop(self, trigger: Trigger) -> None:
+        self.counts["unprovable"] += 1
+        self._log.warning(
+            "trigger_dropped",
+            run_id=trigger.run_id,
+            job_id=trigger.job_id,
+            boot_id=trigger.boot_id,
+            why="it came before, and what became of it is not in the journal any more",
+        )
 
     def _return(self, trigger: Trigger, count: str, reason: str) -> None:
         self.counts[count] += 1

@@ -109,6 +109,10 @@ class Ledger:
             return report, len(records.line_of(report))
         return None
 
+    def may_have_forgotten(self, boot_id: str, routed_at_ms: int) -> bool:
+        """Whether a run given to that boot at that time may have been here and be unknown now."""
+        return boot_id not in self._boots or routed_at_ms < self._horizon_ms
+
     def knows_boot(self, boot_id: str) -> bool:
         """Whether the journal goes back to that boot."""
         return boot_id in self._boots

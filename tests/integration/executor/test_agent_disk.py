@@ -68,7 +68,7 @@ def test_nothing_new_starts_and_nothing_is_acknowledged_on_a_full_disk(
 def test_triggers_stay_with_the_broker_while_the_disk_is_full(case: AgentCase, disk: Disk) -> None:
     executor = case.boot()
     fill(case, disk)
-    case.desk.publish(*[case.desk.seal_trigger(run_id) for run_id in range(1, 301)])
+    case.desk.publish(*[case.desk.seal_trigger(run_id) for run_id in range(101, 401)])
 
     tries = disk.refusals
     eventually(lambda: disk.refusals > tries + 10)

@@ -254,6 +254,11 @@ def test_damaged_journal_is_read_as_far_as_it_goes_and_admits_what_it_may_have_l
     case.desk.expect(2, NotStarted)
     answer = case.desk.ask(Know, runs=())
     assert answer.remembers_since_ms >= before - 2_000
+    # Its lines may be the damaged ones: a copy of it proves nothing.
+    case.desk.send_trigger(3, boot_id=OLD, resent=True, routed_at_ms=before - 10_000)
+    case.settle()
+    assert case.desk.reports_on(3, NotStarted) == []
+    assert case.executors[0].counts["unprovable"] == 1
 
 
 @pytest.mark.parametrize(

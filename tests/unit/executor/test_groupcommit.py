@@ -95,6 +95,19 @@ def test_full_disk_holds_back_durable_effects_but_not_reports(case: Case) -> Non
     assert case.commits.is_in_trouble
 
 
+def test_full_disk_is_tried_at_intervals_however_much_happens_meanwhile(case: Case) -> None:
+    case.journal.is_full = True
+    case.ledger.accept(1)
+    for _ in range(50):
+        case.commits.schedule()
+        case.round(0.001)
+    before = case.journal.commits
+
+    case.round(0.1)
+
+    assert case.journal.commits - before <= 12
+
+
 def test_room_on_the_disk_ends_the_trouble_by_itself(case: Case) -> None:
     case.journal.is_full = True
     case.ledger.accept(1)

@@ -284,6 +284,25 @@ def test_boots_of_the_journal_are_known_and_others_not(path: Path) -> None:
     assert not ledger.knows_boot("boot-3")
 
 
+def test_only_what_was_given_to_a_known_boot_since_the_horizon_cannot_be_forgotten(
+    path: Path,
+) -> None:
+    write(path, [BOOT, records.Horizon(since_ms=600)])
+
+    ledger, _ = boot(path, "boot-2", now_ms=1_000)
+
+    assert ledger.may_have_forgotten("boot-1", 599)
+    assert not ledger.may_have_forgotten("boot-1", 600)
+    assert not ledger.may_have_forgotten("boot-2", 700)
+    assert ledger.may_have_forgotten("boot-9", 700)
+
+
+def test_journal_that_forgot_nothing_covers_its_boots_from_their_first_moment(path: Path) -> None:
+    ledger, _ = boot(path, "boot-1", now_ms=1_000)
+
+    assert not ledger.may_have_forgotten("boot-1", 0)
+
+
 def test_oldest_of_very_many_boots_are_forgotten_and_memory_begins_later(path: Path) -> None:
     write(path, [records.Boot(boot_id=f"boot-{n}", at_ms=n) for n in range(1_500)])
 
