@@ -1,0 +1,243 @@
+"""`warren up`: one command, everything runs; Ctrl-C, nothing is left."""
+
+import json
+import signal
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Command, run_warren
+from tests.support.eventually import eventually
+from tests.support.processes import Process
+
+HANDLERS = """\
+import signal
+import subprocess
+import time
+
+from warren import job
+
+
+@job("quick")
+def quick(context):
+    print("working")
+    return f"done {context.run_id}"
+
+
+@job("stubborn")
+def stubborn(context):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    print("refusing to end", flush=True)
+    time.sleep(600)
+
+
+@job("failing")
+def failing(context):
+    raise ValueError(f"attempt {context.attempt}")
+"""
+JOBS = """\
+apps:
+  - {name: shop, title: Shop}
+jobs:
+  - {name: often, app: shop, schedule: {every: 1}, handler: quick, route: ROUND, enabled: true}
+  - {name: stubborn, app: shop, handler: stubborn}
+  - {name: failing, app: shop, handler: failing, retries: 1}
+  - {name: unknown, app: shop, handler: nowhere}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "handlers.py").write_text(HANDLERS)
+    (tmp_path / "jobs.yaml").write_text(JOBS)
+    return tmp_path
+
+
+def up(folder: Path, *arguments: str) -> Command:
+    return Command("up", "--jobs", "handlers.py", "--apply", "jobs.yaml", *arguments, folder=folder)
+
+
+def listed(folder: Path, *arguments: str) -> list[dict[str, object]]:
+    done = run_warren(*arguments, "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def alive(processes: list[Process]) -> list[Process]:
+    return [process for process in processes if process.is_alive]
+
+
+def end(command: Command) -> list[Process]:
+    """Press Ctrl-C; return what lived below the command before, once it has ended."""
+    below = command.tree()
+    begun = time.monotonic()
+    command.send(signal.SIGINT)
+    assert command.wait(10.0) == 0, command.text()
+    assert time.monotonic() - begun < 5.0
+    return below
+
+
+def test_jobs_run_and_another_terminal_sees_and_acts(folder: Path) -> None:
+    with up(folder) as command:
+        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("shop/often")
+        said = command.text()
+
+        jobs = {str(one["name"]): one for one in listed(folder, "jobs", "list")}
+        executors = listed(folder, "executors", "list")
+        waited = run_warren("jobs", "trigger", "often", "--wait", "--json", folder=folder)
+        failed = run_warren("jobs", "trigger", "failing", "--wait", folder=folder)
+        run = json.loads(waited.stdout)
+        log = run_warren("runs", "log", str(run["id"]), folder=folder)
+        end(command)
+
+    assert "created job shop/often" in said
+    assert "has handler 'nowhere'" in said
+    assert set(jobs) == {"often", "stubborn", "failing", "unknown"}
+    assert [one["address"] for one in executors] == ["shop-1", "shop-2", "shop-3"]
+    assert {one["state"] for one in executors} == {"alive"}
+    assert (waited.returncode, run["status"]) == (0, "SUCCEEDED")
+    assert log.stdout == "working\n"
+    assert failed.returncode == 1
+    assert "FAILED after 2 attempts: ValueError: attempt 1" in failed.stdout
+
+
+def test_ctrl_c_leaves_no_process_even_of_a_stubborn_job(folder: Path) -> None:
+    with up(folder, "--executors", "1") as command:
+        command.wait_for("Ctrl-C ends it all")
+        [planned] = listed(folder, "jobs", "trigger", "stubborn")
+        log = eventually(lambda: list(folder.glob(f".warren/logs/*/{planned['id']}.log")))[0]
+        eventually(lambda: "refusing" in log.read_text())
+
+        below = end(command)
+
+    assert len(below) >= 3
+    eventually(lambda: not alive(below), seconds=2.0)
+    done = run_warren("runs", "show", str(planned["id"]), "--json", folder=folder)
+    assert json.loads(done.stdout)["status"] == "KILLED"
+
+
+def test_started_again_it_goes_on_with_the_same_data(folder: Path) -> None:
+    with up(folder) as command:
+        command.wait_for("shop/often")
+        end(command)
+    before = {run["id"] for run in listed(folder, "runs", "list")}
+
+    with Command("up", "--jobs", "handlers.py", folder=folder) as command:
+        command.wait_for("app 'shop'")
+        command.wait_for("shop/often")
+        end(command)
+
+    after = {run["id"] for run in listed(folder, "runs", "list", "--status", "SUCCEEDED")}
+    assert after - before
+    audit = run_warren("audit", folder=folder)
+    assert audit.returncode == 0, audit.stdout
+
+
+def test_second_one_on_the_folder_is_refused_in_one_line(folder: Path) -> None:
+    with up(folder, "--executors", "1") as command:
+        command.wait_for("Ctrl-C ends it all")
+
+        done = run_warren("up", folder=folder)
+
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        assert line.startswith("error: another `warren up` runs on ")
+        end(command)
+
+
+def test_scheduler_on_the_same_sqlite_file_is_refused_in_one_line(folder: Path, vhost: str) -> None:
+    env = {
+        "WARREN_DATABASE_URL": f"sqlite:///{folder}/.warren/warren.db",
+        "WARREN_BROKER_URL": vhost,
+        "WARREN_SECRET": "s" * 32,
+    }
+    with up(folder, "--executors", "1") as command:
+        command.wait_for("Ctrl-C ends it all")
+
+        done = run_warren("scheduler", folder=folder, env=env)
+
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        assert "another scheduler works on" in line
+        end(command)
+
+
+def test_its_own_secret_is_kept_from_others_and_from_every_output(folder: Path) -> None:
+    with up(folder, "--executors", "1") as command:
+        command.wait_for("shop/often")
+        end(command)
+
+    secret = folder / ".warren/secret"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert stat.S_IMODE((folder / ".warren").stat().st_mode) == 0o700
+    assert secret.read_text() not in command.text()
+    assert secret.read_text() not in (folder / ".warren/warren.log").read_text()
+
+
+def test_killed_outright_it_starts_again(folder: Path) -> None:
+    with up(folder, "--executors", "1") as command:
+        command.wait_for("shop/often")
+        below = command.tree()
+        command.kill()
+        eventually(lambda: not alive(below))
+
+    with up(folder, "--executors", "1") as command:
+        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("shop/often")
+        end(command)
+
+    assert run_warren("audit", folder=folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "words"),
+    [
+        ({"x.py": "import nowhere\n"}, ("--jobs", "x.py"), "No module named 'nowhere'"),
+        ({"x.py": "1 +\n"}, ("--jobs", "x.py"), "SyntaxError"),
+        ({}, ("--jobs", "x.py"), "cannot load handlers from 'x.py'"),
+        (
+            {"x.py": "from warren import job\njob('a')(lambda c: 1)\njob('a')(lambda d: 2)\n"},
+            ("--jobs", "x.py"),
+            "two handlers are named 'a'",
+        ),
+        ({"j.yaml": "jops: []\n"}, ("--apply", "j.yaml"), "j.yaml:1: unknown field 'jops'"),
+        ({}, ("--apply", "j.yaml"), "cannot read j.yaml"),
+        ({}, ("--app", "X"), "expected app to be"),
+    ],
+)
+def test_what_cannot_be_started_ends_with_one_line_and_leaves_nothing(
+    tmp_path: Path, files: dict[str, str], arguments: tuple[str, ...], words: str
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+
+    with Command("up", *arguments, folder=tmp_path) as command:
+        assert command.wait() == 1
+
+    last = command.text().splitlines()[-1]
+    assert last.startswith("error: ")
+    assert words in last
+
+
+@pytest.mark.parametrize("name", ["WARREN_DATABASE_URL", "WARREN_BROKER_URL"])
+def test_services_of_a_cluster_are_not_mixed_in(tmp_path: Path, name: str) -> None:
+    value = "amqp://h/" if "BROKER" in name else "mysql+pymysql://u@h/d"
+
+    done = run_warren("up", folder=tmp_path, env={name: value})
+
+    assert done.returncode == 1
+    assert f"{name} is set, but `warren up` uses its own" in done.stderr
+    assert not (tmp_path / ".warren").exists()
+
+
+def test_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / ".warren").touch()
+
+    done = run_warren("up", folder=tmp_path)
+
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,333 @@
+"""Help, wrong usage, wrong settings and dead services: a few words and a status, never a trace."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import WARREN, run_warren
+from tests.support.ports import free_port
+from tests.support.processes import basic_environment
+
+SECRET = "s" * 32
+COMMANDS = [
+    "up",
+    "scheduler",
+    "executor",
+    "try",
+    "jobs apply",
+    "jobs list",
+    "jobs show",
+    "jobs next",
+    "jobs start",
+    "jobs stop",
+    "jobs delete",
+    "jobs trigger",
+    "runs list",
+    "runs show",
+    "runs log",
+    "runs kill",
+    "executors list",
+    "schedulers list",
+    "pause",
+    "resume",
+    "db upgrade",
+    "check",
+    "audit",
+]
+
+
+def test_help_names_every_command(tmp_path: Path) -> None:
+    done = run_warren("--help", folder=tmp_path)
+
+    assert done.returncode == 0
+    for name in {words.split()[0] for words in COMMANDS}:
+        assert f"\n  {name} " in done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(tmp_path: Path, command: str) -> None:
+    done = run_warren(*command.split(), "--help", folder=tmp_path)
+
+    assert done.returncode == 0
+    assert "Example:\n" in done.stdout
+    assert f"warren {command}" in done.stdout.partition("Example:")[2]
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [WARREN.with_name("python"), "-X", "importtime", WARREN, "--help"],
+        cwd=tmp_path,
+        env=basic_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "warren.cli" in loaded
+    assert not {"sqlalchemy", "pydantic", "structlog", "pika", "yaml"} & loaded
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nix",), "No such command 'nix'. (see: warren --help)"),
+        (("jobs", "nix"), "No such command 'nix'. (see: warren jobs --help)"),
+        (("jobs", "list", "--nix"), "No such option"),
+        (("jobs", "show"), "Missing argument 'NAME'"),
+        (("runs", "show", "x"), "'x' is not a valid integer"),
+        (("runs", "show", "0"), "0 is not in the range"),
+        (("runs", "show", "9" * 30), "is not in the range"),
+        (("runs", "list", "--status", "LOUD"), "'LOUD' is not one of"),
+        (("runs", "list", "--limit", "-1"), "-1 is not in the range"),
+        (("jobs", "next", "x", "--count", "0"), "0 is not in the range"),
+        (("up", "--executors", "0"), "0 is not in the range"),
+        (("executor", "handlers.py"), "Missing option '--app'"),
+        (("executor", "--app", "reports"), "Missing argument"),
+        (("try", "x.py", "h", "--shard", "3/3"), "expected a shard like 0/3, got: '3/3'"),
+        (("try", "x.py", "h", "--shard", "x"), "expected a shard like 0/3, got: 'x'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_two(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    done = run_warren(*arguments, folder=tmp_path)
+
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert words in line
+
+
+@pytest.mark.parametrize("group", [(), ("jobs",), ("runs",)])
+def test_group_without_a_command_shows_its_help(tmp_path: Path, group: tuple[str, ...]) -> None:
+    done = run_warren(*group, folder=tmp_path)
+
+    assert done.returncode == 2
+    assert "Commands:" in done.stderr
+    assert "error:" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("jobs", "list"), ("runs", "list"), ("pause",), ("db", "upgrade"), ("audit",)]
+)
+def test_without_a_database_one_line_says_what_to_do(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = run_warren(*arguments, folder=tmp_path)
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: no database: set WARREN_DATABASE_URL, or run `warren up`")
+    assert not (tmp_path / ".warren").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("jobs", "list"), ("runs", "list"), ("executors", "list"), ("pause",)]
+)
+def test_database_without_tables_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    env = {"WARREN_DATABASE_URL": f"sqlite:///{tmp_path}/empty.db"}
+
+    done = run_warren(*arguments, folder=tmp_path, env=env)
+
+    assert done.returncode == 1
+    assert done.stderr == "error: the database has no schema yet; run: warren db upgrade\n"
+
+
+def test_every_wrong_setting_has_its_line(tmp_path: Path) -> None:
+    (tmp_path / "warren.toml").write_text("slotz = 3\n")
+
+    done = run_warren(
+        "jobs", "list", folder=tmp_path, env={"WARREN_SLOTS": "x", "WARREN_SECRET": "hush"}
+    )
+
+    assert done.returncode == 1
+    assert sorted(done.stderr.splitlines()) == [
+        "error: WARREN_SECRET: expected at least 32 characters (it has 4)",
+        "error: WARREN_SLOTS: expected an integer from 1 to 1000, got: 'x'",
+        "error: warren.toml: unknown setting 'slotz', did you mean 'slots'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        (("scheduler",), ["WARREN_DATABASE_URL", "WARREN_BROKER_URL", "WARREN_SECRET"]),
+        (("executor", "--app", "reports", "x.py"), ["WARREN_BROKER_URL", "WARREN_SECRET"]),
+    ],
+)
+def test_service_names_every_setting_that_it_lacks(
+    tmp_path: Path, command: tuple[str, ...], missing: list[str]
+) -> None:
+    done = run_warren(*command, folder=tmp_path)
+
+    assert done.returncode == 1
+    assert [line.split(":")[1].strip() for line in done.stderr.splitlines()] == missing
+
+
+@pytest.mark.parametrize("command", [("scheduler",), ("executor", "--app", "reports", "x.py")])
+def test_memory_broker_is_refused_outside_up(tmp_path: Path, command: tuple[str, ...]) -> None:
+    env = {
+        "WARREN_BROKER_URL": "memory://",
+        "WARREN_SECRET": SECRET,
+        "WARREN_DATABASE_URL": f"sqlite:///{tmp_path}/x.db",
+    }
+
+    done = run_warren(*command, folder=tmp_path, env=env)
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "memory:// works only inside `warren up`" in line
+
+
+@pytest.mark.parametrize("command", [("scheduler",), ("executor", "--app", "reports", "x.py")])
+def test_broker_that_does_not_answer_is_one_line_without_its_password(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    env = {
+        "WARREN_BROKER_URL": f"amqp://guest:hush@127.0.0.1:{free_port()}/",
+        "WARREN_SECRET": SECRET,
+        "WARREN_DATABASE_URL": f"sqlite:///{tmp_path}/x.db",
+    }
+
+    done = run_warren(*command, folder=tmp_path, env=env)
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: cannot reach the broker")
+    assert "hush" not in line
+
+
+def test_database_that_does_not_answer_is_one_line_without_its_password(tmp_path: Path) -> None:
+    env = {"WARREN_DATABASE_URL": f"mysql+pymysql://root:hush@127.0.0.1:{free_port()}/warren"}
+
+    done = run_warren("jobs", "list", folder=tmp_path, env=env)
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: cannot use the database mysql+pymysql://root:***@127.0.0.1")
+    assert "hush" not in line
+
+
+def test_file_that_is_no_database_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("I am no database, whatever my name says.\n" * 100)
+
+    done = run_warren(
+        "jobs", "list", folder=tmp_path, env={"WARREN_DATABASE_URL": f"sqlite:///{tmp_path}/x.db"}
+    )
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "not a database" in line
+
+
+class TestCheck:
+    def test_everything_wrong_is_said_at_once(self, tmp_path: Path) -> None:
+        (tmp_path / "a-file").touch()
+        env = {
+            "WARREN_DATABASE_URL": f"mysql+pymysql://u:hush@127.0.0.1:{free_port()}/warren",
+            "WARREN_BROKER_URL": f"amqp://u:hush@127.0.0.1:{free_port()}/",
+            "WARREN_LOG_DIR": f"{tmp_path}/a-file/logs",
+        }
+
+        done = run_warren("check", folder=tmp_path, env=env)
+
+        assert done.returncode == 1
+        assert [line.split(":")[1].strip() for line in done.stderr.splitlines()] == [
+            "database",
+            "broker",
+            "secret",
+            "log folder",
+        ]
+        assert "hush" not in done.stdout + done.stderr
+
+    def test_everything_right_is_said_too(
+        self, tmp_path: Path, mariadb_url: str, vhost: str
+    ) -> None:
+        env = {
+            "WARREN_DATABASE_URL": mariadb_url,
+            "WARREN_BROKER_URL": vhost,
+            "WARREN_SECRET": SECRET,
+        }
+        run_warren("db", "upgrade", folder=tmp_path, env=env)
+
+        done = run_warren("check", folder=tmp_path, env=env)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [line.split()[0] for line in done.stdout.splitlines()] == ["ok"] * 6
+
+
+class TestSchema:
+    def test_upgrade_may_be_repeated(self, tmp_path: Path, any_database_url: str) -> None:
+        env = {"WARREN_DATABASE_URL": any_database_url}
+
+        said = [run_warren("db", "upgrade", folder=tmp_path, env=env) for _ in range(2)]
+
+        assert [done.returncode for done in said] == [0, 0]
+        assert said[0].stdout == said[1].stdout
+        assert run_warren("jobs", "list", folder=tmp_path, env=env).returncode == 0
+
+    def test_sql_is_printed_without_a_database_that_answers(self, tmp_path: Path) -> None:
+        env = {"WARREN_DATABASE_URL": f"mysql+pymysql://u@127.0.0.1:{free_port()}/warren"}
+
+        done = run_warren("db", "upgrade", "--sql", folder=tmp_path, env=env)
+
+        assert done.returncode == 0
+        assert "CREATE TABLE xxl_job_log " in done.stdout
+
+
+def test_reader_that_has_seen_enough_gets_no_complaint(tmp_path: Path) -> None:
+    env = basic_environment() | {"WARREN_DATABASE_URL": f"sqlite:///{tmp_path}/x.db"}
+    run_warren("db", "upgrade", folder=tmp_path, env=env)
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    done = subprocess.run(
+        [WARREN, "db", "upgrade", "--sql"],
+        cwd=tmp_path,
+        env=env,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+
+    assert done.stderr == ""
+
+
+class TestTry:
+    HANDLERS = """\
+from warren import job
+
+@job("hello")
+def hello(context):
+    print(f"{context.param} {context.shard_index}/{context.shard_total}")
+    return "done"
+
+@job("wrong")
+def wrong(context):
+    raise ValueError("no")
+"""
+
+    def test_handler_runs_here_and_now(self, tmp_path: Path) -> None:
+        (tmp_path / "handlers.py").write_text(self.HANDLERS)
+
+        done = run_warren(
+            "try", "handlers.py", "hello", "--param", "hi", "--shard", "1/3", folder=tmp_path
+        )
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[0] == "hi 1/3"
+        assert done.stdout.splitlines()[-1].startswith("SUCCEEDED after ")
+
+    @pytest.mark.parametrize(("handler", "status"), [("wrong", 1), ("nix", 1)])
+    def test_failure_is_the_status(self, tmp_path: Path, handler: str, status: int) -> None:
+        (tmp_path / "handlers.py").write_text(self.HANDLERS)
+
+        done = run_warren("try", "handlers.py", handler, folder=tmp_path)
+
+        assert done.returncode == status
+        assert "FAILED" in done.stdout
