@@ -17,10 +17,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum, auto
 from itertools import pairwise
 from multiprocessing import resource_tracker, util
-from types import FrameType
 from typing import Any, NoReturn
 
 from broker.messages import Outcome, Trigger
@@ -30,6 +28,7 @@ from executor.failures import describe, describe_hook, text_of
 from executor.handlers import Handler
 from executor.output import Output
 from executor.surroundings import Surroundings
+from executor.termination import Phase, Termination, Woken
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
@@ -53,16 +52,6 @@ class Birth:
     kept: frozenset[int]
 
 
-class _Phase(Enum):
-    WAITING = auto()
-    RUNNING = auto()
-    BETWEEN = auto()
-
-
-class _Woken(BaseException):
-    """SIGTERM came while the process waited for work."""
-
-
 def main(birth: Birth) -> NoReturn:
     """Live the life of a job process; never returns to the zygote's code."""
     os.setsid()
@@ -73,7 +62,6 @@ def main(birth: Birth) -> NoReturn:
     _close_others(birth.kept | {birth.channel})
     channel = socket.socket(fileno=birth.channel)
     child = Child(birth.handler, birth.output, birth.surroundings, channel)
-    child.take_signals()
     child.serve()
     birth.page[birth.index] = child.finish()
     os._exit(0)
@@ -105,43 +93,17 @@ class Child:
         self._channel = channel
         self._pid = os.getpid()
         self._unread = b""
-        self._phase = _Phase.BETWEEN
+        self._termination = Termination()
         self._is_ending = False
-        self._is_terminated = False
         self._is_initialised = False
-        self._task: asyncio.Task[Any] | None = None
-
-    # -- signals ------------------------------------------------------------------------------
-
-    def take_signals(self) -> None:
-        """Answer SIGTERM ourselves; everything else means what it means in any program.
-
-        The zygote has blocked SIGTERM, so one sent meanwhile arrives when the mask is lifted.
-        """
-        self._surroundings.take_signal(signal.SIGTERM, self._on_sigterm)
-        self._surroundings.take_signal(signal.SIGINT, signal.default_int_handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        # A copy that the handler forks, a worker of a pool say, ends on SIGTERM as usual.
-        os.register_at_fork(after_in_child=_end_on_sigterm)
-
-    def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
-        is_first, self._is_terminated = not self._is_terminated, True
-        if self._phase is _Phase.WAITING:
-            raise _Woken
-        if self._phase is _Phase.RUNNING and is_first:
-            self._interrupt()
-
-    def _interrupt(self) -> None:
-        if self._task is not None:
-            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
-        else:
-            raise JobStopped
 
     # -- life ---------------------------------------------------------------------------------
 
     def serve(self) -> None:
         """Run what comes until the process is to end."""
-        while not (self._is_ending or self._is_terminated):
+        self._surroundings.take_signal(signal.SIGINT, signal.default_int_handler)
+        self._termination.listen(self._surroundings)
+        while not (self._is_ending or self._termination.is_ordered):
             order = self._next_order()
             if not isinstance(order, frames.Run):
                 return
@@ -150,7 +112,7 @@ class Child:
 
     def finish(self) -> bool:
         """Do what a Python program does at its end; return whether nothing is left running."""
-        self._phase = _Phase.BETWEEN
+        self._termination.phase = Phase.BETWEEN
         if self._is_initialised and self._handler.destroy is not None:
             self._guard("destroy", self._handler.destroy)
         # In the order of the interpreter's own end. Each may hang; the executor has the clock.
@@ -176,7 +138,7 @@ class Child:
         if os.getpid() != self._pid:
             self._leave_fork()
         self._surroundings.restore()
-        self._is_ending = self._is_ending or self._is_terminated or self._has_leftovers()
+        self._is_ending = self._is_ending or self._termination.is_ordered or self._has_leftovers()
         written = self._output.end()
         return frames.Result(
             run_id=order.trigger.run_id,
@@ -192,16 +154,16 @@ class Child:
         """Call the handler. The outer net is for a SIGTERM on the way out; there is one a run."""
         try:
             try:
-                self._phase = _Phase.RUNNING
-                if self._is_terminated:
+                self._termination.phase = Phase.RUNNING
+                if self._termination.is_ordered:
                     raise JobStopped  # noqa: TRY301 - it came before there was anything to stop
                 message = self._call(trigger)
-                self._phase = _Phase.BETWEEN
+                self._termination.phase = Phase.BETWEEN
             except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its run only
-                self._phase = _Phase.BETWEEN
+                self._termination.phase = Phase.BETWEEN
                 return self._explain(error)
         except JobStopped as stopped:
-            self._phase = _Phase.BETWEEN
+            self._termination.phase = Phase.BETWEEN
             return self._explain(stopped)
         return Outcome.SUCCEEDED, message
 
@@ -215,7 +177,7 @@ class Child:
     def _explain(self, error: BaseException) -> tuple[Outcome, str]:
         # A process whose init failed must not serve a run that would need it.
         self._is_ending = self._is_ending or not self._is_initialised
-        ending = describe(error, was_stopped=self._is_terminated)
+        ending = describe(error, was_stopped=self._termination.is_ordered)
         if ending.log:
             self._output.say("ERROR", ending.log)
         return ending.outcome, ending.message
@@ -228,10 +190,10 @@ class Child:
             try:
                 return runner.run(self._as_task(value))
             finally:
-                self._task = None
+                self._termination.task = None
 
     async def _as_task(self, value: Awaitable[Any]) -> Any:
-        self._task = asyncio.current_task()
+        self._termination.task = asyncio.current_task()
         return await value
 
     def _has_leftovers(self) -> bool:
@@ -249,14 +211,14 @@ class Child:
     def _next_order(self) -> frames.ToProcess | None:
         """Wait for an order; None when the executor is gone or SIGTERM came."""
         try:
-            self._phase = _Phase.WAITING
-            while not self._is_terminated and b"\n" not in self._unread:
+            self._termination.phase = Phase.WAITING
+            while not self._termination.is_ordered and b"\n" not in self._unread:
                 data = self._channel.recv(_READ_BYTES)
                 if not data:
                     return None
                 self._unread += data
-            self._phase = _Phase.BETWEEN
-        except (_Woken, OSError):
+            self._termination.phase = Phase.BETWEEN
+        except (Woken, OSError):
             return None
         line, _, self._unread = self._unread.partition(b"\n")
         return frames.decode_to_process(line) if line else None
@@ -267,10 +229,6 @@ class Child:
         except OSError:
             # The handler closed the channel: the exit without a result will tell.
             self._is_ending = True
-
-
-def _end_on_sigterm() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _context_of(trigger: Trigger) -> JobContext:

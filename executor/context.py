@@ -40,11 +40,13 @@ class JobContext:
     def log(self, text: str, *args: object) -> None:
         """Write a line with the local time into the run's log.
 
-        With `args`, `text % args` is written; where that does not fit, both as they are.
+        With `args`, `text % args` is written, for a single dict `text % dict` as `logging` does;
+        where that does not fit, both as they are.
         """
         if args:
+            values = args[0] if len(args) == 1 and isinstance(args[0], dict) else args
             try:
-                text = str(text) % args
+                text = str(text) % values
             except (TypeError, ValueError, KeyError):
                 text = f"{text} {args!r}"
         sys.stdout.write(log_line(time.time(), "INFO", text))

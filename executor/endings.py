@@ -78,12 +78,14 @@ def _stopped(stop: Stop, result: Result | None, exit_: Exit | None, grace_second
 
 
 def _exit_notes(exit_: Exit | None) -> list[str]:
-    if exit_ is None or (exit_.code == 0 and not exit_.forced):
+    if exit_ is None:
         return []
     if exit_.forced:
         return ["hung at exit, killed"]
     if exit_.failure:
         return [exit_.failure]
+    if exit_.code == 0:
+        return []
     how = words_of_signal(-exit_.code) if exit_.code < 0 else f"exit code {exit_.code}"
     return [f"{how} at its exit"]
 

@@ -40,6 +40,11 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def outlive_parent() -> None:
+    """Undo `die_with_parent`."""
+    _prctl(_SET_PDEATHSIG, 0)
+
+
 def set_process_name(name: str) -> None:
     """Show `name` (up to 15 bytes) in lists of processes."""
     _write("/proc/self/comm", name.encode()[:15])

@@ -30,7 +30,7 @@ BACKOFF_SECONDS = (0.1, 10.0)
 #: A zygote that lived this long was a good one: the next backoff starts from the beginning.
 GOOD_LIFE_SECONDS = 60.0
 #: A zygote is asked this often whether it works, and killed after this long without an answer.
-PING_SECONDS, SILENCE_SECONDS = 5.0, 20.0
+PING_SECONDS, SILENCE_SECONDS = 3.0, 12.0
 #: Seconds between two looks for orphans of a dead zygote that were killed and are not gone yet.
 _LOOK_SECONDS = 0.005
 
@@ -89,17 +89,12 @@ class Nursery:
         """
         linux.become_subreaper()
         born = self._spawn()
-        poll = select.poll()
-        poll.register(born.control, select.POLLIN)
-        poll.register(born.pidfd, select.POLLIN)
-        while not self.is_ready:
-            poll.poll()
-            frame = self._receive(born)
-            if isinstance(frame, frames.Names):
-                self._take_names(frame)
-            else:
-                self._discard(born)
-                raise _load_error(frame, born.process.exitcode)
+        try:
+            self._await_names(born)
+        except BaseException:
+            born.process.kill()  # it may still be importing, and be waited for at our own end
+            self._discard(born)
+            raise
         self._listen(born)
 
     def fork(self, number: int, handler: str, channel: socket.socket) -> None:
@@ -167,6 +162,18 @@ class Nursery:
     def _listen(self, born: _Zygote) -> None:
         self._loop.add_reader(born.control, self._on_frames, born)
         self._loop.add_reader(born.pidfd, self._on_death, born)
+
+    def _await_names(self, born: _Zygote) -> None:
+        poll = select.poll()
+        poll.register(born.control, select.POLLIN)
+        poll.register(born.pidfd, select.POLLIN)
+        while not self.is_ready:
+            poll.poll()
+            frame = self._receive(born)
+            if not isinstance(frame, frames.Names):
+                born.process.join()
+                raise _load_error(frame, born.process.exitcode)
+            self._take_names(frame)
 
     def _take_names(self, frame: frames.Names) -> None:
         self._names.extend(frame.names)

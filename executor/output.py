@@ -5,6 +5,7 @@ lands there. A run that writes nothing leaves no file: its empty file is renamed
 """
 
 import contextlib
+import fcntl
 import io
 import logging
 import os
@@ -83,7 +84,11 @@ class Output:
         self._make_streams()
 
     def adopt_logging(self) -> None:
-        """Let records of `logging` from INFO up reach the log, unless the handlers set it up."""
+        """Let records of `logging` from INFO up reach the log, unless the handlers set it up.
+
+        Called when the handlers are imported: the zygote runs no code of theirs after that.
+        """
+        sys.stdin = None  # or each fork closes it and opens another
         root = logging.getLogger()
         if not root.handlers:
             root.addHandler(LineHandler())
@@ -157,7 +162,7 @@ class Output:
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._file)
-        self._file, self._path = file, path
+        self._file, self._path = _out_of_the_way(file), path
 
     def _make_streams(self) -> None:
         self._log = LogFile()
@@ -168,12 +173,24 @@ class Output:
             line_buffering=True,
         )
         sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = self._stream  # type: ignore[misc]
+        self._stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - a descriptor
 
     def _restore_streams(self) -> None:
-        if self._stream.closed:
+        if self._stream.closed or self._stdin.closed:
             self._make_streams()
-        elif sys.stdout is not self._stream or sys.stderr is not self._stream:
+        sys.stdin = self._stdin
+        if sys.stdout is not self._stream or sys.stderr is not self._stream:
             sys.stdout = sys.stderr = self._stream
+
+
+def _out_of_the_way(file: int) -> int:
+    """Move a descriptor from 0, 1, 2: a handler that closed those left them to be taken."""
+    if file > 2:  # noqa: PLR2004 - the last of the standard descriptors
+        return file
+    try:
+        return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(file)
 
 
 def _with_folder(path: str, action: Callable[[], T]) -> T:

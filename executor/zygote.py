@@ -18,6 +18,7 @@ import signal
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
@@ -45,6 +46,16 @@ def main(control: socket.socket, sources: Sequence[str]) -> None:
     """Live the life of a zygote. Called in a process made by multiprocessing's spawn context."""
     control.set_inheritable(False)
     _settle()
+    try:
+        _work(control, sources)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the executor went before it was told of the handlers
+    except BaseException:  # noqa: BLE001 - the last words of a process that ends here in any case
+        traceback.print_exc()
+    os._exit(0)  # an `atexit` or a thread of the handlers must not hold the zygote back
+
+
+def _work(control: socket.socket, sources: Sequence[str]) -> None:
     output = Output()
     own_files = _open_files()
     try:
@@ -53,7 +64,8 @@ def main(control: socket.socket, sources: Sequence[str]) -> None:
     except HandlersError as error:
         line, trace = clean(error.line[:_LINE_CHARS]), clean(error.traceback[-_TRACE_CHARS:])
         control.send(frames.encode(frames.Unloadable(line=line, traceback=trace)))
-        os._exit(1)
+        return
+    linux.outlive_parent()
     output.adopt_logging()
     reset_signals()
     _shut_out_signals()
@@ -63,15 +75,14 @@ def main(control: socket.socket, sources: Sequence[str]) -> None:
     gc.collect()
     gc.freeze()
     kept = frozenset(_open_files() - own_files)
-    try:
-        Zygote(control, handlers, output, surroundings, kept).serve()
-    finally:
-        os._exit(0)  # an `atexit` or a thread of the handlers must not hold the zygote back
+    Zygote(control, handlers, output, surroundings, kept).serve()
 
 
 def _settle() -> None:
     """Leave the executor's session and signals; keep its settings from the jobs."""
     os.setsid()
+    # While it imports it does not listen: an import that never ends must not outlive the executor.
+    linux.die_with_parent(os.getppid())
     _shut_out_signals()
     linux.become_subreaper()
     linux.set_process_name("warren-zygote")

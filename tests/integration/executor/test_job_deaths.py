@@ -1,0 +1,270 @@
+"""Zygote and executor may die at any moment: no process outlives them, no run is forgotten."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.messages import Outcome
+from executor import nursery
+from tests.support.eventually import eventually
+from tests.support.job_floor import JobFloor, processes_holding
+from tests.support.processes import Process, find
+
+SOURCE = r"""
+import os, signal, subprocess, sys, time
+
+HERE = os.path.dirname(__file__)
+
+@job("quick")
+def quick(context):
+    return context.param
+
+@job("family")
+def family(context):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    held = os.dup(os.open(os.path.join(HERE, "held"), os.O_RDWR | os.O_CREAT))
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(60)
+        os._exit(0)
+    subprocess.Popen(["sleep", "60"], start_new_session=True, env={}, pass_fds=[held])
+    with open(os.path.join(HERE, "begun"), "a") as file:
+        file.write(context.param + "\n")
+    time.sleep(60)
+
+@job("hangs.at.exit")
+def hangs_at_exit(context):
+    import atexit
+    atexit.register(time.sleep, 60)
+    return "done"
+"""
+
+
+@pytest.fixture
+def floor(tmp_path: Path) -> Iterator[JobFloor]:
+    floor = JobFloor(tmp_path, SOURCE, count=2).open()
+    yield floor
+    floor.close()
+
+
+def kill(process: Process, number: int = signal.SIGKILL) -> None:
+    assert process.is_alive
+    os.kill(process.pid, number)
+
+
+def test_runs_of_a_dead_zygote_end_failed_and_nothing_is_left(floor: JobFloor) -> None:
+    run_ids = [floor.start("family", "a"), floor.start("family", "b")]
+    floor.turn(lambda: floor.note("begun").count("\n") == 2)
+    held = processes_holding(floor.folder / "held")
+
+    kill(floor.zygote)
+    finished = [floor.wait(run_id) for run_id in run_ids]
+
+    assert len(held) >= 6
+    assert processes_holding(floor.folder / "held") == []
+    assert {(f.outcome, f.message) for f in finished} == {(Outcome.FAILED, "the zygote died")}
+
+
+def test_dead_zygote_is_replaced_and_the_slots_work_on(floor: JobFloor) -> None:
+    for turn in range(3):
+        kill(floor.zygote)
+        floor.turn(lambda: floor.slots.free == 0)
+        floor.turn(lambda ready=turn + 1: floor.ready_count == ready)
+
+        assert floor.slots.free == 2
+        assert floor.run("quick", "again").message == "again"
+
+
+def test_result_that_was_there_stands_when_the_zygote_dies(floor: JobFloor) -> None:
+    run_id = floor.start("hangs.at.exit", fresh_process=True)
+    floor.turn(lambda: floor.slots._runs[run_id].result)
+
+    kill(floor.zygote)
+
+    finished = floor.wait(run_id)
+    assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "done (the zygote died)")
+
+
+def test_kill_stays_a_kill_when_the_zygote_dies(floor: JobFloor) -> None:
+    run_id = floor.start("family")
+    floor.turn(lambda: floor.note("begun"))
+    floor.slots.stop(run_id, "killed by ann")
+
+    kill(floor.zygote)
+
+    assert floor.wait(run_id).outcome is Outcome.KILLED
+
+
+def test_zygote_that_dies_while_it_forks_loses_no_run(floor: JobFloor) -> None:
+    for delay in (0, 0, 0.001, 0.002, 0.004, 0.008):
+        floor.turn(lambda: floor.slots.free == 2)
+        zygote = floor.zygote
+        run_ids = [floor.start("quick", fresh_process=True) for _ in range(2)]
+        floor.turn_for(delay)
+        kill(zygote)
+
+        assert {floor.wait(each).message for each in run_ids} <= {
+            "the zygote died",
+            "(the zygote died)",
+            "",
+        }
+
+
+def test_zygote_does_not_mind_ctrl_c_and_sigterm(floor: JobFloor) -> None:
+    kill(floor.zygote, signal.SIGINT)
+    kill(floor.zygote, signal.SIGTERM)
+
+    assert floor.run("quick", "still").message == "still"
+    assert floor.ready_count == 0
+
+
+def test_handlers_that_no_longer_load_are_tried_until_they_do(floor: JobFloor) -> None:
+    good = floor.file.read_text()
+    floor.file.write_text("broken = ")
+
+    kill(floor.zygote)
+    floor.turn(lambda: "SyntaxError" in floor.slots._nursery.error)
+    assert floor.slots.free == 0
+    floor.file.write_text(good)
+
+    floor.turn(lambda: floor.slots.free == 2)
+    assert floor.run("quick", "mended").message == "mended"
+
+
+def test_zygote_that_does_not_answer_is_replaced(
+    floor: JobFloor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nursery, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(nursery, "SILENCE_SECONDS", 0.5)
+    floor.turn_for(1.5)
+    assert floor.ready_count == 0, "one that answers is left alone"
+
+    kill(floor.zygote, signal.SIGSTOP)
+
+    floor.turn(lambda: floor.ready_count == 1)
+    assert floor.run("quick", "again").message == "again"
+
+
+def test_children_of_others_in_this_process_are_spared(floor: JobFloor) -> None:
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        kill(floor.zygote)
+        floor.turn(lambda: floor.ready_count == 1)
+
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_executors_that_are_threads_of_one_process_do_not_touch_each_other(
+    tmp_path: Path,
+) -> None:
+    floors = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        floors.append(JobFloor(tmp_path / name, SOURCE))
+    barrier = threading.Barrier(2)
+    messages: dict[int, list[str]] = {}
+
+    def work(at: int) -> None:
+        floor = floors[at].open()
+        zygote = floor.slots._nursery._zygote
+        assert zygote is not None
+        pid = zygote.process.pid
+        assert pid is not None
+        messages[at] = [floor.run("quick", str(at)).message for _ in range(20)]
+        run_id = floor.start("family")
+        floor.turn(lambda: floor.note("begun"))
+        barrier.wait(20)
+        if at == 0:
+            os.kill(pid, signal.SIGKILL)
+            messages[at].append(floor.wait(run_id).message)
+            barrier.wait(20)
+        else:
+            barrier.wait(20)
+            floor.turn_for(0.1)
+            messages[at].append("alive" if run_id not in floor.finished else "dead")
+        floor.close()
+
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert messages == {0: ["0"] * 20 + ["the zygote died"], 1: ["1"] * 20 + ["alive"]}
+
+
+EXECUTOR = """
+import sys
+from pathlib import Path
+from tests.support.job_floor import JobFloor
+
+if __name__ == "__main__":
+    floor = JobFloor(Path(sys.argv[1]), Path(sys.argv[2]).read_text(), count=3).open()
+    floor.run("quick")
+    for _ in range(2):
+        floor.start("family")
+    floor.turn(lambda: floor.note("begun").count("\\n") == 2)
+    print(floor.zygote.pid, flush=True)
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "number"),
+    [
+        ("floor.turn_for(60)", signal.SIGKILL),
+        ("floor.turn_for(60)", signal.SIGTERM),
+        ("import time; time.sleep(60)", signal.SIGKILL),
+        ("sys.exit(0)", None),
+        ("1 / 0", None),
+    ],
+)
+def test_nothing_outlives_an_executor_that_dies(
+    tmp_path: Path, then: str, number: int | None
+) -> None:
+    script = tmp_path / "executor_of_test.py"
+    script.write_text(EXECUTOR.replace("{then}", then))
+    (tmp_path / "source").write_text(SOURCE)
+    with subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path), str(tmp_path / "source")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+    ) as executor:
+        assert executor.stdout is not None
+        zygote = find(int(executor.stdout.readline()))
+        assert zygote is not None
+        if number is not None:
+            executor.send_signal(number)
+        executor.wait(10)
+
+        eventually(lambda: not zygote.is_alive, 2)
+        eventually(lambda: not processes_holding(tmp_path / "held"), 2)
+
+
+def test_zygote_that_is_importing_dies_with_its_executor(tmp_path: Path) -> None:
+    script = tmp_path / "executor_of_test.py"
+    script.write_text(EXECUTOR.replace("{then}", "pass"))
+    mark = tmp_path / "pid"
+    (tmp_path / "source").write_text(
+        f"import os, time\nopen({str(mark)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path), str(tmp_path / "source")],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as executor:
+        zygote = eventually(
+            lambda: mark.exists() and mark.read_text() and find(int(mark.read_text()))
+        )
+        executor.kill()
+        executor.wait(10)
+
+        eventually(lambda: not zygote.is_alive, 2)

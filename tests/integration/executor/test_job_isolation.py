@@ -1,0 +1,246 @@
+"""What a job process has and has not of the executor's, and which code it runs."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.messages import Outcome
+from executor.handlers import HandlersError
+from tests.support.job_floor import JobFloor
+
+SOURCE = r"""
+import logging, multiprocessing, os, random, signal, subprocess, sys, threading
+
+log_file = logging.FileHandler(os.path.join(os.path.dirname(__file__), "app.log"), delay=False)
+logging.getLogger("app").addHandler(log_file)
+
+def descriptors():
+    for entry in sorted(os.listdir("/proc/self/fd"), key=int):
+        try:
+            yield int(entry), os.readlink("/proc/self/fd/" + entry)
+        except FileNotFoundError:
+            pass
+
+@job("descriptors")
+def show_descriptors(context):
+    return "\n".join(f"{number} {target}" for number, target in descriptors())
+
+@job("descriptors.of.child")
+def descriptors_of_child(context):
+    return subprocess.run(["ls", "/proc/self/fd"], capture_output=True, text=True).stdout.split()
+
+@job("environment")
+def environment(context):
+    return "\n".join(f"{k}={v}" for k, v in os.environ.items())
+
+@job("modules")
+def modules(context):
+    return " ".join(sys.modules)
+
+@job("standing")
+def standing(context):
+    ignored = [s.name for s in signal.Signals if signal.getsignal(s) is signal.SIG_IGN]
+    return repr((
+        os.getsid(0) == os.getpgrp() == os.getpid(),
+        sorted(ignored),
+        signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        threading.current_thread() is threading.main_thread(),
+        sys.stdin.read(),
+        os.stat("/proc/self").st_uid == os.getuid(),
+    ))
+
+@job("oom")
+def oom(context):
+    return open("/proc/self/oom_score_adj").read().strip()
+
+@job("random")
+def random_number(context):
+    return random.random()
+
+@job("app.log")
+def app_log(context):
+    logging.getLogger("app").warning("to the application's own file")
+
+@job("pool")
+def pool(context):
+    with multiprocessing.Pool(2) as workers:
+        return workers.map(abs, [-1, -2, -3])
+
+@job("shared.memory")
+def shared_memory(context):
+    from multiprocessing.shared_memory import SharedMemory
+    block = SharedMemory(create=True, size=16)
+    block.close()
+    block.unlink()
+    return "freed"
+
+@job("workers.terminated")
+def workers_terminated(context):
+    import time
+    worker = multiprocessing.Process(target=time.sleep, args=(60,))
+    worker.start()
+    worker.terminate()
+    worker.join()
+    return worker.exitcode
+"""
+
+
+@pytest.fixture(scope="module")
+def floor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFloor]:
+    os.environ["WARREN_SECRET"] = "the secret of the test" * 2
+    here, there = socket.socketpair()
+    there.set_inheritable(True)
+    floor = JobFloor(tmp_path_factory.mktemp("isolation"), SOURCE).open()
+    yield floor
+    floor.close()
+    here.close()
+    there.close()
+    del os.environ["WARREN_SECRET"]
+
+
+def test_job_has_its_own_descriptors_only(floor: JobFloor) -> None:
+    busy = floor.start("pool")
+    finished = floor.run("descriptors")
+    floor.wait(busy)
+
+    log = str(floor.log_path(finished.run_id))
+    targets = [line.split(" ", 1)[1] for line in finished.message.splitlines()]
+    sockets = [each for each in targets if each.startswith("socket:")]
+    rest = [each for each in targets if not each.startswith(("socket:", "/proc/"))]
+    assert targets[:3] == ["/dev/null", log, log]
+    assert len(sockets) == 1
+    assert sorted(rest) == sorted(
+        ["/dev/null", log, log, log, "/dev/null", str(floor.folder / "app.log")]
+    )
+
+
+def test_what_a_job_starts_has_the_standard_descriptors_only(floor: JobFloor) -> None:
+    finished = floor.run("descriptors.of.child")
+
+    assert finished.message == str(["0", "1", "2", "3"])  # 3 is the folder that ls reads
+
+
+def test_settings_and_secrets_are_not_in_the_environment(floor: JobFloor) -> None:
+    finished = floor.run("environment")
+
+    names = {line.partition("=")[0] for line in finished.message.splitlines()}
+    assert {name for name in names if name.startswith("WARREN_")} == {"WARREN_RUN_ID"}
+    assert "PATH" in names
+
+
+def test_job_process_has_loaded_nothing_heavy(floor: JobFloor) -> None:
+    finished = floor.run("modules")
+
+    loaded = set(finished.message.split())
+    assert "executor.child" in loaded
+    assert not loaded & {"pika", "sqlalchemy", "pymysql", "structlog", "psutil", "executor.slots"}
+
+
+def test_job_stands_on_its_own(floor: JobFloor) -> None:
+    finished = floor.run("standing")
+
+    assert finished.message == repr((True, ["SIGPIPE", "SIGXFSZ"], set(), True, "", True))
+
+
+def test_kernel_takes_a_job_before_the_executor_when_memory_runs_out(floor: JobFloor) -> None:
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+
+    assert int(floor.run("oom").message) == max(own, 500)
+
+
+def test_random_numbers_differ_between_processes(floor: JobFloor) -> None:
+    first, second = (floor.run("random", fresh_process=True).message for _ in range(2))
+
+    assert first != second
+
+
+def test_file_that_the_handlers_opened_at_import_stays_open(floor: JobFloor) -> None:
+    floor.run("app.log")
+
+    assert floor.note("app.log") == "to the application's own file\n"
+
+
+@pytest.mark.parametrize(
+    ("handler", "message"),
+    [("pool", "[1, 2, 3]"), ("shared.memory", "freed"), ("workers.terminated", "-15")],
+)
+def test_job_may_use_multiprocessing(floor: JobFloor, handler: str, message: str) -> None:
+    finished = floor.run(handler)
+
+    assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, message)
+
+
+class TestLoading:
+    @pytest.fixture
+    def load(self, tmp_path: Path) -> Iterator[Callable[..., JobFloor]]:
+        floors: list[JobFloor] = []
+
+        def load(source: str, **options: object) -> JobFloor:
+            floor = JobFloor(tmp_path, source, **options).open()
+            floors.append(floor)
+            return floor
+
+        yield load
+        for floor in floors:
+            floor.close()
+
+    def test_names_of_all_handlers_are_told(self, load: Callable[..., JobFloor]) -> None:
+        names = [f"handler.number.{at}" for at in range(1_000)]
+
+        floor = load(f"for name in {names!r}:\n    job(name)(lambda context: None)")
+
+        assert sorted(floor.slots.handlers) == sorted(names)
+
+    @pytest.mark.parametrize("package", ["sql", "scheduler", "admin_web"])
+    def test_package_beside_the_handlers_is_theirs(
+        self, load: Callable[..., JobFloor], tmp_path: Path, package: str
+    ) -> None:
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("")
+        (tmp_path / package / "mine.py").write_text("WORD = 'mine'")
+
+        floor = load(f"from {package}.mine import WORD\n@job('word')\ndef word(c): return WORD")
+
+        assert floor.run("word").message == "mine"
+
+    @pytest.mark.parametrize(
+        ("source", "line"),
+        [
+            ("import nowhere_to_be_found", "ModuleNotFoundError: No module named"),
+            ("1 / 0", "ZeroDivisionError: division by zero"),
+            ("def (", "SyntaxError: "),
+            ("raise SystemExit(3)", "SystemExit: 3"),
+            ("@job('x')\ndef two(a, b): pass", "to take exactly one argument, got: (a, b)"),
+            (
+                "import threading as t\nt.Timer(60, print).start()",
+                "importing the handlers started threads (Thread-1)",
+            ),
+        ],
+    )
+    def test_handlers_that_cannot_be_loaded_are_told(
+        self, load: Callable[..., JobFloor], source: str, line: str
+    ) -> None:
+        with pytest.raises(HandlersError) as caught:
+            load(source)
+
+        assert line in caught.value.line
+
+    def test_traceback_shows_the_users_lines(self, load: Callable[..., JobFloor]) -> None:
+        with pytest.raises(HandlersError) as caught:
+            load("def inner():\n    raise KeyError('deep')\ninner()")
+
+        assert "in inner" in caught.value.traceback
+        assert "importlib" not in caught.value.traceback
+        assert "executor/handlers.py" not in caught.value.traceback
+
+    @pytest.mark.parametrize(
+        ("source", "code"), [("import os\nos._exit(4)", "4"), ("import os\nos.abort()", "-6")]
+    )
+    def test_import_that_ends_its_process_is_told(
+        self, load: Callable[..., JobFloor], source: str, code: str
+    ) -> None:
+        with pytest.raises(HandlersError, match=f"ended with exit code {code}"):
+            load(source)

@@ -1,0 +1,274 @@
+"""The log of a run: capped, complete in all that fits, and never a reason to fail a run."""
+
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.messages import LOG_TAIL_BYTES, Outcome
+from tests.support.job_floor import DAY, JobFloor
+
+SOURCE = r"""
+import logging, os, resource, subprocess, sys, time
+
+@job("print")
+def print_it(context):
+    print(context.param)
+    return "done"
+
+@job("silent")
+def silent(context):
+    return "done"
+
+@job("megabytes")
+def megabytes(context):
+    for at in range(int(context.param)):
+        os.write(1, b"%07d " % at * 124 + b"\n" * 1008 if at % 8 == 0 else b"x" * 999_999 + b"\n")
+    return "done"
+
+@job("pours")
+def pours(context):
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        os.write(1, b"y" * 999 + b"\n")
+        time.sleep(0.0005)
+    print("the end")
+    return "done"
+
+@job("one.line")
+def one_line(context):
+    sys.stdout.write("z" * 5_000_000)
+    return "done"
+
+@job("binary")
+def binary(context):
+    os.write(1, bytes(range(256)) + b"\n\x1b[31mred\x1b[0m\x00\n")
+    sys.stdout.buffer.write(b"\xff\xfe raw\n")
+    print("surrogate", os.fsdecode(b"\xe9"))
+    return "done"
+
+@job("closes")
+def closes(context):
+    print("before")
+    sys.stdout.close()
+    os.close(1)
+    os.close(2)
+    return "done"
+
+@job("removes.log")
+def removes_log(context):
+    print("gone")
+    os.unlink(os.readlink("/proc/self/fd/1"))
+    return "done"
+
+@job("full.disk")
+def full_disk(context):
+    print("fits")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.RLIM_INFINITY))
+    for _ in range(1000):
+        print("does not fit any more")
+    logging.getLogger().error("nor does this")
+    context.log("nor this")
+    return "done"
+
+@job("unflushed")
+def unflushed(context):
+    print("no line feed", end="")
+    return "done"
+
+@job("dies")
+def dies(context):
+    print("last words")
+    os._exit(3)
+
+@job("late.output")
+def late_output(context):
+    subprocess.Popen(["sh", "-c", "echo from a child; sleep 60"])
+    time.sleep(0.2)
+    return "done"
+"""
+
+
+@pytest.fixture
+def floor(tmp_path: Path) -> Iterator[JobFloor]:
+    floor = JobFloor(tmp_path, SOURCE, count=1).open()
+    yield floor
+    floor.close()
+
+
+@pytest.fixture
+def make_floor(tmp_path: Path) -> Iterator[Callable[..., JobFloor]]:
+    floors: list[JobFloor] = []
+
+    def make(**options: object) -> JobFloor:
+        floors.append(JobFloor(tmp_path, SOURCE, **options).open())
+        return floors[-1]
+
+    yield make
+    for floor in floors:
+        floor.close()
+
+
+def test_log_over_its_cap_is_cut_back_at_the_end(make_floor: Callable[..., JobFloor]) -> None:
+    floor = make_floor(cap_bytes=100_000)
+
+    finished = floor.run("megabytes", "9")
+
+    log = floor.log_of(finished.run_id)
+    assert finished.outcome is Outcome.SUCCEEDED
+    assert floor.log_path(finished.run_id).stat().st_size == 100_000
+    assert log.startswith("0000000 0000000")
+    assert log.endswith("… [the log is cut here: over 100,000 bytes]\n")
+
+
+def test_tail_is_what_was_written_last_even_where_the_log_is_cut(
+    make_floor: Callable[..., JobFloor],
+) -> None:
+    floor = make_floor(cap_bytes=100_000)
+
+    finished = floor.run("megabytes", "9")
+
+    assert len(finished.log_tail) == LOG_TAIL_BYTES
+    assert finished.log_tail.endswith("\n" * 100)
+
+
+def test_log_is_cut_back_while_its_run_goes_on(make_floor: Callable[..., JobFloor]) -> None:
+    floor = make_floor(cap_bytes=200_000)
+
+    run_id = floor.start("pours")
+    floor.turn(lambda: "the log is cut here" in floor.log_of(run_id))
+    was_running = run_id not in floor.finished
+    finished = floor.wait(run_id)
+
+    assert was_running
+    assert finished.outcome is Outcome.SUCCEEDED
+    assert floor.log_path(run_id).stat().st_size <= 200_000
+    assert finished.log_tail.endswith("the end\n")
+
+
+def test_gigabyte_of_output_leaves_the_memory_of_the_executor_flat(
+    make_floor: Callable[..., JobFloor],
+) -> None:
+    floor = make_floor(cap_bytes=1_000_000)
+    floor.run("print")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    finished = floor.run("megabytes", "1000", seconds=60)
+
+    grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert finished.outcome is Outcome.SUCCEEDED
+    assert floor.log_path(finished.run_id).stat().st_size == 1_000_000
+    assert grown_kb < 20_000
+
+
+def test_log_that_is_cut_is_told_in_the_next_run_too(make_floor: Callable[..., JobFloor]) -> None:
+    floor = make_floor(cap_bytes=1_000)
+    floor.run("one.line")
+
+    finished = floor.run("print", "small")
+
+    assert floor.log_of(finished.run_id) == "small\n"
+
+
+def test_long_line_is_read_as_one_line_that_is_cut(floor: JobFloor) -> None:
+    finished = floor.run("one.line")
+
+    lines = floor.logs.read(finished.run_id, DAY, 1)
+
+    assert (lines.from_line, lines.to_line, lines.is_end) == (1, 1, True)
+    assert len(lines.text) < 20_000
+    assert lines.text.endswith("[line cut]")
+
+
+def test_binary_output_does_no_harm(floor: JobFloor) -> None:
+    finished = floor.run("binary")
+
+    assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "done")
+    assert floor.log_path(finished.run_id).read_bytes().startswith(bytes(range(256)))
+    assert "surrogate \\udce9" in finished.log_tail
+
+
+def test_closed_output_does_no_harm(floor: JobFloor) -> None:
+    finished = [floor.run("closes") for _ in range(2)]
+
+    assert [each.message for each in finished] == ["done", "done"]
+    assert [each.log_tail for each in finished] == ["before\n", "before\n"]
+
+
+def test_log_that_its_run_removes_does_no_harm(floor: JobFloor) -> None:
+    assert floor.run("removes.log").message == "done"
+    assert floor.run("print", "next").log_tail == "next\n"
+
+
+def test_full_disk_costs_output_and_is_told_but_fails_no_run(floor: JobFloor) -> None:
+    finished = floor.run("full.disk")
+
+    assert finished.outcome is Outcome.SUCCEEDED
+    assert finished.message == "done (its log is incomplete: File too large)"
+    assert floor.log_of(finished.run_id).startswith("fits\n")
+
+
+def test_missing_log_folder_is_made_again(floor: JobFloor) -> None:
+    for handler in ("print", "silent", "silent", "print"):
+        floor.run(handler, "text")
+        _remove(floor.folder / "logs")
+
+    assert floor.run("print", "text").log_tail == "text\n"
+
+
+@pytest.mark.parametrize("handler", ["print", "silent"])
+def test_log_folder_that_cannot_be_used_is_told_but_fails_no_run(
+    floor: JobFloor, handler: str
+) -> None:
+    (floor.folder / "logs").write_text("a file stands where the folder belongs")
+
+    finished = floor.run(handler)
+
+    assert finished.outcome is Outcome.SUCCEEDED
+    assert finished.message == "done (its log is missing: Not a directory)"
+
+
+def test_log_that_is_a_link_is_not_followed(floor: JobFloor) -> None:
+    path = floor.log_path(1)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(floor.folder / "precious")
+
+    finished = floor.run("print", "text")
+
+    assert finished.message.startswith("done (its log is missing: ")
+    assert not (floor.folder / "precious").exists()
+    assert floor.logs.read(1, DAY, 1).text == ""
+
+
+def test_output_without_line_feed_is_flushed(floor: JobFloor) -> None:
+    finished = floor.run("unflushed")
+
+    assert finished.log_tail == floor.log_of(finished.run_id) == "no line feed"
+
+
+def test_tail_of_a_process_that_died_is_read_from_its_file(floor: JobFloor) -> None:
+    finished = floor.run("dies")
+
+    assert finished.outcome is Outcome.FAILED
+    assert finished.log_tail == "last words\n"
+
+
+def test_output_of_left_over_children_is_in_the_log(floor: JobFloor) -> None:
+    finished = floor.run("late.output")
+
+    assert finished.log_tail == "from a child\n"
+
+
+def test_logs_belong_to_the_executor_alone(floor: JobFloor) -> None:
+    finished = floor.run("print", "secret")
+
+    path = floor.log_path(finished.run_id)
+    assert path.stat().st_mode & 0o007 == 0
+    assert path.parent.stat().st_mode & 0o007 == 0
+
+
+def _remove(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    folder.rmdir()
