@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 from broker.transport import Transport
@@ -38,6 +39,9 @@ QUICK = Patience(
     fresh=1.0,
     settle=0.3,
 )
+
+#: For tests in which neither MariaDB nor RabbitMQ could make a difference.
+on_memory = pytest.mark.parametrize("cluster", ["memory"], indirect=True)
 
 SECRET = "a secret of at least thirty-two characters"
 APP = "demo"
@@ -118,6 +122,7 @@ class Cluster:
     transports: list[CuttableTransport] = field(default_factory=list)
     mortals: dict[int, MortalDatabase] = field(default_factory=dict)
     cables: dict[int, CuttableTransport] = field(default_factory=dict)
+    desks: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         schema.upgrade(self.database)
@@ -272,6 +277,8 @@ class Cluster:
     def close(self) -> None:
         for cable in self.transports:
             cable.is_cut = False
+        for desk in self.desks:
+            desk.close()
         for executor in self.executors:
             executor.stop(hurry=True)
         for executor in self.executors:
