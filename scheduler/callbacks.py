@@ -166,7 +166,7 @@ class Callbacks:
         self._counters.count("callbacks_stored", len(tally.won))
         if tally.lost:
             self._counters.count("callbacks_ignored", len(tally.lost))
-            log.debug("callbacks_ignored", run_ids=list(tally.lost)[:20])
+            log.debug("callbacks_ignored", run_ids=tally.lost[:20])
         if tally.strange or tally.unknown:
             self._counters.count("callbacks_rejected", len(tally.strange) + len(tally.unknown))
             log.warning(
