@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -44,7 +45,8 @@ class Signals:
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
-        os.write(self._writer, b".")
+        with suppress(BlockingIOError):  # so many are waiting that one more says nothing
+            os.write(self._writer, b".")
 
 
 def log_thread_failures() -> None:
