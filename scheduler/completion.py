@@ -18,13 +18,14 @@ log = structlog.get_logger()
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What became of reported ends, by run id; `planned` are the ids of new attempts.
+    """What became of reported ends, as ids of runs; `planned` are those of new attempts.
 
-    `strange` were reported by somebody whom they were not routed to.
+    `lost` came too late, or a second time. `strange` were reported by somebody whom they were not
+    routed to.
     """
 
     won: dict[int, RunStatus] = field(default_factory=dict)
-    lost: dict[int, RunStatus] = field(default_factory=dict)
+    lost: list[int] = field(default_factory=list)
     unknown: set[int] = field(default_factory=set)
     strange: set[int] = field(default_factory=set)
     planned: list[int] = field(default_factory=list)
@@ -84,7 +85,7 @@ class Completion:
         return runs.plan(session, attempts, self._ids)
 
     def _lose(self, session: Session, row: AnyRow, end: End, tally: Tally) -> None:
-        tally.lost[end.run_id] = RunStatus(row.status)
+        tally.lost.append(end.run_id)
         late = row.status == RunStatus.LOST and end.status is not RunStatus.LOST
         if late and not end.never_started and runs.note_late(session, end.run_id, end.status):
             log.warning("result_came_late", run_id=end.run_id, status=end.status.value)

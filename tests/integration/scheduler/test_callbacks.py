@@ -1,0 +1,299 @@
+"""Reports move rows: once, whoever repeats them, whatever came first, and only from whom it may."""
+
+import pytest
+
+from broker.messages import Knowledge, Outcome, StillOpen
+from scheduler.node import SchedulerNode
+from sql import runs
+from sql.models import Run
+from sql.run_status import RunStatus
+from tests.support.cluster import QUICK, Cluster, on_memory
+from tests.support.eventually import eventually
+from tests.support.executor_desk import ExecutorDesk
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> SchedulerNode:
+    return cluster.scheduler()
+
+
+@pytest.fixture
+def desk(cluster: Cluster, node: SchedulerNode) -> ExecutorDesk:
+    return ExecutorDesk(cluster).join()
+
+
+def begun(cluster: Cluster, desk: ExecutorDesk, **fields: object) -> int:
+    """Plan a run of a fresh job and take its trigger; return the run's id."""
+    cluster.job("work", **fields)
+    run_id = cluster.trigger("work")
+    [trigger] = desk.take()
+    assert trigger.run_id == run_id
+    cluster.wait_status(run_id, RunStatus.SENT)
+    return run_id
+
+
+def quiet(cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk) -> None:
+    """Wait until everything said so far has been stored."""
+    before = node.counters["callbacks_rejected"]
+    desk.report(desk.finished(999_999_999))
+    eventually(lambda: node.counters["callbacks_rejected"] > before)
+
+
+def test_a_result_ends_its_run_with_all_that_it_says(cluster: Cluster, desk: ExecutorDesk) -> None:
+    run_id = begun(cluster, desk)
+
+    desk.report(
+        desk.started(run_id, started_at_ms=1_111),
+        desk.finished(run_id, message="héllo", finished_at_ms=2_222, log_tail="the end"),
+    )
+    run = cluster.wait_final(run_id)
+
+    assert (run.status, run.handle_msg, run.log_tail) == ("SUCCEEDED", "héllo", "the end")
+    assert (run.started_at, run.finished_at) == (1_111, 2_222)
+    assert (run.trigger_code, run.handle_code) == (200, 200)
+
+
+def test_a_callback_delivered_three_times_counts_once(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk, retries=3)
+
+    desk.report(desk.finished(run_id, Outcome.FAILED), times=3)
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.FAILED
+    assert [run.attempt for run in cluster.runs()] == [0, 1]
+    assert node.counters["callbacks_ignored"] == 2
+
+
+@on_memory
+def test_a_result_that_overtakes_the_brokers_confirm_stays(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk)
+
+    def unconfirm(session: object) -> None:
+        run = session.get(Run, run_id)  # type: ignore[attr-defined]
+        run.status, run.sent_at, run.trigger_code = "ROUTED", None, 0
+
+    cluster.database.write(unconfirm)
+    desk.report(desk.finished(run_id))
+    cluster.wait_final(run_id)
+    marked = cluster.database.write(
+        lambda session: runs.mark_sent(session, [run_id], node=node.name, now_ms=1)
+    )
+
+    assert marked == 0
+    assert cluster.run(run_id).status == RunStatus.SUCCEEDED
+    assert cluster.run(run_id).trigger_code == 200
+
+
+@on_memory
+def test_a_start_that_comes_after_the_end_changes_nothing(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk)
+    desk.report(desk.finished(run_id))
+    cluster.wait_final(run_id)
+
+    desk.report(desk.started(run_id))
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.SUCCEEDED
+
+
+@on_memory
+def test_another_executors_report_on_a_run_is_rejected(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk)
+    stranger = ExecutorDesk(cluster, "two").join()
+
+    stranger.report(
+        stranger.started(run_id), stranger.finished(run_id), stranger.not_started(run_id)
+    )
+    stranger.report(stranger.finished(run_id, boot_id=desk.boot_id))
+    quiet(cluster, node, stranger)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+@on_memory
+def test_an_earlier_boots_report_on_a_later_boots_run_is_rejected(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk)
+
+    desk.report(desk.finished(run_id, boot_id="earlier"))
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+@on_memory
+def test_a_new_boot_reports_what_the_old_one_ran(cluster: Cluster, desk: ExecutorDesk) -> None:
+    run_id = begun(cluster, desk)
+    desk.die()
+    successor = ExecutorDesk(cluster).join()
+
+    successor.report(desk.finished(run_id))
+
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+
+
+@on_memory
+def test_a_run_that_runs_cannot_be_said_never_to_have_started(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk)
+    desk.report(desk.started(run_id))
+    cluster.wait_status(run_id, RunStatus.RUNNING)
+
+    desk.report(desk.not_started(run_id))
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.RUNNING
+    assert len(cluster.runs()) == 1
+
+
+@on_memory
+def test_a_run_that_never_started_is_sent_again_at_once_as_a_new_attempt(
+    cluster: Cluster, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk)
+
+    desk.report(desk.not_started(run_id))
+    [again] = desk.take()
+
+    assert (again.attempt, again.kind) == (1, "RETRY")
+    assert cluster.run(run_id).status == RunStatus.UNDELIVERED
+
+
+@on_memory
+def test_reports_on_runs_that_do_not_exist_are_settled_and_counted(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk)
+
+    desk.report(desk.finished(123_456_789), desk.finished(run_id))
+
+    cluster.wait_final(run_id)
+    eventually(lambda: node.counters["callbacks_rejected"] == 1)
+    assert node._connections.admin.count_messages("warren.dead") == 0
+
+
+def test_a_report_that_cannot_be_stored_fails_its_run_and_no_other(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    cluster.job("work", concurrency=50)
+    ids = [cluster.trigger("work") for _ in range(20)]
+    desk.take(20)
+    poison = ids[7]
+    reports = [desk.finished(run_id) for run_id in ids if run_id != poison]
+
+    # No calendar has that year.
+    desk.report(*reports[:9], desk.finished(poison, finished_at_ms=2**53 - 1), *reports[9:])
+    for run_id in ids:
+        cluster.wait_final(run_id)
+
+    assert cluster.run(poison).status == RunStatus.FAILED
+    assert "could not be stored" in cluster.run(poison).handle_msg
+    assert len(cluster.runs(status=RunStatus.SUCCEEDED)) == 19
+    eventually(lambda: node._connections.admin.count_messages("warren.dead") == 1)
+    assert node.counters["callbacks_unstorable"] == 1
+
+
+def test_reports_wait_for_a_database_that_is_away(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk)
+    mortal = cluster.mortals[id(node)]
+    mortal.is_dead = True
+
+    desk.report(desk.finished(run_id))
+    eventually(lambda: "callbacks" in node.failing_roles)
+    assert cluster.run(run_id).status == RunStatus.SENT
+    mortal.is_dead = False
+
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+
+
+@on_memory
+def test_a_result_after_lost_is_kept_beside_it_and_fires_nothing(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk, retries=3)
+    desk.report(desk.finished(run_id, Outcome.LOST))
+    cluster.wait_final(run_id)
+
+    desk.report(desk.finished(run_id, Outcome.FAILED))
+    desk.report(desk.finished(run_id))
+    quiet(cluster, node, desk)
+
+    run = cluster.run(run_id)
+    assert (run.status, run.late_status) == (RunStatus.LOST, RunStatus.FAILED)
+    assert len(cluster.runs()) == 1
+
+
+@on_memory
+def test_an_executor_that_was_out_of_contact_learns_which_runs_are_still_open(
+    cluster: Cluster, desk: ExecutorDesk
+) -> None:
+    cluster.job("work", concurrency=5)
+    ended, still_open = cluster.trigger("work"), cluster.trigger("work")
+    desk.take(2)
+    desk.report(desk.finished(ended))
+    cluster.wait_final(ended)
+
+    desk.which_open(ended, still_open, 987_654)
+
+    answer = desk.expect(StillOpen)
+    assert answer.asked == (ended, still_open, 987_654)
+    assert answer.open_ids == (still_open,)
+
+
+@on_memory
+def test_forged_and_foreign_callbacks_are_given_up_and_change_nothing(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk
+) -> None:
+    run_id = begun(cluster, desk)
+    good = desk._sealer
+    desk._sealer = type(good)(
+        "another secret of thirty-two characters", good.cluster, cluster.now_ms
+    )
+    desk.report(desk.finished(run_id))
+    desk._sealer = type(good)(
+        "a secret of at least thirty-two characters", "another cluster", cluster.now_ms
+    )
+    desk.report(desk.finished(run_id))
+
+    desk._sealer = good
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+    assert node.counters["messages_rejected"] >= 2
+
+
+@on_memory
+def test_a_killed_run_that_never_started_ends_killed(cluster: Cluster, desk: ExecutorDesk) -> None:
+    run_id = begun(cluster, desk, retries=3)
+    cluster.commands().kill(run_id)
+
+    desk.report(desk.not_started(run_id))
+
+    assert cluster.wait_final(run_id).status == RunStatus.KILLED
+    assert len(cluster.runs()) == 1
+
+
+@on_memory
+def test_a_run_that_is_at_work_is_asked_about_and_left_alone(cluster: Cluster) -> None:
+    cluster.patience = QUICK
+    cluster.scheduler()
+    desk = ExecutorDesk(cluster).join()
+    run_id = begun(cluster, desk)
+    desk.knowledge[run_id] = Knowledge.RUNNING
+    desk.report(desk.started(run_id))
+
+    eventually(lambda: [m for m in desk.heard if type(m).__name__ == "Know"][1:], 10)
+
+    assert cluster.run(run_id).status == RunStatus.RUNNING
