@@ -140,7 +140,8 @@ class Run(Model):
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)
     kill_requested_at: Mapped[int | None] = mapped_column(BigInteger)
-    log_tail: Mapped[str | None] = mapped_column(Text)
+    # MEDIUMTEXT: into TEXT, an UPDATE with a join stores a longer text cut without an error.
+    log_tail: Mapped[str | None] = mapped_column(LongText)
     late_status: Mapped[str | None] = mapped_column(String(16))
 
 

@@ -180,7 +180,7 @@ def upgrade() -> None:
         sa.Column("started_at", sa.BigInteger(), nullable=True),
         sa.Column("finished_at", sa.BigInteger(), nullable=True),
         sa.Column("kill_requested_at", sa.BigInteger(), nullable=True),
-        sa.Column("log_tail", sa.Text(), nullable=True),
+        sa.Column("log_tail", _LONG_TEXT, nullable=True),
         sa.Column("late_status", sa.String(length=16), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint(

@@ -1,0 +1,399 @@
+"""Units of work on MariaDB: retried whole when that helps, refused in one line when it does not."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Connection, event, text
+from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
+from sqlalchemy.orm import Session
+
+from sql import runs, schema
+from sql.engine import Database
+from sql.errors import DatabaseUnavailable
+from sql.ids import RunIds
+from sql.models import App
+from sql.run_status import Kind
+from tests.support import sql_rows
+from tests.support.eventually import eventually
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.ports import free_port
+from tests.support.sql_rows import new_run, side_by_side
+
+
+@pytest.fixture
+def database(mariadb_url: str) -> Iterator[Database]:
+    """An empty table of numbers, by name."""
+    database = Database(mariadb_url)
+    create = "CREATE TABLE numbers (name VARCHAR(9) PRIMARY KEY, value INT NOT NULL)"
+    database.write(lambda session: session.execute(text(create)))
+    insert = "INSERT INTO numbers VALUES ('a', 0), ('b', 0)"
+    database.write(lambda session: session.execute(text(insert)))
+    yield database
+    database.close()
+
+
+def add_one(session: Session, name: str) -> None:
+    session.execute(text("UPDATE numbers SET value = value + 1 WHERE name = :n"), {"n": name})
+
+
+def values(database: Database) -> dict[str, int]:
+    query = text("SELECT name, value FROM numbers")
+    return database.read(lambda session: {row.name: row.value for row in session.execute(query)})
+
+
+def kill(database: Database, connection_id: int) -> None:
+    with database.engine.connect() as other:
+        other.exec_driver_sql(f"KILL {connection_id}")
+
+
+def connection_id(session: Session) -> int:
+    return session.execute(text("SELECT CONNECTION_ID()")).scalar_one()
+
+
+class TestSessions:
+    def test_every_connection_is_set_up_alike(self, database: Database) -> None:
+        query = text(
+            "SELECT @@session.wait_timeout, @@session.innodb_lock_wait_timeout, "
+            "@@session.time_zone, @@session.sql_mode LIKE '%STRICT_TRANS_TABLES%', "
+            "@@session.character_set_client"
+        )
+        arrived = threading.Barrier(5)
+
+        def look(session: Session) -> tuple[object, ...]:
+            level = session.connection().get_isolation_level()
+            arrived.wait(10)  # five connections at once
+            return (level, *session.execute(query).one())
+
+        found = side_by_side(*[lambda: database.read(look)] * 5)
+
+        assert set(found) == {("READ COMMITTED", 15, 4, "+00:00", 1, "utf8mb4")}
+
+    def test_a_lax_server_does_not_cut_what_does_not_fit(self, database: Database) -> None:
+        with database.engine.connect() as connection:
+            connection.exec_driver_sql("SET GLOBAL sql_mode = ''")
+        try:
+            fresh = Database(database.url.render_as_string(hide_password=False))
+            insert = text("INSERT INTO numbers VALUES ('much too long', 1)")
+            with pytest.raises(DataError):
+                fresh.write(lambda session: session.execute(insert))
+        finally:
+            with database.engine.connect() as connection:
+                connection.exec_driver_sql("SET GLOBAL sql_mode = DEFAULT")
+            fresh.close()
+
+    def test_parameters_stay_out_of_error_texts(self, database: Database) -> None:
+        insert = text("INSERT INTO numbers VALUES (:name, 1)")
+
+        with pytest.raises(DataError) as caught:
+            database.write(
+                lambda session: session.execute(insert, {"name": "the secret parameter"})
+            )
+
+        assert "secret" not in str(caught.value)
+
+
+class TestUnits:
+    def test_a_unit_that_raises_leaves_nothing(self, database: Database) -> None:
+        def unit(session: Session) -> None:
+            add_one(session, "a")
+            raise RuntimeError("no")
+
+        with pytest.raises(RuntimeError):
+            database.write(unit)
+
+        assert values(database)["a"] == 0
+
+    def test_what_a_read_changes_is_not_kept(self, database: Database) -> None:
+        database.read(lambda session: add_one(session, "a"))
+
+        assert values(database)["a"] == 0
+
+    def test_what_a_read_returned_can_be_used_afterwards(self, mariadb_database: Database) -> None:
+        def make(session: Session) -> None:
+            session.add(App(app_name="demo", title="Demo"))
+
+        mariadb_database.write(make)
+
+        app = mariadb_database.read(lambda session: session.query(App).one())
+
+        assert (app.app_name, app.title) == ("demo", "Demo")
+
+    def test_a_unit_that_takes_itself_back_is_no_error(self, database: Database) -> None:
+        def unit(session: Session) -> str:
+            add_one(session, "a")
+            session.rollback()
+            return "shown"
+
+        assert database.write(unit) == "shown"
+        assert values(database)["a"] == 0
+
+    def test_a_lock_wait_makes_the_whole_unit_run_again(self, database: Database) -> None:
+        tries = 0
+        with database.engine.connect() as other:
+            other.exec_driver_sql("SELECT * FROM numbers WHERE name = 'b' FOR UPDATE")
+
+            def unit(session: Session) -> None:
+                nonlocal tries
+                tries += 1
+                session.execute(text("SET SESSION innodb_lock_wait_timeout = 1"))
+                add_one(session, "a")
+                if tries == 2:
+                    other.rollback()
+                add_one(session, "b")
+
+            database.write(unit)
+
+        # 1205 does not roll back by itself: without our rollback `a` would count twice.
+        assert (tries, values(database)) == (2, {"a": 1, "b": 1})
+
+    def test_a_deadlock_makes_the_loser_run_again(self, database: Database) -> None:
+        both_hold_one = threading.Barrier(2)
+        tries = {"ab": 0, "ba": 0}
+
+        def unit(session: Session, order: str) -> None:
+            tries[order] += 1
+            add_one(session, order[0])
+            if tries[order] == 1:
+                both_hold_one.wait(10)
+            add_one(session, order[1])
+
+        side_by_side(
+            *[
+                lambda order=order: database.write(lambda session: unit(session, order))
+                for order in tries
+            ]
+        )
+
+        assert sum(tries.values()) == 3
+        assert values(database) == {"a": 2, "b": 2}
+
+    def test_a_connection_killed_in_the_middle_makes_the_unit_run_again(
+        self, database: Database
+    ) -> None:
+        tries = 0
+
+        def unit(session: Session) -> None:
+            nonlocal tries
+            tries += 1
+            add_one(session, "a")
+            if tries == 1:
+                kill(database, connection_id(session))
+            add_one(session, "b")
+
+        database.write(unit)
+
+        assert (tries, values(database)) == (2, {"a": 1, "b": 1})
+
+    def test_a_connection_killed_while_idle_is_replaced_unnoticed(self, database: Database) -> None:
+        tries = 0
+        outside = Database(database.url.render_as_string(hide_password=False))
+        kill(outside, database.read(connection_id))
+        outside.close()
+
+        def unit(session: Session) -> None:
+            nonlocal tries
+            tries += 1
+            add_one(session, "a")
+
+        side_by_side(*[lambda: database.write(unit)] * 3)
+
+        assert values(database)["a"] == tries == 3
+
+    @pytest.mark.parametrize(
+        ("statement", "error"),
+        [
+            ("INSERT INTO numbers VALUES ('much too long', 1)", DataError),
+            ("INSERT INTO numbers VALUES ('a', 1)", IntegrityError),
+            ("SELEC 1", ProgrammingError),
+        ],
+    )
+    def test_a_faulty_statement_is_not_tried_again(
+        self, database: Database, statement: str, error: type[Exception]
+    ) -> None:
+        tries = 0
+
+        def unit(session: Session) -> None:
+            nonlocal tries
+            tries += 1
+            add_one(session, "a")
+            session.execute(text(statement))
+
+        with pytest.raises(error):
+            database.write(unit)
+
+        assert (tries, values(database)["a"]) == (1, 0)
+
+    def test_a_unit_that_keeps_failing_is_given_up(self, database: Database) -> None:
+        tries = 0
+
+        def unit(session: Session) -> None:
+            nonlocal tries
+            tries += 1
+            kill(database, connection_id(session))
+            add_one(session, "a")
+
+        with pytest.raises(DatabaseUnavailable, match="cannot use the database"):
+            database.write(unit)
+
+        assert (tries, values(database)["a"]) == (5, 0)
+
+    def test_a_frozen_holder_loses_its_locks(self, database: Database) -> None:
+        with database.engine.connect() as frozen:
+            frozen.exec_driver_sql("SET SESSION wait_timeout = 1")
+            frozen.exec_driver_sql("SELECT * FROM numbers WHERE name = 'a' FOR UPDATE")
+
+            database.write(lambda session: add_one(session, "a"))
+
+            frozen.invalidate()
+        assert values(database)["a"] == 1
+
+
+class TestCommitOutcomeUnknown:
+    """The commit is done, but its answer is lost with the connection."""
+
+    @pytest.fixture
+    def cut(self, mariadb_database: Database) -> list[str]:
+        """Cut the connection of the first commit from now on, right after it."""
+        done: list[str] = []
+
+        def commit_and_cut(connection: Connection) -> None:
+            if not done:
+                done.append("cut")
+                number = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
+                driver = connection.connection.dbapi_connection
+                assert driver is not None
+                driver.commit()
+                kill(mariadb_database, int(number))
+
+        event.listen(mariadb_database._writing, "commit", commit_and_cut)
+        return done
+
+    def test_ticks_are_not_planned_twice(self, mariadb_database: Database, cut: list[str]) -> None:
+        ids = RunIds(mariadb_database)
+        tries = 0
+
+        def unit(session: Session) -> list[int]:
+            nonlocal tries
+            tries += 1
+            return runs.plan(session, sql_rows.ticks(3), ids)
+
+        mariadb_database.write(unit)
+
+        assert (cut, tries) == (["cut"], 2)
+        assert len(sql_rows.all_runs(mariadb_database)) == 3
+
+    def test_a_run_with_an_id_of_its_own_is_not_planned_twice(
+        self, mariadb_database: Database, cut: list[str]
+    ) -> None:
+        ids = RunIds(mariadb_database)
+        ids.reserve()
+        cut.clear()
+        manual = new_run(kind=Kind.MANUAL, origin_id=None, run_id=ids.one())
+
+        mariadb_database.write(lambda session: runs.plan(session, [manual], ids))
+
+        assert cut == ["cut"]
+        assert [row.id for row in sql_rows.all_runs(mariadb_database)] == [manual.run_id]
+
+
+class TestUnavailable:
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"password": "wr0ng-secret"}, "Access denied"),
+            ({"username": "nobody"}, "Access denied"),
+            ({"database": "absent"}, "Unknown database"),
+            ({"port": 0}, "Can't connect"),
+        ],
+    )
+    def test_a_refusal_comes_at_once_in_one_line_without_the_password(
+        self, mariadb: PrivateMariaDB, change: dict[str, object], words: str
+    ) -> None:
+        if "port" in change:
+            change = {"port": free_port()}
+        known = Database(mariadb.url("mysql")).url
+        url = known.set(**change).render_as_string(hide_password=False)
+        database = Database(url)
+
+        started = time.monotonic()
+        with pytest.raises(DatabaseUnavailable) as caught:
+            database.write(connection_id)
+
+        assert time.monotonic() - started < 3
+        complaint = str(caught.value)
+        assert words in complaint
+        assert "\n" not in complaint
+        assert str(database.url.password) not in complaint
+
+    def test_every_connection_taken_is_said_so(self, mariadb_url: str) -> None:
+        database = Database(mariadb_url, pool_size=1)
+
+        with (
+            database.engine.connect(),
+            pytest.raises(DatabaseUnavailable, match="every connection is taken"),
+        ):
+            database.write(connection_id)
+
+        assert database.write(connection_id) > 0
+        database.close()
+
+    def test_a_frozen_server_is_given_up_and_used_again_when_it_thaws(
+        self, own_mariadb: PrivateMariaDB
+    ) -> None:
+        database = Database(own_mariadb.create_database(), answer_seconds=2)
+        schema.upgrade(database)
+        sql_rows.plan(database, new_run())
+        os.kill(own_mariadb.pid, signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            with pytest.raises(DatabaseUnavailable, match="Lost connection"):
+                database.write(lambda session: runs.claim(session, [1]))
+
+            # The last try begins within 10 s: a ping, then a new connection, 2 s each.
+            assert time.monotonic() - started < 16
+        finally:
+            os.kill(own_mariadb.pid, signal.SIGCONT)
+
+        rows = database.write(lambda session: runs.claim(session, [1]))
+        assert [row.id for row in rows] == [1]
+        database.close()
+
+    def test_a_server_that_died_is_used_again_when_it_is_back(
+        self, own_mariadb: PrivateMariaDB
+    ) -> None:
+        database = Database(own_mariadb.create_database())
+        schema.upgrade(database)
+        sql_rows.plan(database, new_run())
+        own_mariadb.kill()
+        with pytest.raises(DatabaseUnavailable, match="Can't connect"):
+            sql_rows.all_runs(database)
+
+        own_mariadb.start()
+
+        assert len(sql_rows.all_runs(database)) == 1
+        database.close()
+
+    def test_a_waiting_upgrade_goes_on_when_the_other_one_is_done(self, mariadb_url: str) -> None:
+        database = Database(mariadb_url)
+        other = database.engine.connect()
+        other.exec_driver_sql("SELECT GET_LOCK(CONCAT('warren.', DATABASE()), 1)")
+        thread = threading.Thread(target=lambda: schema.upgrade(database))
+        thread.start()
+
+        eventually(
+            lambda: other.exec_driver_sql(
+                "SELECT COUNT(*) FROM information_schema.processlist "
+                "WHERE db = DATABASE() AND info LIKE 'SELECT GET_LOCK%%'"
+            ).scalar()
+        )
+        assert other.exec_driver_sql("SHOW TABLES").all() == []
+        other.exec_driver_sql("SELECT RELEASE_LOCK(CONCAT('warren.', DATABASE()))")
+        thread.join(30)
+
+        schema.check(database)
+        other.close()
+        database.close()

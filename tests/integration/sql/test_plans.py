@@ -1,0 +1,212 @@
+"""Each question of the schedulers' loops goes through the index that is meant for it."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from sql import jobs, presence, run_queries, runs, schema
+from sql.engine import Database
+from sql.run_status import Kind, RunStatus
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.sql_rows import NODE, NOW_MS, ended, routed, statements
+
+#: Runs by status: mostly over, as in a database that has worked for a while.
+RUNS = {
+    RunStatus.SUCCEEDED: 40_000,
+    RunStatus.FAILED: 2_000,
+    RunStatus.PLANNED: 3_000,
+    RunStatus.ROUTED: 200,
+    RunStatus.SENT: 400,
+    RunStatus.RUNNING: 400,
+}
+JOBS = 20_000
+MINE = range(1_000, 1_500)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One table of an execution plan."""
+
+    table: str
+    key: str
+    rows: int
+
+
+@pytest.fixture(scope="module")
+def crowded(mariadb: PrivateMariaDB) -> Iterator[Database]:
+    """Many jobs, of which few are due, and many runs, of which few are open."""
+    url = mariadb.create_database()
+    database = Database(url)
+    schema.upgrade(database)
+    database.write(_fill)
+    yield database
+    database.close()
+    mariadb.drop_database(url.rpartition("/")[2])
+
+
+def _fill(session: Session) -> None:
+    session.execute(
+        text(
+            "INSERT INTO xxl_job_info (id, job_group, job_desc, schedule_type, misfire_strategy,"
+            " executor_route_strategy, executor_block_strategy, executor_timeout,"
+            " executor_fail_retry_count, retry_delay, delivery, concurrency, fresh_process,"
+            " glue_type, trigger_status, trigger_last_time, trigger_next_time)"
+            " SELECT seq, 1 + seq MOD 5, CONCAT('job-', seq), 'CRON', 'DO_NOTHING', 'FIRST',"
+            " 'SERIAL_EXECUTION', 0, 0, 0, 'AT_MOST_ONCE', 1, 0, 'BEAN', 1, 0, :now + seq * 1000"
+            f" FROM seq_1_to_{JOBS}"
+        ),
+        {"now": NOW_MS},
+    )
+    first = 1
+    for status, count in RUNS.items():
+        _fill_runs(session, status, first, first + count - 1)
+        first += count
+    for table in ("xxl_job_info", "xxl_job_log"):
+        session.execute(text(f"ANALYZE TABLE {table} PERSISTENT FOR ALL"))
+
+
+def _fill_runs(session: Session, status: RunStatus, first: int, last: int) -> None:
+    session.execute(
+        text(
+            "INSERT INTO xxl_job_log (id, job_group, job_id, executor_fail_retry_count,"
+            " trigger_code, handle_code, alarm_status, status, kind, scheduled_at, due_at,"
+            " origin_id, shard_index, shard_total, attempt, redeliveries, executor_address,"
+            " boot_id, routed_by, routed_at, trigger_time, kill_requested_at)"
+            " SELECT seq, 1 + seq MOD 5, 1 + seq MOD 500, 0, 0, 0, 0, :status, 'CRON',"
+            " :now + seq, :now + seq, 0, 0, 1, 0, 0, CONCAT('exec-', seq MOD 20), 'boot', :node,"
+            " :now, FROM_UNIXTIME((:now + seq) / 1000), IF(seq MOD 97 = 0, :now, NULL)"
+            f" FROM seq_{first}_to_{last}"
+        ),
+        {"status": status, "now": NOW_MS, "node": NODE},
+    )
+
+
+def plans(database: Database, work: Callable[[Session], object]) -> list[Step]:
+    """Run the work, take it back, and return how each of its statements was executed."""
+
+    def unit(session: Session) -> list[tuple[str, object]]:
+        with statements(database) as sent:
+            work(session)
+        session.rollback()
+        return list(sent)
+
+    steps: list[Step] = []
+    for words, values in database.write(unit):
+        if re.match("SELECT|UPDATE", words):
+            steps += database.read(lambda session, s=(words, values): _explain(session, *s))
+    return steps
+
+
+def _explain(session: Session, words: str, values: object) -> list[Step]:
+    found = session.connection().exec_driver_sql(f"EXPLAIN {words}", values)
+    return [
+        # A second index may filter the first: `i_kill|i_status_due`, `474 (2%)`.
+        Step(row.table, str(row.key).partition("|")[0], int(str(row.rows or 0).split()[0]))
+        for row in found
+        if row.table is not None and row.table.startswith("xxl")
+    ]
+
+
+LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
+    (
+        "claim_due",
+        lambda s: jobs.claim_due(s, until_ms=NOW_MS + 50_000, limit=200),
+        "i_status_next",
+        60,
+    ),
+    (
+        "peek_due",
+        lambda s: run_queries.peek_due(s, 1, since_ms=NOW_MS, until_ms=NOW_MS + 43_000, limit=500),
+        "i_status_due",
+        700,
+    ),
+    ("next_due", lambda s: run_queries.next_due(s, since_ms=NOW_MS), "i_status_due", 10),
+    (
+        "overdue_counts",
+        lambda s: run_queries.overdue_counts(s, before_ms=NOW_MS + 43_000),
+        "i_status_due",
+        8_000,
+    ),
+    ("in_flight", run_queries.in_flight, "i_status_due", 1_100),
+    (
+        "of_boot",
+        lambda s: run_queries.of_boot(s, "exec-1", "boot", limit=500),
+        "i_status_due",
+        1_100,
+    ),
+    ("routed", lambda s: run_queries.routed(s, before_ms=NOW_MS, limit=500), "i_status_due", 250),
+    (
+        "handed_over",
+        lambda s: run_queries.handed_over(s, before_ms=NOW_MS, limit=10_000),
+        "i_status_due",
+        900,
+    ),
+    ("wanted_dead", lambda s: run_queries.wanted_dead(s, since_ms=NOW_MS - 1), "i_kill", 600),
+    ("by_ids", lambda s: run_queries.by_ids(s, MINE), "PRIMARY", 500),
+    ("claim", lambda s: runs.claim(s, MINE), "PRIMARY", 500),
+    ("lock", lambda s: runs.lock(s, MINE), "PRIMARY", 500),
+    (
+        "route",
+        lambda s: runs.route(s, [routed(i) for i in MINE], node=NODE, now_ms=1),
+        "PRIMARY",
+        1,
+    ),
+    ("mark_sent", lambda s: runs.mark_sent(s, MINE, node=NODE, now_ms=1), "PRIMARY", 500),
+    ("start", lambda s: runs.start(s, dict.fromkeys(MINE, 1)), "PRIMARY", 1),
+    ("end", lambda s: runs.end(s, [ended(i) for i in MINE]), "PRIMARY", 1),
+    ("for_runs", lambda s: jobs.for_runs(s, MINE), "PRIMARY", 500),
+    (
+        "advance",
+        lambda s: jobs.advance(s, [{"id": i, "trigger_next_time": 1} for i in MINE]),
+        "PRIMARY",
+        1,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("work", "key", "rows"), [case[1:] for case in LOOPS], ids=[case[0] for case in LOOPS]
+)
+def test_a_loops_question_goes_through_its_index(
+    crowded: Database, work: Callable[[Session], object], key: str, rows: int
+) -> None:
+    steps = plans(crowded, work)
+
+    assert steps
+    assert {step.key for step in steps} == {key}
+    assert max(step.rows for step in steps) <= rows
+
+
+def test_stopping_a_job_reads_no_more_than_its_app_has_planned(crowded: Database) -> None:
+    steps = plans(
+        crowded,
+        lambda session: runs.cancel(
+            session, 7, reason="", now_ms=1, kinds=Kind, schedule_only=True
+        ),
+    )
+
+    assert {step.key for step in steps} <= {"PRIMARY", "i_status_due", "i_tick"}
+    assert max(step.rows for step in steps) < 8_000
+
+
+def test_the_next_tick_is_read_from_the_end_of_the_index(crowded: Database) -> None:
+    explained = crowded.read(
+        lambda session: session.execute(
+            text("EXPLAIN SELECT MIN(trigger_next_time) FROM xxl_job_info WHERE trigger_status = 1")
+        ).one()
+    )
+
+    assert explained.Extra == "Select tables optimized away"
+
+
+def test_a_sign_of_life_finds_its_row_by_its_key(crowded: Database) -> None:
+    beat = presence.Beat(group="EXECUTOR", key="demo", address="a", boot_id="b", beat_at=1)
+    crowded.write(lambda session: presence.hold(session, beat))
+
+    steps = plans(crowded, lambda session: presence.renew(session, beat))
+
+    assert {step.key for step in steps} == {"i_g_k_v"}

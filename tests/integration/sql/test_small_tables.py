@@ -1,0 +1,236 @@
+"""Apps, ids, history, the cluster row and what routes remember."""
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+from sqlalchemy.orm import Session
+
+from sql import apps, cluster, history, ledger, route_memory
+from sql.engine import Database
+from sql.errors import NotFound
+from sql.ids import LARGEST_BLOCK, RunIds
+from sql.models import Job, SkippedTicks
+from tests.support.sql_rows import NOW_MS, add_job, side_by_side, statements
+
+
+class TestApps:
+    def test_an_app_is_made_once(self, database: Database) -> None:
+        def ensure(name: str, title: str | None = None) -> tuple[int, bool]:
+            return database.write(lambda session: apps.ensure(session, name, title))
+
+        app_id, made = ensure("demo")
+
+        assert made
+        assert ensure("demo") == (app_id, False)
+        assert ensure("demo", "A title") == (app_id, True)
+        assert ensure("demo", "A title") == (app_id, False)
+        assert ensure("demo") == (app_id, False)
+        app = database.read(lambda session: apps.find(session, "demo"))
+        assert (app.id, app.title, app.address_type) == (app_id, "A title", 0)
+        assert database.read(apps.ids_by_name) == {"demo": app_id}
+
+    def test_an_app_that_many_meet_first_is_made_once(self, database: Database) -> None:
+        made = side_by_side(
+            *[lambda: database.write(lambda session: apps.ensure(session, "demo"))] * 4
+        )
+
+        assert len({app_id for app_id, _ in made}) == 1
+
+    def test_an_absent_app_is_said_so(self, database: Database) -> None:
+        with pytest.raises(NotFound, match="no app named 'absent'"):
+            database.read(lambda session: apps.find(session, "absent"))
+
+
+class TestRunIds:
+    def test_ids_of_several_processes_and_threads_never_meet(self, database: Database) -> None:
+        url = database.url.render_as_string(hide_password=False)
+        sources = [RunIds(Database(url)) for _ in range(2)]
+
+        def take(ids: RunIds) -> list[int]:
+            taken: list[int] = []
+            for count in (1, 30, 7):
+                ids.reserve()
+                taken += database.write(lambda session, n=count: ids.take(session, n))
+                taken.append(ids.one())
+            return taken
+
+        taken = side_by_side(*[lambda ids=ids: take(ids) for ids in (*sources, *sources)])
+
+        flat = [run_id for some in taken for run_id in some]
+        assert len(flat) == len(set(flat)) == 4 * 41
+        assert min(flat) >= 1
+
+    def test_a_reserve_is_fetched_once_for_many_runs(self, database: Database) -> None:
+        ids = RunIds(database)
+        for _ in range(8):  # the reserve learns how many are wanted
+            ids.reserve()
+            database.write(lambda session: ids.take(session, 100))
+        ids.reserve()
+
+        with statements(database) as sent:
+            database.write(lambda session: ids.take(session, 100))
+
+        assert not any("warren_sequence" in words for words, _ in sent)
+
+    def test_ids_of_a_unit_that_failed_are_not_given_twice(self, database: Database) -> None:
+        ids = RunIds(database)
+        lost: list[int] = []
+
+        def fail(session: Session) -> None:
+            lost.extend(ids.take(session, 5))
+            raise RuntimeError("no")
+
+        with pytest.raises(RuntimeError):
+            database.write(fail)
+        kept = database.write(lambda session: ids.take(session, 5))
+        again = database.write(lambda session: ids.take(session, 5))
+
+        # Those of the failed unit came from its own transaction, so nobody has them.
+        assert kept == lost
+        assert set(again).isdisjoint(kept)
+
+    def test_a_huge_batch_gets_its_ids_at_once(self, database: Database) -> None:
+        ids = RunIds(database)
+
+        taken = database.write(lambda session: ids.take(session, 3 * LARGEST_BLOCK))
+
+        assert len(set(taken)) == 3 * LARGEST_BLOCK
+
+
+class TestHistory:
+    def test_changes_are_kept_in_order_with_what_decides_the_ticks(
+        self, database: Database
+    ) -> None:
+        job_id = add_job(
+            database,
+            schedule_type="CRON",
+            schedule_conf="0 0 2 * * ?",
+            trigger_status=1,
+            trigger_last_time=NOW_MS,
+        )
+
+        def record(session: Session) -> None:
+            job = session.get_one(Job, job_id)
+            history.record_change(
+                session, job, timezone="UTC", by="ops", now_ms=NOW_MS + 1, anchor_ms=3
+            )
+            session.flush()
+            history.record_stop(
+                session, job_id, watermark_ms=NOW_MS + 2, by="scheduler", now_ms=NOW_MS + 3
+            )
+
+        database.write(record)
+
+        first, second = database.read(history.changes)
+        assert (first.schedule_conf, first.enabled, first.watermark, first.anchor) == (
+            "0 0 2 * * ?",
+            1,
+            NOW_MS,
+            3,
+        )
+        assert (first.changed_by, first.changed_at, first.timezone) == ("ops", NOW_MS + 1, "UTC")
+        assert (second.enabled, second.watermark, second.schedule_type) == (0, NOW_MS + 2, "NONE")
+
+    def test_skips_of_a_batch_are_one_statement(self, database: Database) -> None:
+        skips = [
+            SkippedTicks(
+                job_id=1,
+                from_at=number,
+                to_at=number + 1,
+                count=2,
+                reason="misfire",
+                recorded_at=NOW_MS,
+            )
+            for number in range(50)
+        ]
+
+        with statements(database) as sent:
+            database.write(lambda session: history.record_skips(session, skips))
+            database.write(lambda session: history.record_skips(session, []))
+
+        assert sum("warren_skip" in words for words, _ in sent) == 1
+        found = database.read(lambda session: ledger.skips(session, 1))
+        assert [(skip.from_at, skip.count, skip.reason) for skip in found] == [
+            (number, 2, "misfire") for number in range(50)
+        ]
+
+
+class TestCluster:
+    def test_dispatch_is_paused_and_resumed_once(self, database: Database) -> None:
+        def set_paused(at_ms: int) -> bool:
+            return database.write(
+                lambda session: cluster.set_paused(session, at_ms=at_ms, by="ops" * 50)
+            )
+
+        assert database.read(cluster.paused_at) == 0
+        assert [set_paused(at_ms) for at_ms in (0, NOW_MS, NOW_MS + 5)] == [False, True, False]
+        assert database.read(cluster.paused_at) == NOW_MS
+        assert [set_paused(0), set_paused(0)] == [True, False]
+        assert database.read(cluster.paused_at) == 0
+
+    def test_of_many_who_pause_one_did_it(self, database: Database) -> None:
+        did = side_by_side(
+            *[
+                lambda: database.write(
+                    lambda session: cluster.set_paused(session, at_ms=NOW_MS, by="ops")
+                )
+            ]
+            * 5
+        )
+
+        assert did.count(True) == 1
+
+
+class TestRouteMemory:
+    def remember(self, database: Database, memories: dict[int, dict[str, object]]) -> None:
+        database.write(lambda session: route_memory.store(session, memories))
+
+    def recall(self, database: Database, job_ids: Sequence[int]) -> dict[int, dict[str, object]]:
+        return database.write(lambda session: route_memory.lock(session, job_ids))
+
+    def test_what_is_stored_replaces_what_was(self, database: Database) -> None:
+        self.remember(database, {})
+        self.remember(database, {2: {"next": 1}, 1: {"seen": {"héte": 3}}})
+        self.remember(database, {2: {"next": 2}, 3: {}})
+
+        assert self.recall(database, [1, 2, 3, 4]) == {
+            1: {"seen": {"héte": 3}},
+            2: {"next": 2},
+            3: {},
+        }
+        assert self.recall(database, []) == {}
+
+    def test_a_rotation_holds_across_two_schedulers(self, database: Database) -> None:
+        self.remember(database, {1: {"next": 0}})
+
+        def step(session: Session) -> int:
+            number = int(route_memory.lock(session, [1])[1]["next"])
+            route_memory.store(session, {1: {"next": number + 1}})
+            return number
+
+        def rotate() -> list[int]:
+            return [database.write(step) for _ in range(20)]
+
+        first, second = side_by_side(rotate, rotate)
+
+        assert sorted(first + second) == list(range(40))
+
+    def test_memories_of_other_jobs_are_not_in_the_way(self, mariadb_database: Database) -> None:
+        self.remember(mariadb_database, {number: {} for number in range(1, 50)})
+        held, done = threading.Event(), threading.Event()
+
+        def hold(session: Session) -> None:
+            route_memory.lock(session, range(1, 40))
+            held.set()
+            assert done.wait(10)
+
+        def work() -> None:
+            assert held.wait(10)
+            self.recall(mariadb_database, [45, 46])
+            self.remember(mariadb_database, {47: {"x": 1}, 90: {}})
+            done.set()
+
+        side_by_side(lambda: mariadb_database.write(hold), work)
+
+        assert self.recall(mariadb_database, [47]) == {47: {"x": 1}}
