@@ -1,0 +1,132 @@
+"""Measures everything and prints one table: `python -m benchmarks [--quick]`."""
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import measures, pipeline
+from benchmarks.stack import Servers, Stack, servers
+
+
+class Sizes(NamedTuple):
+    """How much is measured."""
+
+    rounds: int
+    runs: int
+    fresh_runs: int
+    ticking_jobs: int
+    ticking_seconds: float
+    storm_jobs: int
+
+
+FULL = Sizes(3, 10_000, 2_000, 200, 10.0, 2_000)
+QUICK = Sizes(1, 300, 30, 10, 2.0, 50)
+
+
+#: Columns of the table, in characters.
+WIDTHS = (46, 24, 20, 14)
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    what: str
+    measured: str
+    ratio: str
+    goal: str
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    arguments.add_argument("--quick", action="store_true", help="small figures, in half a minute")
+    sizes = QUICK if arguments.parse_args().quick else FULL
+    with (
+        tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
+        servers(Path(folder)) as own,
+    ):
+        print(own.facts(), flush=True)
+        for row in _measure(own, sizes):
+            _print(row)
+
+
+def _measure(own: Servers, sizes: Sizes) -> Iterator[Row]:
+    stack = Stack(own)
+    stack.start()
+    try:
+        measures.throughput(stack, 200)
+        yield Row("what", "measured", "ratio", "goal")
+        ceilings: list[float] = []
+        ours: list[float] = []
+        for _ in range(sizes.rounds):  # in turn, so that both have the same neighbours
+            ceilings.append(_ceiling(own, sizes.runs))
+            ours.append(measures.throughput(stack, sizes.runs))
+        yield from _throughput_rows(ours, ceilings, sizes)
+        yield from _fresh_rows(stack, statistics.median(ours), sizes)
+        yield from _lateness_rows(stack, sizes)
+        yield from _storm_rows(stack, sizes)
+    finally:
+        stack.close()
+
+
+def _ceiling(own: Servers, runs: int) -> float:
+    broker_url = own.rabbitmq.vhost_url(own.rabbitmq.add_vhosts(1)[0])
+    return pipeline.measure(own.mariadb.create_database(), broker_url, runs)
+
+
+def _throughput_rows(ours: list[float], ceilings: list[float], sizes: Sizes) -> list[Row]:
+    ratio = statistics.median(ours) / statistics.median(ceilings)
+    return [
+        Row(f"runs/s, end to end, {sizes.runs:,} runs", _median(ours), f"{ratio:.2f}", ">= 0.40"),
+        Row("runs/s, bare pipeline (the ceiling)", _median(ceilings), "1.00", ""),
+    ]
+
+
+def _fresh_rows(stack: Stack, reused: float, sizes: Sizes) -> list[Row]:
+    fresh = measures.throughput(stack, sizes.fresh_runs, fresh_process=True)
+    what = f"runs/s, a fresh process each, {sizes.fresh_runs:,} runs"
+    return [Row(what, f"{fresh:,.0f}", f"{fresh / reused:.2f} of end to end", ">= 300")]
+
+
+def _lateness_rows(stack: Stack, sizes: Sizes) -> list[Row]:
+    jobs, seconds = sizes.ticking_jobs, sizes.ticking_seconds
+    spread = measures.lateness(
+        stack, jobs=jobs, seconds=seconds, kind="FIX_RATE", conf="1", spread_seconds=1
+    )
+    at_once = measures.lateness(stack, jobs=jobs, seconds=seconds, kind="CRON", conf="* * * * * ?")
+    return [
+        _lateness_row(f"lateness, {jobs} ticks/s spread over the second", spread),
+        _lateness_row(f"lateness, {jobs} ticks at each full second", at_once),
+    ]
+
+
+def _lateness_row(what: str, late: measures.Lateness) -> Row:
+    return Row(what, f"p50 {late.p50:.0f} ms, p99 {late.p99:.0f} ms", "", "p99 <= 150 ms")
+
+
+def _storm_rows(stack: Stack, sizes: Sizes) -> list[Row]:
+    storm = measures.storm(stack, sizes.storm_jobs)
+    jobs = f"{sizes.storm_jobs:,} jobs due in one second"
+    return [
+        Row(f"{jobs}: all sent after", f"{storm.sent_seconds:.2f} s", "", "<= 2 s"),
+        Row(f"{jobs}: all done after", f"{storm.done_seconds:.2f} s", "", ""),
+    ]
+
+
+def _median(figures: list[float]) -> str:
+    median = f"{statistics.median(figures):,.0f}"
+    if len(figures) == 1:
+        return median
+    return f"{median} ({min(figures):,.0f} to {max(figures):,.0f})"
+
+
+def _print(row: Row) -> None:
+    cells = (cell.ljust(width) for cell, width in zip(row, WIDTHS, strict=True))
+    print("  ".join(cells).rstrip(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""The handlers that are measured. Each start leaves its run's id in a file: a double one shows."""
+
+import os
+import time
+
+from warren import JobContext, job
+
+STARTS = os.open(os.environ["BENCH_STARTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+@job("noop")
+def noop(context: JobContext) -> str:
+    """Do nothing."""
+    os.write(STARTS, b"%d\n" % context.run_id)
+    return "done"
+
+
+@job("lateness")
+def lateness(context: JobContext) -> str:
+    """Return how many milliseconds after its tick the first line of this run was reached."""
+    now = time.time()
+    os.write(STARTS, b"%d\n" % context.run_id)
+    return f"{(now - context.scheduled_at.timestamp()) * 1000:.1f}"

@@ -1,0 +1,118 @@
+"""What is measured of a running Warren; each function returns figures of runs it has checked."""
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from benchmarks.stack import APP, Stack, count_planned, none_open, none_unsent
+from scheduler.job_spec import JobSpec
+from sql.models import Run
+from sql.run_status import RunStatus
+
+#: Jobs over which a throughput is measured.
+JOBS = 16
+#: Planning a run takes half of this, if nobody else is busy here; then the clock starts.
+PLANNING_MS_PER_RUN = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How many milliseconds after its tick a handler began: half of the runs, all but 1 %."""
+
+    p50: float
+    p99: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Storm:
+    """How many seconds after their common tick all runs were sent, and were done."""
+
+    sent_seconds: float
+    done_seconds: float
+
+
+def throughput(stack: Stack, runs: int, *, fresh_process: bool = False) -> float:
+    """Return planned no-op runs a second, from the moment they are due until all rows are final."""
+    prefix = "fresh" if fresh_process else "noop"
+    jobs = stack.apply(
+        [
+            JobSpec(name=f"{prefix}-{n}", app=APP, handler="noop", fresh_process=fresh_process)
+            for n in range(JOBS)
+        ]
+    )
+    before = len(stack.rows(jobs, Run.id))
+    due_at = stack.clock.now_ms() + 2_000 + round(PLANNING_MS_PER_RUN * runs)
+    stack.plan(jobs, runs, due_at=due_at)
+    assert stack.clock.now_ms() < due_at, "planning took longer than expected"
+    time.sleep((due_at - stack.clock.now_ms()) / 1000)
+    final_at = stack.wait(none_open)
+    assert stack.check(jobs) == before + runs
+    return runs * 1000 / (final_at - due_at)
+
+
+def lateness(
+    stack: Stack, *, jobs: int, seconds: float, kind: str, conf: str, spread_seconds: float = 0
+) -> Lateness:
+    """Let jobs tick once a second for some time; return how late their handlers began."""
+    specs = [
+        JobSpec(
+            name=f"{kind}-{n}", app=APP, handler="lateness", schedule_kind=kind, schedule_conf=conf
+        )
+        for n in range(jobs)
+    ]
+    ids = stack.apply(specs)
+    names = [spec.name for spec in specs]
+    stack.begin(names, spread_seconds)
+    from_ms = stack.clock.now_ms() + 1_000
+    time.sleep(seconds + 1)
+    until_ms = stack.clock.now_ms()
+    stack.stop(names)
+    stack.wait(none_open)
+    stack.check(ids)
+    rows = stack.rows(ids, Run.scheduled_at, Run.handle_msg, Run.status)
+    late = [
+        float(str(words))
+        for tick, words, status in rows
+        if from_ms <= int(str(tick)) < until_ms and status == RunStatus.SUCCEEDED
+    ]
+    return _lateness(late)
+
+
+def storm(stack: Stack, jobs: int) -> Storm:
+    """Let jobs be due in one second; return how long it took until all were sent, and done."""
+    began = time.monotonic()
+    stack.apply(_due_daily(jobs, stack.clock.now_ms() + 3_600_000, enabled=False))
+    # Applied anew they start, which may take twice as long and is to be over before they are due.
+    ahead_ms = round((time.monotonic() - began) * 3_000) + 8_000
+    at_ms = (stack.clock.now_ms() + ahead_ms) // 1000 * 1000
+    ids = stack.apply(_due_daily(jobs, at_ms, enabled=True))
+    stack.wait(lambda session: count_planned(session) == jobs, ahead_ms / 1000)
+    assert stack.clock.now_ms() < at_ms, "planning took longer than expected"
+    time.sleep((at_ms - stack.clock.now_ms()) / 1000)
+    sent_at = stack.wait(none_unsent)
+    done_at = stack.wait(none_open)
+    assert stack.check(ids) == jobs
+    return Storm((sent_at - at_ms) / 1000, (done_at - at_ms) / 1000)
+
+
+def _due_daily(jobs: int, at_ms: int, *, enabled: bool) -> list[JobSpec]:
+    daily = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%-S %-M %-H * * ?")
+    return [
+        JobSpec(
+            name=f"storm-{number}",
+            app=APP,
+            handler="noop",
+            schedule_kind="CRON",
+            schedule_conf=daily,
+            enabled=enabled,
+        )
+        for number in range(jobs)
+    ]
+
+
+def _lateness(late: Sequence[float]) -> Lateness:
+    cuts = statistics.quantiles(late, n=100)
+    return Lateness(p50=cuts[49], p99=cuts[98], runs=len(late))

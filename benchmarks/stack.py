@@ -1,0 +1,208 @@
+"""RabbitMQ, MariaDB, one scheduler and one executor: real processes, begun and ended here."""
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from scheduler.commands import Commands
+from scheduler.job_spec import JobSpec
+from sql import runs, schema
+from sql.clock import DatabaseClock
+from sql.engine import Database
+from sql.ids import RunIds
+from sql.models import Job, Run
+from sql.run_status import OPEN, Kind, RunStatus
+from tests.support.eventually import eventually
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.rabbitmq import PrivateRabbit
+from tests.support.service import Service
+
+APP = "bench"
+SLOTS = 8
+SECRET = "only for measuring, on this machine alone"
+HANDLERS = Path(__file__).with_name("handlers.py")
+
+
+@dataclass
+class Servers:
+    """The private services, shared by everything that is measured."""
+
+    rabbitmq: PrivateRabbit
+    mariadb: PrivateMariaDB
+    folder: Path
+
+    def facts(self) -> str:
+        """Return what machine and versions the figures are of."""
+        cores = len(os.sched_getaffinity(0))
+        mariadb = self.mariadb.execute("SELECT VERSION()")[0][0]
+        rabbitmq = self.rabbitmq.ctl("version").strip()
+        return (
+            f"{cores} cores for everything, Python {platform.python_version()}, "
+            f"MariaDB {mariadb}, RabbitMQ {rabbitmq}"
+        )
+
+
+@contextmanager
+def servers(folder: Path) -> Iterator[Servers]:
+    """Give running services; they end with the block."""
+    rabbitmq, mariadb = PrivateRabbit(folder / "rabbitmq"), PrivateMariaDB(folder / "mariadb")
+    try:
+        mariadb.start()
+        rabbitmq.start()
+        yield Servers(rabbitmq, mariadb, folder)
+    finally:
+        rabbitmq.close()
+        mariadb.close()
+
+
+class Stack:
+    """One scheduler and one executor of SLOTS slots, started by their real commands."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._folder = servers.folder / "warren"
+        self._folder.mkdir()
+        self.starts_file = self._folder / "starts"
+        self._url = servers.mariadb.create_database()
+        self._broker_url = servers.rabbitmq.vhost_url(servers.rabbitmq.add_vhosts(1)[0])
+        self.database = Database(self._url)
+        schema.upgrade(self.database)
+        self.clock = DatabaseClock(self.database)
+        self._commands = Commands(self.database, self.clock.now_ms, timezone="UTC", who="bench")
+        self._ids = RunIds(self.database)
+        self._services: list[Service] = []
+
+    def start(self) -> None:
+        """Start both processes."""
+        app = ["--app", APP, "--address", f"{APP}-1", str(HANDLERS)]
+        self._services = [self._serve("scheduler"), self._serve("executor", *app)]
+
+    def close(self) -> None:
+        """End both processes, with all that they started."""
+        for service in self._services:
+            service.end()
+        self.database.close()
+
+    def apply(self, specs: Sequence[JobSpec]) -> list[int]:
+        """Apply jobs; return their ids in the same order."""
+        self._commands.apply([], specs, dry_run=False, prune=False)
+        ids = self.database.read(lambda s: dict(s.execute(select(Job.job_desc, Job.id)).all()))
+        return [ids[spec.name] for spec in specs]
+
+    def begin(self, names: Sequence[str], spread_seconds: float = 0) -> None:
+        """Let schedules fire from now on, one job after the other."""
+        first = time.monotonic()
+        for number, name in enumerate(names):
+            due = first + spread_seconds * number / len(names)
+            time.sleep(max(0, due - time.monotonic()))
+            self._commands.start(name)
+
+    def stop(self, names: Sequence[str]) -> None:
+        """Let schedules rest."""
+        for name in names:
+            self._commands.stop(name)
+
+    def plan(self, job_ids: Sequence[int], count: int, *, due_at: int) -> None:
+        """Plan runs, over the jobs in turn, all due at once."""
+        app_id = self.database.read(lambda s: s.get_one(Job, job_ids[0]).job_group)
+        planned = [
+            runs.NewRun(
+                job_group=app_id,
+                job_id=job_ids[number % len(job_ids)],
+                handler="noop",
+                param="",
+                kind=Kind.API,
+                scheduled_at=due_at,
+                due_at=due_at,
+                retries_left=0,
+                origin_id=None,
+            )
+            for number in range(count)
+        ]
+        self.database.write(lambda session: runs.plan(session, planned, self._ids))
+
+    def wait(self, is_so: Callable[[Session], bool], seconds: float = 120.0) -> int:
+        """Wait for a state of the rows; return the database's time when it was seen."""
+        eventually(lambda: self._is_up() and self.database.read(is_so), seconds, every=0.01)
+        return self.clock.now_ms()
+
+    def check(self, job_ids: Sequence[int]) -> int:
+        """Return how many runs the jobs had, all SUCCEEDED and each started once.
+
+        What was cancelled because its job was stopped is left out.
+
+        Raises:
+            AssertionError: some were not.
+
+        """
+        by_status = self.database.read(
+            lambda s: dict(
+                s.execute(
+                    select(Run.status, func.count())
+                    .where(Run.job_id.in_(job_ids), Run.status != RunStatus.CANCELLED)
+                    .group_by(Run.status)
+                ).all()
+            )
+        )
+        assert set(by_status) == {RunStatus.SUCCEEDED}, (
+            f"not every run succeeded: {by_status}, {self._failure(job_ids)}"
+        )
+        starts = self.starts_file.read_bytes().split()
+        assert len(starts) == len(set(starts)), "a run was started twice"
+        return int(by_status[RunStatus.SUCCEEDED])
+
+    def _is_up(self) -> bool:
+        for service in self._services:
+            if service.has_ended:
+                raise RuntimeError(f"a process ended: {service.last_words()}")
+        return True
+
+    def _failure(self, job_ids: Sequence[int]) -> str:
+        good = (RunStatus.SUCCEEDED, RunStatus.CANCELLED)
+        words = self.rows(job_ids, Run.status, Run.handle_msg)
+        return next(str(row) for row in words if row[0] not in good)
+
+    def rows(self, job_ids: Sequence[int], *columns: object) -> list[tuple[object, ...]]:
+        """Return columns of the jobs' runs."""
+        statement = select(*columns).where(Run.job_id.in_(job_ids))  # type: ignore[call-overload]
+        return self.database.read(lambda s: [tuple(row) for row in s.execute(statement)])
+
+    def _serve(self, *arguments: str) -> Service:
+        environment = {
+            "WARREN_DATABASE_URL": self._url,
+            "WARREN_BROKER_URL": self._broker_url,
+            "WARREN_SECRET": SECRET,
+            "WARREN_SLOTS": str(SLOTS),
+            "WARREN_STATE_DIR": str(self._folder / "state"),
+            "WARREN_LOG_DIR": str(self._folder / "logs"),
+            "WARREN_TIMEZONE": "UTC",
+            "WARREN_LOG_LEVEL": "warning",
+            "BENCH_STARTS": str(self.starts_file),
+            "PYTHONPATH": str(HANDLERS.parent.parent),
+        }
+        command = [str(Path(sys.executable).with_name("warren")), *arguments]
+        return Service(command, env=environment, output=self._folder / f"{arguments[0]}.log")
+
+
+def none_open(session: Session) -> bool:
+    """Whether every run is final."""
+    return session.execute(select(Run.id).where(Run.status.in_(OPEN)).limit(1)).first() is None
+
+
+def none_unsent(session: Session) -> bool:
+    """Whether the broker has confirmed the trigger of every run."""
+    unsent = (RunStatus.PLANNED, RunStatus.ROUTED)
+    return session.execute(select(Run.id).where(Run.status.in_(unsent)).limit(1)).first() is None
+
+
+def count_planned(session: Session) -> int:
+    """Return how many runs wait for their time."""
+    planned = select(func.count()).where(Run.status == RunStatus.PLANNED)
+    return session.execute(planned).scalar_one()

@@ -1,0 +1,38 @@
+"""`make bench` with small figures, so that what measures does not rot."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Command
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.rabbitmq import PrivateRabbit
+
+ROOT = Path(__file__).parents[2]
+MEASURED = (
+    "runs/s, end to end",
+    "runs/s, bare pipeline",
+    "runs/s, a fresh process each",
+    "lateness, 10 ticks/s spread",
+    "lateness, 10 ticks at each full second",
+    "50 jobs due in one second: all sent after",
+    "50 jobs due in one second: all done after",
+)
+
+
+@pytest.mark.skipif(
+    not (PrivateRabbit.is_installed() and PrivateMariaDB.is_installed()),
+    reason="the services are not installed: make services",
+)
+def test_the_benchmark_measures_everything_and_prints_one_table(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    program = Path(sys.executable)
+
+    with Command("-m", "benchmarks", "--quick", folder=tmp_path, env=env, program=program) as bench:
+        status = bench.wait(240.0)
+        printed = bench.output.read_text()
+
+    assert status == 0, printed
+    rows = [line for line in printed.splitlines() if line.startswith(MEASURED)]
+    assert len(rows) == len(MEASURED), printed
