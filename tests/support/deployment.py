@@ -112,6 +112,11 @@ class Deployment:
         """Return the commands that were started here and still run."""
         return [command for command in self._running if command.is_running]
 
+    def logged(self, *words: str) -> list[str]:
+        """Return the log lines of running commands that hold all these words."""
+        lines = [line for command in self.running() for line in command.text().splitlines()]
+        return [line for line in lines if all(word in line for word in words)]
+
     def end(self, commands: Collection[Command]) -> None:
         """End commands at once and see to it that nothing of them is left."""
         for command in commands:

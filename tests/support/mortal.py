@@ -27,7 +27,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-_CHANGES = ("INSERT INTO XXL_JOB_LOG ", "UPDATE XXL_JOB_LOG ")
+_TABLE = "xxl_job_log "
 
 
 class Fate:
@@ -65,7 +65,8 @@ def _at_commit(role: str, moment: str, fate: Fate) -> None:
 
     @event.listens_for(Engine, "before_cursor_execute")
     def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if threading.current_thread().name == role and statement.upper().startswith(_CHANGES):
+        is_change = statement[:6].upper() in {"INSERT", "UPDATE"} and _TABLE in statement.lower()
+        if is_change and threading.current_thread().name == role:
             changed.runs = True
 
     def strike_if_changed() -> None:

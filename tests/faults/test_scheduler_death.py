@@ -1,0 +1,88 @@
+"""A scheduler ended or frozen at the worst instructions, with another one beside it."""
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from sql import presence
+from sql.run_status import FINAL, RunStatus
+from tests.support.deployment import Deployment
+from tests.support.eventually import eventually
+from tests.support.processes import identify
+from warren.registry_view import registrations, state
+
+#: The owner's silence of 1.5 s, a look every 0.5 s, and what a busy machine adds.
+TAKE_OVER_SECONDS = 10
+EVERY_SECOND = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled": True}
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("planner:before-commit", id="f01-planner-before-commit"),
+        pytest.param("planner:after-commit", id="f01-planner-after-commit"),
+        pytest.param("dispatcher:before-commit", id="f01-dispatcher-before-commit"),
+        pytest.param("dispatcher:after-commit", id="f02-between-commit-and-publish"),
+        pytest.param("triggers-published", id="f03-between-publish-and-confirm"),
+        pytest.param("triggers-confirmed", id="f03-between-confirm-and-sent"),
+        pytest.param("callbacks:before-commit", id="f39-callbacks-before-commit"),
+        pytest.param("callbacks:after-commit", id="f39-between-commit-and-ack"),
+    ],
+)
+def test_sigkill_of_a_scheduler_loses_no_run_and_starts_none_twice(
+    survivors: Deployment, point: str
+) -> None:
+    doomed = survivors.scheduler("SIGKILL", point)
+    survivors.await_schedulers(doomed)
+
+    run_ids = _trigger_until(survivors, lambda: not doomed.is_running)
+    assert doomed.wait() == -signal.SIGKILL
+    survivors.await_final(*run_ids, seconds=TAKE_OVER_SECONDS)
+
+    assert {survivors.status(run_id) for run_id in run_ids} == {RunStatus.SUCCEEDED}
+    assert survivors.runs(kind="RETRY") == []
+
+
+@pytest.mark.parametrize(
+    "point", ["dispatcher:after-commit", "triggers-published", "triggers-confirmed"]
+)
+def test_f05_frozen_scheduler_that_wakes_up_starts_nothing_again(
+    survivors: Deployment, point: str
+) -> None:
+    frozen = survivors.scheduler("SIGSTOP", point)
+    survivors.await_schedulers(frozen)
+
+    run_ids = _trigger_until(survivors, lambda: identify(frozen.pid).state == "T")
+    node = json.loads(frozen.wait_for("scheduler_started"))["node"]
+    assert survivors.runs(routed_by=node)
+    eventually(lambda: not survivors.runs(routed_by=node, status=RunStatus.ROUTED), 10, every=0.1)
+    frozen.send(signal.SIGCONT)
+
+    eventually(lambda: _is_beating(survivors, node), 20, every=0.1)
+    more = [survivors.trigger("load") for _ in range(5)]
+    survivors.await_final(*run_ids, *more)
+    assert {survivors.status(i) for i in [*run_ids, *more]} == {RunStatus.SUCCEEDED}
+
+
+def _trigger_until(survivors: Deployment, is_struck: Callable[[], bool]) -> list[int]:
+    """Give all schedulers work until it has happened to one; return the runs asked for."""
+    survivors.job("load", concurrency=10)
+    survivors.job("ticking", **EVERY_SECOND)
+    run_ids: list[int] = []
+
+    def work() -> bool:
+        open_ids = [run_id for run_id in run_ids[-40:] if survivors.status(run_id) not in FINAL]
+        if len(open_ids) < 20:
+            run_ids.extend(survivors.trigger("load") for _ in range(10))
+        return is_struck()
+
+    eventually(work, 60, every=0.02)
+    survivors.stop_jobs()
+    return run_ids
+
+
+def _is_beating(survivors: Deployment, node: str) -> bool:
+    rows, now_ms = registrations(survivors.database, presence.ADMIN)
+    return any(row.registry_value == node and state(row, now_ms) == "alive" for row in rows)
