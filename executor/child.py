@@ -96,6 +96,7 @@ class Child:
         self._termination = Termination()
         self._is_ending = False
         self._is_initialised = False
+        self._resident_threads = 0
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -121,6 +122,7 @@ class Child:
         self._guard("multiprocessing", vars(util)["_exit_function"])
         self._output.flush()
         self._output.drop_if_silent()
+        self._resident_threads = 0
         return not self._has_leftovers()
 
     def _guard(self, what: str, action: Callable[[], Any]) -> None:
@@ -172,6 +174,7 @@ class Child:
             if self._handler.init is not None:
                 self._complete(self._handler.init())
             self._is_initialised = True
+            self._resident_threads = _thread._count()  # noqa: SLF001 - see _has_leftovers
         return text_of(self._complete(self._handler.function(_context_of(trigger))))
 
     def _explain(self, error: BaseException) -> tuple[Outcome, str]:
@@ -197,8 +200,10 @@ class Child:
         return await value
 
     def _has_leftovers(self) -> bool:
-        # The count of _thread knows of threads that threading never heard of.
-        return _thread._count() > 0 or linux.has_living_child()  # noqa: SLF001 - no public count
+        # The count of _thread knows of threads that threading never heard of. What `init` started
+        # belongs to the process, not to a run.
+        threads = _thread._count()  # noqa: SLF001 - no public count
+        return threads > self._resident_threads or linux.has_living_child()
 
     def _leave_fork(self) -> NoReturn:
         """End a copy of this process that the handler forked and let return here."""

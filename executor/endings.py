@@ -97,7 +97,7 @@ def _unanswered(exit_: Exit) -> str:
         return f"ended with exit code {exit_.code} without a result"
     words = words_of_signal(-exit_.code)
     if -exit_.code == signal.SIGKILL and exit_.oom:
-        return f"out of memory: killed by the kernel with {words}"
+        return f"{words}, most likely by the kernel for lack of memory"
     return words
 
 

@@ -88,11 +88,22 @@ def process_row(pid: int) -> ProcessRow | None:
     )
 
 
-def count_oom_kills() -> int:
-    """Return how many processes the kernel has killed for lack of memory since boot; 0 = unknown.
+class OomWatch:
+    """Tells whether the kernel has killed any process for lack of memory.
 
-    Containers see the whole host's counter.
+    Containers see the whole host's counter, so it may have been somebody else's process.
     """
+
+    def __init__(self) -> None:
+        self._seen = _count_oom_kills()
+
+    def has_struck(self) -> bool:
+        """Whether it happened since this was asked last."""
+        before, self._seen = self._seen, _count_oom_kills()
+        return self._seen > before
+
+
+def _count_oom_kills() -> int:
     try:
         lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -27,6 +27,7 @@ class Pool:
         grace_seconds: float,
         on_placed: Callable[[Held, bool], None],
         on_result: Callable[[JobProcess, frames.Result], None],
+        on_stuck: Callable[[JobProcess], None],
     ) -> None:
         self._loop = loop
         self._nursery = nursery
@@ -36,6 +37,7 @@ class Pool:
         self._grace_seconds = grace_seconds
         self._on_placed = on_placed
         self._on_result = on_result
+        self._on_stuck = on_stuck
         self._processes: dict[int, JobProcess] = {}
         #: By number, the one that has idled longest first.
         self._idle: dict[int, JobProcess] = {}
@@ -82,7 +84,7 @@ class Pool:
         self._idle[process.number] = process
 
     def remove(self, process: JobProcess) -> None:
-        """Forget a process that is gone."""
+        """Forget a process that is gone or given up."""
         process.close()
         del self._processes[process.number]
         self._idle.pop(process.number, None)
@@ -119,6 +121,7 @@ class Pool:
             number=self._last_number,
             handler=held.trigger.handler,
             on_result=self._on_result,
+            on_stuck=self._on_stuck,
         )
         self._processes[process.number] = process
         self._give(process, held, is_reused=False)

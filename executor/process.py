@@ -11,6 +11,8 @@ from executor import frames
 from executor.endings import Exit, Stop
 from executor.nursery import Nursery
 
+#: Seconds after SIGKILL until a process is given up; longer than a zygote that does not work lives.
+STUCK_SECONDS = 20.0
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
 
@@ -40,10 +42,12 @@ class JobProcess:
         number: int,
         handler: str,
         on_result: Callable[["JobProcess", frames.Result], None],
+        on_stuck: Callable[["JobProcess"], None],
     ) -> None:
         self._loop = loop
         self._nursery = nursery
         self._on_result = on_result
+        self._on_stuck = on_stuck
         self.number = number
         self.handler = handler
         self.run: Held | None = None
@@ -54,6 +58,8 @@ class JobProcess:
         self._unread = b""
         self._unsent = b""
         self._killer: asyncio.TimerHandle | None = None
+        self._is_unread = False
+        self.pid = 0
         self._channel, theirs = socket.socketpair()
         self._channel.setblocking(False)
         loop.add_reader(self._channel, self._on_readable)
@@ -78,7 +84,8 @@ class JobProcess:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # it is dead: its exit will be told
+            self._is_unread = True  # it is dead: its exit will be told
+            return
         if sent < len(data):
             self._unsent = data[sent:]
             self._loop.add_writer(self._channel, self._send_more)
@@ -93,28 +100,31 @@ class JobProcess:
         if not self._unsent:
             self._loop.remove_writer(self._channel)
 
-    def _on_readable(self) -> None:
+    def _on_readable(self) -> bool:
+        """Take what there is; False when there is nothing."""
         try:
             data = self._channel.recv(_READ_BYTES)
         except BlockingIOError:
-            return
+            return False
         except OSError:
+            # A reset: it was closed before everything in it was read.
+            self._is_unread = True
             data = b""
         if not data:
             # No proof of an exit: a job may close what it finds. The zygote tells of exits.
             self._loop.remove_reader(self._channel)
-            return
+            return False
         self._unread = self._unread + data if self._unread else data
         if self._unread.endswith(b"\n"):
             line, self._unread = self._unread, b""
             self._on_result(self, frames.decode_result(line))
+        return True
 
     # -- the end ------------------------------------------------------------------------------
 
     def end(self, grace_seconds: float) -> None:
-        """Ask an idle process to end, and kill it when it does not."""
-        if not self.is_ending:
-            self._send(frames.End())
+        """Ask a process to end that has nothing to do, and kill it when it does not."""
+        self._send(frames.End())
         self.expect_exit(grace_seconds)
 
     def stop(self, grace_seconds: float) -> None:
@@ -133,7 +143,13 @@ class JobProcess:
     def drain(self) -> None:
         """Take a result that still lies in the channel of a process that is dead."""
         self.is_ending = True
-        self._on_readable()
+        while self._on_readable():
+            pass
+
+    @property
+    def never_began(self) -> bool:
+        """Whether this process, being drained, died before it had read its run."""
+        return self._is_unread and self.run is not None and self.run.result is None
 
     def close(self) -> None:
         """Let go of a process that is gone."""
@@ -151,6 +167,7 @@ class JobProcess:
     def _kill(self) -> None:
         self.is_forced = True
         self._nursery.signal(self.number, signal.SIGKILL)
+        self._killer = self._loop.call_later(STUCK_SECONDS, self._on_stuck, self)
 
     def _cancel_killer(self) -> None:
         if self._killer is not None:

@@ -80,6 +80,12 @@ class RunLogs:
             return False
         return True
 
+    def close(self, path: str) -> str:
+        """Return the tail of a log that is complete, and then bring it under the cap."""
+        tail = self.tail(path)
+        self.cut_back(path)
+        return tail
+
     def read(
         self, run_id: int, day: str, from_line: int, limit: int = 1_000, *, growing: bool = False
     ) -> Lines:

@@ -17,12 +17,12 @@ import structlog
 
 from broker.messages import Finished, Trigger
 from executor import frames, linux
+from executor.brood import PROCESS_LIMIT
 from executor.endings import Exit, Stop, conclude, killed, timed_out
 from executor.nursery import Nursery
 from executor.pool import Pool
 from executor.process import Held, JobProcess
 from executor.runlog import RunLogs
-from executor.zygote import PROCESS_LIMIT
 
 #: Seconds between two looks at the size of logs and at idle processes.
 SWEEP_SECONDS = 0.5
@@ -78,9 +78,10 @@ class Slots:
             grace_seconds=grace_seconds,
             on_placed=self._on_placed,
             on_result=self._on_result,
+            on_stuck=self._on_stuck,
         )
         self._runs: dict[int, Held] = {}
-        self._oom_kills = linux.count_oom_kills()
+        self._oom = linux.OomWatch()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
 
@@ -196,28 +197,25 @@ class Slots:
                 message=message,
                 started_at_ms=held.started_at_ms,
                 finished_at_ms=int(time.time() * 1000),
-                log_tail=self._close_log(held, exit_),
+                log_tail=self._tail_of(held, exit_),
             )
         )
         self._close_when_empty()
 
-    def _close_log(self, held: Held, exit_: Exit | None) -> str:
-        """Bring a log under the cap and return its tail as it was before."""
+    def _tail_of(self, held: Held, exit_: Exit | None) -> str:
         result = held.result
-        if exit_ is None and result is not None:
-            tail, has_grown = result.log_tail, result.log_bytes > self._run_logs.cap_bytes
-        else:
-            tail, has_grown = self._run_logs.tail(held.log_path), True
-        if has_grown:
-            self._run_logs.cut_back(held.log_path)
-        return tail
+        if exit_ is None and result is not None and result.log_bytes <= self._run_logs.cap_bytes:
+            return result.log_tail
+        return self._run_logs.close(held.log_path)
 
     # -- what processes do --------------------------------------------------------------------
 
     def _on_forked(self, forked: frames.Forked) -> None:
         process = self._pool.get(forked.number)
-        if process is not None and process.run is not None:
-            self._mark_started(process.run, forked.started_at_ms)
+        if process is not None:
+            process.pid = forked.pid
+            if process.run is not None:
+                self._mark_started(process.run, forked.started_at_ms)
 
     def _on_result(self, process: JobProcess, result: frames.Result) -> None:
         held = process.run
@@ -225,10 +223,10 @@ class Slots:
             return
         self._mark_started(held, int(time.time() * 1000))  # it may overtake the word of its birth
         held.result = result
-        if process.is_ending:
-            process.end(self._grace_seconds)
-        elif result.will_end:
+        if result.will_end:
             process.expect_exit(self._grace_seconds)
+        elif process.is_ending:
+            process.end(self._grace_seconds)  # it did not mind SIGTERM
         else:
             self._pool.rest(process)
             self._finish(held, None)
@@ -239,19 +237,36 @@ class Slots:
             return
         process.drain()
         self._pool.remove(process)
-        is_oom = exited.code == -signal.SIGKILL and not process.is_forced and self._saw_oom()
-        if process.run is not None:
-            exit_ = process.describe_exit(
-                code=exited.code, oom=is_oom, survivors=exited.survivors, failure=exited.error
-            )
-            self._finish(process.run, exit_)
-        else:
+        if process.is_forced:
+            self._log.warning("process_killed", pid=process.pid, handler=process.handler)
+        if exited.survivors:
+            self._log.error("processes_survived", processes=exited.survivors)
+        is_oom = exited.code == -signal.SIGKILL and not process.is_forced and self._oom.has_struck()
+        exit_ = process.describe_exit(
+            code=exited.code, oom=is_oom, survivors=exited.survivors, failure=exited.error
+        )
+        self._let_go(process, exit_)
+
+    def _on_stuck(self, process: JobProcess) -> None:
+        """Give up a process that SIGKILL does not end: its run must not stay open for ever."""
+        name = f"{process.handler} (pid {process.pid})"
+        self._log.error("processes_survived", processes=name)
+        self._pool.remove(process)
+        self._let_go(process, process.describe_exit(survivors=name))
+
+    def _let_go(self, process: JobProcess, exit_: Exit) -> None:
+        held = process.run
+        if held is None:
             self._pool.place_waiting()
             self._close_when_empty()
-
-    def _saw_oom(self) -> bool:
-        before, self._oom_kills = self._oom_kills, linux.count_oom_kills()
-        return self._oom_kills > before
+        elif process.never_began and held.stop is None and not exit_.failure:
+            # An idle process that was killed just when it got this run.
+            held.process = None
+            if held.timer is not None:
+                held.timer.cancel()
+            self._pool.place(held)
+        else:
+            self._finish(held, exit_)
 
     # -- the zygote ---------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TextIO
 
 from broker.messages import Finished, Outcome, Trigger
-from executor.handlers import HandlersError
 from executor.runlog import RunLogs
 from executor.slots import Slots
 
@@ -31,7 +30,11 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
     """Run a handler once, as an executor would; write its output to `out` as it comes.
 
     Ctrl-C stops the run. `timeout` is in seconds, 0 for none. Returns the exit status: 0 when the
-    run succeeded, 1 when it did not, 2 when the handlers cannot be loaded.
+    run succeeded, 1 when it did not.
+
+    Raises:
+        HandlersError: the handlers cannot be loaded.
+
     """
     trigger = Trigger(
         run_id=_RUN_ID,
@@ -61,11 +64,7 @@ async def _try(source: str, trigger: Trigger, logs: RunLogs, out: TextIO) -> int
         on_started=lambda _run_id, _at_ms: None,
         on_finished=done.set_result,
     )
-    try:
-        slots.open()
-    except HandlersError as error:
-        out.write(f"{error.traceback}{error.line}\n")
-        return 2
+    slots.open()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, slots.stop, _RUN_ID, f"stopped by {number.name}")
     started = time.monotonic()
@@ -77,10 +76,13 @@ async def _try(source: str, trigger: Trigger, logs: RunLogs, out: TextIO) -> int
     finished = done.result()
     show()
     await slots.close(_GRACE_SECONDS)
-    message = f": {finished.message}" if finished.message else ""
+    has_succeeded = finished.outcome is Outcome.SUCCEEDED
+    # A traceback has been shown already, as the end of what the run printed.
+    told = finished.message if has_succeeded else finished.message.partition("\n")[0]
+    message = f": {told}" if told else ""
     out.write(f"{finished.outcome} after {time.monotonic() - started:.3f} s{message}\n")
     out.flush()
-    return 0 if finished.outcome is Outcome.SUCCEEDED else 1
+    return 0 if has_succeeded else 1
 
 
 def _shower(path: Path, out: TextIO) -> Callable[[], None]:

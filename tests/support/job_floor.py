@@ -15,7 +15,7 @@ import structlog
 from broker.messages import Finished, Trigger
 from executor.runlog import RunLogs
 from executor.slots import Slots
-from tests.support.processes import Process, descendants, every_process
+from tests.support.processes import Process, descendants, every_process, identify
 
 T = TypeVar("T")
 
@@ -115,8 +115,9 @@ class JobFloor:
 
     @property
     def zygote(self) -> Process:
-        (zygote,) = [p for p in descendants(os.getpid()) if p.name == "warren-zygote"]
-        return zygote
+        link = self.slots._nursery._link
+        assert link is not None, "there is no zygote now"
+        return identify(link.pid)
 
     def job_processes(self) -> list[Process]:
         return [p for p in descendants(self.zygote.pid) if p.name == "warren-job"]

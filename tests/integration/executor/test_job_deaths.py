@@ -173,16 +173,13 @@ def test_executors_that_are_threads_of_one_process_do_not_touch_each_other(
 
     def work(at: int) -> None:
         floor = floors[at].open()
-        zygote = floor.slots._nursery._zygote
-        assert zygote is not None
-        pid = zygote.process.pid
-        assert pid is not None
+        zygote = floor.zygote
         messages[at] = [floor.run("quick", str(at)).message for _ in range(20)]
         run_id = floor.start("family")
         floor.turn(lambda: floor.note("begun"))
         barrier.wait(20)
         if at == 0:
-            os.kill(pid, signal.SIGKILL)
+            kill(zygote)
             messages[at].append(floor.wait(run_id).message)
             barrier.wait(20)
         else:

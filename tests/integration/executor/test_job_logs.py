@@ -162,7 +162,7 @@ def test_gigabyte_of_output_leaves_the_memory_of_the_executor_flat(
     assert grown_kb < 20_000
 
 
-def test_log_that_is_cut_is_told_in_the_next_run_too(make_floor: Callable[..., JobFloor]) -> None:
+def test_log_that_was_cut_is_not_the_next_runs(make_floor: Callable[..., JobFloor]) -> None:
     floor = make_floor(cap_bytes=1_000)
     floor.run("one.line")
 

@@ -103,6 +103,17 @@ def print_it(context):
 def environment(context):
     return os.environ["WARREN_RUN_ID"] + subprocess.getoutput("echo /$WARREN_RUN_ID")
 
+def begin_thread():
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+
+@job("resident.thread", init=begin_thread)
+def resident_thread(context):
+    return os.getpid()
+
+@job("long")
+def long(context):
+    return "ü" * 50_000
+
 @job("leaves.thread")
 def leaves_thread(context):
     threading.Thread(target=time.sleep, args=(float(context.param),), daemon=True).start()
@@ -297,3 +308,15 @@ def test_living_child_is_killed_before_the_end_is_told(floor: JobFloor) -> None:
     assert finished.outcome is Outcome.SUCCEEDED
     assert not Path(f"/proc/{floor.note('child').strip()}").exists()
     assert floor.run("leaves.child").message != finished.message
+
+
+def test_thread_that_init_started_stays_with_the_process(floor: JobFloor) -> None:
+    assert floor.run("resident.thread").message == floor.run("resident.thread").message
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_long_result_arrives_whole_from_a_process_that_ends(floor: JobFloor, fresh: bool) -> None:
+    for _ in range(5):
+        finished = floor.run("long", fresh_process=fresh)
+
+        assert finished.message == "ü" * 50_000

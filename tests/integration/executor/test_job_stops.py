@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from broker.messages import Outcome
+from executor import process
+from tests.support.eventually import eventually
 from tests.support.job_floor import JobFloor, processes_holding
 
 SOURCE = '''
@@ -146,6 +148,29 @@ def slow_init(context):
 @job("slow.destroy", destroy=lambda: time.sleep(60))
 def slow_destroy(context):
     return "done"
+
+@job("ignores.but.returns")
+def ignores_but_returns(context):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(0.3)
+
+@job("terminates.at.once")
+def terminates_at_once(context):
+    import multiprocessing
+    worker = multiprocessing.Process(target=time.sleep, args=(60,))
+    worker.start()
+    worker.terminate()
+    worker.join()
+    return worker.exitcode
+
+@job("forks.all.the.time")
+def forks_all_the_time(context):
+    note("begun", "")
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
 
 @job("floods")
 def floods(context):
@@ -425,3 +450,63 @@ def test_closing_kills_what_runs_and_leaves_no_process(tmp_path: Path) -> None:
 
 def _pidfd(pid: int) -> int:
     return os.pidfd_open(pid)
+
+
+def test_kill_leaves_its_slot_to_others(floor: JobFloor) -> None:
+    for _ in range(3):
+        run_ids = [floor.start("sleep"), floor.start("cleans")]
+        floor.turn_for(0.05)
+        for run_id in run_ids:
+            floor.slots.stop(run_id, "enough")
+            floor.wait(run_id)
+
+    assert floor.slots.free == 2
+
+
+def test_handler_that_ignores_sigterm_but_returns_was_not_killed(floor: JobFloor) -> None:
+    finished = floor.run("ignores.but.returns", timeout_seconds=0.1)
+
+    assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 0.1 s")
+
+
+def test_run_given_to_a_process_that_just_died_is_given_to_another(floor: JobFloor) -> None:
+    for _ in range(10):
+        floor.run("quick")
+        for idle in floor.job_processes():
+            signal.pidfd_send_signal(os.pidfd_open(idle.pid), signal.SIGKILL)
+        finished = floor.run("quick")
+
+        assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "done")
+
+
+def test_process_that_cannot_be_killed_does_not_hold_its_run_open(
+    floor: JobFloor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "STUCK_SECONDS", 0.3)
+    run_id = floor.start("stubborn", timeout_seconds=0.2)
+    floor.turn(lambda: floor.note("begun"))
+    (stuck,) = floor.job_processes()
+    os.kill(floor.zygote.pid, signal.SIGSTOP)  # nobody there to kill it
+
+    finished = floor.wait(run_id)
+
+    assert finished.outcome is Outcome.TIMED_OUT
+    assert finished.message.endswith(f"(could not be killed: stubborn (pid {stuck.pid}))")
+    os.kill(floor.zygote.pid, signal.SIGCONT)
+    assert floor.run("quick").outcome is Outcome.SUCCEEDED
+    eventually(lambda: not stuck.is_alive)
+
+
+def test_worker_that_is_terminated_at_once_ends(floor: JobFloor) -> None:
+    for _ in range(5):
+        assert floor.run("terminates.at.once").message == "-15"
+
+
+def test_sigterm_during_a_fork_is_not_lost(floor: JobFloor) -> None:
+    for delay in range(8):
+        run_id = floor.start("forks.all.the.time")
+        floor.turn(lambda: floor.note("begun"))
+        floor.turn_for(delay / 500)
+        floor.slots.stop(run_id, "enough")
+
+        assert floor.wait(run_id).message == "enough"

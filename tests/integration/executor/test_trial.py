@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from executor.handlers import HandlersError
 from executor.trial import try_handler
 from tests.support.processes import processes_with_env
 
@@ -86,16 +87,26 @@ def test_timeout_ends_the_run(source: str) -> None:
     assert out.getvalue().startswith("begun\ncleaned up\nTIMED_OUT after")
 
 
-def test_handlers_that_cannot_be_loaded_are_shown_with_their_traceback(tmp_path: Path) -> None:
+def test_traceback_is_shown_once(source: str) -> None:
+    out = io.StringIO()
+
+    try_handler(source, "boom", "", 0, 1, 0, out)
+
+    assert out.getvalue().count("Traceback") == 1
+    assert out.getvalue().endswith(": ValueError: text\n")
+
+
+def test_handlers_that_cannot_be_loaded_raise_with_their_traceback(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text("def inner():\n    raise KeyError('deep')\ninner()\n")
     out = io.StringIO()
 
-    assert try_handler(str(path), "any", "", 0, 1, 0, out) == 2
-    assert "in inner" in out.getvalue()
-    assert out.getvalue().splitlines()[-1] == (
-        f"cannot load handlers from '{path}': KeyError: 'deep'"
-    )
+    with pytest.raises(HandlersError) as caught:
+        try_handler(str(path), "any", "", 0, 1, 0, out)
+
+    assert "in inner" in caught.value.traceback
+    assert caught.value.line == f"cannot load handlers from '{path}': KeyError: 'deep'"
+    assert not out.getvalue()
 
 
 def test_ctrl_c_stops_the_run_with_all_that_it_started(source: str, tmp_path: Path) -> None:

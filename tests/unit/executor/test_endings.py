@@ -54,7 +54,7 @@ def result(
             None,
             Exit(code=-9, oom=True),
             Outcome.FAILED,
-            "out of memory: killed by the kernel with SIGKILL (signal 9)",
+            "SIGKILL (signal 9), most likely by the kernel for lack of memory",
         ),
         (
             None,

@@ -132,8 +132,14 @@ def test_parent_that_is_dead_already_is_noticed() -> None:
     assert in_a_process(code) == f"{1 << 8}\n"
 
 
-def test_oom_kills_are_counted() -> None:
-    assert linux.count_oom_kills() >= 0
+def test_lack_of_memory_is_told_once() -> None:
+    watch = linux.OomWatch()
+    assert not watch.has_struck()
+
+    watch._seen -= 1
+
+    assert watch.has_struck()
+    assert not watch.has_struck()
 
 
 def test_name_is_cut_where_the_kernel_cuts_it() -> None:
