@@ -1,6 +1,8 @@
 """`warren up`: everything in one process, for the first ten minutes and for small things."""
 
 import contextlib
+import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -108,6 +110,7 @@ def _apply(settings: Settings, database: Database, wanted: JobFile) -> None:
 
 
 def _say_what_runs(settings: Settings, app: str, executors: int) -> None:
+    command = own_name(sys.argv[0], shutil.which("warren"))
     print(
         f"""
 Warren is up: one scheduler, {executors} executors of app {app!r} ({settings.slots} slots each).
@@ -115,13 +118,20 @@ Warren is up: one scheduler, {executors} executors of app {app!r} ({settings.slo
   run logs  {settings.log_dir}/
   own log   {LOG_FILE}
 In another terminal, in this folder:
-  warren jobs list                  what is there and when it fires
-  warren runs list                  what ran and how it went
-  warren jobs trigger NAME --wait   run a job now
+  {command} jobs list                  what is there and when it fires
+  {command} runs list                  what ran and how it went
+  {command} jobs trigger NAME --wait   run a job now
 Ctrl-C ends it all.
 """,
         flush=True,
     )
+
+
+def own_name(called: str, on_path: str | None) -> str:
+    """Return what to type for this very program: `warren` only where that finds it."""
+    if on_path is not None and Path(on_path).resolve() == Path(called).resolve():
+        return "warren"
+    return called
 
 
 def _serve(platform: AllInOne, signals: Signals) -> None:

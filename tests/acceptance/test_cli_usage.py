@@ -331,3 +331,14 @@ def wrong(context):
 
         assert done.returncode == status
         assert "FAILED" in done.stdout
+
+    def test_file_that_does_not_import_is_its_traceback_and_one_line(self, tmp_path: Path) -> None:
+        (tmp_path / "broken.py").write_text("def inner():\n    raise KeyError('deep')\ninner()\n")
+
+        done = run_warren("try", "broken.py", "hello", folder=tmp_path)
+
+        assert (done.returncode, done.stdout) == (1, "")
+        first, *_, last = done.stderr.splitlines()
+        assert first.startswith("Traceback")
+        assert "in inner" in done.stderr
+        assert last == "error: cannot load handlers from 'broken.py': KeyError: 'deep'"
