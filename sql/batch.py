@@ -31,7 +31,8 @@ def insert_unless_there(
     session: Session, table: str, rows: Iterable[Values], *, key: str = "id"
 ) -> None:
     """Insert rows; one that meets a unique key is left out. All rows have the same columns."""
-    _execute(session, _insert_words, table, rows, key)
+    build = _sqlite_insert if _is_sqlite(session) else _mysql_insert
+    _execute(session, rows, lambda columns, count: build(table, columns, count, key))
 
 
 def update_each(
@@ -44,26 +45,23 @@ def update_each(
     `guard` is SQL over the table's columns, written `table.column`.
     Returns how many rows the guard let through, changed or not.
     """
+    build = _sqlite_update if _is_sqlite(session) else _mysql_update
+    return _execute(session, rows, lambda columns, count: build(table, columns, count, key) + guard)
 
-    def words(dialect: str, table: str, columns: list[str], count: int, key: str) -> str:
-        build = _sqlite_update if dialect == "sqlite" else _mysql_update
-        return build(table, columns, count, key) + guard
 
-    return _execute(session, words, table, rows, key)
+def _is_sqlite(session: Session) -> bool:
+    return session.get_bind().dialect.name == "sqlite"
 
 
 def _execute(
-    session: Session,
-    words: Callable[[str, str, list[str], int, str], str],
-    table: str,
-    rows: Iterable[Values],
-    key: str,
+    session: Session, rows: Iterable[Values], build: Callable[[list[str], int], str]
 ) -> int:
+    """Execute the statement that `build` makes for columns and a number of rows."""
     connection = session.connection()
     count = 0
     for chunk in _statements(rows):
-        statement = words(connection.dialect.name, table, list(chunk[0]), len(chunk), key)
         values = tuple(chain.from_iterable(row.values() for row in chunk))
+        statement = build(list(chunk[0]), len(chunk))
         count += connection.exec_driver_sql(statement, values).rowcount
     return count
 
@@ -88,16 +86,21 @@ def _length(row: Values) -> int:
     return sum(len(value) for value in row.values() if isinstance(value, str))
 
 
-def _insert_words(dialect: str, table: str, columns: list[str], count: int, key: str) -> str:
-    mark, otherwise = (
-        ("?", "ON CONFLICT DO NOTHING")
-        if dialect == "sqlite"
-        # Not INSERT IGNORE, which would also cut values that do not fit.
-        else ("%s", f"ON DUPLICATE KEY UPDATE {key} = {table}.{key}")
-    )
-    row = f"({', '.join([mark] * len(columns))})"
-    values = ", ".join([row] * count)
+def _mysql_insert(table: str, columns: list[str], count: int, key: str) -> str:
+    values = _placeholders("%s", columns, count)
+    # Not INSERT IGNORE, which would also cut values that do not fit.
+    otherwise = f"ON DUPLICATE KEY UPDATE {key} = {table}.{key}"
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values} {otherwise}"  # noqa: S608 - constants of ours
+
+
+def _sqlite_insert(table: str, columns: list[str], count: int, _key: str) -> str:
+    values = _placeholders("?", columns, count)
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values} ON CONFLICT DO NOTHING"  # noqa: S608 - constants of ours
+
+
+def _placeholders(mark: str, columns: list[str], count: int) -> str:
+    row = f"({', '.join([mark] * len(columns))})"
+    return ", ".join([row] * count)
 
 
 def _mysql_update(table: str, columns: list[str], count: int, key: str) -> str:
@@ -112,8 +115,7 @@ def _mysql_update(table: str, columns: list[str], count: int, key: str) -> str:
 
 def _sqlite_update(table: str, columns: list[str], count: int, key: str) -> str:
     # Begins with UPDATE, not WITH: else the driver does not count the rows.
-    row = f"({', '.join('?' * len(columns))})"
     names = {column: f"v.column{number}" for number, column in enumerate(columns, 1)}
     sets = ", ".join(f"{column} = {name}" for column, name in names.items() if column != key)
-    values = f"(VALUES {', '.join([row] * count)}) AS v"
+    values = f"(VALUES {_placeholders('?', columns, count)}) AS v"
     return f"UPDATE {table} SET {sets} FROM {values} WHERE {table}.{key} = {names[key]} AND "  # noqa: S608 - constants of ours

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from sql.batch import chunks
 from sql.models import Run
 from sql.rows import Rows
+from sql.run_columns import DISPATCH_COLUMNS
 from sql.run_status import IN_FLIGHT, RunStatus
-from sql.runs import DISPATCH_COLUMNS
 
 
 def next_due(session: Session, *, since_ms: int) -> dict[int, int]:

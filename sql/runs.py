@@ -17,44 +17,14 @@ from sql.instants import at, at_as_text
 from sql.models import Run
 from sql.new_runs import NewRun, plan
 from sql.rows import AnyRow, Rows
+from sql.run_columns import CLAIM_COLUMNS, DECISION_COLUMNS
 from sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
 
-__all__ = ["DECISION_COLUMNS", "DISPATCH_COLUMNS", "Ended", "NewRun", "Routed", "at", "plan"]
+#: `at` and the making of new runs are at hand here too, for who writes runs.
+__all__ = ["Ended", "NewRun", "Routed", "at", "plan"]
 
 TABLE = Run.__tablename__
 _BY_ID = "FORCE INDEX (PRIMARY)"
-
-#: What sending a run for the first time needs; it has no address, boot or owner yet.
-CLAIM_COLUMNS = (
-    Run.id,
-    Run.job_group,
-    Run.job_id,
-    Run.executor_handler,
-    Run.executor_param,
-    Run.executor_fail_retry_count,
-    Run.kind,
-    Run.scheduled_at,
-    Run.due_at,
-    Run.origin_id,
-    Run.shard_index,
-    Run.shard_total,
-    Run.attempt,
-    Run.wanted_addresses,
-)
-
-DISPATCH_COLUMNS = (
-    *CLAIM_COLUMNS,
-    Run.executor_address,
-    Run.redeliveries,
-    Run.boot_id,
-    Run.routed_by,
-    Run.routed_at,
-    Run.sent_at,
-    Run.status,
-    Run.kill_requested_at,
-)
-
-DECISION_COLUMNS = (*DISPATCH_COLUMNS, Run.started_at, Run.late_status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +104,7 @@ def start(session: Session, started: Mapping[int, int]) -> int:
             "trigger_code": trigger_code,
             "handle_code": handle_code,
         }
-        for run_id, started_at in started.items()
+        for run_id, started_at in sorted(started.items())
     ]
     return update_each(session, TABLE, rows, guard=_may_enter(RunStatus.RUNNING))
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -101,7 +102,7 @@ def plans(database: Database, work: Callable[[Session], object]) -> list[Step]:
     return steps
 
 
-def _explain(session: Session, words: str, values: object) -> list[Step]:
+def _explain(session: Session, words: str, values: Any) -> list[Step]:
     found = session.connection().exec_driver_sql(f"EXPLAIN {words}", values)
     return [
         # A second index may filter the first: `i_kill|i_status_due`, `474 (2%)`.

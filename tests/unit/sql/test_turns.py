@@ -1,6 +1,7 @@
 """Threads get their turn in the order in which they asked."""
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 from sql.turns import Turns
@@ -23,7 +24,7 @@ def test_one_thread_is_in_at_a_time() -> None:
 
 
 def test_threads_are_let_in_in_the_order_of_their_coming() -> None:
-    turns, order = Turns(), []
+    turns, order = Turns(), list[object]()
     threads = []
     with turns:
         for number in range(5):
@@ -38,7 +39,7 @@ def test_threads_are_let_in_in_the_order_of_their_coming() -> None:
 
 
 def test_who_comes_back_at_once_stands_behind_who_waited() -> None:
-    turns, order = Turns(), []
+    turns, order = Turns(), list[object]()
     with turns:
         thread = threading.Thread(target=note, args=(turns, order, "waited"))
         thread.start()
@@ -51,7 +52,7 @@ def test_who_comes_back_at_once_stands_behind_who_waited() -> None:
 
 
 def test_an_error_inside_hands_the_turn_on() -> None:
-    turns, order = Turns(), []
+    turns, order = Turns(), list[object]()
     with suppress(RuntimeError), turns:
         raise RuntimeError
 
@@ -65,7 +66,7 @@ def note(turns: Turns, order: list[object], what: object) -> None:
         order.append(what)
 
 
-def run(*works: object) -> None:
+def run(*works: Callable[[], None]) -> None:
     threads = [threading.Thread(target=work) for work in works]
     for thread in threads:
         thread.start()
