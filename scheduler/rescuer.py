@@ -28,9 +28,10 @@ from sql.run_status import RunStatus
 BATCH = 500
 #: A younger unconfirmed run is on its owner's way to the broker, whoever that is.
 YOUNGEST_MS = 100
-#: Pause before a trigger of unknown fate is sent again, doubled each time, up to the longest.
+#: Pause before a trigger of unknown fate is sent again, doubled each time, up to the longest: that
+#: is long enough for others to try, in case that only this scheduler hears no confirms.
 AGAIN_SECONDS = 0.5
-LONGEST_SECONDS = 8.0
+LONGEST_SECONDS = 16.0
 
 log = structlog.get_logger()
 

@@ -30,9 +30,9 @@ from tests.support.instant_slots import InstantSlots
 
 #: For tests in which somebody dies: executors beat every 0.25 s in all tests of the whole.
 QUICK = Patience(
-    dead_after=2.0,
+    dead_after=1.5,
     no_executor=1.0,
-    silence=1.0,
+    silence=0.8,
     answer=0.5,
     owner_silent=1.5,
     take_over=3.0,

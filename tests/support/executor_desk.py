@@ -3,7 +3,6 @@
 import itertools
 import threading
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from broker.messages import (
@@ -55,6 +54,7 @@ class ExecutorDesk:
         self.is_draining = False
         self.answers = True
         self.knowledge: dict[int, Knowledge] = {}
+        self.else_known = Knowledge.UNKNOWN
         self.remembers_since_ms = 0
         self.heard: list[Message] = []
         self._cluster = cluster
@@ -64,6 +64,7 @@ class ExecutorDesk:
         queue = command_queue(app, address, self.boot_id).name
         self._commands = self._transport.consumer(f"desk {address}", [queue], prefetch=100)
         self._runs = None
+        self._admin = self._transport.admin(f"desk {address}")
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"desk {address}", daemon=True)
         cluster.desks.append(self)
@@ -129,10 +130,17 @@ class ExecutorDesk:
     # -- hearing ------------------------------------------------------------------------------
 
     def take(self, count: int = 1, seconds: float = 10.0) -> list[Trigger]:
-        """Take this many triggers, settled as an executor does once they are in its journal."""
-        deliveries = self.hold(count, seconds)
-        self.settle(deliveries)
-        return [self.read(delivery) for delivery in deliveries]
+        """Take and settle this many triggers; what else lies in the queue is not touched."""
+        queue = run_queue(self.app, self.address).name
+        found: list[Trigger] = []
+        deadline = time.monotonic() + seconds
+        while len(found) < count and time.monotonic() < deadline:
+            taken = self._admin.drain(
+                queue, count - len(found), lambda some: found.extend(map(self.read, some))
+            )
+            if not taken:
+                time.sleep(0.01)
+        return found
 
     def hold(self, count: int = 1, seconds: float = 10.0) -> list[Delivery]:
         """Take deliveries and do not settle them."""
@@ -144,10 +152,6 @@ class ExecutorDesk:
         while len(found) < count and time.monotonic() < deadline:
             found += self._runs.take(count - len(found), 0.05)
         return found
-
-    def settle(self, deliveries: Sequence[Delivery]) -> None:
-        assert self._runs is not None
-        self._runs.ack(deliveries)
 
     def read(self, delivery: Delivery) -> Any:
         return self._sealer.open(
@@ -200,7 +204,7 @@ class ExecutorDesk:
             answer = KnowAnswer(
                 question_id=message.question_id,
                 remembers_since_ms=self.remembers_since_ms,
-                runs={i: self.knowledge.get(i, Knowledge.UNKNOWN) for i in asked},
+                runs={i: self.knowledge.get(i, self.else_known) for i in asked},
                 **who,
             )
         else:
