@@ -84,7 +84,7 @@ class Pool:
         self._idle[process.number] = process
 
     def remove(self, process: JobProcess) -> None:
-        """Forget a process that is gone or given up."""
+        """Forget a process that is gone or given up; its last result is taken before."""
         process.close()
         del self._processes[process.number]
         self._idle.pop(process.number, None)

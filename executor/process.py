@@ -140,19 +140,16 @@ class JobProcess:
         if self._killer is None:
             self._killer = self._loop.call_later(grace_seconds, self._kill)
 
-    def drain(self) -> None:
-        """Take a result that still lies in the channel of a process that is dead."""
-        self.is_ending = True
-        while self._on_readable():
-            pass
-
     @property
     def never_began(self) -> bool:
-        """Whether this process, being drained, died before it had read its run."""
+        """Whether this process, which is closed, died before it had read its run."""
         return self._is_unread and self.run is not None and self.run.result is None
 
     def close(self) -> None:
-        """Let go of a process that is gone."""
+        """Let go of a process that is gone; a result that still lies in its channel is taken."""
+        self.is_ending = True  # so that the result does not make it idle
+        while self._on_readable():
+            pass
         self._cancel_killer()
         self._loop.remove_reader(self._channel)
         self._loop.remove_writer(self._channel)

@@ -12,6 +12,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, KeysView, Sequence
+from functools import partial
 
 import structlog
 
@@ -117,8 +118,8 @@ class Slots:
 
     def start(self, trigger: Trigger) -> None:
         """Start a run; requires `free`. Whatever goes wrong with it is told by `on_finished`."""
-        if not self.free:
-            raise RuntimeError(f"expected a free slot for run {trigger.run_id}")
+        if not self.free or trigger.run_id in self._runs:
+            raise RuntimeError(f"expected a free slot for run {trigger.run_id}, and it to be new")
         path = self._run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
         held = self._runs[trigger.run_id] = Held(trigger, path)
         failure = self._refusal(trigger)
@@ -235,7 +236,6 @@ class Slots:
         process = self._pool.get(exited.number)
         if process is None:
             return
-        process.drain()
         self._pool.remove(process)
         if process.is_forced:
             self._log.warning("process_killed", pid=process.pid, handler=process.handler)
@@ -303,8 +303,4 @@ class Slots:
         if self._pool.is_empty and self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-            self._nursery.close(self._say_closed)
-
-    def _say_closed(self) -> None:
-        if self._closed is not None and not self._closed.done():
-            self._closed.set_result(None)
+            self._nursery.close(partial(self._closed.set_result, None))
