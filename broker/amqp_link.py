@@ -113,9 +113,11 @@ class Link:
             log.exception("broker_link_failed", link=self._name)
             self.reason = "an error of our own, see the log"
             self._abandon(loop)
-        self._lose()
-        with self._lock:
+        with (
+            self._lock
+        ):  # before the owner hears of it: what it is left after that must not be lost
             self._loop = None
+        self._lose()
         loop.close()
         stood = self._stood_since
         return stood is not None and time.monotonic() - stood >= STABLE_SECONDS

@@ -10,6 +10,7 @@ import pytest
 
 from broker import topology
 from broker.amqp import AmqpTransport, connect
+from broker.amqp_link import Link
 from broker.errors import BrokerUnavailable
 from broker.transport import BrokerSettings, Confirm, Outgoing, Publisher
 from tests.integration.broker.proxy import Proxy
@@ -285,6 +286,38 @@ def test_publisher_whose_confirms_stay_away_is_not_ready(
     assert batch.wait(5) == [Confirm.CONFIRMED]
     assert eventually(lambda: publisher.is_ready)
     transport.close()
+
+
+class Listener:
+    """Owns a link, and tries to leave it word when it hears that the connection is lost."""
+
+    def __init__(self, url: str) -> None:
+        self.was_heard: list[bool] = []
+        self.is_connected = False
+        settings = BrokerSettings(urls=(url,), backoff_seconds=(0.01, 0.05))
+        self.link = Link("listener", settings, self)
+        self.link.start()
+
+    def connected(self, _connection: object) -> None:
+        self.is_connected = True
+
+    def blocked(self, *, is_blocked: bool) -> None:
+        pass
+
+    def lost(self, _reason: str) -> None:
+        self.was_heard.append(self.link.call(lambda: None))
+
+
+def test_word_left_after_a_connection_was_reported_lost_is_refused(
+    proxy: Proxy, vhost: str, rabbitmq: PrivateRabbit
+) -> None:
+    listener = Listener(vhost.replace(f":{rabbitmq.port}/", f":{proxy.port}/"))
+    eventually(lambda: listener.is_connected)
+
+    proxy.cut()
+
+    assert eventually(lambda: listener.was_heard) == [False]
+    listener.link.close()
 
 
 def test_what_was_delivered_and_not_taken_before_a_cut_comes_once(
