@@ -8,24 +8,22 @@ name, and the rescuer of any scheduler sends them again with the same ids.
 
 import random
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Sequence
 
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler import aftermath, routing
 from scheduler.aftermath import End
 from scheduler.app_names import AppNames
 from scheduler.bisection import bisect
+from scheduler.claiming import Claim, Claimer, undelivered
 from scheduler.completion import Completion
-from scheduler.delivery import Delivery, Parcel, Receipt, Shipment, parcel
+from scheduler.delivery import Delivery, Parcel, Receipt, Shipment
 from scheduler.patience import Patience
 from scheduler.roster import Roster
-from scheduler.routing import Choice, Memory, RouteRequest
 from scheduler.workload import Workload
-from sql import cluster, jobs, route_memory, run_queries, runs
+from sql import cluster, run_queries, runs
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from sql.ids import RunIds
@@ -50,23 +48,6 @@ JOB_FULL_SECONDS = 0.25
 JOB_BROKEN_SECONDS = 60.0
 
 log = structlog.get_logger()
-
-
-@dataclass(slots=True)
-class _Claim:
-    """One claiming transaction: for which app and executors, and what it decided."""
-
-    app_id: int
-    app: str
-    live: dict[str, str]
-    now_ms: int
-    memories: Mapping[int, Memory] = field(default_factory=dict)
-    parcels: list[Parcel] = field(default_factory=list)
-    routed: list[runs.Routed] = field(default_factory=list)
-    ends: list[End] = field(default_factory=list)
-    new_memories: dict[int, Memory] = field(default_factory=dict)
-    full_jobs: set[int] = field(default_factory=set)
-    taken: Counter[str] = field(default_factory=Counter)
 
 
 class Dispatcher:
@@ -107,6 +88,13 @@ class Dispatcher:
         self._delivery = delivery
         self._roster = roster
         self._workload = workload
+        self._claimer = Claimer(
+            node=node,
+            completion=completion,
+            roster=roster,
+            workload=workload,
+            no_executor_seconds=patience.no_executor,
+        )
         self._app_names = app_names
         self._no_executor_seconds = patience.no_executor
         self._on_unknown = on_unknown
@@ -175,7 +163,7 @@ class Dispatcher:
         if not peeked:
             return FULL_SECONDS if not room or self._aside else contended
         self._ids.reserve()
-        claims: list[_Claim] = []
+        claims: list[Claim] = []
         bisect(
             peeked,
             lambda rows: claims.append(self._claim_and_send(rows, app_id, app, live)),
@@ -201,11 +189,11 @@ class Dispatcher:
 
     def _claim_and_send(
         self, peeked: Sequence[AnyRow], app_id: int, app: str, live: dict[str, str]
-    ) -> _Claim:
+    ) -> Claim:
         run_ids = [row.id for row in peeked]
         now_ms = self._now_ms()
         claim = self._database.write(
-            lambda session: self._claim(session, run_ids, _Claim(app_id, app, live, now_ms))
+            lambda session: self._claimer.claim(session, run_ids, Claim(app_id, app, live, now_ms))
         )
         committed_at = time.monotonic()
         for item in claim.routed:
@@ -216,76 +204,13 @@ class Dispatcher:
             self.settle(leave=BATCHES_ON_THE_WAY - 1)
         return claim
 
-    def _claim(self, session: Session, run_ids: list[int], claim: _Claim) -> _Claim:
-        rows = runs.claim(session, run_ids)
-        known = jobs.for_runs(session, {row.job_id for row in rows})
-        remembering = {
-            job.id for job in known.values() if routing.needs_memory(job.executor_route_strategy)
-        }
-        claim.memories = route_memory.lock(session, remembering) if remembering else {}
-        for row in rows:
-            job = known.get(row.job_id)
-            if job is None or aftermath.was_stopped(row, job):
-                claim.ends.append(_cancelled(row, job, claim.now_ms))
-            else:
-                self._route(row, job, claim)
-        if claim.routed:
-            runs.route(session, claim.routed, node=self._node, now_ms=claim.now_ms)
-        route_memory.store(session, claim.new_memories)
-        if claim.ends:
-            self._completion.end(session, claim.ends)
-        return claim
-
-    def _route(self, row: AnyRow, job: AnyRow, claim: _Claim) -> None:
-        request = RouteRequest(
-            job_id=job.id,
-            addresses=tuple(claim.live),
-            memory=claim.new_memories.get(job.id) or claim.memories.get(job.id),
-            wanted=_wanted(row),
-        )
-        choice = routing.choose(job.executor_route_strategy, request, self._random)
-        address = choice.address
-        if address is None:
-            self._give_up_wanted(row, choice, claim)
-            return
-        if not self._has_room(address, claim):
-            claim.full_jobs.add(job.id)
-            return  # it stays PLANNED
-        if choice.memory is not None:
-            claim.new_memories[job.id] = choice.memory
-        boot_id = claim.live[address]
-        words = self._words(row, claim.live, choice)
-        claim.parcels.append(
-            parcel(
-                row,
-                job,
-                app=claim.app,
-                address=address,
-                boot_id=boot_id,
-                routed_at=claim.now_ms,
-            )
-        )
-        claim.routed.append(
-            runs.Routed(run_id=row.id, address=address, boot_id=boot_id, message=words)
-        )
-        claim.taken[address] += 1
-
-    def _has_room(self, address: str, claim: _Claim) -> bool:
-        return self._workload.has_room(claim.app_id, address, also=claim.taken[address])
-
-    def _words(self, row: AnyRow, live: dict[str, str], choice: Choice) -> str:
-        return (
-            f"{row.kind}, attempt {row.attempt + 1}, {row.executor_fail_retry_count} retries left; "
-            f"scheduler {self._node}; online: {', '.join(live)}; {choice.words}"
-        )
-
     def _give_up(self, app_id: int, app: str) -> float:
         """End what has been due for an app while none of its executors was seen."""
         if self._roster.absent_seconds(app) < self._no_executor_seconds:
             return IDLE_SECONDS
         now_ms = self._now_ms()
         rows = self._peek(app_id, now_ms - int(self._no_executor_seconds * 1000), BATCH)
-        ends = [_undelivered(row, f"no executor of app {app} is online", now_ms) for row in rows]
+        ends = [undelivered(row, f"no executor of app {app} is online", now_ms) for row in rows]
         if not ends:
             return IDLE_SECONDS
         self._ids.reserve()
@@ -293,21 +218,11 @@ class Dispatcher:
         log.warning("runs_undelivered", app=app, count=len(tally.won), reason="no executor online")
         return 0 if tally.won else IDLE_SECONDS
 
-    def _give_up_wanted(self, row: AnyRow, choice: Choice, claim: _Claim) -> None:
-        """End a run of which none of the addresses its user named was seen, or set it aside."""
-        wanted = _wanted(row)
-        absent_seconds = self._roster.absent_seconds(claim.app, wanted)
-        waited_seconds = (claim.now_ms - row.due_at) / 1000
-        if wanted and min(absent_seconds, waited_seconds) >= self._no_executor_seconds:
-            claim.ends.append(_undelivered(row, choice.words, claim.now_ms))
-        else:
-            claim.full_jobs.add(row.job_id)
-
     def _put_aside(self, row: AnyRow, error: Exception) -> None:
         """End a run that cannot be routed, whatever the reason, so that it holds up nobody."""
         words = " ".join(str(error).split())[:500]
         log.error("run_not_routable", run_id=row.id, job_id=row.job_id, error=words)
-        end = _undelivered(row, f"it cannot be routed: {words}", self._now_ms())
+        end = undelivered(row, f"it cannot be routed: {words}", self._now_ms())
         try:
             self._database.write(lambda session: self._completion.end(session, [end]))
         except DatabaseUnavailable:
@@ -335,31 +250,6 @@ class Dispatcher:
             runs.mark_sent(session, sent, node=self._node, now_ms=now_ms)
         if ends:
             self._completion.end(session, ends)
-
-
-def _wanted(row: AnyRow) -> tuple[str, ...]:
-    return tuple(row.wanted_addresses.split(",")) if row.wanted_addresses else ()
-
-
-def _undelivered(row: AnyRow, why: str, now_ms: int) -> End:
-    """Give up a run that is not routed; one that another scheduler has routed meanwhile stays."""
-    return End(
-        run_id=row.id,
-        status=RunStatus.UNDELIVERED,
-        message=why,
-        finished_at=now_ms,
-        only_from=RunStatus.PLANNED,
-    )
-
-
-def _cancelled(row: AnyRow, job: AnyRow | None, now_ms: int) -> End:
-    return End(
-        run_id=row.id,
-        status=RunStatus.CANCELLED,
-        message="its job was deleted" if job is None else "its job was stopped",
-        finished_at=now_ms,
-        never_started=True,
-    )
 
 
 def _returned(item: Parcel, now_ms: int) -> End:

@@ -153,7 +153,7 @@ class SchedulerNode:
             self._dispatching,
             self._loop("callbacks", self.callbacks.tick),
             self._loop("rescuer", self.rescuer.tick),
-            self._loop("undertaker", self.undertaker.tick),
+            self._loop("undertaker", self.undertaker.tick, longest_seconds=1.0),
             self._loop("inquirer", self.inquirer.tick, longest_seconds=1.0),
             self._loop("killer", self.killer.tick),
         ]

@@ -30,6 +30,8 @@ from sql.rows import AnyRow, Rows
 from sql.run_status import RunStatus
 
 BATCH = 500
+#: Pause between two looks, shorter while somebody is being buried.
+LOOK_SECONDS = 1.0
 #: When the queue and the registration of a dead executor are removed, and the pause between looks.
 FORGET_SECONDS = 24 * 3600.0
 FORGETTING_SECONDS = 60.0
@@ -82,14 +84,16 @@ class Undertaker:
     def tick(self, now_ms: int) -> float:
         """Settle the runs of dead boots; return the seconds until the next look."""
         if not self._roster.is_healthy:
-            return 0.5
+            return LOOK_SECONDS
         dead = self._dead()
         self._found_empty_at = {key: at for key, at in self._found_empty_at.items() if key in dead}
         ended = sum(self._bury(boot, now_ms) for boot in dead)
         if time.monotonic() - self._forgot_at > FORGETTING_SECONDS:
             self._forgot_at = time.monotonic()
             self._forget(now_ms)
-        return 0 if ended >= BATCH else 0.5
+        if ended >= BATCH:
+            return 0
+        return self._settle_seconds / 2 if dead else LOOK_SECONDS
 
     def _dead(self) -> list[_Boot]:
         """Return the dead boots that have runs in flight and no successor that could be asked."""

@@ -1,0 +1,71 @@
+"""Several schedulers share what is due, and a scheduler with nothing to do does little."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import event
+
+from scheduler.job_spec import JobSpec
+from sql.run_status import RunStatus
+from tests.support.cluster import APP, Cluster, on_memory
+from tests.support.eventually import eventually
+from tests.support.oracle import assert_sound
+
+JOBS = 1_000
+
+
+def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(cluster: Cluster) -> None:
+    nodes = [cluster.scheduler(), cluster.scheduler()]
+    cluster.executor("one", slots=50)
+    cluster.executor("two", slots=50)
+    cluster.wait_online("one", "two")
+    at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=8)
+    cluster.apply(
+        *(
+            JobSpec(
+                name=f"job{number}",
+                app=APP,
+                handler="noop",
+                route="RANDOM",
+                schedule_kind="AT",
+                schedule_conf=at.isoformat(),
+                enabled=True,
+            )
+            for number in range(JOBS)
+        )
+    )
+
+    eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) == JOBS, 60, 0.2)
+
+    runs = cluster.runs()
+    assert len(runs) == JOBS
+    assert {run.scheduled_at for run in runs} == {int(at.timestamp() * 1000)}
+    assert {run.routed_by for run in runs} == {node.name for node in nodes}
+    assert {run.executor_address for run in runs} == {"one", "two"}
+    assert_sound(cluster)
+
+
+@on_memory
+def test_an_idle_scheduler_asks_the_database_little(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("executor.heartbeat.BEAT_SECONDS", 5.0)
+    cluster.scheduler()
+    cluster.executor()
+    cluster.wait_online()
+    cluster.job("later", schedule_kind="CRON", schedule_conf="0 0 0 1 1 ?", enabled=True)
+    statements = []
+    event.listen(
+        cluster.database.engine,
+        "before_cursor_execute",
+        lambda *values: statements.append(values[2]),
+    )
+    began, used = time.monotonic(), time.process_time()
+
+    eventually(lambda: time.monotonic() - began > 4, 5, 0.5)
+
+    per_second = len(statements) / (time.monotonic() - began)
+    cpu_percent = 100 * (time.process_time() - used) / (time.monotonic() - began)
+    assert per_second <= 30, statements[-40:]
+    assert cpu_percent < 4
