@@ -1,0 +1,95 @@
+"""An executor ended by SIGKILL, at any instruction, that comes back: what it left is settled."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from sql.models import Run
+from sql.run_status import RunStatus
+from tests.support.deployment import Deployment
+from tests.support.eventually import eventually
+
+#: How soon everything that a dead executor started is gone.
+GONE_SECONDS = 2
+SLOTS = 4
+
+
+def test_f08_f09_executor_that_returns_tells_what_became_of_its_runs(
+    survivors: Deployment, tmp_path: Path
+) -> None:
+    survivors.app = "returning-app"
+    release = tmp_path / "release"
+    executor = survivors.executor("returning")
+    survivors.await_executors(executor)
+    survivors.job("once", handler="until-file", param=str(release), retries=3)
+    survivors.job(
+        "at-least-once",
+        handler="until-file",
+        param=str(release),
+        delivery="AT_LEAST_ONCE",
+        retries=1,
+    )
+    survivors.job("hangs", handler="stubborn", retries=3)
+    at_work = [survivors.trigger(job) for job in ("once", "at-least-once", "hangs")]
+    for run_id in at_work:
+        survivors.await_start(run_id)
+    waiting = [survivors.trigger("once") for _ in range(5)]
+    for run_id in waiting:
+        survivors.await_status(run_id, RunStatus.SENT)
+    eventually(lambda: len(survivors.processes_of_runs()) > 5)
+
+    executor.kill()
+
+    eventually(lambda: not survivors.strays(), GONE_SECONDS)
+    assert survivors.processes_of_runs() == []
+    release.touch()
+    survivors.await_executors(survivors.executor("returning"))
+    once, at_least_once, hangs = survivors.await_final(*at_work)
+    assert {once.status, at_least_once.status, hangs.status} == {RunStatus.LOST}
+    assert [run.status for run in survivors.runs("hangs")] == [RunStatus.LOST]
+    eventually(lambda: _statuses(survivors, "at-least-once") == ["LOST", "SUCCEEDED"], 20)
+    for run_id in waiting:
+        again = eventually(lambda it=run_id: _succeeded_again(survivors, it), 20)
+        assert again.attempt == 1
+        assert survivors.status(run_id) == RunStatus.UNDELIVERED
+
+
+@pytest.mark.parametrize(
+    ("point", "seen"),
+    [
+        pytest.param("trigger-accepted", None, id="f09-before-ack"),
+        pytest.param("run-started", None, id="f08-after-start"),
+        pytest.param("run-ended", RunStatus.LOST, id="f10-after-exit-before-journal"),
+        pytest.param("run-reported", RunStatus.SUCCEEDED, id="f11-after-callback"),
+    ],
+)
+def test_executor_killed_at_an_instruction_loses_at_most_what_was_at_work(
+    survivors: Deployment, point: str, seen: RunStatus | None
+) -> None:
+    survivors.app = f"{point}-app"
+    doomed = survivors.executor(point, fate=("SIGKILL", point), slots=SLOTS)
+    survivors.await_executors(doomed)
+    survivors.job("work", concurrency=SLOTS)
+
+    run_ids = [survivors.trigger("work") for _ in range(10)]
+    assert doomed.wait() == -signal.SIGKILL
+    eventually(lambda: not survivors.strays(), GONE_SECONDS)
+    survivors.await_executors(survivors.executor(point))
+    survivors.await_all_final()
+
+    runs = survivors.runs("work")
+    last = {run.origin_id: run.status for run in runs}
+    assert set(last) == set(run_ids)
+    assert set(last.values()) <= {RunStatus.SUCCEEDED, RunStatus.LOST}
+    assert list(last.values()).count(RunStatus.LOST) <= SLOTS
+    assert seen in {None, *(run.status for run in runs if run.attempt == 0)}
+
+
+def _statuses(survivors: Deployment, job: str) -> list[str]:
+    return [str(run.status) for run in survivors.runs(job)]
+
+
+def _succeeded_again(survivors: Deployment, run_id: int) -> Run | None:
+    found = survivors.runs(origin_id=run_id, status=RunStatus.SUCCEEDED)
+    return found[0] if found else None

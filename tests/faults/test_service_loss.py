@@ -1,0 +1,137 @@
+"""The broker or the database goes away and comes back in the middle of 500 runs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sql.run_status import RunStatus
+from tests.support.deployment import Deployment
+from tests.support.eventually import eventually
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.rabbitmq import PrivateRabbit
+
+RUNS = 500
+JOBS = 10
+#: From the service's return to the last run's end, on a busy machine.
+DRAINED_SECONDS = 60
+
+
+class Fragile:
+    """A deployment on a broker and a database of its own."""
+
+    def __init__(
+        self, deployment: Deployment, broker: PrivateRabbit, database: PrivateMariaDB
+    ) -> None:
+        self.deployment = deployment
+        self.broker = broker
+        self.database = database
+        for number in range(JOBS):
+            deployment.job(f"load-{number}", handler="brief", route="ROUND", concurrency=4)
+
+    def plan_runs(self) -> list[int]:
+        """Plan 500 runs that take all slots some seconds."""
+        deployment = self.deployment
+        return [deployment.trigger(f"load-{number % JOBS}") for number in range(RUNS)]
+
+    def started(self, run_ids: list[int]) -> int:
+        """Return how many of these runs have started."""
+        return len({start["run"] for start in self.deployment.starts()} & set(run_ids))
+
+    def last_statuses(self, run_ids: list[int]) -> Counter:
+        """Return how the last attempts of these runs ended."""
+        last = {run.origin_id: run.status for run in self.deployment.runs()}
+        return Counter(last[run_id] for run_id in run_ids)
+
+
+@pytest.fixture(scope="module")
+def _fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fragile]:
+    folder = tmp_path_factory.mktemp("fragile")
+    broker, database = PrivateRabbit(folder / "broker"), PrivateMariaDB(folder / "database")
+    try:
+        broker.start()
+        database.start()
+        with Deployment(
+            folder / "warren", database_url=database.create_database(), broker_url=broker.url
+        ) as deployment:
+            schedulers = [deployment.scheduler(), deployment.scheduler()]
+            executors = [deployment.executor("one"), deployment.executor("two")]
+            deployment.await_schedulers(*schedulers)
+            deployment.await_executors(*executors)
+            broker.settle()
+            yield Fragile(deployment, broker, database)
+    finally:
+        broker.close()
+        database.close()
+
+
+@pytest.fixture
+def fragile(_fragile: Fragile) -> Iterator[Fragile]:
+    yield _fragile
+    _fragile.deployment.assert_sound()
+
+
+def _restart_broker(fragile: Fragile) -> None:
+    fragile.broker.stop()
+    fragile.broker.start()
+
+
+def _crash_broker(fragile: Fragile) -> None:
+    fragile.broker.kill()
+    fragile.broker.start()
+
+
+def _restart_database(fragile: Fragile) -> None:
+    fragile.database.stop()
+    fragile.database.start()
+
+
+def _crash_database(fragile: Fragile) -> None:
+    fragile.database.kill()
+    fragile.database.start()
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        pytest.param(_restart_broker, id="f14-broker-restarted"),
+        pytest.param(_crash_broker, id="f15-broker-killed"),
+        pytest.param(_restart_database, id="f25-database-restarted"),
+        pytest.param(_crash_database, id="f25-database-killed"),
+    ],
+)
+def test_service_that_goes_and_returns_amid_500_runs_costs_none(
+    fragile: Fragile, fail: Callable[[Fragile], None]
+) -> None:
+    run_ids = fragile.plan_runs()
+    eventually(lambda: fragile.started(run_ids) > RUNS // 5, 30, every=0.02)
+
+    fail(fragile)
+
+    assert fragile.started(run_ids) < RUNS, "it came too late to disturb anything"
+    fragile.deployment.await_all_final(DRAINED_SECONDS)
+    assert fragile.last_statuses(run_ids) == {RunStatus.SUCCEEDED: RUNS}
+
+
+def test_f18_memory_alarm_holds_runs_back_and_costs_none(fragile: Fragile) -> None:
+    deployment = fragile.deployment
+    fragile.broker.ctl("set_vm_memory_high_watermark", "0.000001")
+    try:
+        run_ids = [deployment.trigger("load-0") for _ in range(20)]
+        # RabbitMQ tells only who publishes.
+        eventually(lambda: deployment.logged("broker_link_blocked", "triggers"), 20)
+        deployment.job("ticking", schedule_kind="FIX_RATE", schedule_conf="1", enabled=True)
+        eventually(lambda: _overdue(deployment, "ticking") > 2, 20, every=0.1)
+        held = {deployment.status(run_id) for run_id in run_ids}
+    finally:
+        fragile.broker.ctl("set_vm_memory_high_watermark", "0.4")
+
+    assert held <= {RunStatus.PLANNED, RunStatus.ROUTED}
+    deployment.await_final(*run_ids)
+    assert fragile.last_statuses(run_ids) == {RunStatus.SUCCEEDED: 20}
+    assert len(deployment.running()) == 4
+
+
+def _overdue(deployment: Deployment, job: str) -> int:
+    now_ms = deployment.now_ms()
+    return sum(run.due_at < now_ms for run in deployment.runs(job, status=RunStatus.PLANNED))
