@@ -2,11 +2,16 @@
 
 import pytest
 
+from broker.codec import VERSION
 from broker.messages import Knowledge, Outcome, StillOpen
+from broker.signing import Direction
+from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
+from broker.transport import Outgoing
 from scheduler.node import SchedulerNode
 from sql import runs
 from sql.models import Run
 from sql.run_status import RunStatus
+from tests.support.bad_messages import BAD_BODIES
 from tests.support.cluster import QUICK, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.executor_desk import ExecutorDesk
@@ -297,3 +302,34 @@ def test_a_run_that_is_at_work_is_asked_about_and_left_alone(cluster: Cluster) -
     eventually(lambda: [m for m in desk.heard if type(m).__name__ == "Know"][1:], 10)
 
     assert cluster.run(run_id).status == RunStatus.RUNNING
+
+
+@on_memory
+@pytest.mark.parametrize("key", [CALLBACK_KEY, HEARTBEAT_KEY])
+def test_messages_that_say_nonsense_in_the_right_hand_are_given_up_one_by_one(
+    cluster: Cluster, node: SchedulerNode, desk: ExecutorDesk, key: str
+) -> None:
+    run_id = begun(cluster, desk)
+
+    for body in BAD_BODIES.values():
+        desk._publisher.publish([_signed(desk, body, key)])
+    desk.report(desk.finished(run_id))
+    desk.beat()
+
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+    eventually(lambda: node.counters["messages_rejected"] >= len(BAD_BODIES))
+    assert node.failing_roles == []
+    assert node.roster.routable("demo") == {"one": desk.boot_id}
+
+
+def _signed(desk: ExecutorDesk, body: bytes, key: str) -> Outgoing:
+    sealer, direction = desk._sealer, Direction.FROM_EXECUTOR
+    headers = {
+        "v": VERSION,
+        "type": "Callback" if key == CALLBACK_KEY else "Heartbeat",
+        "cluster": sealer.cluster,
+        "expiry": str(2**52),
+        "address": desk.address,
+    }
+    headers["mac"] = sealer._mac(headers, direction, key, body)
+    return Outgoing(exchange=REPLY_EXCHANGE, routing_key=key, body=body, headers=headers)
