@@ -26,14 +26,15 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Su
 
 
 def test_environment_is_put_back(surroundings: Surroundings) -> None:
-    before = dict(os.environ)
+    path = os.environ["PATH"]
     os.environ["KEPT"] = "changed"
     os.environ["ADDED"] = "new"
     del os.environ["PATH"]
 
     surroundings.restore()
 
-    assert dict(os.environ) == before
+    assert (os.environ["KEPT"], os.environ["PATH"]) == ("as it was", path)
+    assert "ADDED" not in os.environ
 
 
 def test_mark_names_the_run_and_outlives_the_restoring(surroundings: Surroundings) -> None:
