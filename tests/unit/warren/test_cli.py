@@ -1,0 +1,200 @@
+"""The command line's root, called in this process: help, wrong usage, errors of every kind."""
+
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+
+from warren import cli
+
+COMMANDS = [
+    "up",
+    "scheduler",
+    "executor",
+    "try",
+    "jobs apply",
+    "jobs list",
+    "jobs show",
+    "jobs next",
+    "jobs start",
+    "jobs stop",
+    "jobs delete",
+    "jobs trigger",
+    "runs list",
+    "runs show",
+    "runs log",
+    "runs kill",
+    "executors list",
+    "schedulers list",
+    "pause",
+    "resume",
+    "db upgrade",
+    "check",
+    "audit",
+]
+LISTINGS = ["jobs list", "runs list", "executors list", "schedulers list", "jobs next", "audit"]
+
+
+class Ended:
+    """How a call of the command line ended."""
+
+    def __init__(self, status: object, out: str, err: str) -> None:
+        self.status = status
+        self.out = out
+        self.err = err
+
+
+Call = Callable[..., Ended]
+
+
+@pytest.fixture
+def warren(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["warren", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return Ended(ended.value.code, said.out, said.err)
+
+    return call
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(warren: Call, command: str) -> None:
+    ended = warren(*command.split(), "--help")
+
+    assert ended.status == 0
+    assert "Example:\n" in ended.out
+    assert f"warren {command}" in ended.out.partition("Example:")[2]
+
+
+@pytest.mark.parametrize("command", LISTINGS)
+def test_what_lists_can_list_as_json(warren: Call, command: str) -> None:
+    assert "--json" in warren(*command.split(), "--help").out
+
+
+def test_help_names_every_command_and_no_other(warren: Call) -> None:
+    out = warren("--help").out
+
+    listed = [
+        line.split()[0] for line in out.partition("Commands:\n")[2].split("\n\n")[0].splitlines()
+    ]
+    assert listed == list(cli.COMMANDS)
+    assert set(listed) == {command.split()[0] for command in COMMANDS}
+
+
+def test_no_command_takes_a_secret() -> None:
+    def options(command: click.Command) -> set[str]:
+        own = {name for parameter in command.params for name in parameter.opts}
+        inner = command.commands.values() if isinstance(command, click.Group) else []
+        return own.union(*map(options, inner))
+
+    context = click.Context(cli.root)
+    for name in cli.COMMANDS:
+        command = cli.root.get_command(context, name)
+        assert command is not None
+        assert "--secret" not in options(command)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nix",), "No such command 'nix'. (see: warren --help)"),
+        (("jobs", "nix"), "No such command 'nix'. (see: warren jobs --help)"),
+        (("jobs", "list", "--nix"), "No such option"),
+        (("jobs", "show"), "Missing argument 'NAME'"),
+        (("jobs", "show", "a", "b"), "unexpected extra argument"),
+        (("runs", "show", "x"), "'x' is not a valid integer"),
+        (("runs", "show", "0"), "0 is not in the range"),
+        (("runs", "show", "9" * 30), "is not in the range"),
+        (("runs", "list", "--status", "LOUD"), "'LOUD' is not one of"),
+        (("runs", "list", "--limit", "-1"), "-1 is not in the range"),
+        (("runs", "list", "--tick", "x"), "'x' is not a valid integer"),
+        (("jobs", "next", "x", "--count", "0"), "0 is not in the range"),
+        (("up", "--executors", "0"), "0 is not in the range"),
+        (("up", "--executors", "99"), "99 is not in the range"),
+        (("executor", "handlers.py"), "Missing option '--app'"),
+        (("executor", "--app", "reports"), "Missing argument"),
+        (("try", "x.py", "h", "--shard", "3/3"), "expected a shard like 0/3, got: '3/3'"),
+        (("try", "x.py", "h", "--shard", "x"), "expected a shard like 0/3, got: 'x'"),
+        (("try", "x.py", "h", "--timeout", "-1"), "-1.0 is not in the range"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_two(
+    warren: Call, arguments: tuple[str, ...], words: str
+) -> None:
+    ended = warren(*arguments)
+
+    assert (ended.status, ended.out) == (2, "")
+    [line] = ended.err.splitlines()
+    assert line.startswith("error: ")
+    assert words in line
+
+
+@pytest.mark.parametrize("group", [(), ("jobs",), ("runs",), ("db",)])
+def test_group_without_a_command_shows_its_help(warren: Call, group: tuple[str, ...]) -> None:
+    ended = warren(*group)
+
+    assert ended.status == 2
+    assert "Commands:" in ended.err
+    assert "error:" not in ended.err
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Make `warren pause` raise."""
+
+    def fail_with(error: BaseException) -> None:
+        @click.command()
+        def broken() -> None:
+            raise error
+
+        monkeypatch.setattr("warren.node_commands.pause", broken)
+
+    return fail_with
+
+
+class TestFailures:
+    def test_unexpected_error_is_one_line(
+        self, warren: Call, failing: Callable[[BaseException], None]
+    ) -> None:
+        failing(ZeroDivisionError("by\nzero"))
+
+        ended = warren("pause")
+
+        assert ended.status == 1
+        [line] = ended.err.splitlines()
+        assert line.startswith("error: unexpected ZeroDivisionError: by zero")
+
+    def test_debug_shows_where_it_came_from(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        failing: Callable[[BaseException], None],
+    ) -> None:
+        failing(ZeroDivisionError("by zero"))
+        monkeypatch.setattr(sys, "argv", ["warren", "--debug", "pause"])
+
+        with pytest.raises(ZeroDivisionError):
+            cli.main()
+
+        assert "unexpected ZeroDivisionError" in capsys.readouterr().err
+
+    def test_ctrl_c_is_quiet(self, warren: Call, failing: Callable[[BaseException], None]) -> None:
+        failing(KeyboardInterrupt())
+
+        ended = warren("pause")
+
+        assert (ended.status, ended.out, ended.err.strip()) == (130, "", "")
+
+    def test_status_of_a_command_is_that_of_the_process(
+        self, monkeypatch: pytest.MonkeyPatch, warren: Call
+    ) -> None:
+        @click.command()
+        def three() -> int:
+            return 3
+
+        monkeypatch.setattr("warren.node_commands.pause", three)
+
+        assert warren("pause").status == 3
