@@ -1,0 +1,267 @@
+"""Reads the documentation and what it is about, and tells where the two differ.
+
+All checks return lines for people, none when all is well. What can be given a made-up text is given
+its text, so that each check can be shown to fail.
+"""
+
+import ast
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import click
+
+#: Methods of a logger with the level of what they log.
+LEVELS = {
+    "debug": "debug",
+    "info": "info",
+    "warning": "warning",
+    "error": "error",
+    "exception": "error",
+    "critical": "critical",
+}
+_LOGGERS = {"log", "_log", "logger", "_logger"}
+_EVENT = re.compile(r"[a-z]+(_[a-z]+)+")
+#: Words that tell what happened and do not end in `ed`, and what could not happen.
+_HAPPENED = {"came", "did", "died", "forgotten", "hung", "left", "lost", "made", "sent", "withheld"}
+_IMPOSSIBLE = {"routable", "unstorable"}
+
+_CODE = re.compile(r"`([^`]+)`")
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_OPTION = re.compile(r"`(--[a-z-]+)")
+_VARIABLE = re.compile(r"\bWARREN_[A-Z][A-Z_]*\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One call that logs: the event, its level and where it stands."""
+
+    name: str
+    level: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table: its cells as they are written."""
+
+    cells: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """What stands between backticks in the first cell, else empty."""
+        found = _CODE.match(self.cells[0])
+        return found[1] if found else ""
+
+
+def rows(text: str) -> list[Row]:
+    """Return the rows of all tables whose first cell is code."""
+    lines = (line for line in _FENCE.sub("", text).splitlines() if line.startswith("|"))
+    cells = (tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines)
+    return [row for row in map(Row, cells) if row.key]
+
+
+def differences(what: str, documented: Iterable[str], there: Iterable[str]) -> list[str]:
+    """Return what is documented twice, is there and not documented, or is documented and gone."""
+    said, real = list(documented), set(there)
+    twice = {name for name in said if said.count(name) > 1}
+    return [
+        *(f"{what} {name} is documented twice" for name in sorted(twice)),
+        *(f"{what} {name} is not documented" for name in sorted(real - set(said))),
+        *(f"{what} {name} is documented and gone" for name in sorted(set(said) - real)),
+    ]
+
+
+def part(text: str, title: str) -> str:
+    """Return what stands under a heading of the second rank."""
+    found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"no heading {title!r}"
+    return found[1]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Return the code blocks of one language."""
+    return re.findall(rf"^```{language}$\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def links(text: str) -> list[str]:
+    """Return the files that a page links to."""
+    found = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
+    return [target for target in found if "://" not in target]
+
+
+# -- settings ---------------------------------------------------------------------------------
+
+
+def foreign_variables(texts: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """Return the variables with our prefix that are named anywhere and are no settings."""
+    return [
+        f"{name}: {variable} is no setting"
+        for name, text in texts.items()
+        for variable in sorted(set(_VARIABLE.findall(text)) - set(known))
+    ]
+
+
+def wrong_defaults(table: Iterable[Row], defaults: Mapping[str, str]) -> list[str]:
+    """Return each row whose third cell is not the setting's default."""
+    return [
+        f"{row.key}: the default is {defaults[row.key]!r}, documented is {row.cells[2]!r}"
+        for row in table
+        if row.key in defaults and row.cells[2].strip("`") != defaults[row.key]
+    ]
+
+
+# -- commands ---------------------------------------------------------------------------------
+
+
+def leaves(group: click.Group, prefix: str = "warren") -> dict[str, click.Command]:
+    """Return every command that does something, by what is typed."""
+    context = click.Context(group)
+    found: dict[str, click.Command] = {}
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        typed = f"{prefix} {name}"
+        found |= leaves(command, typed) if isinstance(command, click.Group) else {typed: command}
+    return found
+
+
+def options(command: click.Command) -> set[str]:
+    """Return the long names of a command's options."""
+    return {
+        name
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for name in parameter.opts
+        if name.startswith("--")
+    }
+
+
+def sections(text: str) -> dict[str, str]:
+    """Return the text under each heading that is a command, by that command."""
+    parts = re.split(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    named = zip(parts[1::2], parts[2::2], strict=True)
+    return {found[1]: body for title, body in named if (found := _CODE.fullmatch(title))}
+
+
+def option_differences(
+    parts: Mapping[str, str], commands: Mapping[str, click.Command]
+) -> list[str]:
+    """Return the options that a command's section lacks, and those that the command lacks."""
+    return [
+        line
+        for name in sorted(parts.keys() & commands.keys())
+        for line in differences(
+            f"{name}:", set(_OPTION.findall(_tables(parts[name]))), options(commands[name])
+        )
+    ]
+
+
+def without_example(parts: Mapping[str, str]) -> list[str]:
+    """Return the commands whose section shows no call of theirs."""
+    return [
+        f"{name} has no example"
+        for name, text in sorted(parts.items())
+        if not any(f" {line} ".startswith(f" {name} ") for line in calls(text))
+    ]
+
+
+def calls(text: str) -> Iterator[str]:
+    """Give each call of `warren` or `make` in the code blocks, as it is typed."""
+    for block in _FENCE.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            typed = re.sub(r"^(\$ |sudo )|^([A-Z_]+=\S+ )+", "", line.strip())
+            typed = re.sub(r"^(\$ )?\.venv/bin/", "", typed)
+            if typed.startswith(("warren ", "make ")):
+                yield re.split(r"  #|[>|&]", typed)[0].strip()
+
+
+def broken_calls(text: str, root: click.Group, targets: Collection[str]) -> list[str]:
+    """Return each call of a command, a flag or a target that does not exist."""
+    problems = []
+    for call in calls(text):
+        program, *words = shlex.split(call)
+        if program == "make":
+            problems += [f"{call!r}: no target {w}" for w in words if _is_unknown(w, targets)]
+        else:
+            problems += _broken_words(call, words, root)
+    return problems
+
+
+def targets(makefile: str) -> set[str]:
+    """Return the targets that `make help` lists."""
+    return set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+
+
+# -- events -----------------------------------------------------------------------------------
+
+
+def events(source: str, where: str) -> Iterator[Event]:
+    """Give every event that a module logs; one whose name is no constant has an empty name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and (level := _level(node.func)):
+            first = node.args[0] if node.args else None
+            said = first.value if isinstance(first, ast.Constant) else None
+            name = said if isinstance(said, str) else ""
+            yield Event(name, level, f"{where}:{node.lineno}")
+
+
+def ill_named(found: Iterable[Event]) -> list[str]:
+    """Return each event that is no constant like noun_past_verb."""
+    return [f"{event.where}: {event.name!r}" for event in found if not _tells(event.name)]
+
+
+def wrong_levels(table: Iterable[Row], found: Iterable[Event]) -> list[str]:
+    """Return each row whose second cell does not name the levels at which the event is logged."""
+    levels: dict[str, set[str]] = {}
+    for event in found:
+        levels.setdefault(event.name, set()).add(event.level)
+    return [
+        f"{row.key} is logged as {', '.join(sorted(levels[row.key]))}, documented: {row.cells[1]}"
+        for row in table
+        if row.key in levels and set(re.findall("[a-z]+", row.cells[1])) != levels[row.key]
+    ]
+
+
+def _level(function: ast.expr) -> str:
+    if not isinstance(function, ast.Attribute) or function.attr not in LEVELS:
+        return ""
+    owner = function.value
+    name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+    return LEVELS[function.attr] if name in _LOGGERS else ""
+
+
+def _tells(name: str) -> bool:
+    if not _EVENT.fullmatch(name):
+        return False
+    words = set(name.split("_")[1:])
+    return bool(words & (_HAPPENED | _IMPOSSIBLE)) or any(word.endswith("ed") for word in words)
+
+
+def _tables(text: str) -> str:
+    lines = (line for line in text.splitlines() if line.startswith("|"))
+    return "\n".join(line.split("|")[1] for line in lines)
+
+
+def _is_unknown(word: str, known: Collection[str]) -> bool:
+    return "=" not in word and word not in known
+
+
+def _broken_words(call: str, words: list[str], root: click.Group) -> list[str]:
+    command: click.Command = root
+    context = click.Context(root)
+    for position, word in enumerate(words):
+        if not isinstance(command, click.Group) or word.startswith("-"):
+            return _broken_flags(call, words[position:], command)
+        found = command.get_command(context, word)
+        if found is None:
+            return [f"{call!r}: no command {word}"]
+        command = found
+    return []
+
+
+def _broken_flags(call: str, words: list[str], command: click.Command) -> list[str]:
+    known = {name for one in command.params for name in one.opts} | {"--help"}
+    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
+    return [f"{call!r}: no option {flag}" for flag in flags if flag not in known]

@@ -1,0 +1,260 @@
+"""Settings, commands, log events and documentation agree, and the checks that say so can fail."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from executor.handlers import load_handlers
+from tests.support import documentation
+from tests.support.documentation import Event, Row
+from warren.cli import root
+from warren.jobfile import read_job_file
+from warren.settings import Settings, variables
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("broker", "executor", "scheduler", "sql", "warren")
+#: Variables that job processes find in their environment, and that nobody sets.
+FOR_JOBS = {"WARREN_RUN_ID"}
+#: Pages for people; each is checked for names that are gone.
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+}
+
+
+def page(name: str) -> str:
+    return PAGES[f"docs/{name}.md"]
+
+
+def settings_table() -> list[Row]:
+    found = documentation.rows(page("settings"))
+    return [row for row in found if row.key.startswith("WARREN_")]
+
+
+def defaults() -> dict[str, str]:
+    """Return each setting's default as it is written; those that depend on the machine are not."""
+    return {
+        f"WARREN_{name.upper()}": str(field.default).lower()
+        if isinstance(field.default, bool)
+        else str(field.default)
+        for name, field in Settings.model_fields.items()
+        if field.default_factory is None and field.default is not None
+    }
+
+
+@pytest.fixture(scope="module")
+def events() -> list[Event]:
+    return [
+        event
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for event in documentation.events(path.read_text(), path.relative_to(ROOT).as_posix())
+    ]
+
+
+class TestPages:
+    def test_every_page_is_there(self) -> None:
+        assert {"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= set(PAGES)
+        assert {
+            f"docs/{name}.md" for name in ("settings", "commands", "jobs", "operations")
+        } <= set(PAGES)
+
+    def test_every_relative_link_leads_somewhere(self) -> None:
+        assert [
+            f"{name}: {target}"
+            for name, text in PAGES.items()
+            for target in documentation.links(text)
+            if not (ROOT / name).parent.joinpath(target).exists()
+        ] == []
+
+    @pytest.mark.parametrize("name", PAGES)
+    def test_commands_in_code_blocks_exist(self, name: str) -> None:
+        makefile = documentation.targets((ROOT / "Makefile").read_text())
+
+        assert documentation.broken_calls(PAGES[name], root, makefile) == []
+
+    @pytest.mark.parametrize("name", ["README.md", "docs/jobs.md"])
+    def test_job_files_are_right(self, name: str, tmp_path: Path) -> None:
+        [text] = documentation.blocks(PAGES[name], "yaml")
+        (tmp_path / "jobs.yaml").write_text(text)
+
+        assert read_job_file(tmp_path / "jobs.yaml", now_ms=0).specs
+
+    @pytest.mark.parametrize("name", ["README.md", "docs/jobs.md"])
+    def test_handlers_can_be_loaded(self, name: str, tmp_path: Path) -> None:
+        [text] = documentation.blocks(PAGES[name], "python")
+        (tmp_path / "documented_handlers.py").write_text(text)
+
+        assert list(load_handlers([str(tmp_path / "documented_handlers.py")])) == ["report.daily"]
+
+    def test_architecture_is_short_enough_to_be_read(self) -> None:
+        assert len(PAGES["ARCHITECTURE.md"].splitlines()) <= 200
+
+
+class TestSettings:
+    def test_every_setting_is_documented_and_no_other(self) -> None:
+        table = settings_table()
+
+        assert documentation.differences("setting", [row.key for row in table], variables()) == []
+
+    def test_documented_defaults_are_the_real_ones(self) -> None:
+        table = settings_table()
+
+        assert len(defaults()) > 5
+        assert documentation.wrong_defaults(table, defaults()) == []
+
+    def test_no_page_names_a_setting_that_does_not_exist(self) -> None:
+        known = set(variables()) | FOR_JOBS
+
+        assert documentation.foreign_variables(PAGES, known) == []
+
+
+class TestCommands:
+    def test_every_command_is_documented_and_no_other(self) -> None:
+        parts = documentation.sections(page("commands"))
+
+        assert documentation.differences("command", parts, documentation.leaves(root)) == []
+
+    def test_every_option_is_documented_and_no_other(self) -> None:
+        parts = documentation.sections(page("commands"))
+
+        assert documentation.option_differences(parts, documentation.leaves(root)) == []
+
+    def test_every_command_has_an_example(self) -> None:
+        assert documentation.without_example(documentation.sections(page("commands"))) == []
+
+
+class TestEvents:
+    def test_every_event_is_documented_and_no_other(self, events: list[Event]) -> None:
+        table = documentation.rows(documentation.part(page("operations"), "Log events"))
+
+        assert (
+            documentation.differences(
+                "event", [row.key for row in table], {event.name for event in events}
+            )
+            == []
+        )
+
+    def test_documented_levels_are_the_real_ones(self, events: list[Event]) -> None:
+        table = documentation.rows(documentation.part(page("operations"), "Log events"))
+
+        assert documentation.wrong_levels(table, events) == []
+
+    def test_events_are_constants_that_tell_what_happened(self, events: list[Event]) -> None:
+        assert len(events) > 50
+        assert documentation.ill_named(events) == []
+
+
+class TestTheChecksCanFail:
+    TABLE = "| setting | type | default |\n|---|---|---|\n| `A_B` | text | `5` |\n"
+
+    def test_name_that_is_missing_gone_or_there_twice_is_found(self) -> None:
+        found = documentation.differences("word", ["a", "b", "b"], ["b", "c"])
+
+        assert found == [
+            "word b is documented twice",
+            "word c is not documented",
+            "word a is documented and gone",
+        ]
+
+    def test_rows_are_those_whose_first_cell_is_code(self) -> None:
+        text = f"{self.TABLE}\n```\n| `C` | x |\n```\n"
+
+        assert documentation.rows(text) == [Row(("`A_B`", "text", "`5`"))]
+
+    def test_wrong_default_is_found(self) -> None:
+        table = documentation.rows(self.TABLE)
+
+        assert documentation.wrong_defaults(table, {"A_B": "5"}) == []
+        assert documentation.wrong_defaults(table, {"A_B": "6"}) == [
+            "A_B: the default is '6', documented is '`5`'"
+        ]
+
+    def test_setting_that_does_not_exist_is_found_anywhere(self) -> None:
+        pages = {"a.md": "set WARREN_SLOTS and WARREN_SLOT_COUNT"}
+
+        assert documentation.foreign_variables(pages, {"WARREN_SLOTS"}) == [
+            "a.md: WARREN_SLOT_COUNT is no setting"
+        ]
+
+    @pytest.mark.parametrize(
+        ("line", "problem"),
+        [
+            ("warren jobs nix", "no command nix"),
+            ("$ .venv/bin/warren jobs list --nix", "no option --nix"),
+            ("sudo warren nix | tail -1", "no command nix"),
+            ("A=b warren jobs \\\n    nix", "no command nix"),
+            ("make nix", "no target nix"),
+        ],
+    )
+    def test_call_of_what_does_not_exist_is_found(self, line: str, problem: str) -> None:
+        [found] = documentation.broken_calls(f"```sh\n{line}\n```", root, {"up"})
+
+        assert found.endswith(problem)
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "$ warren jobs trigger x --wait",
+            "warren try handlers.py report.daily --param x  # --nix",
+            "warren --debug jobs list",
+            "make up PYTHON=python3.12",
+            "python -m nix --nix",
+        ],
+    )
+    def test_call_of_what_exists_is_no_problem(self, line: str) -> None:
+        assert documentation.broken_calls(f"```sh\n{line}\n```", root, {"up"}) == []
+
+    def test_option_that_is_missing_or_gone_is_found(self) -> None:
+        command = click.Command("x", params=[click.Option(["--new"])])
+        parts = {"warren x": "| `--old` | gone |\n\nnot `--this`, it stands in no table\n"}
+
+        assert documentation.option_differences(parts, {"warren x": command}) == [
+            "warren x: --new is not documented",
+            "warren x: --old is documented and gone",
+        ]
+
+    def test_command_without_an_example_is_found(self) -> None:
+        text = "## `warren a`\n```sh\nwarren a --b\n```\n## `warren c`\n```sh\nwarren cd\n```\n"
+
+        assert documentation.without_example(documentation.sections(text)) == [
+            "warren c has no example"
+        ]
+
+    def test_events_are_found_whatever_the_logger_is_called(self) -> None:
+        source = "log.info('a_made')\nself._log.exception('b_lost', x=1)\nother.info('c_sent')\n"
+
+        found = list(documentation.events(source, "m.py"))
+
+        assert found == [Event("a_made", "info", "m.py:1"), Event("b_lost", "error", "m.py:2")]
+
+    @pytest.mark.parametrize("first", ["f'run_{x}'", "name", "'Run lost'", "'lost'", "'run_loss'"])
+    def test_event_that_is_no_constant_noun_past_verb_is_found(self, first: str) -> None:
+        found = list(documentation.events(f"log.info({first})", "m.py"))
+
+        assert len(documentation.ill_named(found)) == 1
+
+    def test_wrong_level_is_found(self) -> None:
+        table = [Row(("`run_lost`", "info"))]
+        logged = [Event("run_lost", "error", ""), Event("run_lost", "info", "")]
+
+        assert documentation.wrong_levels(table, logged) == [
+            "run_lost is logged as error, info, documented: info"
+        ]
+        assert documentation.wrong_levels(table, logged[1:]) == []
+
+    def test_link_is_found_with_and_without_its_anchor(self) -> None:
+        text = "[a](docs/a.md#b) [c](https://example.com) [d](#e) ![f](f.png)"
+
+        assert documentation.links(text) == ["docs/a.md", "f.png"]
+
+    def test_blocks_are_those_of_one_language(self) -> None:
+        text = "```yaml\na: 1\n```\n```sh\nls\n```\n"
+
+        assert documentation.blocks(text, "yaml") == ["a: 1\n"]
+
+    def test_part_ends_at_the_next_heading_of_its_rank(self) -> None:
+        text = "# t\n## a\none\n### b\ntwo\n## c\nthree\n"
+
+        assert documentation.part(text, "a").split() == ["one", "###", "b", "two"]
