@@ -4,6 +4,7 @@ A callback that cannot be stored is found by bisection, dead-lettered alone, and
 FAILED with the reason, so that one bad report never holds up the others.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,9 @@ from sql.run_status import IN_FLIGHT, RunStatus
 
 #: Deliveries taken in one round; each carries up to 100 reports.
 BATCH = 50
+#: Shortest time from one round to the next: a transaction costs as much as thirty reports in it.
+#: A callback after a pause is stored at once.
+GATHER_SECONDS = 0.02
 #: How long an answer to `WhichOpen` is good for.
 ANSWER_SECONDS = 30.0
 
@@ -85,18 +89,22 @@ class Callbacks:
         self._items: list[_Item] = []
 
     def tick(self, now_ms: int) -> float:
-        """Store what has arrived; waits up to half a second for the first message."""
+        """Store what has arrived, waiting up to half a second for the first message.
+
+        Returns the seconds in which further ones gather for the next round.
+        """
         if not self._held:
             self._take()
         if not self._held:
             return 0
+        began_at = time.monotonic()
         spoiled = self._store(self._items, now_ms)
         rejected = {id(item.delivery) for item in spoiled}
         self._consumer.ack([item for item in self._held if id(item) not in rejected])
         self._consumer.reject([item for item in self._held if id(item) in rejected])
         # Only now: a database that is away must find the same deliveries here next round.
         self._held, self._items = [], []
-        return 0
+        return max(0.0, began_at + GATHER_SECONDS - time.monotonic())
 
     def _take(self) -> None:
         for delivery in self._consumer.take(BATCH, 0.5):
