@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing.context import ForkProcess
 
 from executor import child, frames, linux
-from executor.handlers import Handlers
+from executor.handlers import Handler, Handlers
 from executor.output import Output
 from executor.strangers import kill_and_reap
 from executor.surroundings import Surroundings
@@ -27,6 +27,8 @@ PROCESS_LIMIT = mmap.PAGESIZE
 SURVIVOR_SECONDS = 10.0
 #: Seconds between two looks for strangers that were killed and are not gone yet.
 _LOOK_SECONDS = 0.002
+
+_CANNOT_START = "cannot start a process"
 
 
 @dataclass(slots=True)
@@ -105,20 +107,34 @@ class Brood:
             return False
         order = frames.decode_to_zygote(data)
         if isinstance(order, frames.Fork):
-            self._fork(order, int.from_bytes(ancillary[0][2][:4], "little"))
+            self._take_fork(order, ancillary)
         elif isinstance(order, frames.Signal):
             self._signal(order)
         else:
             self._control.send(frames.encode(frames.Pong()))
         return True
 
-    def _fork(self, order: frames.Fork, channel: int) -> None:
+    def _take_fork(self, order: frames.Fork, ancillary: list[tuple[int, int, bytes]]) -> None:
+        if not ancillary:
+            self._dead.append(_Dead(order.number, error=f"{_CANNOT_START}: too many open files"))
+            return
+        channel = int.from_bytes(ancillary[0][2][:4], "little")
+        handler = self._handlers.get(order.handler)
+        if handler is None:
+            # This zygote has replaced one that had it, and the run had waited meanwhile.
+            os.close(channel)
+            words = f"no handler named {order.handler!r} here"
+            self._dead.append(_Dead(order.number, error=words))
+            return
+        self._fork(order.number, handler, channel)
+
+    def _fork(self, number: int, handler: Handler, channel: int) -> None:
         index = self._free_indexes.pop()
         self._page[index] = 0
         birth = child.Birth(
             zygote_pid=self._pid,
             channel=channel,
-            handler=self._handlers[order.handler],
+            handler=handler,
             output=self._output,
             surroundings=self._surroundings,
             page=self._page,
@@ -133,12 +149,10 @@ class Brood:
             pidfd = os.pidfd_open(process.pid)
         except OSError as error:
             # One that was forked all the same, and for which there is no descriptor, is a stranger.
-            self._dead.append(
-                _Dead(order.number, error=f"cannot start a process: {error.strerror}")
-            )
+            self._dead.append(_Dead(number, error=f"{_CANNOT_START}: {error.strerror}"))
             self._free_indexes.append(index)
         else:
-            self._register(order.number, process, index, pidfd)
+            self._register(number, process, index, pidfd)
         finally:
             os.close(channel)
 

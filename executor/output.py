@@ -128,11 +128,15 @@ class Output:
 
     def flush(self) -> None:
         """Write out what print has buffered."""
-        for stream in {self._stream, sys.stdout, sys.stderr}:
-            try:
-                stream.flush()
-            except Exception:  # noqa: BLE001, S112 - closed, or not a stream at all
-                continue
+        for name in ("stdout", "stderr"):
+            stream = vars(sys).get(name)  # the handler may have put anything there, or nothing
+            if stream is not self._stream and stream is not None:
+                with contextlib.suppress(Exception):
+                    stream.flush()
+        try:
+            self._stream.flush()
+        except ValueError:
+            return  # closed
 
     def say(self, level: str, text: str) -> None:
         """Write a line of our own into the run's log."""
@@ -179,8 +183,7 @@ class Output:
         if self._stream.closed or self._stdin.closed:
             self._make_streams()
         sys.stdin = self._stdin
-        if sys.stdout is not self._stream or sys.stderr is not self._stream:
-            sys.stdout = sys.stderr = self._stream
+        sys.stdout = sys.stderr = self._stream
 
 
 def _out_of_the_way(file: int) -> int:

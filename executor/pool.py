@@ -13,7 +13,8 @@ from executor.process import Held, JobProcess
 class Pool:
     """The job processes of one executor, at most `count` of them alive.
 
-    `on_placed(held, is_reused)` is called when a process has got a run.
+    `on_placed(held, is_reused)` is called when a process has got a run, `on_unplaced(held, why)`
+    when this process cannot even ask for one.
     """
 
     def __init__(
@@ -26,6 +27,7 @@ class Pool:
         runs_per_process: int,
         grace_seconds: float,
         on_placed: Callable[[Held, bool], None],
+        on_unplaced: Callable[[Held, str], None],
         on_result: Callable[[JobProcess, frames.Result], None],
         on_stuck: Callable[[JobProcess], None],
     ) -> None:
@@ -36,6 +38,7 @@ class Pool:
         self._runs_per_process = runs_per_process
         self._grace_seconds = grace_seconds
         self._on_placed = on_placed
+        self._on_unplaced = on_unplaced
         self._on_result = on_result
         self._on_stuck = on_stuck
         self._processes: dict[int, JobProcess] = {}
@@ -115,14 +118,18 @@ class Pool:
 
     def _fork(self, held: Held) -> None:
         self._last_number += 1
-        process = JobProcess(
-            loop=self._loop,
-            nursery=self._nursery,
-            number=self._last_number,
-            handler=held.trigger.handler,
-            on_result=self._on_result,
-            on_stuck=self._on_stuck,
-        )
+        try:
+            process = JobProcess(
+                loop=self._loop,
+                nursery=self._nursery,
+                number=self._last_number,
+                handler=held.trigger.handler,
+                on_result=self._on_result,
+                on_stuck=self._on_stuck,
+            )
+        except OSError as error:
+            self._on_unplaced(held, f"cannot start a process: {error.strerror}")
+            return
         self._processes[process.number] = process
         self._give(process, held, is_reused=False)
 

@@ -78,6 +78,7 @@ class Slots:
             runs_per_process=runs_per_process,
             grace_seconds=grace_seconds,
             on_placed=self._on_placed,
+            on_unplaced=self._fail_soon,
             on_result=self._on_result,
             on_stuck=self._on_stuck,
         )
@@ -124,7 +125,7 @@ class Slots:
         held = self._runs[trigger.run_id] = Held(trigger, path)
         failure = self._refusal(trigger)
         if failure:
-            self._loop.call_soon(self._finish, held, Exit(failure=failure))
+            self._fail_soon(held, failure)
         else:
             self._pool.place(held)
 
@@ -162,6 +163,9 @@ class Slots:
             )
         if is_reused:
             self._loop.call_soon(self._mark_started, held, int(time.time() * 1000))
+
+    def _fail_soon(self, held: Held, failure: str) -> None:
+        self._loop.call_soon(self._finish, held, Exit(failure=failure))
 
     def _mark_started(self, held: Held, at_ms: int) -> None:
         if not held.started_at_ms:

@@ -75,7 +75,7 @@ class ZygoteLink:
             return None
         self.last_word = time.monotonic()
         frame: frames.FromZygote = frames.decode_from_zygote(data)
-        if isinstance(frame, frames.Forked):
+        if isinstance(frame, frames.Forked) and ancillary:
             self._job_pidfds[frame.number] = int.from_bytes(ancillary[0][2][:4], "little")
         elif isinstance(frame, frames.Exited) and frame.number in self._job_pidfds:
             os.close(self._job_pidfds.pop(frame.number))

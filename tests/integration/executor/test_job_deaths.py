@@ -39,6 +39,10 @@ def family(context):
         file.write(context.param + "\n")
     time.sleep(60)
 
+@job("slow.destroy", destroy=lambda: time.sleep(60))
+def slow_destroy(context):
+    return "done"
+
 @job("hangs.at.exit")
 def hangs_at_exit(context):
     import atexit
@@ -265,3 +269,16 @@ def test_zygote_that_is_importing_dies_with_its_executor(tmp_path: Path) -> None
         executor.wait(10)
 
         eventually(lambda: not zygote.is_alive, 2)
+
+
+def test_run_that_waited_while_its_handler_went_fails(tmp_path: Path) -> None:
+    floor = JobFloor(tmp_path, SOURCE, count=1).open()
+    floor.run("slow.destroy")
+    waiting = floor.start("quick")
+    floor.file.write_text(floor.file.read_text().replace('@job("quick")', '@job("other")'))
+
+    kill(floor.zygote)
+
+    assert floor.wait(waiting).message == "no handler named 'quick' here"
+    assert floor.run("other", "x").message == "x"
+    floor.close()

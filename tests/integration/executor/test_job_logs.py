@@ -56,6 +56,13 @@ def closes(context):
     os.close(2)
     return "done"
 
+@job("deletes.stdout")
+def deletes_stdout(context):
+    print("before")
+    del sys.stdout
+    sys.stderr = {}
+    return "done"
+
 @job("removes.log")
 def removes_log(context):
     print("gone")
@@ -191,6 +198,13 @@ def test_binary_output_does_no_harm(floor: JobFloor) -> None:
 
 def test_closed_output_does_no_harm(floor: JobFloor) -> None:
     finished = [floor.run("closes") for _ in range(2)]
+
+    assert [each.message for each in finished] == ["done", "done"]
+    assert [each.log_tail for each in finished] == ["before\n", "before\n"]
+
+
+def test_deleted_stdout_does_no_harm(floor: JobFloor) -> None:
+    finished = [floor.run("deletes.stdout") for _ in range(2)]
 
     assert [each.message for each in finished] == ["done", "done"]
     assert [each.log_tail for each in finished] == ["before\n", "before\n"]

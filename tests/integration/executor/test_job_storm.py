@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import resource
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -216,3 +217,39 @@ def test_run_that_is_at_work_cannot_be_started_again(floor: JobFloor) -> None:
 
     floor.slots.stop(run_id, "enough")
     assert floor.wait(run_id).message == "enough"
+
+
+def test_lack_of_descriptors_fails_a_run_and_harms_no_other(floor: JobFloor) -> None:
+    running = floor.start("sleeps")
+    floor.turn(lambda: running in floor.started)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        run_id = floor.start("quick")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    failed = floor.wait(run_id)
+    assert (failed.outcome, failed.message) == (
+        Outcome.FAILED,
+        "cannot start a process: Too many open files",
+    )
+    assert running not in floor.finished
+    assert floor.run("quick").outcome is Outcome.SUCCEEDED
+
+
+def test_lack_of_descriptors_in_the_zygote_fails_a_run(floor: JobFloor) -> None:
+    pid = floor.zygote.pid
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+
+    for limit in range(descriptors(pid), descriptors(pid) + 6):
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
+        failed = floor.run("quick", fresh_process=True)
+        if failed.outcome is Outcome.FAILED:
+            assert failed.message.lower() == "cannot start a process: too many open files"
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+    assert floor.finished[1].outcome is Outcome.FAILED
+    assert floor.run("quick").outcome is Outcome.SUCCEEDED
+    assert floor.ready_count == 0
