@@ -102,6 +102,22 @@ def test_hundred_reports_fill_a_callback(make: Callable[..., Case]) -> None:
     assert len(case.publisher.rounds) == 1
 
 
+def test_reports_soon_after_a_callback_gather_for_the_next(
+    make: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GATHER_SECONDS", 0.2)
+    case = make()
+    case.outbox.start()
+    case.outbox.add(finished(1), 100)
+    eventually(lambda: case.confirmed == [1])
+
+    for run_id in (2, 3):
+        case.outbox.add(finished(run_id), 100)
+
+    eventually(lambda: case.confirmed == [1, 2, 3])
+    assert [len(callback.reports) for callback in case.callbacks()] == [1, 2]
+
+
 def test_half_a_megabyte_fills_a_callback(make: Callable[..., Case]) -> None:
     case = make()
     for run_id in range(5):
