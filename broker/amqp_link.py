@@ -53,6 +53,7 @@ class Link:
         self._loop: Any = None
         self._connection: Any = None
         self._closing = threading.Event()
+        self._is_up = False
         self._stood_since: float | None = None
         self.reason = "not connected yet"
         self._thread = threading.Thread(target=self._run, name=f"link {name}", daemon=True)
@@ -64,21 +65,24 @@ class Link:
     def call(self, callback: Callable[[], None]) -> bool:
         """Have `callback` called in the link's thread; False when there is no connection.
 
-        It may still not be called when the connection is lost first; the owner is told of that.
+        It may still not be called when the connection is lost first; the owner is told of that,
+        always after. So nothing may be left while a connection is only tried: if that fails, the
+        owner hears nothing.
         """
         with self._lock:
-            if self._loop is None:
-                return False
-            self._loop.add_callback_threadsafe(callback)
-            return True
+            if self._is_up:
+                self._loop.add_callback_threadsafe(callback)
+            return self._is_up
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
         """Have `callback` called later; only from the link's thread."""
         self._loop.call_later(seconds, callback)
 
     def reset(self) -> None:
-        """Drop the connection and make a new one."""
-        self.call(self._hang_up)
+        """Drop the connection, or the attempt to make one, and make a new one."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.add_callback_threadsafe(self._hang_up)
 
     def close(self) -> None:
         """End the connection and the thread; what was left to `call` before is still called."""
@@ -113,9 +117,8 @@ class Link:
             log.exception("broker_link_failed", link=self._name)
             self.reason = "an error of our own, see the log"
             self._abandon(loop)
-        with (
-            self._lock
-        ):  # before the owner hears of it: what it is left after that must not be lost
+        with self._lock:
+            self._is_up = False
             self._loop = None
         self._lose()
         loop.close()
@@ -140,6 +143,8 @@ class Link:
         log.info("broker_link_connected", link=self._name)
         connection.add_on_connection_blocked_callback(self._on_blocked)
         connection.add_on_connection_unblocked_callback(self._on_unblocked)
+        with self._lock:
+            self._is_up = True
         self._owner.connected(connection)
 
     def _on_blocked(self, _connection: Any, _method: Any) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -318,6 +319,36 @@ def test_word_left_after_a_connection_was_reported_lost_is_refused(
 
     assert eventually(lambda: listener.was_heard) == [False]
     listener.link.close()
+
+
+def test_word_left_while_a_connection_is_only_tried_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        listener = Listener(f"amqp://guest:guest@127.0.0.1:{silent.getsockname()[1]}/")
+        silent.accept()  # the link is in the middle of its attempt
+
+        assert not listener.link.call(lambda: None)
+        listener.link.close()
+
+
+def test_acks_given_while_the_broker_is_away_do_not_stop_those_after_it(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport
+) -> None:
+    ready_publisher(transport).publish([message()]).wait(5)
+    consumer = transport.consumer("c", [RUN.name], prefetch=1)
+    held = eventually(lambda: consumer.take(1, 1))
+    own_rabbitmq.stop()
+    eventually(lambda: not consumer.is_ready)
+    with pytest.raises(AssertionError):
+        eventually(lambda: consumer.ack(held), seconds=2, every=0)
+    own_rabbitmq.start()
+
+    consumer.ack(eventually(lambda: consumer.take(1, 1), seconds=SLOW_START))
+
+    admin = transport.admin("b")
+    eventually(lambda: admin.count_messages(RUN.name) == 0)
+    publisher = ready_publisher(transport)
+    assert publisher.publish([message(b"next")]).wait(5) == [Confirm.CONFIRMED]
+    assert eventually(lambda: consumer.take(1, 1))[0].body == b"next"
 
 
 def test_what_was_delivered_and_not_taken_before_a_cut_comes_once(
