@@ -5,7 +5,7 @@ FAILED with the reason, so that one bad report never holds up the others.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -62,6 +62,7 @@ class Callbacks:
 
     Args:
         on_planned: called after a commit that planned further attempts.
+        on_freed: told after a commit how many runs ended at each address of each app.
 
     """
 
@@ -76,6 +77,7 @@ class Callbacks:
         sealer: Sealer,
         counters: Counters,
         on_planned: Callable[[], None],
+        on_freed: Callable[[Mapping[tuple[int, str], int]], None],
     ) -> None:
         self._database = database
         self._ids = ids
@@ -85,6 +87,7 @@ class Callbacks:
         self._sealer = sealer
         self._counters = counters
         self._on_planned = on_planned
+        self._on_freed = on_freed
         self._held: list[Delivery] = []
         self._items: list[_Item] = []
 
@@ -140,6 +143,7 @@ class Callbacks:
         self._ids.reserve()
         tally = self._database.write(lambda session: self._move(session, items, now_ms))
         self._count(tally)
+        self._on_freed(tally.freed)
         if tally.planned:
             self._on_planned()
 

@@ -1,5 +1,6 @@
 """The one way into a final state (R6): the row's end and what follows it, in one transaction."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,7 +22,7 @@ class Tally:
     """What became of reported ends, as ids of runs; `planned` are those of new attempts.
 
     `lost` came too late, or a second time. `strange` were reported by somebody whom they were not
-    routed to.
+    routed to. `freed` counts those of `won` that were in flight, by app id and address.
     """
 
     won: dict[int, RunStatus] = field(default_factory=dict)
@@ -29,6 +30,7 @@ class Tally:
     unknown: set[int] = field(default_factory=set)
     strange: set[int] = field(default_factory=set)
     planned: list[int] = field(default_factory=list)
+    freed: Counter[tuple[int, str]] = field(default_factory=Counter)
 
 
 class Completion:
@@ -63,6 +65,11 @@ class Completion:
             else:
                 self._lose(session, row, end, tally)
         tally.won = {run_id: end.status for run_id, end in winners.items()}
+        tally.freed = Counter(
+            (rows[run_id].job_group, rows[run_id].executor_address)
+            for run_id in winners
+            if rows[run_id].executor_address is not None
+        )
         if winners:
             runs.end(session, [_ended(rows[run_id], end) for run_id, end in winners.items()])
             tally.planned = self._follow(session, rows, winners)

@@ -83,7 +83,7 @@ class SchedulerNode:
         self._timezone = timezone
         self._quorum = quorum
         self._patience = patience or Patience()
-        self._address_limit = address_limit
+        self._workload = Workload(database, limit=address_limit)
         cluster_id = database.read(cluster.cluster_id)
         self._sealer = Sealer(secret, cluster_id, self.clock.now_ms)
         self.roster = Roster(patience=self._patience)
@@ -223,7 +223,7 @@ class SchedulerNode:
             completion=self._completion,
             delivery=self._delivery,
             roster=self.roster,
-            workload=Workload(self._database, limit=self._address_limit),
+            workload=self._workload,
             app_names=self._app_names,
             patience=self._patience,
             on_unknown=self.rescuer.note_unknown,
@@ -247,6 +247,7 @@ class SchedulerNode:
             sealer=self._sealer,
             counters=self.counters,
             on_planned=self._wake_dispatcher,
+            on_freed=self._workload.free,
         )
 
     def _make_settlers(self) -> None:
