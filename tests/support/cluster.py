@@ -28,7 +28,8 @@ from tests.support.eventually import eventually
 from tests.support.faults import CuttableTransport, MortalDatabase
 from tests.support.instant_slots import InstantSlots
 
-#: For tests in which somebody dies: executors beat every 0.25 s in all tests of the whole.
+#: For tests in which somebody dies: executors beat every 0.25 s in all tests of the whole. The real
+#: services take their time on a busy machine.
 QUICK = Patience(
     dead_after=1.5,
     no_executor=1.0,
@@ -38,6 +39,17 @@ QUICK = Patience(
     take_over=3.0,
     fresh=1.0,
     settle=0.3,
+)
+
+BRISK = Patience(
+    dead_after=4.0,
+    no_executor=3.0,
+    silence=2.0,
+    answer=1.5,
+    owner_silent=1.5,
+    take_over=4.0,
+    fresh=2.0,
+    settle=0.5,
 )
 
 #: For tests in which neither MariaDB nor RabbitMQ could make a difference.
@@ -128,6 +140,10 @@ class Cluster:
         schema.upgrade(self.database)
         self.handlers = self.folder / "handlers.py"
         self.handlers.write_text(HANDLERS)
+
+    def be_quick(self) -> None:
+        """Let schedulers made from now on judge soon."""
+        self.patience = QUICK if self.database.is_sqlite else BRISK
 
     # -- processes ----------------------------------------------------------------------------
 

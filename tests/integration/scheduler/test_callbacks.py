@@ -12,7 +12,7 @@ from sql import runs
 from sql.models import Run
 from sql.run_status import RunStatus
 from tests.support.bad_messages import BAD_BODIES
-from tests.support.cluster import QUICK, Cluster, on_memory
+from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.executor_desk import ExecutorDesk
 
@@ -292,7 +292,7 @@ def test_a_killed_run_that_never_started_ends_killed(cluster: Cluster, desk: Exe
 
 @on_memory
 def test_a_run_that_is_at_work_is_asked_about_and_left_alone(cluster: Cluster) -> None:
-    cluster.patience = QUICK
+    cluster.be_quick()
     cluster.scheduler()
     desk = ExecutorDesk(cluster).join()
     run_id = begun(cluster, desk)

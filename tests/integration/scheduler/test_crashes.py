@@ -9,7 +9,7 @@ import pytest
 from scheduler.node import SchedulerNode
 from sql.models import History, Job
 from sql.run_status import RunStatus
-from tests.support.cluster import APP, QUICK, Cluster, on_memory
+from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import MortalDatabase
 from tests.support.oracle import assert_sound
@@ -19,7 +19,7 @@ EACH_SECOND = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled
 
 @pytest.fixture(autouse=True)
 def _quick(cluster: Cluster) -> None:
-    cluster.patience = QUICK
+    cluster.be_quick()
 
 
 def done(cluster: Cluster, count: int) -> bool:
@@ -327,7 +327,7 @@ def test_stops_starts_and_edits_while_it_fires_lose_and_double_nothing(cluster: 
 
 @on_memory
 def test_an_instant_fires_once_even_when_its_executor_comes_late(cluster: Cluster) -> None:
-    cluster.patience = QUICK
+    cluster.be_quick()
     cluster.scheduler()
     at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=1)
     cluster.job("once", schedule_kind="AT", schedule_conf=at.isoformat(), enabled=True)

@@ -7,14 +7,14 @@ from broker.topology import run_queue
 from scheduler.node import SchedulerNode
 from sql.models import Run
 from sql.run_status import RunStatus
-from tests.support.cluster import APP, QUICK, Cluster, on_memory
+from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.executor_desk import ExecutorDesk
 
 
 @pytest.fixture
 def node(cluster: Cluster) -> SchedulerNode:
-    cluster.patience = QUICK
+    cluster.be_quick()
     return cluster.scheduler()
 
 

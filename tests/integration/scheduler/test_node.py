@@ -10,7 +10,7 @@ from broker.messages import Kill
 from scheduler.node import SchedulerNode
 from sql.errors import DatabaseUnavailable
 from sql.run_status import RunStatus
-from tests.support.cluster import QUICK, Cluster, on_memory
+from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.executor_desk import ExecutorDesk
 
@@ -100,7 +100,7 @@ def test_a_scheduler_that_ends_notes_what_the_broker_has_confirmed(cluster: Clus
 
 @pytest.fixture
 def node(cluster: Cluster) -> SchedulerNode:
-    cluster.patience = QUICK
+    cluster.be_quick()
     return cluster.scheduler()
 
 

@@ -8,7 +8,7 @@ from scheduler.node import SchedulerNode
 from scheduler.pulse import Pulse
 from scheduler.roster import Standing
 from sql import presence
-from tests.support.cluster import APP, QUICK, Cluster, on_memory
+from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.executor_desk import ExecutorDesk
 
@@ -43,7 +43,7 @@ def test_a_second_boot_is_refused_while_the_first_answers(cluster: Cluster) -> N
 
 
 def test_a_second_boot_is_let_in_when_the_first_does_not_answer(cluster: Cluster) -> None:
-    cluster.patience = QUICK
+    cluster.be_quick()
     node = cluster.scheduler()
     first = ExecutorDesk(cluster).join()
     first.die()
@@ -68,7 +68,7 @@ def test_after_a_goodbye_the_address_is_free_at_once(cluster: Cluster) -> None:
 
 
 def test_two_schedulers_decide_alike_about_an_address(cluster: Cluster) -> None:
-    cluster.patience = QUICK
+    cluster.be_quick()
     nodes = [cluster.scheduler(), cluster.scheduler()]
     ExecutorDesk(cluster).join().die()
     rivals = [ExecutorDesk(cluster), ExecutorDesk(cluster)]
@@ -162,7 +162,7 @@ def test_an_executor_of_the_registry_that_says_goodbye_is_gone_for_every_schedul
 
 @on_memory
 def test_heartbeats_go_on_being_heard_while_the_database_is_away(cluster: Cluster) -> None:
-    cluster.patience = QUICK
+    cluster.be_quick()
     node = cluster.scheduler()
     desk = ExecutorDesk(cluster).join()
     mortal = cluster.mortals[id(node)]

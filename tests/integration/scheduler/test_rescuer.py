@@ -7,7 +7,7 @@ from scheduler.node import SchedulerNode
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.integration.scheduler.test_dispatcher import dispatch, queued
-from tests.support.cluster import APP, QUICK, Cluster, on_memory
+from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.executor_desk import ExecutorDesk
 
@@ -81,7 +81,7 @@ def test_while_no_confirm_comes_the_pauses_grow(
 
 @on_memory
 def test_a_run_of_a_silent_scheduler_is_taken_over_by_one_of_the_others(cluster: Cluster) -> None:
-    cluster.patience = QUICK
+    cluster.be_quick()
     owner = cluster.scheduler()
     desk = ExecutorDesk(cluster).join()
     cluster.job("work")
@@ -106,7 +106,7 @@ def test_a_run_of_a_silent_scheduler_is_taken_over_by_one_of_the_others(cluster:
 def test_a_run_that_nobody_confirms_for_long_is_taken_over_from_a_living_scheduler(
     cluster: Cluster,
 ) -> None:
-    cluster.patience = QUICK
+    cluster.be_quick()
     owner = cluster.scheduler()
     desk = ExecutorDesk(cluster).join()
     cluster.job("work")

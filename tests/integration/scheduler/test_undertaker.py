@@ -18,14 +18,14 @@ from sql.models import Registration, Run
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.integration.scheduler.test_dispatcher import dispatch
-from tests.support.cluster import APP, QUICK, Cluster, on_memory
+from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.executor_desk import ExecutorDesk
 
 
 @pytest.fixture
 def node(cluster: Cluster) -> SchedulerNode:
-    cluster.patience = QUICK
+    cluster.be_quick()
     return cluster.scheduler()
 
 
@@ -127,8 +127,8 @@ def test_a_scheduler_that_is_not_healthy_buries_nobody(
 def test_two_schedulers_bury_an_executor_together(cluster: Cluster, node: SchedulerNode) -> None:
     cluster.scheduler()
     desk = ExecutorDesk(cluster).join()
-    ids = triggered(cluster, 60)
-    taken = {trigger.run_id for trigger in desk.take(20)}
+    ids = triggered(cluster, 20)
+    taken = {trigger.run_id for trigger in desk.take(8)}
 
     desk.die()
     ends = {run_id: cluster.wait_final(run_id).status for run_id in ids}
@@ -139,7 +139,7 @@ def test_two_schedulers_bury_an_executor_together(cluster: Cluster, node: Schedu
 
 @on_memory
 def test_runs_of_a_boot_that_a_restarted_scheduler_never_heard_of_end(cluster: Cluster) -> None:
-    cluster.patience = QUICK
+    cluster.be_quick()
     first = cluster.scheduler()
     desk = ExecutorDesk(cluster).join()
     [run_id] = triggered(cluster)
@@ -155,7 +155,7 @@ def test_runs_of_a_boot_that_a_restarted_scheduler_never_heard_of_end(cluster: C
 
 @on_memory
 def test_an_unconfirmed_run_of_a_dead_executor_ends_too(cluster: Cluster) -> None:
-    cluster.patience = QUICK
+    cluster.be_quick()
     first = cluster.scheduler()
     desk = ExecutorDesk(cluster).join()
     cluster.job("work")
