@@ -153,8 +153,7 @@ class Subscription:
             return
         self._trouble = trouble
         if getattr(error, "reply_code", None) == NOT_FOUND:
-            log.info(
-                "queue_awaited", queue=self.queue
-            )  # as a new executor awaits its command queue
+            # No trouble: a new executor awaits its command queue like this.
+            log.info("queue_awaited", queue=self.queue)
         else:
             log.warning("queue_not_consumed", queue=self.queue, reason=trouble)
