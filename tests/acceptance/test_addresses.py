@@ -22,7 +22,7 @@ def test_held_address_is_refused_while_its_executor_lives_and_given_away_after_i
     first.kill()
     third = fleet.executor("contested", state_dir=fleet.folder / "other-state")
     fleet.await_executors(third)
-    fleet.await_status(fleet.trigger("proof"), RunStatus.SUCCEEDED)
+    fleet.await_success(fleet.trigger("proof"))
 
 
 def test_second_executor_on_one_state_folder_is_refused_in_one_line(fleet: Deployment) -> None:

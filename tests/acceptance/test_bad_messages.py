@@ -143,7 +143,13 @@ def test_bad_commands_are_not_obeyed_and_the_next_good_one_is(fleet: Deployment)
         fleet, kill, exchange=TRIGGER_EXCHANGE, key=queue, direction=Direction.TO_EXECUTOR
     )
 
-    _publish(fleet, list(mouth.wrong().values()))
+    wrong = mouth.wrong()
+
+    _publish(fleet, list(wrong.values()))
+    silently = 1  # what is rightly signed and only late is left alone
+    eventually(
+        lambda: len(fleet.logged("message_rejected", queue)) == len(wrong) - silently, 20, every=0.1
+    )
     fleet.job("good")
     fleet.await_status(fleet.trigger("good"), RunStatus.SUCCEEDED)
     assert fleet.status(run.id) == RunStatus.RUNNING

@@ -16,9 +16,7 @@ def test_thousand_jobs_due_in_one_second_run_once_each_with_two_schedulers(
     executors = [deployment.executor("one"), deployment.executor("two")]
     deployment.await_schedulers(*schedulers)
     deployment.await_executors(*executors)
-    second = datetime.fromtimestamp(deployment.now_ms() // 1000, UTC) + timedelta(seconds=8)
-
-    deployment.jobs(*(_once(f"job-{number}", second) for number in range(JOBS)))
+    second = _apply_all_for_one_second(deployment)
     deployment.await_runs(JOBS)
     deployment.await_all_final(60)
 
@@ -31,12 +29,28 @@ def test_thousand_jobs_due_in_one_second_run_once_each_with_two_schedulers(
     assert {run.executor_address for run in runs} == {"one", "two"}
 
 
-def _once(name: str, at: datetime) -> JobSpec:
+def _apply_all_for_one_second(deployment: Deployment) -> datetime:
+    """Apply the jobs to fire in one second, which comes when this machine will be done with it."""
+    some = 50
+    began_ms = deployment.now_ms()
+    deployment.jobs(*(_job(n, _second(began_ms, after_seconds=86_400)) for n in range(some)))
+    took_seconds = (deployment.now_ms() - began_ms) / 1000
+    likely_seconds = took_seconds * JOBS / some
+    second = _second(deployment.now_ms(), after_seconds=4 + 2 * likely_seconds)
+    deployment.jobs(*(_job(n, second) for n in range(JOBS)))
+    return second
+
+
+def _second(now_ms: int, *, after_seconds: float) -> datetime:
+    return datetime.fromtimestamp(now_ms // 1000, UTC) + timedelta(seconds=int(after_seconds))
+
+
+def _job(number: int, at: datetime) -> JobSpec:
     return JobSpec(
-        name=name,
+        name=f"job-{number}",
         app="demo",
         handler="noop",
-        route="ROUND" if int(name[4:]) % 2 else "RANDOM",
+        route="ROUND" if number % 2 else "RANDOM",
         schedule_kind="AT",
         schedule_conf=at.isoformat(),
         enabled=True,

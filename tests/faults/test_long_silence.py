@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sql import presence
 from sql.models import Run
 from sql.run_status import RunStatus
 from tests.support.command import Command
@@ -19,6 +20,7 @@ from tests.support.deployment import GRACE_SECONDS, Deployment
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
+from warren.registry_view import registrations, state
 
 #: "Every run reaches a final state within timeout + grace + 20 s of its executor's death."
 SETTLED_SECONDS = GRACE_SECONDS + 20
@@ -32,7 +34,8 @@ class Scene:
     silent_since_ms: int = 0
     of_gone: dict[str, int] = field(default_factory=dict)
     of_frozen: dict[str, int] = field(default_factory=dict)
-    meanwhile: list[int] = field(default_factory=list)
+    afterwards: list[int] = field(default_factory=list)
+    schedulers: list[Command] = field(default_factory=list)
 
     def gone(self, name: str) -> Run:
         return self.deployment.run(self.of_gone[name])
@@ -63,7 +66,7 @@ def scene(
 def _play(scene: Scene) -> None:
     deployment = scene.deployment
     release = deployment.folder / "release"
-    schedulers = [deployment.scheduler(), deployment.scheduler()]
+    schedulers = scene.schedulers = [deployment.scheduler(), deployment.scheduler()]
     # By route FIRST everything goes to `a-…` while that is there.
     first = [deployment.executor(f"a-{app}", app=app, slots=3) for app in ("gone", "frozen")]
     deployment.await_schedulers(*schedulers)
@@ -122,8 +125,8 @@ def _wake(scene: Scene, frozen: Command, scheduler: Command) -> None:
     eventually(lambda: scene.frozen("once").late_status, 30, every=0.05)
     deployment.await_all_final()
     deployment.job("afterwards")
-    scene.meanwhile = [deployment.trigger("afterwards", address="a-frozen") for _ in range(3)]
-    deployment.await_final(*scene.meanwhile)
+    scene.afterwards = [deployment.trigger("afterwards", address="a-frozen") for _ in range(3)]
+    deployment.await_final(*scene.afterwards)
 
 
 def test_f08_runs_of_a_dead_executor_are_final_in_time(scene: Scene) -> None:
@@ -151,6 +154,13 @@ def test_f09_run_that_a_dead_executor_never_took_is_run_elsewhere(scene: Scene) 
     assert (again.status, again.executor_address) == (RunStatus.SUCCEEDED, "b-gone")
 
 
+def test_f05_frozen_scheduler_schedules_again_once_it_goes_on(scene: Scene) -> None:
+    rows, now_ms = registrations(scene.deployment.database, presence.ADMIN)
+
+    assert [state(row, now_ms) for row in rows] == ["alive", "alive"]
+    assert [command.is_running for command in scene.schedulers] == [True, True]
+
+
 def test_f13_result_of_a_frozen_executor_is_kept_beside_the_judgement(scene: Scene) -> None:
     run = scene.frozen("once")
 
@@ -164,6 +174,6 @@ def test_f13_frozen_executor_starts_nothing_that_was_given_up_meanwhile(scene: S
 
 
 def test_f13_frozen_executor_works_again_once_it_goes_on(scene: Scene) -> None:
-    runs = [scene.deployment.run(run_id) for run_id in scene.meanwhile]
+    runs = [scene.deployment.run(run_id) for run_id in scene.afterwards]
 
     assert {(run.status, run.executor_address) for run in runs} == {("SUCCEEDED", "a-frozen")}

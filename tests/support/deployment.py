@@ -197,6 +197,19 @@ class Deployment:
         """Wait until runs are final and return them."""
         return [self.await_status(run_id, *FINAL, seconds=seconds) for run_id in run_ids]
 
+    def await_success(self, run_id: int, seconds: float = 30.0) -> Run:
+        """Wait until some attempt of a run that a person triggered has succeeded; return it."""
+
+        def look() -> Run | None:
+            attempts = self.runs(origin_id=run_id)
+            found = [run for run in attempts if run.status == RunStatus.SUCCEEDED]
+            assert found, [(run.id, run.status, run.handle_msg) for run in attempts]
+            return found[0]
+
+        found = eventually(look, seconds, every=0.02)
+        assert found is not None
+        return found
+
     def await_all_final(self, seconds: float = 30.0) -> None:
         """Wait until no run at all is open."""
 
