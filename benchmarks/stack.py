@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from scheduler.commands import Commands
 from scheduler.job_spec import JobSpec
-from sql import runs, schema
+from sql import migration, runs
 from sql.clock import DatabaseClock
 from sql.engine import Database
 from sql.ids import RunIds
@@ -73,7 +73,7 @@ class Stack:
         self._url = servers.mariadb.create_database()
         self._broker_url = servers.rabbitmq.vhost_url(servers.rabbitmq.add_vhosts(1)[0])
         self.database = Database(self._url)
-        schema.upgrade(self.database)
+        migration.upgrade(self.database)
         self.clock = DatabaseClock(self.database)
         self._commands = Commands(self.database, self.clock.now_ms, timezone="UTC", who="bench")
         self._ids = RunIds(self.database)

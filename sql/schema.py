@@ -1,14 +1,20 @@
-"""The schema's version: upgrading it, and refusing to work with another one."""
+"""The schema's version, and refusing to work with another one or a damaged one.
 
-import io
+Nothing here needs Alembic, which takes as long to import as a command may take to answer.
+"""
+
 from collections.abc import Iterator
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import Script, ScriptDirectory
-from sqlalchemy import Connection, Inspector, Table, UniqueConstraint, func, inspect, select
+from sqlalchemy import (
+    Connection,
+    Inspector,
+    Table,
+    UniqueConstraint,
+    func,
+    inspect,
+    select,
+)
 from sqlalchemy.orm import Session
 
 from sql.engine import Database
@@ -16,44 +22,9 @@ from sql.errors import SchemaMismatch
 from sql.models import Model, Run, Sequence
 from sql.server_version import problem as version_problem
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
-#: How long one upgrade waits for another one.
-_LOCK_SECONDS = 60
-#: How long one statement of a migration may take: an index on many millions of runs.
-_ANSWER_SECONDS = 3_600
-
-
-def upgrade(database: Database) -> str:
-    """Bring the schema to the newest version; return that version. Safe to run at the same time.
-
-    Raises:
-        SchemaMismatch: the server is too old, the database holds tables that are not ours, or
-            somebody else has been migrating for over a minute.
-        DatabaseUnavailable: the database did not answer.
-
-    """
-    if problem := database.read(lambda session: version_problem(session.connection().dialect)):
-        raise SchemaMismatch(problem)
-    patient = Database(
-        database.url.render_as_string(hide_password=False),
-        pool_size=1,
-        answer_seconds=_ANSWER_SECONDS,
-    )
-    try:
-        patient.write(_upgrade)
-    finally:
-        # The lock of an upgrade ends with its connection, so after the commit.
-        patient.close()
-    return newest_version()
-
-
-def upgrade_script(database: Database) -> str:
-    """Return the SQL that makes the newest schema in an empty database of this kind."""
-    out = io.StringIO()
-    config = _config(output_buffer=out)
-    config.attributes["dialect_name"] = database.url.get_backend_name()
-    command.upgrade(config, "head", sql=True)
-    return out.getvalue()
+MIGRATIONS = Path(__file__).parent / "migrations"
+#: Where Alembic keeps the version.
+_VERSION_TABLE = "alembic_version"
 
 
 def check(database: Database) -> None:
@@ -64,77 +35,36 @@ def check(database: Database) -> None:
 
 
 def newest_version() -> str:
-    """Return the schema version that this version of Warren needs."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    return str(head)
+    """Return the schema version that this version of Warren needs: `0001` of `v0001_first.py`."""
+    return max(path.name[1:].partition("_")[0] for path in MIGRATIONS.glob("versions/v*_*.py"))
 
 
-def _config(**options: io.StringIO) -> Config:
-    config = Config(**options)  # type: ignore[arg-type]
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    return config
+def version_of(connection: Connection) -> str | None:
+    """Return the version of a database's schema, None when it has none."""
+    if not inspect(connection).has_table(_VERSION_TABLE):
+        return None
+    found = connection.exec_driver_sql(f"SELECT version_num FROM {_VERSION_TABLE}")  # noqa: S608 - a constant
+    version = found.scalar()
+    return None if version is None else str(version)
 
 
-def _upgrade(session: Session) -> None:
-    connection = session.connection()
-    _lock(connection)
-    config = _config()
-    version = MigrationContext.configure(connection).get_current_revision()
-    if version is None:
-        _clear_unfinished(connection)
-    elif version not in {step.revision for step in _steps(config)}:
-        raise SchemaMismatch(_another_version(version))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
-
-
-def _steps(config: Config) -> Iterator[Script]:
-    return ScriptDirectory.from_config(config).walk_revisions()
-
-
-def _another_version(version: str) -> str:
+def another_version(version: str) -> str:
+    """Return a complaint about a schema of this version."""
     return (
         f"expected schema version {newest_version()}, got: {version}; "
         "run: warren db upgrade (or use the Warren that belongs to it)"
     )
 
 
-def _lock(connection: Connection) -> None:
-    """Keep other upgrades of this database out; on SQLite the transaction itself does."""
-    if connection.dialect.name == "sqlite":
-        return
-    # The lock's name holds for the whole server and may have 64 characters.
-    name = f"warren.{connection.engine.url.database}"[:64]
-    statement = "SELECT GET_LOCK(%s, %s)"
-    if not connection.exec_driver_sql(statement, (name, _LOCK_SECONDS)).scalar():
-        raise SchemaMismatch("cannot upgrade the schema: another upgrade is under way")
-
-
-def _clear_unfinished(connection: Connection) -> None:
-    """Drop what a first upgrade left that was killed: MySQL commits each table by itself.
-
-    Such tables are empty. One with rows is somebody's, and nothing is touched.
-    """
-    found = set(inspect(connection).get_table_names())
-    ours = [table for table in Model.metadata.sorted_tables if table.name in found]
-    for table in ours:
-        if connection.execute(select(func.count()).select_from(table)).scalar():
-            raise SchemaMismatch(
-                f"cannot make the schema: the database holds a table {table.name} with rows "
-                "and no schema version; use an empty database"
-            )
-    Model.metadata.drop_all(connection, tables=ours)
-
-
 def _problem(session: Session) -> str | None:
     connection = session.connection()
     if problem := version_problem(connection.dialect):
         return problem
-    version = MigrationContext.configure(connection).get_current_revision()
+    version = version_of(connection)
     if version is None:
         return "the database has no schema yet; run: warren db upgrade"
     if version != newest_version():
-        return _another_version(version)
+        return another_version(version)
     return _missing_part(inspect(connection)) or _stale_counter(session)
 
 

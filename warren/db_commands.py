@@ -2,7 +2,7 @@
 
 import click
 
-from sql import schema
+from sql import migration
 from sql.engine import Database
 from warren.options import examples, takes_settings
 from warren.settings import Settings
@@ -21,8 +21,8 @@ def upgrade(settings: Settings, as_sql: bool) -> None:
     database = Database(settings.needed_database_url())
     try:
         if as_sql:
-            print(schema.upgrade_script(database))
+            print(migration.upgrade_script(database))
         else:
-            print(f"the schema is at version {schema.upgrade(database)}")
+            print(f"the schema is at version {migration.upgrade(database)}")
     finally:
         database.close()

@@ -10,7 +10,7 @@ import click
 
 from broker.topology import check_app
 from scheduler.commands import Commands
-from sql import apps, schema
+from sql import apps, migration
 from sql.engine import Database
 from warren.access import now_ms
 from warren.acting import operator
@@ -61,7 +61,7 @@ def up(
         log_thread_failures()
         database = Database(home_database_url())
         held.callback(database.close)
-        schema.upgrade(database)
+        migration.upgrade(database)
         frame = _embedded(settings)
         platform = AllInOne(frame, database, home_secret(settings))
         held.callback(platform.close, signals)

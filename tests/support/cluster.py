@@ -19,7 +19,7 @@ from scheduler.commands import Commands
 from scheduler.job_spec import JobSpec
 from scheduler.node import SchedulerNode
 from scheduler.patience import Patience
-from sql import schema
+from sql import migration
 from sql.clock import database_now_ms
 from sql.engine import Database
 from sql.models import Job, Run, SkippedTicks
@@ -137,7 +137,7 @@ class Cluster:
     desks: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        schema.upgrade(self.database)
+        migration.upgrade(self.database)
         self.handlers = self.folder / "handlers.py"
         self.handlers.write_text(HANDLERS)
 

@@ -15,7 +15,7 @@ from broker.signing import Sealer
 from broker.transport import BrokerSettings, Confirm, Outgoing, Transport
 from scheduler.commands import Commands
 from scheduler.job_spec import JobSpec
-from sql import cluster, schema
+from sql import cluster, migration
 from sql.engine import Database
 from sql.jobs import find as find_job
 from sql.models import App, Job, Run, SkippedTicks
@@ -51,7 +51,7 @@ class Deployment:
         self.broker_url = broker_url
         self.handlers = shutil.copy(recording_handlers.__file__, folder / "handlers.py")
         self.database = Database(database_url)
-        schema.upgrade(self.database)
+        migration.upgrade(self.database)
         self.commands = Commands(self.database, self.now_ms, timezone="UTC", who="the tests")
         self._mark = uuid.uuid4().hex
         self._running: list[Command] = []

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import func, select, update
 
-from sql import apps, presence, runs, schema
+from sql import apps, migration, presence, runs
 from sql.engine import Database
 from sql.ids import RunIds
 from sql.models import Job, Run
@@ -16,7 +16,7 @@ class Rows:
 
     def __init__(self, url: str) -> None:
         self.database = Database(url)
-        schema.upgrade(self.database)
+        migration.upgrade(self.database)
         self._ids = RunIds(self.database)
 
     def app(self, name: str = "reports") -> int:

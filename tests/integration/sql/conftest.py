@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql import schema
+from sql import migration
 from sql.engine import Database
 from sql.models import Model
 from tests.support.mariadb import PrivateMariaDB
@@ -17,7 +17,7 @@ from tests.support.mariadb import PrivateMariaDB
 def _prepared(mariadb: PrivateMariaDB) -> Iterator[Database]:
     """One schema for all tests: on MariaDB making one takes half a second."""
     database = Database(mariadb.create_database())
-    schema.upgrade(database)
+    migration.upgrade(database)
     yield database
     database.close()
 
@@ -33,7 +33,7 @@ def mariadb_database(_prepared: Database) -> Iterator[Database]:
 @pytest.fixture
 def sqlite_database(tmp_path: Path) -> Iterator[Database]:
     database = Database(f"sqlite:///{tmp_path / 'warren.db'}")
-    schema.upgrade(database)
+    migration.upgrade(database)
     yield database
     database.close()
 

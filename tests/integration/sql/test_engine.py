@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 from sqlalchemy.orm import Session
 
-from sql import runs, schema
+from sql import migration, runs, schema
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from sql.ids import RunIds
@@ -345,7 +345,7 @@ class TestUnavailable:
         self, own_mariadb: PrivateMariaDB
     ) -> None:
         database = Database(own_mariadb.create_database(), answer_seconds=2)
-        schema.upgrade(database)
+        migration.upgrade(database)
         sql_rows.plan(database, new_run())
         os.kill(own_mariadb.pid, signal.SIGSTOP)
         try:
@@ -366,7 +366,7 @@ class TestUnavailable:
         self, own_mariadb: PrivateMariaDB
     ) -> None:
         database = Database(own_mariadb.create_database())
-        schema.upgrade(database)
+        migration.upgrade(database)
         sql_rows.plan(database, new_run())
         own_mariadb.kill()
         with pytest.raises(DatabaseUnavailable, match="Can't connect"):
@@ -381,7 +381,7 @@ class TestUnavailable:
         database = Database(mariadb_url)
         other = database.engine.connect()
         other.exec_driver_sql("SELECT GET_LOCK(CONCAT('warren.', DATABASE()), 1)")
-        thread = threading.Thread(target=lambda: schema.upgrade(database))
+        thread = threading.Thread(target=lambda: migration.upgrade(database))
         thread.start()
 
         eventually(

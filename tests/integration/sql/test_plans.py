@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql import jobs, presence, run_queries, runs, schema
+from sql import jobs, migration, presence, run_queries, runs
 from sql.engine import Database
 from sql.run_status import Kind, RunStatus
 from tests.support.mariadb import PrivateMariaDB
@@ -42,7 +42,7 @@ def crowded(mariadb: PrivateMariaDB) -> Iterator[Database]:
     """Many jobs, of which few are due, and many runs, of which few are open."""
     url = mariadb.create_database()
     database = Database(url)
-    schema.upgrade(database)
+    migration.upgrade(database)
     database.write(_fill)
     yield database
     database.close()

@@ -11,7 +11,7 @@ from pymysql.constants import CLIENT
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql import cluster, schema
+from sql import cluster, migration, schema
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable, SchemaMismatch
 from sql.models import Model
@@ -22,7 +22,7 @@ from tests.support.sql_rows import new_run, plan, side_by_side
 def database(any_database_url: str) -> Iterator[Database]:
     """A schema of its own, to be damaged, on SQLite and on MariaDB."""
     database = Database(any_database_url)
-    schema.upgrade(database)
+    migration.upgrade(database)
     yield database
     database.close()
 
@@ -30,7 +30,7 @@ def database(any_database_url: str) -> Iterator[Database]:
 @pytest.fixture
 def mariadb_database(mariadb_url: str) -> Iterator[Database]:
     database = Database(mariadb_url)
-    schema.upgrade(database)
+    migration.upgrade(database)
     yield database
     database.close()
 
@@ -90,7 +90,7 @@ class TestUpgrade:
     def test_upgrading_again_changes_nothing(self, database: Database) -> None:
         before = database.read(cluster.cluster_id)
 
-        version = schema.upgrade(database)
+        version = migration.upgrade(database)
 
         assert version == schema.newest_version()
         assert database.read(cluster.cluster_id) == before
@@ -99,7 +99,7 @@ class TestUpgrade:
     def test_two_upgrades_at_once_make_one_schema(self, any_database_url: str) -> None:
         databases = [Database(any_database_url) for _ in range(2)]
 
-        side_by_side(*[lambda it=database: schema.upgrade(it) for database in databases])
+        side_by_side(*[lambda it=database: migration.upgrade(it) for database in databases])
 
         schema.check(databases[0])
         assert databases[0].read(cluster.cluster_id)
@@ -116,7 +116,7 @@ class TestUpgrade:
             "ALTER TABLE xxl_job_log DROP INDEX i_kill",
         )
 
-        schema.upgrade(mariadb_database)
+        migration.upgrade(mariadb_database)
 
         schema.check(mariadb_database)
 
@@ -130,7 +130,7 @@ class TestUpgrade:
         )
 
         with pytest.raises(SchemaMismatch, match="table xxl_job_lock with rows"):
-            schema.upgrade(database)
+            migration.upgrade(database)
 
         assert {"xxl_job_group", "xxl_job_lock"} <= tables(database)
         assert "xxl_job_log" not in tables(database)
@@ -139,7 +139,7 @@ class TestUpgrade:
         execute(database, "UPDATE alembic_version SET version_num = '9999'")
 
         with pytest.raises(SchemaMismatch, match="got: 9999"):
-            schema.upgrade(database)
+            migration.upgrade(database)
 
     def test_each_database_has_a_cluster_id_of_its_own(
         self, sqlite_database: Database, mariadb_database: Database
@@ -151,14 +151,14 @@ class TestUpgrade:
 
     def test_a_server_that_is_away_is_said_so(self) -> None:
         with pytest.raises(DatabaseUnavailable):
-            schema.upgrade(Database("mysql+pymysql://warren:secret@127.0.0.1:1/warren"))
+            migration.upgrade(Database("mysql+pymysql://warren:secret@127.0.0.1:1/warren"))
 
 
 class TestScript:
     def test_a_written_schema_is_what_an_upgrade_makes(self, any_database_url: str) -> None:
         database = Database(any_database_url)
 
-        load(database, schema.upgrade_script(database))
+        load(database, migration.upgrade_script(database))
 
         schema.check(database)
         plan(database, new_run())
@@ -168,7 +168,7 @@ class TestScript:
     ) -> None:
         for url in (sqlite_url, mariadb_url):
             database = Database(url)
-            made = {schema.upgrade_script(database) for _ in range(2)}
+            made = {migration.upgrade_script(database) for _ in range(2)}
 
             assert len(made) == 1
             load(database, made.pop())
@@ -177,7 +177,7 @@ class TestScript:
     def test_a_script_holds_no_password(self, mariadb_url: str) -> None:
         database = Database(mariadb_url)
 
-        assert str(database.url.password) not in schema.upgrade_script(database)
+        assert str(database.url.password) not in migration.upgrade_script(database)
 
 
 class TestCheck:
