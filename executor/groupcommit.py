@@ -1,4 +1,4 @@
-"""Effects that wait for the journal: whatever one round of the loop brings is synced in one go."""
+"""Effects that wait for the journal: whatever a few milliseconds bring is synced in one go."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,11 +11,16 @@ from executor.ledger import Ledger
 #: How long after a failed write the next one is tried.
 RETRY_SECONDS = 1.0
 
+#: Shortest time from one commit to the next: each holds up the loop for as long as the disk takes.
+GATHER_SECONDS = 0.005
+
 Effect = Callable[[], None]
 
 
 class GroupCommit:
     """Commits the ledger at the end of a loop round, then lets the effects happen in order.
+
+    Soon after a commit the next one waits for what else comes.
 
     While the journal cannot be written, `on_trouble(True)` has been called; durable effects wait
     until it can, and then `on_trouble(False)` is called.
@@ -35,6 +40,7 @@ class GroupCommit:
         self._durable: list[Effect] = []
         self._tried: list[Effect] = []
         self._is_scheduled = False
+        self._not_before = 0.0
         self._retry: asyncio.TimerHandle | None = None
         self.is_in_trouble = False
 
@@ -56,7 +62,10 @@ class GroupCommit:
         """See to it that what the ledger was told is committed soon."""
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self.commit)
+            if self._loop.time() < self._not_before:
+                self._loop.call_at(self._not_before, self.commit)
+            else:
+                self._loop.call_soon(self.commit)
 
     def commit(self) -> None:
         """Commit now, and let happen what waited for it."""
@@ -71,6 +80,7 @@ class GroupCommit:
             self._perform(durable)
         tried, self._tried = self._tried, []
         self._perform(tried)
+        self._not_before = self._loop.time() + GATHER_SECONDS
 
     def _fail(self, error: JournalFailed) -> None:
         if self._retry is not None:

@@ -14,14 +14,16 @@ from executor.errors import JournalFailed
 class Journal:
     """Lines in a file. `append` collects, `commit` writes and syncs them in one go.
 
+    `write` does half of it: what it took survives the end of this process, but not of the host.
     Used from one thread. The caller holds the folder's lock, so that nobody else writes.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._pending: list[bytes] = []
+        self._unsynced: list[bytes] = []
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._size = os.fstat(self._file).st_size
+        self._size = self._written = os.fstat(self._file).st_size
 
     @property
     def size(self) -> int:
@@ -31,7 +33,7 @@ class Journal:
     @property
     def has_pending(self) -> bool:
         """Whether lines wait for a commit."""
-        return bool(self._pending)
+        return bool(self._pending or self._unsynced)
 
     def read(self) -> list[bytes]:
         """Return the lines of the file; a last one that was not written to its end is left out.
@@ -47,8 +49,8 @@ class Journal:
         """Take a line, without its newline, into the next commit."""
         self._pending.append(line)
 
-    def commit(self) -> None:
-        """Make everything appended so far durable.
+    def write(self) -> None:
+        """Hand everything appended so far to the kernel, which keeps it should this process die.
 
         Raises:
             JournalFailed: the file is as it was before, the lines wait for the next commit.
@@ -60,10 +62,30 @@ class Journal:
         try:
             self._write(group)
         except OSError as error:
-            self._cut_back()
-            raise JournalFailed(f"cannot write {self._path}: {error.strerror}") from error
-        self._size += len(group)
+            # A group written in part must not stand before its repetition.
+            self._cut_back(self._written)
+            raise self._failure(error) from error
+        self._written += len(group)
+        self._unsynced += self._pending
         self._pending.clear()
+
+    def commit(self) -> None:
+        """Make everything appended so far durable.
+
+        Raises:
+            JournalFailed: nothing of it is durable, all of it waits for the next commit.
+
+        """
+        self.write()
+        if not self._unsynced:
+            return
+        try:
+            os.fdatasync(self._file)
+        except OSError as error:
+            self._write_again()
+            raise self._failure(error) from error
+        self._size = self._written
+        self._unsynced.clear()
 
     def rewrite(self, lines: Iterable[bytes]) -> None:
         """Replace the file by these lines, at once and durably; what was pending is in them.
@@ -81,8 +103,10 @@ class Journal:
                 fresh.unlink(missing_ok=True)
             raise JournalFailed(f"cannot write {fresh}: {error.strerror}") from error
         os.close(self._file)
-        self._file, self._size = file, os.fstat(file).st_size
+        self._file = file
+        self._size = self._written = os.fstat(file).st_size
         self._pending.clear()
+        self._unsynced.clear()
         _sync_folder(self._path.parent)
 
     def close(self) -> None:
@@ -93,12 +117,22 @@ class Journal:
         view = memoryview(group)
         while view:
             view = view[os.write(self._file, view) :]
-        os.fdatasync(self._file)
 
-    def _cut_back(self) -> None:
-        # A group written in part, or written but not synced, must not stand before its repetition.
+    def _write_again(self) -> None:
+        """Put what was not synced into the file anew: the kernel may have dropped it."""
+        self._cut_back(self._size)
+        self._written = self._size
+        self._pending = self._unsynced + self._pending
+        self._unsynced = []
+        with contextlib.suppress(JournalFailed):
+            self.write()
+
+    def _cut_back(self, size: int) -> None:
         with contextlib.suppress(OSError):
-            os.ftruncate(self._file, self._size)
+            os.ftruncate(self._file, size)
+
+    def _failure(self, error: OSError) -> JournalFailed:
+        return JournalFailed(f"cannot write {self._path}: {error.strerror}")
 
 
 def _write_new(path: Path, lines: Iterable[bytes]) -> int:

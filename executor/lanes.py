@@ -6,7 +6,9 @@ with a thousand waiting runs delays no other job by more than one.
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from broker.messages import Trigger
 from executor.admission import Age, Decision, LaneState, Refuse, age_of, decide
@@ -87,6 +89,13 @@ class Lanes:
                 self._line_up(lane)
                 return trigger
         return None
+
+    def upcoming(self, depth: int) -> Iterator[int]:
+        """Give the runs that will probably be next, up to `depth` of each lane."""
+        for lane in chain(self._line, self._lanes.values()):
+            for _, run_id in heapq.nsmallest(depth, lane.order):
+                if run_id in lane.waiting:
+                    yield run_id
 
     def mark_stopping(self, job_id: int, run_id: int) -> None:
         """Note that a running run was ordered to stop; until its end it counts as running."""

@@ -5,7 +5,8 @@
 
 It is the memory against duplicates, the store of reports that no broker has yet, and after a
 crash the truth: what was only accepted never started, what was starting is lost, what finished
-is reported again.
+is reported again. A run that is RESERVED in time needs no sync of its own at its start: STARTING
+outlives this process all the same, and where the host itself went down, RESERVED counts as it.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from itertools import groupby, islice
 import structlog
 
 from broker.messages import Finished, NotStarted, Outcome
-from executor import records
+from executor import linux, records
 from executor.journal import Journal
 from executor.records import Final
 from executor.remembered import RememberedIds
@@ -47,6 +48,7 @@ class Stage(Enum):
 @dataclass(slots=True)
 class _Entry:
     boot_id: str
+    is_reserved: bool = False
     starting_at_ms: int = 0
     line: bytes = b""
 
@@ -68,6 +70,7 @@ class Ledger:
         self._results_limit = results_limit
         self._boots: dict[str, int] = {}
         self._boot_id = ""
+        self._host_boot = ""
         self._entries: dict[int, _Entry] = {}
         self._results: dict[int, tuple[int, bytes]] = {}
         self._results_bytes = 0
@@ -143,11 +146,14 @@ class Ledger:
         """
         if self._damaged_count:
             self._horizon_ms = now_ms
+        host_boot = linux.host_boot()
+        is_complete = bool(host_boot) and host_boot == self._host_boot
         for run_id, entry in self._entries.items():
             if not entry.line:
-                entry.line = records.line_of(_verdict(run_id, entry, now_ms))
+                verdict = _verdict(run_id, entry, now_ms, is_complete=is_complete)
+                entry.line = records.line_of(verdict)
         self._boots[boot_id] = now_ms
-        self._boot_id = boot_id
+        self._boot_id, self._host_boot = boot_id, host_boot
         self.compact(now_ms)
         return [
             (records.report_of(entry.line), len(entry.line)) for entry in self._entries.values()
@@ -158,8 +164,26 @@ class Ledger:
         self._entries[run_id] = _Entry(self._boot_id)
         self._journal.append(records.to_line(records.Accepted(run_id=run_id)))
 
+    def reserve(self, run_ids: tuple[int, ...]) -> None:
+        """Note that these runs are next: once this is committed their start needs no commit."""
+        for run_id in run_ids:
+            self._entries[run_id].is_reserved = True
+        self._journal.append(records.to_line(records.Reserved(run_ids=run_ids)))
+
+    def write(self) -> None:
+        """Make what was said so far survive this process, though not the host.
+
+        Raises:
+            JournalFailed: it is kept for the next commit.
+
+        """
+        self._journal.write()
+
     def start(self, run_id: int, at_ms: int) -> None:
-        """Note that a run's process is about to be started: only once this is committed."""
+        """Note that a run's process is about to be started.
+
+        Only once this is committed; for a run that was reserved, once it is written.
+        """
         self._entries[run_id].starting_at_ms = at_ms
         self._journal.append(records.to_line(records.Starting(run_id=run_id, at_ms=at_ms)))
 
@@ -218,7 +242,9 @@ class Ledger:
         if self._horizon_ms:
             yield records.to_line(records.Horizon(since_ms=self._horizon_ms))
         for boot_id, at_ms in self._boots.items():
-            yield records.to_line(records.Boot(boot_id=boot_id, at_ms=at_ms))
+            host_boot = self._host_boot if boot_id == self._boot_id else ""
+            boot = records.Boot(boot_id=boot_id, at_ms=at_ms, host_boot=host_boot)
+            yield records.to_line(boot)
         for block, bits, at_ms in self._remembered.blocks():
             remembered = records.Remembered(block=block, bits=f"{bits:x}", at_ms=at_ms)
             yield records.to_line(remembered)
@@ -242,9 +268,12 @@ class Ledger:
         match record:
             case records.Boot():
                 self._boots[record.boot_id] = record.at_ms
-                self._boot_id = record.boot_id
+                self._boot_id, self._host_boot = record.boot_id, record.host_boot
             case records.Accepted():
                 self._entries.setdefault(record.run_id, _Entry(self._boot_id))
+            case records.Reserved():
+                for run_id in record.run_ids:
+                    self._entries.setdefault(run_id, _Entry(self._boot_id)).is_reserved = True
             case records.Starting():
                 entry = self._entries.setdefault(record.run_id, _Entry(self._boot_id))
                 entry.starting_at_ms = record.at_ms
@@ -271,8 +300,9 @@ class Ledger:
             self._results_bytes -= len(line)
 
 
-def _verdict(run_id: int, entry: _Entry, now_ms: int) -> Final:
-    if not entry.starting_at_ms:
+def _verdict(run_id: int, entry: _Entry, now_ms: int, *, is_complete: bool) -> Final:
+    """Return the end of a run of an earlier boot; `is_complete`: nothing written was lost."""
+    if not entry.starting_at_ms and (is_complete or not entry.is_reserved):
         return NotStarted(run_id=run_id, boot_id=entry.boot_id, reason=NEVER_STARTED_REASON)
     return Finished(
         run_id=run_id,
@@ -290,5 +320,7 @@ def _lines_of(run_id: int, entry: _Entry) -> Iterator[bytes]:
         return
     # Only a run of the current boot, whose BOOT is the last one above, can be without its end.
     yield records.to_line(records.Accepted(run_id=run_id))
+    if entry.is_reserved:
+        yield records.to_line(records.Reserved(run_ids=(run_id,)))
     if entry.starting_at_ms:
         yield records.to_line(records.Starting(run_id=run_id, at_ms=entry.starting_at_ms))

@@ -1,5 +1,6 @@
 """The few things of Linux that the standard library does not offer. Job processes import it."""
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -48,6 +49,13 @@ def outlive_parent() -> None:
 def set_process_name(name: str) -> None:
     """Show `name` (up to 15 bytes) in lists of processes."""
     _write("/proc/self/comm", name.encode()[:15])
+
+
+def host_boot() -> str:
+    """Return what tells this boot of the host from its others, empty when it is not known."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
 
 
 def has_living_child() -> bool:

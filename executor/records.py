@@ -13,16 +13,26 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
 
 
 class Boot(Record, frozen=True, kw_only=True, tag="BOOT"):
-    """A boot began to take runs; what follows is of this boot until the next."""
+    """A boot began to take runs; what follows is of this boot until the next.
+
+    `host_boot` tells this boot of the host from its others.
+    """
 
     boot_id: str
     at_ms: int
+    host_boot: str = ""
 
 
 class Accepted(Record, frozen=True, kw_only=True, tag="ACCEPTED"):
     """A run was taken over from the broker."""
 
     run_id: int
+
+
+class Reserved(Record, frozen=True, kw_only=True, tag="RESERVED"):
+    """These runs may be started once this is durable, each by a STARTING that is only written."""
+
+    run_ids: tuple[int, ...]
 
 
 class Starting(Record, frozen=True, kw_only=True, tag="STARTING"):
@@ -59,7 +69,7 @@ class Horizon(Record, frozen=True, kw_only=True, tag="HORIZON"):
     since_ms: int
 
 
-AnyRecord = Boot | Accepted | Starting | Ended | Confirmed | Remembered | Horizon
+AnyRecord = Boot | Accepted | Reserved | Starting | Ended | Confirmed | Remembered | Horizon
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyRecord)

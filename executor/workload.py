@@ -1,7 +1,8 @@
 """The runs of this boot: those that wait in lanes and those that run in slots.
 
 admit ──> WAITING ──slot free, contact held──> STARTING ──STARTING is durable──> RUNNING ──> over
-             └──────────── killed, covered, drained ────────────┴─────────────────────┘
+             │                                     └──was reserved: it is written──┘ │
+             └──────────── killed, covered, drained ─────────────────────────────────┘
 """
 
 from collections import deque
@@ -16,6 +17,7 @@ from executor import reports
 from executor.admission import Cover, Refuse
 from executor.clock import SchedulerClock
 from executor.contact import Contact
+from executor.errors import JournalFailed
 from executor.groupcommit import GroupCommit
 from executor.lanes import Lanes
 from executor.ledger import Ledger
@@ -31,6 +33,12 @@ WAITING_LIMIT = 20_000
 WAITING_BYTES = 64_000_000
 
 
+#: Runs whose start is made durable before there is a slot for them, so that no slot waits for the
+#: disk: how many at most, how few bring new ones, and how many of one lane. After a crash of the
+#: host, and of nothing less, those that had not started count as lost.
+RESERVED_LIMIT, RESERVED_LOW, RESERVED_DEPTH = 64, 32, 4
+
+
 class _Phase(Enum):
     WAITING = auto()
     STARTING = auto()
@@ -42,6 +50,8 @@ class _Run:
     trigger: Trigger
     size: int
     phase: _Phase = _Phase.WAITING
+    is_to_reserve: bool = False
+    is_reserved: bool = False
     started_at_ms: int = 0
     stop_reason: str = ""
 
@@ -72,6 +82,7 @@ class Workload:
         self._lanes = Lanes()
         self._runs: dict[int, _Run] = {}
         self._claimed = 0
+        self._reserved_count = 0
         self._waiting_bytes = 0
         self._young: deque[tuple[float, int]] = deque()
 
@@ -138,17 +149,24 @@ class Workload:
     # -- at work ------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Start what may be started now."""
+        """Start what may be started now, and make ready what comes next."""
         if not self._readiness.may_start:
             return
+        reserved = []
         while self.free_slots and (trigger := self._lanes.next()) is not None:
             run = self._runs[trigger.run_id]
+            self._leave_waiting(run)
             run.phase = _Phase.STARTING
             run.started_at_ms = self._clock.now_ms()
-            self._waiting_bytes -= run.size
             self._claimed += 1
             self._ledger.start(trigger.run_id, run.started_at_ms)
-            self._commits.when_durable(partial(self._launch, run))
+            if run.is_reserved:
+                reserved.append(run)
+            else:
+                self._commits.when_durable(partial(self._launch, run))
+        if reserved:
+            self._launch_reserved(reserved)
+        self._reserve()
 
     def started(self, run_id: int) -> None:
         """Note that a run's process is at work."""
@@ -232,6 +250,34 @@ class Workload:
 
     # -- inside -------------------------------------------------------------------------------
 
+    def _reserve(self) -> None:
+        """See to it that enough of what comes next can start without waiting for the disk."""
+        if self._reserved_count > RESERVED_LOW or not self._lanes.waiting_count:
+            return
+        fresh = []
+        for run_id in self._lanes.upcoming(RESERVED_DEPTH):
+            run = self._runs[run_id]
+            if not run.is_to_reserve:
+                run.is_to_reserve = True
+                self._reserved_count += 1
+                fresh.append(run)
+            if self._reserved_count >= RESERVED_LIMIT:
+                break
+        if fresh:
+            self._ledger.reserve(tuple(run.trigger.run_id for run in fresh))
+            self._commits.when_durable(partial(_mark_reserved, fresh))
+
+    def _launch_reserved(self, runs: list[_Run]) -> None:
+        try:
+            self._ledger.write()
+        except JournalFailed:
+            for run in runs:
+                self._commits.when_durable(partial(self._launch, run))
+            return
+        for run in runs:
+            self._launch(run)
+        self._commits.schedule()
+
     def _launch(self, run: _Run) -> None:
         self._claimed -= 1
         trigger = run.trigger
@@ -264,4 +310,13 @@ class Workload:
         del self._runs[run.trigger.run_id]
         self._lanes.drop(run.trigger.job_id, run.trigger.run_id)
         self._contact.forget(run.trigger.run_id)
+        self._leave_waiting(run)
+
+    def _leave_waiting(self, run: _Run) -> None:
         self._waiting_bytes -= run.size
+        self._reserved_count -= run.is_to_reserve
+
+
+def _mark_reserved(runs: list[_Run]) -> None:
+    for run in runs:
+        run.is_reserved = True

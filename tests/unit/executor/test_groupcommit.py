@@ -52,6 +52,7 @@ class Case:
 @pytest.fixture
 def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "GATHER_SECONDS", 0.0)
     case = Case(tmp_path / "journal")
     yield case
     case.loop.close()
@@ -149,6 +150,26 @@ def test_effect_of_an_effect_happens_in_the_next_commit(case: Case) -> None:
     case.round()
 
     assert case.events == ["second"]
+    assert case.journal.commits == 2
+
+
+def test_what_comes_soon_after_a_commit_gathers_for_the_next(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GATHER_SECONDS", 0.05)
+    case.ledger.accept(1)
+    case.commits.when_durable(lambda: case.note("first"))
+    case.round(0.01)
+
+    for run_id in (2, 3, 4):
+        case.ledger.accept(run_id)
+        case.commits.when_durable(lambda: case.note("gathered"))
+        case.round(0.001)
+    before = list(case.events)
+    case.round(0.1)
+
+    assert before == ["first"]
+    assert case.events == ["first", *["gathered"] * 3]
     assert case.journal.commits == 2
 
 

@@ -114,6 +114,48 @@ def test_group_that_was_written_but_not_synced_is_not_there_twice(
     assert lines_in(path) == [b"one"]
 
 
+def test_written_lines_are_in_the_file_once_and_still_wait_for_the_commit(path: Path) -> None:
+    journal = Journal(path)
+    journal.append(b"one")
+    journal.write()
+    before = (lines_in(path), journal.size, journal.has_pending)
+
+    journal.commit()
+
+    assert before == ([b"one"], 0, True)
+    assert (lines_in(path), journal.size, journal.has_pending) == ([b"one"], 4, False)
+
+
+def test_full_disk_takes_nothing_back_that_was_written_before(path: Path) -> None:
+    journal = Journal(path)
+    journal.append(b"written")
+    journal.write()
+    journal.append(b"x" * 5_000)
+
+    with disk_full_beyond(1_000), pytest.raises(JournalFailed):
+        journal.commit()
+
+    assert lines_in(path) == [b"written"]
+
+
+def test_sync_that_fails_leaves_in_the_file_what_was_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(path)
+    journal.append(b"written")
+    journal.write()
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(JournalFailed):
+        journal.commit()
+
+    assert lines_in(path) == [b"written"]
+    assert journal.has_pending
+
+
 def test_rewrite_replaces_lines_and_what_was_pending(path: Path) -> None:
     journal = Journal(path)
     journal.append(b"old")

@@ -273,3 +273,24 @@ def test_whatever_happens_no_job_exceeds_its_concurrency_and_no_run_is_forgotten
     while model.running or model.start():
         model.finish(0)
     assert not model.waiting
+
+
+def test_upcoming_are_the_oldest_of_each_lane_those_in_line_first() -> None:
+    lanes = Lanes()
+    for run_id, job_id in ((3, 1), (1, 1), (2, 1), (4, 1), (5, 2), (6, 3), (7, 3)):
+        lanes.offer(trigger(run_id, job_id=job_id, at=run_id))
+    lanes.next()
+    lanes.next()
+
+    upcoming = list(dict.fromkeys(lanes.upcoming(2)))
+
+    assert upcoming == [6, 7, 2, 3]
+
+
+def test_what_was_dropped_is_not_upcoming() -> None:
+    lanes = Lanes()
+    for run_id in (1, 2, 3):
+        lanes.offer(trigger(run_id, at=run_id))
+    lanes.drop(1, 2)
+
+    assert set(lanes.upcoming(3)) == {1, 3}

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from broker.messages import Finished, NotStarted, Outcome
-from executor import records
+from executor import linux, records
 from executor.errors import JournalFailed
 from executor.journal import Journal
 from executor.ledger import (
@@ -110,6 +110,79 @@ def test_killed_after_starting_the_run_is_reported_lost_in_the_old_boots_name(pa
             started_at_ms=600,
             finished_at_ms=900,
         )
+    ]
+
+
+def test_killed_after_a_reservation_the_run_is_reported_not_started(path: Path) -> None:
+    ledger, _ = boot(path, "boot-1")
+    ledger.accept(1)
+    ledger.reserve((1,))
+    ledger.commit()
+
+    _, reports = boot(path, "boot-2")
+
+    assert reports == [NotStarted(run_id=1, boot_id="boot-1", reason=NEVER_STARTED_REASON)]
+
+
+def test_start_of_a_reserved_run_outlives_the_process_without_a_sync(path: Path) -> None:
+    ledger, _ = boot(path, "boot-1")
+    ledger.accept(1)
+    ledger.reserve((1,))
+    ledger.commit()
+    ledger.start(1, 600)
+    ledger.write()
+
+    _, (report,) = boot(path, "boot-2")
+
+    assert isinstance(report, Finished)
+    assert (report.outcome, report.started_at_ms) == (Outcome.LOST, 600)
+
+
+def test_host_that_went_down_leaves_reserved_runs_lost_and_others_not_started(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linux, "host_boot", lambda: "host-boot-1")
+    ledger, _ = boot(path, "boot-1")
+    ledger.accept(1)
+    ledger.accept(2)
+    ledger.reserve((1,))
+    ledger.commit()
+
+    monkeypatch.setattr(linux, "host_boot", lambda: "host-boot-2")
+    _, reports = boot(path, "boot-2")
+
+    assert [type(report) for report in reports] == [Finished, NotStarted]
+    assert [report.run_id for report in reports] == [1, 2]
+
+
+@pytest.mark.parametrize("now", ["", "host-boot-1"])
+def test_host_that_cannot_be_told_counts_as_one_that_went_down(
+    path: Path, monkeypatch: pytest.MonkeyPatch, now: str
+) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1), records.Reserved(run_ids=(1,))])
+    monkeypatch.setattr(linux, "host_boot", lambda: now)
+
+    _, (report,) = boot(path, "boot-2")
+
+    assert isinstance(report, Finished)
+    assert report.outcome is Outcome.LOST
+
+
+def test_reservation_and_host_outlive_a_compaction(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linux, "host_boot", lambda: "host-boot-1")
+    ledger, _ = boot(path, "boot-1")
+    ledger.accept(1)
+    ledger.reserve((1,))
+    ledger.compact(1_100)
+
+    kept = [records.from_line(line) for line in Journal(path).read()]
+
+    assert kept == [
+        records.Boot(boot_id="boot-1", at_ms=1_000, host_boot="host-boot-1"),
+        records.Accepted(run_id=1),
+        records.Reserved(run_ids=(1,)),
     ]
 
 

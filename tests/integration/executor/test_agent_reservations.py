@@ -1,0 +1,146 @@
+"""Runs whose start was made durable ahead start without waiting for the disk, and only once."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.messages import Finished, IdleBeat, NotStarted, Outcome
+from executor import groupcommit, workload
+from executor.records import Reserved, Starting
+from tests.support.agents import AgentCase
+from tests.support.eventually import eventually
+
+FEW = 20
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[AgentCase]:
+    case = AgentCase(tmp_path)
+    case.boot()
+    yield case
+    case.close()
+
+
+def reserved(case: AgentCase) -> set[int]:
+    kept = case.records()
+    return {id_ for record in kept if isinstance(record, Reserved) for id_ in record.run_ids}
+
+
+def fill(case: AgentCase, **values: object) -> None:
+    """Let four runs be at work, and wait until those behind them are reserved."""
+    for run_id in range(1, FEW + 1):
+        case.desk.send_trigger(run_id, param="hold", **values)
+    eventually(lambda: len(case.slots.running) == 4)
+    eventually(lambda: len(reserved(case) - set(case.slots.running)) >= FEW - 4)
+    case.settle()
+
+
+def test_next_run_starts_while_the_disk_is_slow(
+    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(case)
+    # The next commit is the last one for an hour.
+    monkeypatch.setattr(groupcommit, "GATHER_SECONDS", 3600.0)
+
+    for started in (8, 12, 16):
+        for run_id in list(case.slots.running):
+            case.slots.finish(run_id)
+        eventually(lambda count=started: len(case.slots.started) == count)  # type: ignore[misc]
+
+
+def test_start_of_a_reserved_run_is_in_the_file_before_its_process_exists(case: AgentCase) -> None:
+    fill(case)
+    seen: list[bool] = []
+    start = case.slots.start
+
+    def look(trigger: object) -> None:
+        started = {record.run_id for record in case.records() if isinstance(record, Starting)}
+        seen.append(trigger.run_id in started)  # type: ignore[attr-defined]
+        start(trigger)  # type: ignore[arg-type]
+
+    case.slots.start = look  # type: ignore[method-assign,assignment]
+    for run_id in list(case.slots.running):
+        case.slots.finish(run_id)
+
+    eventually(lambda: len(seen) == 4)
+    assert all(seen)
+
+
+def test_disk_that_is_full_keeps_a_reserved_run_from_starting(
+    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groupcommit, "RETRY_SECONDS", 0.01)
+    fill(case)
+    before = len(case.slots.started)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", _no_space(os.write))
+        for run_id in list(case.slots.running):
+            case.slots.finish(run_id)
+        eventually(lambda: len(case.slots.running) == 0)
+        case.desk.ask(IdleBeat, job_ids=(1,))
+        assert len(case.slots.started) == before
+
+    eventually(lambda: len(case.slots.running) == 4)
+    started = [trigger.run_id for trigger in case.slots.started]
+    assert len(started) == len(set(started))
+
+
+def test_reserved_runs_that_never_started_are_given_back_after_a_kill(
+    case: AgentCase, tmp_path: Path
+) -> None:
+    fill(case)
+    at_work = set(case.slots.running)
+    state = case.freeze_journal(tmp_path / "killed")
+
+    second = AgentCase(tmp_path / "second")
+    second.boot(state_dir=state)
+
+    eventually(lambda: len({report.run_id for report in second.desk.reports}) >= FEW)
+    lost = {
+        report.run_id
+        for report in second.desk.reports
+        if isinstance(report, Finished) and report.outcome is Outcome.LOST
+    }
+    returned = {report.run_id for report in second.desk.reports if isinstance(report, NotStarted)}
+    second.close()
+    assert lost == at_work
+    assert returned == set(range(1, FEW + 1)) - at_work
+
+
+def test_no_more_runs_are_reserved_than_the_limit(
+    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workload, "RESERVED_LIMIT", 6)
+    monkeypatch.setattr(workload, "RESERVED_LOW", 3)
+
+    for run_id in range(1, FEW + 1):
+        case.desk.send_trigger(run_id, param="hold")
+    eventually(lambda: len(case.slots.running) == 4)
+    case.settle()
+
+    assert len(reserved(case) - set(case.slots.running)) <= 6
+
+
+def test_lane_of_one_job_keeps_its_order_through_its_reservations(case: AgentCase) -> None:
+    for run_id in range(1, FEW + 1):
+        case.desk.send_trigger(run_id, job_id=1, param="hold")
+    eventually(lambda: len(reserved(case)) >= workload.RESERVED_DEPTH)
+
+    for run_id in range(1, FEW + 1):
+        eventually(lambda number=run_id: number in case.slots.running)  # type: ignore[misc]
+        case.slots.finish(run_id)
+
+    case.desk.expect(FEW, Finished)
+    assert [trigger.run_id for trigger in case.slots.started] == list(range(1, FEW + 1))
+
+
+def _no_space(write: object) -> object:
+    def fail(descriptor: int, data: bytes) -> int:
+        if b'"t":' in bytes(data):
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data)  # type: ignore[operator,no-any-return]
+
+    return fail
