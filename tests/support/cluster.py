@@ -170,10 +170,9 @@ class Cluster:
     def crash(self, node: SchedulerNode) -> None:
         """End a scheduler as SIGKILL does: from here on it says and commits nothing."""
         self.mortals[id(node)].die()
-        self.cables[id(node)].is_cut = True
+        self.cables[id(node)].die()
         for loop in node._loops:
             loop.stop()
-        self.cables[id(node)].close()
         self.schedulers.remove(node)
 
     def executor(
@@ -214,8 +213,7 @@ class Cluster:
 
     def kill(self, executor: Executor) -> None:
         """End an executor without processes as SIGKILL does."""
-        self.cables[id(executor)].is_cut = True
-        self.cables[id(executor)].close()
+        self.cables[id(executor)].die()
         executor._loop.call_soon_threadsafe(executor._loop.stop)
         assert executor.join(10)
         self.executors.remove(executor)

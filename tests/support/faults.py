@@ -1,5 +1,6 @@
 """What a crash and a cut cable look like to the others, inside one process."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -52,11 +53,24 @@ class MortalDatabase:
 
 
 class CuttableTransport:
-    """A transport whose cable can be pulled: nothing goes out, nothing comes in, nobody is told."""
+    """A transport whose cable can be pulled: nothing goes out, nothing comes in, nobody is told.
+
+    A thread that uses it after the death of its process stands still from then on.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.is_cut = False
+        self.is_dead = False
+
+    def die(self) -> None:
+        """Close the connections, as the death of their process does."""
+        self.is_cut = self.is_dead = True
+        self._transport.close()
+
+    def check_alive(self) -> None:
+        if self.is_dead:
+            threading.Event().wait()
 
     def publisher(self, name: str) -> "_Publisher":
         return _Publisher(self, self._transport.publisher(name))
@@ -92,6 +106,7 @@ class _Publisher:
         return not self._cable.is_cut and self._publisher.is_ready
 
     def publish(self, messages: Sequence[Outgoing]) -> Batch:
+        self._cable.check_alive()
         return _Fates(len(messages)) if self._cable.is_cut else self._publisher.publish(messages)
 
     def close(self) -> None:
@@ -107,6 +122,7 @@ class _Consumer:
         return getattr(self._consumer, name)
 
     def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
+        self._cable.check_alive()
         if self._cable.is_cut:
             time.sleep(min(timeout_seconds, 0.05))
             return []

@@ -17,7 +17,10 @@ from tests.support.oracle import assert_sound
 JOBS = 1_000
 
 
-def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(cluster: Cluster) -> None:
+def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.dispatcher.BATCH", 50)
     nodes = [cluster.scheduler(), cluster.scheduler()]
     cluster.executor("one", slots=50)
     cluster.executor("two", slots=50)

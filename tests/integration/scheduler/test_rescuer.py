@@ -1,7 +1,10 @@
 """Triggers of unknown fate are sent again: soon, with the same id, to the same boot."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from broker.messages import Knowledge
 from broker.transport import Confirm
 from scheduler.node import SchedulerNode
 from sql.run_status import RunStatus
@@ -84,6 +87,7 @@ def test_a_run_of_a_silent_scheduler_is_taken_over_by_one_of_the_others(cluster:
     cluster.be_quick()
     owner = cluster.scheduler()
     desk = ExecutorDesk(cluster).join()
+    desk.else_known = Knowledge.WAITING
     cluster.job("work")
     owner.dispatcher._delivery._publisher = Mute(None, passes=False)  # type: ignore[assignment]
     owner.dispatcher._on_unknown = list  # it forgets them
@@ -112,6 +116,7 @@ def test_a_run_that_nobody_confirms_for_long_is_taken_over_from_a_living_schedul
     cluster.job("work")
     owner.dispatcher._delivery._publisher = Mute(None, passes=False)  # type: ignore[assignment]
     owner.dispatcher._on_unknown = list  # it forgets them
+    owner.rescuer._delivery = SimpleNamespace(is_open=False)  # type: ignore[assignment]
     run_id = cluster.trigger("work")
     cluster.wait_status(run_id, RunStatus.ROUTED)
     other = cluster.scheduler()
