@@ -114,19 +114,14 @@ class Rescuer:
         own = run_queries.by_ids(session, due[:BATCH]) if due else ()
         unconfirmed = [row for row in own if self._is_own(row)]
         self._forget(set(due[:BATCH]) - {row.id for row in unconfirmed})
-        others = [
-            row
-            for row in run_queries.routed(session, before_ms=now_ms - YOUNGEST_MS, limit=BATCH)
-            if row.id not in noted
-        ]
-        if not others:
-            return unconfirmed
-        awake = self._awake(session, now_ms)
-        return unconfirmed + [
-            row
-            for row in others
-            if row.routed_by not in awake or now_ms - row.routed_at > self._take_over_ms
-        ]
+        others = run_queries.routed(
+            session,
+            before_ms=now_ms - YOUNGEST_MS,
+            limit=BATCH,
+            spared=self._awake(session, now_ms),
+            spared_after_ms=now_ms - self._take_over_ms,
+        )
+        return unconfirmed + [row for row in others if row.id not in noted]
 
     def _is_own(self, row: AnyRow) -> bool:
         return bool(row.status == RunStatus.ROUTED and row.routed_by == self._node)

@@ -84,11 +84,22 @@ def of_boot(session: Session, address: str, boot_id: str, *, limit: int) -> Rows
     ).all()
 
 
-def routed(session: Session, *, before_ms: int, limit: int) -> Rows:
-    """Return runs routed before `before_ms` whose trigger nobody has confirmed yet."""
+def routed(
+    session: Session,
+    *,
+    before_ms: int,
+    limit: int,
+    spared: Iterable[str] = (),
+    spared_after_ms: int = 0,
+) -> Rows:
+    """Return runs routed before `before_ms` whose trigger nobody has confirmed yet.
+
+    What the schedulers `spared` routed is left out from `spared_after_ms` on.
+    """
+    is_wanted = Run.routed_by.not_in(sorted(spared)) | (Run.routed_at < spared_after_ms)
     return session.execute(
         select(*DISPATCH_COLUMNS)
-        .where(Run.status == RunStatus.ROUTED, Run.routed_at <= before_ms)
+        .where(Run.status == RunStatus.ROUTED, Run.routed_at <= before_ms, is_wanted)
         .order_by(Run.routed_at)
         .limit(limit)
     ).all()
