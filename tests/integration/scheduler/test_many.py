@@ -20,7 +20,7 @@ JOBS = 1_000
 def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.dispatcher.BATCH", 50)
+    monkeypatch.setattr("scheduler.dispatcher.BATCH", 100)
     nodes = [cluster.scheduler(), cluster.scheduler()]
     cluster.executor("one", slots=50)
     cluster.executor("two", slots=50)
