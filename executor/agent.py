@@ -114,16 +114,17 @@ class Executor:
 
     def _run(self) -> None:
         # The job processes' parent-death signal follows this thread, so it lives to the end.
-        with contextlib.ExitStack() as held:
-            held.callback(self._loop.close)
-            try:
+        try:
+            with contextlib.ExitStack() as held:
+                held.callback(self._loop.close)
                 self._open(held)
-            except Exception as error:  # noqa: BLE001 - it is raised in `start`
-                self._opened.set_exception(error)
-                return
-            self._opened.set_result(None)
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+                self._opened.set_result(None)
+                self._loop.run_forever()
+                self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        except Exception as error:
+            if self._opened.done():
+                raise
+            self._opened.set_exception(error)  # it is raised in `start`, with all released
 
     def _open(self, held: contextlib.ExitStack) -> None:
         self._loop.set_exception_handler(self._failed)
