@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -260,12 +261,13 @@ def test_audit_of_a_sound_ledger_ends_with_one_json_object(applied: Desk) -> Non
 
 def test_audit_of_a_doubled_tick_fails(applied: Desk) -> None:
     job = next(one for one in applied.listed("jobs", "list", "--json") if one["name"] == "often")
-    now = time.time_ns() // 1_000_000
-    stray = applied.rows.run(int(str(job["id"])), now - 1_000, status="SUCCEEDED")
-    applied.rows.set_watermark(int(str(job["id"])), now)
+    job_id = int(str(job["id"]))
+    decided = applied.rows.watermark(job_id)
+    applied.rows.run(job_id, decided + 500, status="SUCCEEDED")
+    applied.rows.set_watermark(job_id, decided + 1_000)
+    until = datetime.fromtimestamp((decided + 1_000) / 1_000, UTC).isoformat()
 
-    done = applied.warren("audit", status=1)
+    done = applied.warren("audit", "--until", until, status=1)
 
-    assert stray
     assert "doubled: " in done.stdout
     assert json.loads(done.stdout.splitlines()[-1])["doubled"] == 1

@@ -124,7 +124,7 @@ def test_started_again_it_goes_on_with_the_same_data(folder: Path) -> None:
     with up(folder) as command:
         command.wait_for("shop/often")
         end(command)
-    before = {run["id"] for run in listed(folder, "runs", "list")}
+    before = {run["id"] for run in listed(folder, "runs", "list", "--status", "SUCCEEDED")}
 
     with Command("up", "--jobs", "handlers.py", folder=folder) as command:
         command.wait_for("app 'shop'")

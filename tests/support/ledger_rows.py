@@ -71,6 +71,11 @@ class Rows:
             lambda session: session.execute(update(Run).where(Run.id == run_id).values(**columns))
         )
 
+    def watermark(self, job_id: int) -> int:
+        """Return the instant up to which every tick of a job is decided."""
+        found = select(Job.trigger_last_time).where(Job.id == job_id)
+        return int(self.database.read(lambda session: session.execute(found).scalar_one()))
+
     def set_watermark(self, job_id: int, at_ms: int) -> None:
         """Say that every tick of a job up to an instant is decided."""
         self.database.write(
