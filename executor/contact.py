@@ -3,7 +3,8 @@
     HELD ──10 s without a confirmed heartbeat──> LOST ──confirmed──> ASKING ──all answered──> HELD
 
 While contact is lost the schedulers may declare this executor dead and give its runs to others;
-so what waited then is asked about before it is started.
+so what waited then is asked about before it is started. So is what arrives later but was routed
+before: a frozen executor finds such triggers in its own sockets when it goes on.
 """
 
 from collections.abc import Collection
@@ -14,6 +15,8 @@ from enum import Enum, auto
 CONTACT_SECONDS = 10.0
 #: How often the question is repeated.
 ASK_SECONDS = 2.0
+#: How far the clock by which a trigger was routed may be off.
+CLOCK_SECONDS = 3.0
 
 
 class _State(Enum):
@@ -30,6 +33,7 @@ class Contact:
         self._state = _State.HELD
         self._uncertain: set[int] = set()
         self._asked_at = now - ASK_SECONDS
+        self._regained_at = float("-inf")
 
     def is_held(self, now: float) -> bool:
         """Whether runs may be started now."""
@@ -44,9 +48,18 @@ class Contact:
         if was_held or now - self._confirmed_at > CONTACT_SECONDS:
             return
         if self._state is _State.LOST:
+            self._regained_at = now
             self._uncertain = set(waiting)
             self._state = _State.ASKING if waiting else _State.HELD
             self._asked_at = now - ASK_SECONDS
+
+    def arrive(self, run_id: int, routed_at: float, now: float) -> None:
+        """Note a run that came in, and doubt it when it was routed before contact was regained."""
+        if routed_at > self._regained_at + CLOCK_SECONDS or not self._has_answered(now):
+            return
+        self._uncertain.add(run_id)
+        self._state = _State.ASKING
+        self._asked_at = now - ASK_SECONDS
 
     def question(self, now: float) -> tuple[int, ...]:
         """Return the runs to ask about now; empty when there is nothing to ask or not yet again."""
@@ -64,6 +77,11 @@ class Contact:
     def forget(self, run_id: int) -> None:
         """Ask nobody about this run: it ended while it waited."""
         self._forget({run_id})
+
+    def _has_answered(self, now: float) -> bool:
+        """Whether the broker answers; while it does not, all that waits will be asked about."""
+        self.is_held(now)
+        return self._state is not _State.LOST
 
     def _forget(self, run_ids: set[int]) -> None:
         self._uncertain -= run_ids

@@ -135,6 +135,9 @@ class Workload:
         self._runs[trigger.run_id] = _Run(trigger, size)
         self._waiting_bytes += size
         self._ledger.accept(trigger.run_id)
+        now = self._clock.monotonic()
+        age_seconds = (self._clock.now_ms() - trigger.routed_at_ms) / 1000
+        self._contact.arrive(trigger.run_id, now - age_seconds, now)
         if isinstance(decision, Cover):
             for run_id in (*decision.drop, *decision.kill):
                 self.stop(run_id, f"covered by run {trigger.run_id}")

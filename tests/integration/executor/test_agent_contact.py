@@ -193,6 +193,7 @@ def test_kill_of_the_last_run_in_question_ends_the_questions(case: AgentCase) ->
 
     case.desk.command(Kill(run_id=2, reason="killed by ann"))
     case.desk.expect(2, Finished)
+    case.desk.answers_which_open = True
     case.desk.send_trigger(3)
 
     case.desk.expect(3, Finished)
@@ -211,6 +212,6 @@ def test_trigger_that_comes_while_contact_is_being_regained_waits_for_the_answer
     case.desk.send_trigger(3)
     case.settle()
     assert case.starts_of(3) == 0
-    case.desk.command(StillOpen(asked=(2,), open_ids=(2,)))
+    case.desk.command(StillOpen(asked=(2, 3), open_ids=(2, 3)))
 
     case.desk.expect(3, Finished)

@@ -1,4 +1,4 @@
-from executor.contact import ASK_SECONDS, CONTACT_SECONDS, Contact
+from executor.contact import ASK_SECONDS, CLOCK_SECONDS, CONTACT_SECONDS, Contact
 
 T = 100.0
 LATE = T + CONTACT_SECONDS + 0.1
@@ -109,3 +109,52 @@ def test_late_answer_in_good_times_changes_nothing() -> None:
 
     assert contact.answer([1, 2]) == set()
     assert contact.is_held(T)
+
+
+def test_run_routed_before_contact_was_regained_is_asked_about_when_it_comes_after() -> None:
+    contact = lost_contact()
+    contact.confirm(LATE, LATE, [])
+
+    contact.arrive(7, routed_at=T, now=LATE + 1)
+
+    assert not contact.is_held(LATE + 1)
+    assert contact.question(LATE + 1) == (7,)
+    assert contact.answer([7]) == {7}
+    assert contact.is_held(LATE + 1)
+
+
+def test_run_that_comes_while_others_are_asked_about_is_asked_about_at_once() -> None:
+    contact = lost_contact()
+    contact.confirm(LATE, LATE, [1])
+    assert contact.question(LATE) == (1,)
+
+    contact.arrive(7, routed_at=T, now=LATE)
+
+    assert contact.question(LATE) == (1, 7)
+
+
+def test_run_routed_after_contact_was_regained_starts_unasked() -> None:
+    contact = lost_contact()
+    contact.confirm(LATE, LATE, [])
+
+    contact.arrive(7, routed_at=LATE + CLOCK_SECONDS + 0.1, now=LATE + CLOCK_SECONDS + 0.2)
+
+    assert contact.is_held(LATE + CLOCK_SECONDS + 0.2)
+
+
+def test_run_that_comes_first_after_a_freeze_waits_like_the_others() -> None:
+    contact = Contact(T)
+
+    contact.arrive(7, routed_at=T, now=LATE)
+    contact.confirm(LATE, LATE, [7])
+
+    assert not contact.is_held(LATE)
+    assert contact.question(LATE) == (7,)
+
+
+def test_contact_that_was_never_lost_doubts_no_run() -> None:
+    contact = Contact(T)
+
+    contact.arrive(7, routed_at=T - 1_000, now=T + 1)
+
+    assert contact.is_held(T + 1)
