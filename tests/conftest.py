@@ -5,15 +5,28 @@ import signal
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.processes import SESSION_MARK, Process, processes_with_env, started
 from tests.support.rabbitmq import PrivateRabbit
 
 _VHOSTS_AT_ONCE = 25
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _end_of_the_resource_tracker() -> Iterator[None]:
+    """Let the tracker go that spawning a zygote has started: it ends with its last pipe."""
+    yield
+    tracker = resource_tracker._resource_tracker  # type: ignore[attr-defined]
+    if tracker._fd is not None:
+        os.close(tracker._fd)
+        eventually(lambda: os.waitpid(tracker._pid, os.WNOHANG)[0])
+        tracker._fd = tracker._pid = None
 
 
 @pytest.fixture(scope="session")
