@@ -47,6 +47,8 @@ class App(Model):
     title: Mapped[str] = mapped_column(String(64))
     address_type: Mapped[int] = mapped_column(SmallInteger, default=0)
     address_list: Mapped[str | None] = mapped_column(Text)
+    alarm_email: Mapped[str | None] = mapped_column(String(255))
+    alarm_webhook: Mapped[str | None] = mapped_column(String(512))
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
 
 
@@ -133,6 +135,7 @@ class Run(Model):
     attempt: Mapped[int] = mapped_column(Integer, default=0)
     redeliveries: Mapped[int] = mapped_column(SmallInteger, default=0)
     wanted_addresses: Mapped[str | None] = mapped_column(Text)
+    glue_id: Mapped[int | None] = mapped_column(Integer)
     routed_at: Mapped[int | None] = mapped_column(BigInteger)
     routed_by: Mapped[str | None] = mapped_column(String(64))
     boot_id: Mapped[str | None] = mapped_column(String(40))
@@ -143,6 +146,37 @@ class Run(Model):
     # MEDIUMTEXT: into TEXT, an UPDATE with a join stores a longer text cut without an error.
     log_tail: Mapped[str | None] = mapped_column(LongText)
     late_status: Mapped[str | None] = mapped_column(String(16))
+
+
+class Alarm(Model):
+    """A message to one channel of one job or app, kept until it is sent or given up.
+
+    `subject_key` says what it is about, so that the same thing is told once: a tick, an absence.
+    """
+
+    __tablename__ = "warren_alarm"
+    __table_args__ = (
+        UniqueConstraint("subject_key", "channel", "target_hash", name="i_alarm_subject"),
+        Index("i_alarm_next", "status", "next_try_at"),
+        Index("i_alarm_job", "job_id", "created_at"),
+        _TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(AutoId, primary_key=True)
+    subject_key: Mapped[str] = mapped_column(String(100))
+    channel: Mapped[str] = mapped_column(String(16))
+    target: Mapped[str] = mapped_column(String(512))
+    target_hash: Mapped[str] = mapped_column(String(32))
+    status: Mapped[str] = mapped_column(String(16))
+    job_id: Mapped[int] = mapped_column(Integer, default=0)
+    app_id: Mapped[int] = mapped_column(Integer, default=0)
+    run_id: Mapped[int] = mapped_column(BigInteger, default=0)
+    content: Mapped[str] = mapped_column(LongText)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    next_try_at: Mapped[int] = mapped_column(BigInteger)
+    tries: Mapped[int] = mapped_column(Integer, default=0)
+    sent_at: Mapped[int | None] = mapped_column(BigInteger)
+    error: Mapped[str | None] = mapped_column(String(512))
 
 
 class DayReport(Model):
@@ -196,7 +230,11 @@ class Registration(Model):
 
 
 class User(Model):
-    """Someone who may sign in to the console."""
+    """Someone who may sign in to the console.
+
+    `role` 0 = operator (XXL-JOB's normal user), 1 = administrator, 2 = viewer; `permission` holds
+    the ids of the apps that an operator or viewer may see, with commas between.
+    """
 
     __tablename__ = "xxl_job_user"
     __table_args__ = (UniqueConstraint("username", name="i_username"), _TABLE_OPTIONS)
@@ -207,6 +245,13 @@ class User(Model):
     token: Mapped[str | None] = mapped_column(String(100))
     role: Mapped[int] = mapped_column(SmallInteger)
     permission: Mapped[str | None] = mapped_column(Text)
+    may_edit_glue: Mapped[int] = mapped_column(SmallInteger, default=0)
+    must_change_password: Mapped[int] = mapped_column(SmallInteger, default=0)
+    locale: Mapped[str | None] = mapped_column(String(16))
+    timezone: Mapped[str | None] = mapped_column(String(64))
+    theme: Mapped[str | None] = mapped_column(String(16))
+    #: Grows with each change of password or role; sessions of an earlier one are void.
+    generation: Mapped[int] = mapped_column(Integer, default=0)
 
 
 class Lease(Model):
