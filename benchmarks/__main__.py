@@ -93,10 +93,8 @@ def _fresh_rows(stack: Stack, reused: float, sizes: Sizes) -> list[Row]:
 
 def _lateness_rows(stack: Stack, sizes: Sizes) -> list[Row]:
     jobs, seconds = sizes.ticking_jobs, sizes.ticking_seconds
-    spread = measures.lateness(
-        stack, jobs=jobs, seconds=seconds, kind="FIX_RATE", conf="1", spread_seconds=1
-    )
-    at_once = measures.lateness(stack, jobs=jobs, seconds=seconds, kind="CRON", conf="* * * * * ?")
+    spread = measures.lateness_spread(stack, per_second=jobs, seconds=seconds)
+    at_once = measures.lateness_at_full_seconds(stack, jobs=jobs, seconds=seconds)
     return [
         _lateness_row(f"lateness, {jobs} ticks/s spread over the second", spread),
         _lateness_row(f"lateness, {jobs} ticks at each full second", at_once),

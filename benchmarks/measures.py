@@ -53,32 +53,42 @@ def throughput(stack: Stack, runs: int, *, fresh_process: bool = False) -> float
     return runs * 1000 / (final_at - due_at)
 
 
-def lateness(
-    stack: Stack, *, jobs: int, seconds: float, kind: str, conf: str, spread_seconds: float = 0
-) -> Lateness:
-    """Let jobs tick once a second for some time; return how late their handlers began."""
+def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Lateness:
+    """Let jobs tick at each full second for some time; return how late their handlers began."""
     specs = [
         JobSpec(
-            name=f"{kind}-{n}", app=APP, handler="lateness", schedule_kind=kind, schedule_conf=conf
+            name=f"second-{n}",
+            app=APP,
+            handler="lateness",
+            schedule_kind="CRON",
+            schedule_conf="* * * * * ?",
         )
         for n in range(jobs)
     ]
     ids = stack.apply(specs)
     names = [spec.name for spec in specs]
-    stack.begin(names, spread_seconds)
+    stack.begin(names)
     from_ms = stack.clock.now_ms() + 1_000
     time.sleep(seconds + 1)
     until_ms = stack.clock.now_ms()
     stack.stop(names)
-    stack.wait(none_open)
-    stack.check(ids)
-    rows = stack.rows(ids, Run.scheduled_at, Run.handle_msg, Run.status)
-    late = [
-        float(str(words))
-        for tick, words, status in rows
-        if from_ms <= int(str(tick)) < until_ms and status == RunStatus.SUCCEEDED
-    ]
-    return _lateness(late)
+    return _lateness_of(stack, ids, from_ms, until_ms)
+
+
+def lateness_spread(stack: Stack, *, per_second: int, seconds: float) -> Lateness:
+    """Let one-shot jobs come due at even distances; return how late their handlers began."""
+    count = round(per_second * seconds)
+    began = time.monotonic()
+    stack.apply(_due_once(count, stack.clock.now_ms() + 3_600_000, per_second, enabled=False))
+    # Applied anew they start, which may take twice as long and is to be over before they are due.
+    from_ms = stack.clock.now_ms() + round((time.monotonic() - began) * 3_000) + 8_000
+    ids = stack.apply(_due_once(count, from_ms, per_second, enabled=True))
+    until_ms = from_ms + round(seconds * 1_000)
+    assert stack.clock.now_ms() < from_ms, "planning took longer than expected"
+    time.sleep((until_ms + 1_000 - stack.clock.now_ms()) / 1000)
+    late = _lateness_of(stack, ids, from_ms, until_ms)
+    assert late.runs == count
+    return late
 
 
 def storm(stack: Stack, jobs: int) -> Storm:
@@ -113,6 +123,29 @@ def _due_daily(jobs: int, at_ms: int, *, enabled: bool) -> list[JobSpec]:
     ]
 
 
-def _lateness(late: Sequence[float]) -> Lateness:
+def _due_once(count: int, from_ms: int, per_second: int, *, enabled: bool) -> list[JobSpec]:
+    return [
+        JobSpec(
+            name=f"once-{number}",
+            app=APP,
+            handler="lateness",
+            schedule_kind="AT",
+            schedule_conf=datetime.fromtimestamp(
+                (from_ms + number * 1_000 // per_second) / 1000, UTC
+            ).isoformat(timespec="milliseconds"),
+            enabled=enabled,
+        )
+        for number in range(count)
+    ]
+
+
+def _lateness_of(stack: Stack, ids: Sequence[int], from_ms: int, until_ms: int) -> Lateness:
+    stack.wait(none_open)
+    stack.check(ids)
+    late = [
+        float(str(words))
+        for tick, words, status in stack.rows(ids, Run.scheduled_at, Run.handle_msg, Run.status)
+        if from_ms <= int(str(tick)) < until_ms and status == RunStatus.SUCCEEDED
+    ]
     cuts = statistics.quantiles(late, n=100)
     return Lateness(p50=cuts[49], p99=cuts[98], runs=len(late))

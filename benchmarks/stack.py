@@ -3,7 +3,6 @@
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,12 +95,9 @@ class Stack:
         ids = self.database.read(lambda s: dict(s.execute(select(Job.job_desc, Job.id)).all()))
         return [ids[spec.name] for spec in specs]
 
-    def begin(self, names: Sequence[str], spread_seconds: float = 0) -> None:
-        """Let schedules fire from now on, one job after the other."""
-        first = time.monotonic()
-        for number, name in enumerate(names):
-            due = first + spread_seconds * number / len(names)
-            time.sleep(max(0, due - time.monotonic()))
+    def begin(self, names: Sequence[str]) -> None:
+        """Let schedules fire from now on."""
+        for name in names:
             self._commands.start(name)
 
     def stop(self, names: Sequence[str]) -> None:

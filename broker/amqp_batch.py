@@ -16,6 +16,11 @@ class AmqpBatch:
         if not size:
             self._done.set()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every fate is known."""
+        return self._done.is_set()
+
     def settle(self, index: int, fate: Confirm) -> None:
         """Record one message's fate."""
         self._fates[index] = fate

@@ -46,6 +46,11 @@ class MemoryBatch:
     def __init__(self, fates: list[Confirm]) -> None:
         self._fates = fates
 
+    @property
+    def is_settled(self) -> bool:
+        """True: the fates are known."""
+        return True
+
     def wait(self, timeout_seconds: float) -> list[Confirm]:  # noqa: ARG002 - the interface's
         """Return each message's fate, in the order given."""
         return list(self._fates)

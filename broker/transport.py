@@ -65,6 +65,10 @@ class Queue:
 class Batch(Protocol):
     """Messages handed to a publisher, on their way."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `wait` has nothing to wait for."""
+
     def wait(self, timeout_seconds: float) -> list[Confirm]:
         """Return each message's fate, in the order given; UNKNOWN for what time ran out on."""
 

@@ -58,6 +58,11 @@ class Shipment:
         self._unsendable = unsendable
         self._give_up_at = time.monotonic() + CONFIRM_SECONDS
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `receipt` has nothing to wait for."""
+        return self._batch is None or self._batch.is_settled
+
     def receipt(self) -> Receipt:
         """Wait for the broker's word on each trigger, up to 5 s from its publishing."""
         by_fate: dict[Confirm, list[Parcel]] = {fate: [] for fate in Confirm}

@@ -1,6 +1,6 @@
-"""Turns due PLANNED rows into triggers: claims, routes, commits, publishes, marks SENT.
+"""Turns due PLANNED rows into triggers: claims, routes, commits, publishes.
 
-    peek (no locks) -> claim (SKIP LOCKED) -> re-check -> route -> commit -> publish -> SENT
+    peek (no locks) -> claim (SKIP LOCKED) -> re-check -> route -> commit -> publish
 
 A crash before the commit leaves the rows PLANNED; after it they are ROUTED with this scheduler's
 name, and the rescuer of any scheduler sends them again with the same ids.
@@ -8,32 +8,30 @@ name, and the rescuer of any scheduler sends them again with the same ids.
 
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.aftermath import End
 from scheduler.app_names import AppNames
 from scheduler.bisection import bisect
 from scheduler.claiming import Claim, Claimer, undelivered
 from scheduler.completion import Completion
-from scheduler.delivery import Delivery, Parcel, Receipt, Shipment
+from scheduler.confirmations import Confirmations
+from scheduler.delivery import Delivery
 from scheduler.patience import Patience
 from scheduler.roster import Roster
 from scheduler.workload import Workload
-from sql import cluster, run_queries, runs
+from sql import cluster, run_queries
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from sql.ids import RunIds
 from sql.rows import AnyRow, Rows
-from sql.run_status import RunStatus
 
-#: Runs claimed in one transaction.
+#: Runs claimed in one transaction: at first, and at most, each time twice as many while there are
+#: more. The first ones of a burst leave early, and a long backlog pays few transactions.
+FIRST_BATCH = 50
 BATCH = 500
-#: Batches published and not yet confirmed before the next one is claimed.
-BATCHES_ON_THE_WAY = 4
 #: How far behind now a peek looks between two full sweeps, and how often those are.
 LOOK_BACK_MS = 10_000
 SWEEP_MS = 10_000
@@ -59,8 +57,6 @@ class Dispatcher:
         roster: who lives.
         workload: how much each address has in flight.
         patience: `no_executor` is how long a run waits for an executor before it is given up.
-        on_unknown: told the ids of runs of whose trigger the broker did not say what became.
-        on_missing: told the app and address of an executor whose queue is not there.
 
     """
 
@@ -73,12 +69,11 @@ class Dispatcher:
         ids: RunIds,
         completion: Completion,
         delivery: Delivery,
+        confirmations: Confirmations,
         roster: Roster,
         workload: Workload,
         app_names: AppNames,
         patience: Patience,
-        on_unknown: Callable[[Sequence[int]], None],
-        on_missing: Callable[[str, str], None],
     ) -> None:
         self._node = node
         self._database = database
@@ -86,6 +81,7 @@ class Dispatcher:
         self._ids = ids
         self._completion = completion
         self._delivery = delivery
+        self._confirmations = confirmations
         self._roster = roster
         self._workload = workload
         self._claimer = Claimer(
@@ -97,10 +93,8 @@ class Dispatcher:
         )
         self._app_names = app_names
         self._no_executor_seconds = patience.no_executor
-        self._on_unknown = on_unknown
-        self._on_missing = on_missing
         self._random = random.Random()  # noqa: S311 - spreads load
-        self._on_the_way: deque[Shipment] = deque()
+        self._batches: dict[int, int] = {}
         self._since_ms = 0
         self._swept_at = 0
         #: Jobs left out of peeks, and until when.
@@ -110,35 +104,22 @@ class Dispatcher:
         """Send what is due and return the seconds until the next due run; 0 means there is more."""
         began_at = time.monotonic()
         if not self._delivery.is_open:
-            self.settle()
             return IDLE_SECONDS
+        if not self._confirmations.wait_for_room(IDLE_SECONDS):
+            return 0
         paused_at, due = self._database.read(lambda session: self._look(session, now_ms))
         if paused_at:
-            self.settle()
             return IDLE_SECONDS
         self._aside = {job_id: end for job_id, end in self._aside.items() if end > began_at}
         pauses = [
             self._dispatch_app(app_id) for app_id, due_at in sorted(due.items()) if due_at <= now_ms
         ]
         pause = min(pauses, default=IDLE_SECONDS)
-        self.settle(leave=0 if pause else BATCHES_ON_THE_WAY - 1)
         later = [due_at for due_at in due.values() if due_at > now_ms]
         if later:
             until_due = (min(later) - now_ms) / 1000 - (time.monotonic() - began_at)
             pause = min(pause, max(0.0, until_due))
         return pause
-
-    def settle(self, *, leave: int = 0) -> None:
-        """Note what the broker said of published batches, until at most `leave` are open."""
-        while len(self._on_the_way) > leave:
-            try:
-                self._note(self._on_the_way[0].receipt())
-            except DatabaseUnavailable:
-                raise  # it is noted when the database is back
-            except Exception:
-                self._on_the_way.popleft()  # the rescuer will find these runs unconfirmed
-                raise
-            self._on_the_way.popleft()
 
     def _look(self, session: Session, now_ms: int) -> tuple[int, dict[int, int]]:
         sweep = not 0 <= now_ms - self._swept_at < SWEEP_MS
@@ -157,8 +138,10 @@ class Dispatcher:
         live = self._roster.routable(app)
         if not live:
             return self._give_up(app_id, app)
-        room = min(BATCH, self._workload.room(app_id, live))
+        batch = self._batches.get(app_id, FIRST_BATCH)
+        room = min(batch, self._workload.room(app_id, live))
         peeked = self._peek(app_id, self._now_ms(), room) if room > 0 else ()
+        self._batches[app_id] = min(2 * batch, BATCH) if len(peeked) == batch else FIRST_BATCH
         contended = self._random.uniform(*CONTENDED_SECONDS)
         if not peeked:
             return FULL_SECONDS if not room or self._aside else contended
@@ -200,8 +183,7 @@ class Dispatcher:
             self._workload.add(app_id, item.address)
         self._aside.update(dict.fromkeys(claim.full_jobs, committed_at + JOB_FULL_SECONDS))
         if claim.parcels:
-            self._on_the_way.append(self._delivery.send(claim.parcels, decided_at=committed_at))
-            self.settle(leave=BATCHES_ON_THE_WAY - 1)
+            self._confirmations.add(self._delivery.send(claim.parcels, decided_at=committed_at))
         return claim
 
     def _give_up(self, app_id: int, app: str) -> float:
@@ -230,44 +212,3 @@ class Dispatcher:
         except Exception:
             log.exception("run_not_ended", run_id=row.id, job_id=row.job_id)
             self._aside[row.job_id] = time.monotonic() + JOB_BROKEN_SECONDS
-
-    def _note(self, receipt: Receipt) -> None:
-        now_ms = self._now_ms()
-        sent = [item.trigger.run_id for item in receipt.confirmed]
-        ends = [_returned(item, now_ms) for item in receipt.returned]
-        ends += [_unsendable(item, why, now_ms) for item, why in receipt.unsendable]
-        for app, address in {(item.app, item.address) for item in receipt.returned}:
-            self._on_missing(app, address)
-        if sent or ends:
-            self._ids.reserve()
-            self._database.write(lambda session: self._record(session, sent, ends, now_ms))
-        if receipt.unknown:
-            self._on_unknown([item.trigger.run_id for item in receipt.unknown])
-            log.warning("triggers_unconfirmed", count=len(receipt.unknown))
-
-    def _record(self, session: Session, sent: list[int], ends: list[End], now_ms: int) -> None:
-        if sent:
-            runs.mark_sent(session, sent, node=self._node, now_ms=now_ms)
-        if ends:
-            self._completion.end(session, ends)
-
-
-def _returned(item: Parcel, now_ms: int) -> End:
-    return End(
-        run_id=item.trigger.run_id,
-        status=RunStatus.UNDELIVERED,
-        message=f"the queue of executor {item.address} is missing",
-        finished_at=now_ms,
-        never_started=True,
-        routed_at=item.trigger.routed_at_ms,
-    )
-
-
-def _unsendable(item: Parcel, why: str, now_ms: int) -> End:
-    return End(
-        run_id=item.trigger.run_id,
-        status=RunStatus.FAILED,
-        message=f"cannot make its trigger: {why}",
-        finished_at=now_ms,
-        routed_at=item.trigger.routed_at_ms,
-    )

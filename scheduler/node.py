@@ -18,6 +18,7 @@ from broker.transport import Transport
 from scheduler.app_names import AppNames
 from scheduler.callbacks import Callbacks
 from scheduler.completion import Completion
+from scheduler.confirmations import Confirmations
 from scheduler.connections import Connections
 from scheduler.counters import Counters
 from scheduler.delivery import Delivery
@@ -131,8 +132,8 @@ class SchedulerNode:
         if self._pulsing.failing:
             return  # the database is away, and others notice our silence after 1.5 s
         try:
-            if self._dispatching.join(0):
-                self.dispatcher.settle()
+            if self._confirming.join(0):
+                self.confirmations.drain()
             self.pulse.leave()
         except Exception as error:  # noqa: BLE001 - others send again what is not noted
             log.warning("scheduler_left_untidy", error=str(error))
@@ -151,6 +152,7 @@ class SchedulerNode:
             self._loop("presence", self.presence.tick),
             self._loop("planner", self._when_steady(self.planner.tick)),
             self._dispatching,
+            self._confirming,
             self._loop("callbacks", self.callbacks.tick),
             self._loop("rescuer", self.rescuer.tick),
             self._loop("undertaker", self.undertaker.tick, longest_seconds=1.0),
@@ -215,6 +217,16 @@ class SchedulerNode:
             now_ms=self.clock.now_ms,
             on_missing=self.greeter.note_missing,
         )
+        self.confirmations = Confirmations(
+            node=self.name,
+            database=self._database,
+            now_ms=self.clock.now_ms,
+            ids=self._ids,
+            completion=self._completion,
+            on_unknown=self.rescuer.note_unknown,
+            on_missing=self.greeter.note_missing,
+        )
+        self._confirming = self._loop("confirmations", self.confirmations.tick)
         self.dispatcher = Dispatcher(
             node=self.name,
             database=self._database,
@@ -222,12 +234,11 @@ class SchedulerNode:
             ids=self._ids,
             completion=self._completion,
             delivery=self._delivery,
+            confirmations=self.confirmations,
             roster=self.roster,
             workload=self._workload,
             app_names=self._app_names,
             patience=self._patience,
-            on_unknown=self.rescuer.note_unknown,
-            on_missing=self.greeter.note_missing,
         )
         self._dispatching = self._loop("dispatcher", self.dispatcher.tick)
 

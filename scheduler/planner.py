@@ -19,11 +19,15 @@ from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from sql.ids import RunIds
 from sql.models import SkippedTicks
+from sql.parked import PARKED_MS
 from sql.rows import AnyRow
 from sql.run_status import Kind
 
 #: How far ahead ticks are planned (XXL-JOB's pre-read).
 WINDOW_MS = 5_000
+#: How near a tick must be for planning to begin. Less than the window, because most ticks are at
+#: full seconds: were it the window itself, they would be planned just when others are to be sent.
+BEGIN_MS = 4_700
 #: A tick later than this has misfired (XXL-JOB's limit).
 LATE_MS = 5_000
 #: Overdue rows of one job from which on further ticks are skipped.
@@ -32,8 +36,6 @@ OVERDUE_LIMIT = 100
 BATCH = 200
 #: How long the count of overdue rows is believed.
 OVERDUE_AGE_MS = 1_000
-#: The next tick of a job that waits for the end of its run: never due, so no claim finds it.
-PARKED_MS = 2**62
 
 log = structlog.get_logger()
 
@@ -71,8 +73,8 @@ class Planner:
     def tick(self, now_ms: int) -> float:
         """Plan one batch; return the seconds until the next round, 0 when there may be more."""
         next_ms = self._database.read(jobs.next_tick)
-        if next_ms is None or next_ms > now_ms + WINDOW_MS:
-            return 0.5 if next_ms is None else (next_ms - WINDOW_MS - now_ms) / 1000
+        if next_ms is None or next_ms > now_ms + BEGIN_MS:
+            return 0.5 if next_ms is None else (next_ms - BEGIN_MS - now_ms) / 1000
         self._count_overdue(now_ms)
         self._ids.reserve()
         try:
@@ -157,6 +159,7 @@ class Planner:
                     scheduled_at=fire.scheduled_at_ms,
                     due_at=fire.due_at_ms,
                     retries_left=job.executor_fail_retry_count,
+                    glue_id=job.glue_id,
                 )
             )
         batch.skips += [

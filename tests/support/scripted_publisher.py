@@ -14,6 +14,10 @@ class ScriptedBatch:
         self._fates = fates
         self._gate = gate
 
+    @property
+    def is_settled(self) -> bool:
+        return self._gate.is_set()
+
     def wait(self, timeout_seconds: float) -> list[Confirm]:
         if not self._gate.wait(timeout_seconds):
             return [Confirm.UNKNOWN] * len(self._fates)

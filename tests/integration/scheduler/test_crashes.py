@@ -65,15 +65,15 @@ def test_a_scheduler_that_dies_before_it_noted_the_confirm_starts_nothing_twice(
     cluster.executor()
     cluster.wait_online()
     cluster.job("work", handler="until-file", param=str(cluster.folder / "go"))
-    settle = first.dispatcher.settle
+    settle = first.confirmations._settle
     mortal = cluster.mortals[id(first)]
 
-    def die(**options: int) -> None:
-        if first.dispatcher._on_the_way:
+    def die() -> None:
+        if first.confirmations._on_the_way:
             mortal.die()
-        settle(**options)
+        settle()
 
-    first.dispatcher.settle = die  # type: ignore[method-assign]
+    first.confirmations._settle = die  # type: ignore[method-assign]
     run_id = cluster.trigger("work")
     eventually(cluster.starts)
     cluster.crash(first)

