@@ -47,6 +47,17 @@ class Block(StrEnum):
     COVER_EARLY = "COVER_EARLY"
 
 
+class ScriptLanguage(StrEnum):
+    """What a job's script may be written in."""
+
+    SHELL = "shell"
+    PYTHON = "python"
+    NODEJS = "nodejs"
+    PHP = "php"
+    POWERSHELL = "powershell"
+    GROOVY = "groovy"
+
+
 class Message(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
 ):
@@ -73,6 +84,7 @@ class Trigger(Message, frozen=True, kw_only=True):
     concurrency: Natural = 1
     timeout_seconds: Seconds = 0
     fresh_process: bool = False
+    #: A ScriptLanguage, and then there is no handler; empty: the handler runs.
     script_language: str = ""
     script_source: str = ""
     #: Whether an earlier copy may have arrived: then finding this one unread proves nothing.

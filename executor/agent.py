@@ -142,6 +142,7 @@ class Executor:
             limits=self._limits,
             make_slots=self._make_slots,
             run_logs=self._run_logs,
+            script_folder=folder.script_folder,
             log=self._log,
         )
         core = self._core = Core(premises, self._refused)

@@ -83,6 +83,7 @@ def assemble(premises: Premises, hooks: Hooks) -> Parts:
         on_started=hooks.run_started,
         on_finished=hooks.run_finished,
         on_ready=hooks.slots_ready,
+        script_folder=premises.script_folder,
     )
     handlers = slots.open()
     address, clock = premises.identity.address, premises.clock

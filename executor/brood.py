@@ -119,8 +119,8 @@ class Brood:
             self._dead.append(_Dead(order.number, error=f"{_CANNOT_START}: too many open files"))
             return
         channel = int.from_bytes(ancillary[0][2][:4], "little")
-        handler = self._handlers.get(order.handler)
-        if handler is None:
+        handler = None if order.handler is None else self._handlers.get(order.handler)
+        if handler is None and order.handler is not None:
             # This zygote has replaced one that had it, and the run had waited meanwhile.
             os.close(channel)
             words = f"no handler named {order.handler!r} here"
@@ -128,7 +128,7 @@ class Brood:
             return
         self._fork(order.number, handler, channel)
 
-    def _fork(self, number: int, handler: Handler, channel: int) -> None:
+    def _fork(self, number: int, handler: Handler | None, channel: int) -> None:
         index = self._free_indexes.pop()
         self._page[index] = 0
         birth = child.Birth(

@@ -26,6 +26,7 @@ from executor import frames, linux
 from executor.context import JobContext, JobStopped
 from executor.failures import describe, describe_hook, text_of
 from executor.handlers import Handler
+from executor.script_process import run_script
 from executor.output import Output
 from executor.surroundings import Surroundings
 from executor.termination import Phase, Termination, Woken
@@ -36,7 +37,7 @@ _READ_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Birth:
-    """What the zygote hands to a job process.
+    """What the zygote hands to a job process; without a handler it is for a script.
 
     `kept` are descriptors that the handlers opened while they were imported; `page[index]` becomes
     1 when the process ends clean.
@@ -44,7 +45,7 @@ class Birth:
 
     zygote_pid: int
     channel: int
-    handler: Handler
+    handler: Handler | None
     output: Output
     surroundings: Surroundings
     page: mmap.mmap
@@ -59,11 +60,15 @@ def main(birth: Birth) -> NoReturn:
     linux.become_subreaper()
     linux.set_process_name("warren-job")
     linux.prefer_as_oom_victim()
-    _close_others(birth.kept | {birth.channel})
+    _close_others((birth.kept if birth.handler else frozenset()) | {birth.channel})
     channel = socket.socket(fileno=birth.channel)
-    child = Child(birth.handler, birth.output, birth.surroundings, channel)
-    child.serve()
-    birth.page[birth.index] = child.finish()
+    if birth.handler is None:
+        run_script(channel, birth.output)
+        birth.page[birth.index] = True
+    else:
+        child = Child(birth.handler, birth.output, birth.surroundings, channel)
+        child.serve()
+        birth.page[birth.index] = child.finish()
     os._exit(0)
 
 

@@ -33,16 +33,24 @@ class Exit:
 
 
 def conclude(
-    *, stop: Stop | None, result: Result | None, exit_: Exit | None, grace_seconds: float
+    *,
+    stop: Stop | None,
+    result: Result | None,
+    exit_: Exit | None,
+    grace_seconds: float,
+    is_script: bool = False,
 ) -> tuple[Outcome, str]:
     """Return a run's outcome and message.
 
-    `exit_` is None for a process that lives on, having given a `result`.
+    `exit_` is None for a process that lives on, having given a `result`. A script gives none: its
+    exit code is the result.
     """
     if stop is not None:
         outcome, message = stop.outcome, _stopped(stop, result, exit_, grace_seconds)
     elif result is not None:
         outcome, message = result.outcome, _with_notes(result.message, _exit_notes(exit_))
+    elif is_script and exit_ is not None and exit_.code >= 0 and not exit_.failure:
+        outcome, message = _exited(exit_.code)
     else:
         outcome, message = Outcome.FAILED, _unanswered(exit_ or Exit())
     notes = [result.log_error] if result is not None and result.log_error else []
@@ -88,6 +96,10 @@ def _exit_notes(exit_: Exit | None) -> list[str]:
         return []
     how = words_of_signal(-exit_.code) if exit_.code < 0 else f"exit code {exit_.code}"
     return [f"{how} at its exit"]
+
+
+def _exited(code: int) -> tuple[Outcome, str]:
+    return (Outcome.FAILED, f"exit code {code}") if code else (Outcome.SUCCEEDED, "")
 
 
 def _unanswered(exit_: Exit) -> str:

@@ -2,7 +2,8 @@
 
 ExecutorError
 ├── StateFolderInUse    another process holds the state folder of this address
-└── JournalFailed       the journal cannot be written now, most often a full disk
+├── JournalFailed       the journal cannot be written now, most often a full disk
+└── ScriptRefused       a script may not, or cannot, run here
 """
 
 
@@ -16,3 +17,7 @@ class StateFolderInUse(ExecutorError):
 
 class JournalFailed(ExecutorError):
     """The journal cannot be written now, most often a full disk; what was to be said is kept."""
+
+
+class ScriptRefused(ExecutorError):
+    """A script may not, or cannot, run here."""

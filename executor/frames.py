@@ -16,10 +16,13 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type
 
 
 class Fork(Frame, frozen=True, kw_only=True):
-    """Start job process `number` for a handler; its end of the channel comes along."""
+    """Start job process `number` for a handler; its end of the channel comes along.
+
+    Without a handler it is for a script.
+    """
 
     number: int
-    handler: str
+    handler: str | None
 
 
 class Signal(Frame, frozen=True, kw_only=True):
@@ -79,11 +82,12 @@ class Pong(Frame, frozen=True, kw_only=True):
 
 
 class Run(Frame, frozen=True, kw_only=True):
-    """Run this; with `last`, end afterwards."""
+    """Run this; with `last`, end afterwards. A script has a `command`."""
 
     trigger: Trigger
     log_path: str
     last: bool
+    command: tuple[str, ...] = ()
 
 
 class End(Frame, frozen=True, kw_only=True):

@@ -86,7 +86,7 @@ class Nursery:
             raise
         self._listen(link)
 
-    def fork(self, number: int, handler: str, channel: socket.socket) -> None:
+    def fork(self, number: int, handler: str | None, channel: socket.socket) -> None:
         """Ask for job process `number`; `on_forked` or `on_exited` answers. Closes `channel`."""
         if self._link is None:
             channel.close()  # `on_died` is on its way

@@ -59,7 +59,7 @@ class Pool:
 
     def place(self, held: Held) -> None:
         """Give a run to an idle process of its handler, or to a new one, now or soon."""
-        process = None if held.trigger.fresh_process else self._find_idle(held.trigger.handler)
+        process = None if held.needs_own_process else self._find_idle(held.trigger.handler)
         if process is not None:
             del self._idle[process.number]
             self._give(process, held, is_reused=True)
@@ -123,7 +123,7 @@ class Pool:
                 loop=self._loop,
                 nursery=self._nursery,
                 number=self._last_number,
-                handler=held.trigger.handler,
+                handler=None if held.command else held.trigger.handler,
                 on_result=self._on_result,
                 on_stuck=self._on_stuck,
             )
@@ -135,7 +135,7 @@ class Pool:
 
     def _give(self, process: JobProcess, held: Held, *, is_reused: bool) -> None:
         is_last = process.runs_begun + 1 >= self._runs_per_process
-        process.give(held, last=is_last or held.trigger.fresh_process)
+        process.give(held, last=is_last or held.needs_own_process)
         self._on_placed(held, is_reused)
 
     def _retire_one(self) -> None:

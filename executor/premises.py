@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -38,4 +39,5 @@ class Premises:
     limits: Limits
     make_slots: SlotsFactory
     run_logs: RunLogs
+    script_folder: Path
     log: structlog.typing.FilteringBoundLogger

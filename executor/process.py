@@ -6,6 +6,8 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from broker.messages import Trigger
 from executor import frames
 from executor.endings import Exit, Stop
@@ -19,16 +21,22 @@ _READ_BYTES = 16_384
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A run in a slot. `started_at_ms` 0: no process has it yet."""
+    """A run in a slot. `started_at_ms` 0: no process has it yet. A script has a `command`."""
 
     trigger: Trigger
     log_path: str
+    command: tuple[str, ...] = ()
     started_at_ms: int = 0
     stop: Stop | None = None
     grace_seconds: float = 0
     result: frames.Result | None = None
     process: "JobProcess | None" = None
     timer: asyncio.TimerHandle | None = None
+
+    @property
+    def needs_own_process(self) -> bool:
+        """Whether its process serves no other run."""
+        return self.trigger.fresh_process or bool(self.command)
 
 
 class JobProcess:
@@ -40,7 +48,7 @@ class JobProcess:
         loop: asyncio.AbstractEventLoop,
         nursery: Nursery,
         number: int,
-        handler: str,
+        handler: str | None,
         on_result: Callable[["JobProcess", frames.Result], None],
         on_stuck: Callable[["JobProcess"], None],
     ) -> None:
@@ -72,7 +80,11 @@ class JobProcess:
         self.run = held
         held.process = self
         self.runs_begun += 1
-        self._send(frames.Run(trigger=held.trigger, log_path=held.log_path, last=last))
+        trigger = held.trigger
+        if held.command:
+            trigger = msgspec.structs.replace(trigger, script_source="")  # it is in a file
+        run = frames.Run(trigger=trigger, log_path=held.log_path, last=last, command=held.command)
+        self._send(run)
 
     def _send(self, frame: frames.ToProcess) -> None:
         data = frames.encode_line(frame)

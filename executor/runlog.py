@@ -81,9 +81,11 @@ class RunLogs:
         return True
 
     def close(self, path: str) -> str:
-        """Return the tail of a log that is complete, and then bring it under the cap."""
+        """Return the tail of a log that is complete; bring it under the cap, or away when empty."""
         tail = self.tail(path)
         self.cut_back(path)
+        if not tail:
+            _drop_if_empty(path)
         return tail
 
     def read(
@@ -119,6 +121,12 @@ class RunLogs:
 
 def _nothing(from_line: int, *, missing: bool = False) -> Lines:
     return Lines(from_line=from_line, to_line=from_line - 1, text="", is_end=True, missing=missing)
+
+
+def _drop_if_empty(path: str) -> None:
+    with contextlib.suppress(OSError):
+        if os.stat(path, follow_symlinks=False).st_size == 0:  # noqa: PTH116 - text, see path_of
+            os.unlink(path)  # noqa: PTH108 - see above
 
 
 def _no_follow(path: str, flags: int) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from broker.messages import Finished, Trigger
@@ -37,5 +38,6 @@ class SlotsFactory(Protocol):
         on_started: Callable[[int, int], None],
         on_finished: Callable[[Finished], None],
         on_ready: Callable[[], None],
+        script_folder: Path,
     ) -> SlotPool:
-        """Return slots that are not open yet."""
+        """Return slots that are not open yet; `script_folder` is their own."""

@@ -11,8 +11,9 @@ nothing of it is left: at its result when the process is clean and lives on, els
 import asyncio
 import signal
 import time
-from collections.abc import Callable, KeysView, Sequence
+from collections.abc import Callable, Collection, KeysView, Sequence
 from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -20,10 +21,12 @@ from broker.messages import Finished, Trigger
 from executor import frames, linux
 from executor.brood import PROCESS_LIMIT
 from executor.endings import Exit, Stop, conclude, killed, timed_out
+from executor.errors import ScriptRefused
 from executor.nursery import Nursery
 from executor.pool import Pool
 from executor.process import Held, JobProcess
 from executor.runlog import RunLogs
+from executor.scripts import Scripts
 
 #: Seconds between two looks at the size of logs and at idle processes.
 SWEEP_SECONDS = 0.5
@@ -35,7 +38,8 @@ class Slots:
     `on_started(run_id, started_at_ms)` and `on_finished(finished)` may call back in; both come from
     the loop, never from within `start`, and `on_started` only before the end. `on_ready` is called
     when a new zygote has taken the place of a dead one, so that `free` has grown. An idle process
-    ends after `idle_seconds`, any process after `runs_per_process` runs.
+    ends after `idle_seconds`, any process after `runs_per_process` runs. Scripts of
+    `script_languages` are run from files in `script_folder`, which is emptied at the start.
     """
 
     def __init__(
@@ -51,6 +55,8 @@ class Slots:
         on_ready: Callable[[], None] = lambda: None,
         idle_seconds: float = 90.0,
         runs_per_process: int = 1000,
+        script_folder: Path | None = None,
+        script_languages: Collection[str] = (),
     ) -> None:
         if not 1 <= count <= PROCESS_LIMIT:
             raise ValueError(f"expected count to be 1 to {PROCESS_LIMIT}, got: {count}")
@@ -62,6 +68,7 @@ class Slots:
         self._on_finished = on_finished
         self._on_ready = on_ready
         self._log = structlog.get_logger()
+        self._scripts = Scripts(script_folder, script_languages)
         self._nursery = Nursery(
             loop=loop,
             sources=sources,
@@ -113,6 +120,7 @@ class Slots:
             HandlersError: the handlers cannot be loaded.
 
         """
+        self._scripts.clear()
         self._nursery.open()
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         return self._nursery.handlers
@@ -123,11 +131,15 @@ class Slots:
             raise RuntimeError(f"expected a free slot for run {trigger.run_id}, and it to be new")
         path = self._run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
         held = self._runs[trigger.run_id] = Held(trigger, path)
-        failure = self._refusal(trigger)
-        if failure:
-            self._fail_soon(held, failure)
-        else:
-            self._pool.place(held)
+        try:
+            held.command = self._command(trigger)
+        except ScriptRefused as error:
+            self._fail_soon(held, str(error))
+            return
+        if not held.command and trigger.handler not in self._nursery.handlers:
+            self._fail_soon(held, f"no handler named {trigger.handler!r} here")
+            return
+        self._pool.place(held)
 
     def stop(self, run_id: int, reason: str) -> bool:
         """End a run, which then finishes KILLED; False when no such run is at work."""
@@ -148,12 +160,8 @@ class Slots:
 
     # -- a run's life -------------------------------------------------------------------------
 
-    def _refusal(self, trigger: Trigger) -> str:
-        if trigger.script_language:
-            return "scripts are not allowed here"
-        if trigger.handler not in self._nursery.handlers:
-            return f"no handler named {trigger.handler!r} here"
-        return ""
+    def _command(self, trigger: Trigger) -> tuple[str, ...]:
+        return self._scripts.prepare(trigger) if trigger.script_language else ()
 
     def _on_placed(self, held: Held, is_reused: bool) -> None:
         timeout = held.trigger.timeout_seconds
@@ -190,8 +198,14 @@ class Slots:
             return
         if held.timer is not None:
             held.timer.cancel()
+        if held.command:
+            self._scripts.discard(held.command)
         outcome, message = conclude(
-            stop=held.stop, result=held.result, exit_=exit_, grace_seconds=held.grace_seconds
+            stop=held.stop,
+            result=held.result,
+            exit_=exit_,
+            grace_seconds=held.grace_seconds,
+            is_script=bool(held.command),
         )
         self._pool.place_waiting()
         self._on_finished(
@@ -253,7 +267,7 @@ class Slots:
 
     def _on_stuck(self, process: JobProcess) -> None:
         """Give up a process that SIGKILL does not end: its run must not stay open for ever."""
-        name = f"{process.handler} (pid {process.pid})"
+        name = f"{process.handler or 'script'} (pid {process.pid})"
         self._log.error("processes_survived", processes=name)
         self._pool.remove(process)
         self._let_go(process, process.describe_exit(survivors=name))

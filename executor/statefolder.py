@@ -32,6 +32,11 @@ class StateFolder:
         """Where the journal is."""
         return self.path / "journal"
 
+    @property
+    def script_folder(self) -> Path:
+        """Where the sources of scripts are while they run."""
+        return self.path / "gluesource"
+
     def release(self) -> None:
         """Let another process have the folder."""
         os.close(self._lock)

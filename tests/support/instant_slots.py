@@ -24,6 +24,7 @@ class InstantSlots:
         on_started: Callable[[int, int], None],
         on_finished: Callable[[Finished], None],
         on_ready: Callable[[], None],  # noqa: ARG002 - the interface's
+        script_folder: Path,  # noqa: ARG002 - the interface's
         starts: Path,
         count: int,
     ) -> None:

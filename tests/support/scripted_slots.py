@@ -7,6 +7,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from broker.messages import Finished, Outcome, Trigger
 
@@ -21,6 +22,7 @@ class ScriptedSlots:
         on_started: Callable[[int, int], None],
         on_finished: Callable[[Finished], None],
         on_ready: Callable[[], None],
+        script_folder: Path,  # noqa: ARG002 - the interface's
         count: int = 4,
         handlers: Sequence[str] = ("demo.echo",),
     ) -> None:

@@ -47,6 +47,7 @@ ENVIRONMENT_READERS = {
     "warren.setting_rules": "TZ is this machine's time zone, the default of a setting",
     "executor.zygote": "job processes must not see the settings, so it takes them out",
     "executor.surroundings": "a job process restores it between two runs",
+    "executor.script_process": "a script gets it, with what tells which run it is",
 }
 
 

@@ -292,11 +292,11 @@ def test_crash_in_c_leaves_its_python_lines_in_the_log(floor: JobFloor) -> None:
     assert "in segfault" in finished.log_tail
 
 
-def test_script_is_refused(floor: JobFloor) -> None:
+def test_script_is_refused_where_none_are_allowed(floor: JobFloor) -> None:
     finished = floor.run("", script_language="shell", script_source="exit 0")
 
     assert finished.outcome is Outcome.FAILED
-    assert finished.message == "scripts are not allowed here"
+    assert finished.message == "scripts are not allowed here: WARREN_GLUE is off"
 
 
 def test_whatever_is_written_lands_in_the_log_in_its_order(floor: JobFloor) -> None:

@@ -1,0 +1,44 @@
+import pytest
+
+from broker.messages import Outcome
+from executor.endings import Exit, conclude, killed
+
+
+def end_of(exit_: Exit) -> tuple[Outcome, str]:
+    return conclude(stop=None, result=None, exit_=exit_, grace_seconds=5, is_script=True)
+
+
+@pytest.mark.parametrize(
+    ("exit_", "outcome", "message"),
+    [
+        (Exit(code=0), Outcome.SUCCEEDED, ""),
+        (Exit(code=1), Outcome.FAILED, "exit code 1"),
+        (Exit(code=255), Outcome.FAILED, "exit code 255"),
+        (Exit(code=-11), Outcome.FAILED, "SIGSEGV (signal 11)"),
+        (
+            Exit(code=-9, oom=True),
+            Outcome.FAILED,
+            "SIGKILL (signal 9), most likely by the kernel for lack of memory",
+        ),
+        (Exit(code=0, failure="the zygote died"), Outcome.FAILED, "the zygote died"),
+        (
+            Exit(code=0, survivors="x (pid 9)"),
+            Outcome.SUCCEEDED,
+            "(could not be killed: x (pid 9))",
+        ),
+    ],
+)
+def test_exit_of_a_script_is_its_result(exit_: Exit, outcome: Outcome, message: str) -> None:
+    assert end_of(exit_) == (outcome, message)
+
+
+def test_stopped_script_is_killed_whatever_its_exit_code() -> None:
+    ended = conclude(
+        stop=killed("killed by ops"),
+        result=None,
+        exit_=Exit(code=0),
+        grace_seconds=5,
+        is_script=True,
+    )
+
+    assert ended == (Outcome.KILLED, "killed by ops")
