@@ -49,6 +49,7 @@ class App(Model):
     address_list: Mapped[str | None] = mapped_column(Text)
     alarm_email: Mapped[str | None] = mapped_column(String(255))
     alarm_webhook: Mapped[str | None] = mapped_column(String(512))
+    alarm_style: Mapped[str | None] = mapped_column(String(16))
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
 
 
@@ -71,6 +72,7 @@ class Job(Model):
     author: Mapped[str | None] = mapped_column(String(64))
     alarm_email: Mapped[str | None] = mapped_column(String(255))
     alarm_webhook: Mapped[str | None] = mapped_column(String(512))
+    alarm_style: Mapped[str | None] = mapped_column(String(16))
     schedule_type: Mapped[str] = mapped_column(String(50), default="NONE")
     schedule_conf: Mapped[str | None] = mapped_column(String(128))
     timezone: Mapped[str | None] = mapped_column(String(64))
@@ -158,7 +160,7 @@ class Alarm(Model):
     __table_args__ = (
         UniqueConstraint("subject_key", "channel", "target_hash", name="i_alarm_subject"),
         Index("i_alarm_next", "status", "next_try_at"),
-        Index("i_alarm_job", "job_id", "created_at"),
+        Index("i_alarm_job", "job_id", "status", "created_at"),
         _TABLE_OPTIONS,
     )
 

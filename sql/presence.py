@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import CursorResult, delete, select, update
+from sqlalchemy import CursorResult, delete, func, select, update
 from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.orm import Session
 
@@ -98,6 +98,16 @@ def listing(session: Session, group: str) -> Sequence[Registration]:
         .scalars()
         .all()
     )
+
+
+def last_heard(session: Session) -> dict[str, int]:
+    """Return, by app, when any scheduler last heard an executor that takes triggers."""
+    rows = session.execute(
+        select(Registration.registry_key, func.max(Registration.beat_at).label("beat_at"))
+        .where(Registration.registry_group == EXECUTOR, Registration.draining == 0)
+        .group_by(Registration.registry_key)
+    )
+    return {row.registry_key: row.beat_at for row in rows}
 
 
 def _is(group: str, key: str, address: str) -> tuple[Any, ...]:

@@ -9,6 +9,10 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo
 
+from broker.messages import ScriptLanguage
+from scheduler.mail_server import MailServer, is_email
+from scheduler.webhook_url import check_webhook
+
 SECRET_LENGTH = 32
 MEMORY_BROKER = "memory://"
 _ZONE_FOLDERS = "/zoneinfo/"
@@ -47,6 +51,38 @@ def check_broker_url(urls: str) -> str:
         if not parts.hostname:
             raise ValueError("the host is missing")
     return urls
+
+
+def check_smtp_url(url: str) -> str:
+    """Return the URL of a mail server."""
+    MailServer.parse(url)
+    return url
+
+
+def check_emails(emails: str) -> str:
+    """Return a comma list of e-mail addresses, without the spaces around them."""
+    listed = [email.strip() for email in emails.split(",") if email.strip()]
+    for email in listed:
+        if not is_email(email):
+            raise ValueError(f"{email[:100]!r} is none")
+    return ",".join(listed)
+
+
+def check_webhook_url(url: str) -> str:
+    """Return a URL that can be a webhook's; what is wrong with it is not said, it is a secret."""
+    try:
+        check_webhook(url)
+    except ValueError:
+        raise ValueError("it is none") from None
+    return url
+
+
+def check_console_url(url: str) -> str:
+    """Return the URL that links to the console begin with."""
+    parts = _split(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise ValueError("it is none")
+    return url.rstrip("/")
 
 
 def check_timezone(name: str) -> str:

@@ -23,9 +23,14 @@ from pydantic_settings import (
 from warren.errors import CommandError, SettingsError
 from warren.setting_rules import (
     check_broker_url,
+    check_console_url,
     check_database_url,
+    check_emails,
+    check_glue,
     check_secret,
+    check_smtp_url,
     check_timezone,
+    check_webhook_url,
     local_timezone,
 )
 
@@ -35,7 +40,7 @@ TOML_FILE = Path("warren.toml")
 HOME = Path(".warren")
 DATABASE_FILE = HOME / "warren.db"
 #: Never shown, not even when they are wrong.
-_HIDDEN = frozenset({"secret", "database_url", "broker_url"})
+_HIDDEN = frozenset({"secret", "database_url", "broker_url", "smtp_url", "alarm_webhook"})
 
 
 def _default_slots() -> int:
@@ -75,6 +80,26 @@ class Settings(BaseSettings):
     memory_limit: float = Field(90, gt=0, le=100, description="per cent, above 0 and up to 100")
     timezone: Annotated[str, AfterValidator(check_timezone)] = Field(
         default_factory=local_timezone, description="an IANA time zone like Europe/Berlin"
+    )
+    glue: Annotated[str, AfterValidator(check_glue)] = Field(
+        "all", description=f"all, off, or a list with commas of {', '.join(ScriptLanguage)}"
+    )
+    smtp_url: Annotated[str, AfterValidator(check_smtp_url)] | None = Field(
+        None,
+        repr=False,
+        description="a URL like smtp+starttls://user:password@host:587?from=warren@example.com "
+        "(or smtp://, smtps://)",
+    )
+    alarm_emails: Annotated[str, AfterValidator(check_emails)] | None = Field(
+        None, description="e-mail addresses parted by commas"
+    )
+    alarm_webhook: Annotated[str, AfterValidator(check_webhook_url)] | None = Field(
+        None, repr=False, description="an http(s) URL that leads to no link-local address"
+    )
+    alarm_limit: int = Field(10, ge=1, le=1000, description="an integer from 1 to 1000")
+    absence_seconds: float = Field(60, ge=10, le=86_400, description="seconds from 10 to 86400")
+    console_url: Annotated[str, AfterValidator(check_console_url)] | None = Field(
+        None, description="an http(s) URL"
     )
     log_retention_days: int = Field(
         30, ge=1, le=36_500, description="a number of days from 1 to 36500"

@@ -42,7 +42,9 @@ def upgrade() -> None:
         **_OPTIONS,
     )
     op.create_index("i_alarm_next", "warren_alarm", ["status", "next_try_at"], unique=False)
-    op.create_index("i_alarm_job", "warren_alarm", ["job_id", "created_at"], unique=False)
+    op.create_index(
+        "i_alarm_job", "warren_alarm", ["job_id", "status", "created_at"], unique=False
+    )
     op.create_table(
         "warren_cluster",
         sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
@@ -117,6 +119,7 @@ def upgrade() -> None:
         sa.Column("address_list", sa.Text(), nullable=True),
         sa.Column("alarm_email", sa.String(length=255), nullable=True),
         sa.Column("alarm_webhook", sa.String(length=512), nullable=True),
+        sa.Column("alarm_style", sa.String(length=16), nullable=True),
         sa.Column("update_time", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("app_name", name="i_app_name"),
@@ -132,6 +135,7 @@ def upgrade() -> None:
         sa.Column("author", sa.String(length=64), nullable=True),
         sa.Column("alarm_email", sa.String(length=255), nullable=True),
         sa.Column("alarm_webhook", sa.String(length=512), nullable=True),
+        sa.Column("alarm_style", sa.String(length=16), nullable=True),
         sa.Column("schedule_type", sa.String(length=50), nullable=False),
         sa.Column("schedule_conf", sa.String(length=128), nullable=True),
         sa.Column("timezone", sa.String(length=64), nullable=True),

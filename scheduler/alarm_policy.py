@@ -1,0 +1,38 @@
+"""Whom failures are told, and how often: what an operator has set for all schedulers."""
+
+from dataclasses import dataclass
+
+from scheduler.mail_server import MailServer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmTargets:
+    """Where an alarm goes; `style` is that of the webhook's body, "" = told by its host."""
+
+    emails: tuple[str, ...] = ()
+    webhook: str = ""
+    style: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.emails or self.webhook)
+
+
+NOBODY = AlarmTargets()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmPolicy:
+    """How alarms are sent.
+
+    `defaults` are told of jobs and apps that name nobody. Without a `mail_server` e-mails wait for
+    a scheduler that has one. `per_hour` alarms of a job go to one target in an hour at most.
+    An app with enabled jobs and without an executor for `absence_seconds` is an alarm.
+    `console_url` begins the links to runs; `timezone` is for jobs that name none.
+    """
+
+    defaults: AlarmTargets = NOBODY
+    mail_server: MailServer | None = None
+    per_hour: int = 10
+    absence_seconds: float = 60.0
+    console_url: str = ""
+    timezone: str = "UTC"

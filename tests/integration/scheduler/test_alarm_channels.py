@@ -1,0 +1,218 @@
+"""E-mails and webhooks, sent to real servers: good ones, hostile ones, and such that hang."""
+
+import socket
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scheduler import alarm_mail, alarm_webhook
+from scheduler.alarm_mail import Mailer
+from scheduler.alarm_message import Message
+from scheduler.alarm_webhook import Webhook
+from scheduler.mail_server import MailServer
+from tests.support.hook import Hook, Silence
+from tests.support.mailbox import Mailbox
+from tests.support.ports import free_port
+
+SAID = Message(
+    "[warren] shop/orders failed: FAILED", "message: Zürich — 東京\n.\nend", {"app": "shop"}
+)
+
+
+def alarm(target: str, channel: str = "json") -> Any:
+    return SimpleNamespace(id=7, target=target, channel=channel)
+
+
+def mailer(url: str, **options: float) -> Mailer:
+    return Mailer(MailServer.parse(url), domain="cluster.warren", **options)
+
+
+def smtp_url(server: Silence, scheme: str = "smtp") -> str:
+    return f"{scheme}://127.0.0.1:{server.port}?from=a@b"
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+class TestMail:
+    def test_it_arrives_as_it_was_written(self) -> None:
+        with Mailbox() as box:
+            mailer(box.url).send(alarm("ops@example.com"), SAID)
+
+        [mail] = box.mails
+        assert (mail["From"], mail["To"]) == ("warren@example.com", "ops@example.com")
+        assert mail["Subject"] == SAID.subject
+        assert mail["Message-ID"] == "<alarm-7@cluster.warren>"
+        text = mail.get_payload(decode=True)
+        assert isinstance(text, bytes)
+        assert text.decode().replace("\r\n", "\n") == f"{SAID.text}\n"
+
+    def test_user_and_password_are_given(self) -> None:
+        with Mailbox(login=("me", "pass-word")) as box:
+            mailer(box.url).check()
+            mailer(box.url).send(alarm("ops@example.com"), SAID)
+
+            assert len(box.mails) == 1
+
+    def test_a_wrong_password_is_an_error_that_does_not_hold_it(self) -> None:
+        with Mailbox(login=("me", "right")) as box, pytest.raises(OSError, match="535") as refused:
+            mailer(box.url.replace("right", "hush")).check()
+
+        assert "hush" not in str(refused.value)
+
+    def test_a_refused_mail_is_an_error_with_the_servers_words(self) -> None:
+        with Mailbox() as box:
+            box.refusal = "552 mailbox full"
+
+            with pytest.raises(OSError, match="552 mailbox full"):
+                mailer(box.url).send(alarm("ops@example.com"), SAID)
+
+    def test_a_server_that_is_not_there_is_an_error(self) -> None:
+        url = f"smtp://127.0.0.1:{free_port()}?from=a@b"
+
+        with pytest.raises(OSError, match="refused"):
+            mailer(url).send(alarm("ops@example.com"), SAID)
+
+    def test_a_server_that_should_speak_tls_and_does_not_gets_nothing(self) -> None:
+        with Mailbox() as box:
+            for scheme in ("smtps", "smtp+starttls"):
+                with pytest.raises(OSError):  # noqa: PT011 - each library has its own words
+                    mailer(box.url.replace("smtp", scheme, 1)).send(alarm("a@b"), SAID)
+
+        assert box.mails == []
+
+    @pytest.mark.parametrize("scheme", ["smtp", "smtps", "smtp+starttls"])
+    def test_a_silent_server_is_left(self, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+        monkeypatch.setattr(alarm_mail, "SILENCE_SECONDS", 0.2)
+        began = time.monotonic()
+
+        with Silence() as server, pytest.raises(OSError):  # noqa: PT011 - each has its own words
+            mailer(smtp_url(server, scheme)).send(alarm("a@b"), SAID)
+
+        assert time.monotonic() - began < 5
+
+    @pytest.mark.parametrize("drip", [b"2", b"220-more\r\n"])
+    def test_a_server_that_never_comes_to_an_end_is_cut_off(self, drip: bytes) -> None:
+        began = time.monotonic()
+
+        with Silence(drip=drip) as server, pytest.raises(TimeoutError, match=r"longer than 0\.5 s"):
+            mailer(smtp_url(server), send_seconds=0.5).send(alarm("a@b"), SAID)
+
+        assert time.monotonic() - began < 5
+
+
+class TestWebhook:
+    def test_one_post_arrives(self) -> None:
+        with Hook() as hook:
+            Webhook().send(alarm(hook.url), SAID)
+
+        [(method, path, headers)] = hook.requests
+        assert (method, path) == ("POST", "/hook?token=hush")
+        assert headers["Host"] == hook.url.split("/")[2]
+        assert headers["Content-Type"] == "application/json; charset=utf-8"
+        assert hook.posts == [{"id": 7, "subject": SAID.subject, "text": SAID.text, "app": "shop"}]
+
+    def test_body_is_that_of_the_alarms_channel(self) -> None:
+        with Hook() as hook:
+            Webhook().send(alarm(hook.url, "slack"), SAID)
+
+        assert hook.posts == [{"text": f"{SAID.subject}\n{SAID.text}"}]
+
+    @pytest.mark.parametrize("status", [400, 404, 500, 503])
+    def test_another_status_is_an_error(self, status: int) -> None:
+        with Hook() as hook:
+            hook.status = status
+
+            with pytest.raises(OSError, match=f"^it answered {status}$"):
+                Webhook().send(alarm(hook.url), SAID)
+
+    @pytest.mark.parametrize("status", [301, 302, 307, 308])
+    def test_redirects_are_not_followed(self, status: int) -> None:
+        with Hook() as hook, Hook() as other:
+            hook.status, hook.headers = status, {"Location": other.url}
+
+            with pytest.raises(OSError, match="redirects are not followed"):
+                Webhook().send(alarm(hook.url), SAID)
+
+            assert other.requests == []
+
+    def test_a_service_that_refuses_with_status_200_is_an_error(self) -> None:
+        with Hook() as hook:
+            hook.answer = b'{"errcode":310000,"errmsg":"keywords not in content"}'
+
+            with pytest.raises(OSError, match="310000 keywords not in content"):
+                Webhook().send(alarm(hook.url, "dingtalk"), SAID)
+
+    def test_a_name_that_leads_to_a_link_local_address_is_refused_before_it_is_called(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", resolver("127.0.0.1", "169.254.169.254"))
+
+        with Hook() as hook:
+            port = hook.url.split(":")[2].partition("/")[0]
+            with pytest.raises(OSError, match=r"leads to 169\.254\.169\.254"):
+                Webhook().send(alarm(f"http://evil.example.com:{port}/"), SAID)
+
+            assert hook.requests == []
+
+    def test_the_address_that_was_looked_at_is_the_one_that_is_called(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers = iter([("127.0.0.1",), ("169.254.169.254",)])
+
+        def rebinding(*arguments: Any, **options: Any) -> Any:
+            return resolver(*next(answers))(*arguments, **options)
+
+        monkeypatch.setattr(socket, "getaddrinfo", rebinding)
+
+        with Hook() as hook:
+            port = hook.url.split(":")[2].partition("/")[0]
+            Webhook().send(alarm(f"http://rebind.example.com:{port}/"), SAID)
+
+        assert len(hook.posts) == 1
+        assert hook.requests[0][2]["Host"] == f"rebind.example.com:{port}"
+        assert next(answers, None) == ("169.254.169.254",)
+
+    def test_a_target_that_somebody_wrote_into_the_database_is_checked_too(self) -> None:
+        with pytest.raises(ValueError, match="may not be a webhook") as refused:
+            Webhook().send(alarm("http://169.254.169.254/?token=hush"), SAID)
+
+        assert "hush" not in str(refused.value)
+
+    def test_a_silent_server_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(alarm_webhook, "SILENCE_SECONDS", 0.2)
+
+        with Silence() as server, pytest.raises(OSError, match="timed out"):
+            Webhook().send(alarm(f"http://127.0.0.1:{server.port}/"), SAID)
+
+    @pytest.mark.parametrize(
+        ("scheme", "drip"),
+        [
+            ("http", b"H"),
+            ("http", b"HTTP/1.1 200 OK\r\n"),
+            ("https", b"\x16\x03\x03\x40\x00"),  # a long record of TLS
+        ],
+    )
+    def test_a_server_that_never_comes_to_an_end_is_cut_off(self, scheme: str, drip: bytes) -> None:
+        began = time.monotonic()
+
+        with Silence(drip=drip) as server, pytest.raises(TimeoutError, match=r"longer than 0\.5 s"):
+            Webhook(send_seconds=0.5).send(alarm(f"{scheme}://127.0.0.1:{server.port}/"), SAID)
+
+        assert time.monotonic() - began < 5
+
+    def test_a_huge_answer_is_not_read(self) -> None:
+        with Hook() as hook:
+            hook.answer = b"x" * 50_000_000
+            began = time.monotonic()
+
+            Webhook().send(alarm(hook.url), SAID)
+
+        assert time.monotonic() - began < 5
+
+
+def resolver(*addresses: str) -> Any:
+    def resolve(_host: str, port: int, *_: object, **_options: object) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in addresses]
+
+    return resolve

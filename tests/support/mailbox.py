@@ -1,0 +1,56 @@
+"""A real SMTP server on 127.0.0.1 that keeps what it is given, or refuses it, or hangs."""
+
+from email import message_from_bytes
+from email.message import Message
+from typing import Any, Self
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
+
+from tests.support.ports import free_port
+
+
+class Mailbox:
+    """`refusal`, where set, answers every e-mail. `login` is the user and password it asks for."""
+
+    def __init__(self, *, login: tuple[str, str] | None = None) -> None:
+        self.refusal = ""
+        self.mails: list[Message] = []
+        self.envelopes: list[Envelope] = []
+        self._login = login
+        self.port = free_port()
+        self._controller = Controller(
+            self,
+            hostname="127.0.0.1",
+            port=self.port,
+            authenticator=self._check if login else None,
+            auth_required=bool(login),
+            auth_require_tls=False,
+        )
+
+    @property
+    def url(self) -> str:
+        """What `WARREN_SMTP_URL` says for it."""
+        who = "{}:{}@".format(*self._login) if self._login else ""
+        return f"smtp://{who}127.0.0.1:{self.port}?from=warren@example.com"
+
+    def __enter__(self) -> Self:
+        self._controller.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._controller.stop()
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Envelope) -> str:  # noqa: N802
+        """Take one e-mail; aiosmtpd calls this."""
+        if self.refusal:
+            return self.refusal
+        assert isinstance(envelope.content, bytes)
+        self.envelopes.append(envelope)
+        self.mails.append(message_from_bytes(envelope.content))
+        return "250 kept"
+
+    def _check(self, _s: Any, _session: Any, _e: Any, _mechanism: str, given: Any) -> AuthResult:
+        assert isinstance(given, LoginPassword)
+        right = (given.login.decode(), given.password.decode()) == self._login
+        return AuthResult(success=right, handled=right)

@@ -1,0 +1,142 @@
+"""Which webhooks and mail servers are accepted, and that a refusal holds no secret."""
+
+import pytest
+
+from scheduler.mail_server import MailServer, Security, is_email
+from scheduler.webhook_url import check_webhook, may_be_reached
+
+GOOD = [
+    "https://example.com/hook?token=x",
+    "http://example.com:8080/",
+    "http://127.0.0.1:9000/intranet",
+    "http://10.1.2.3/x",
+    "https://[::1]/x",
+    "http://[fd00::1]/x",
+]
+NO_URL = [
+    "",
+    "example.com/hook",
+    "ftp://example.com/",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    "https://",
+    "https:///path",
+    "http://example.com:99999/",
+    "http://example.com:0/",
+    "http://example.com/a b",
+    "http://example.com/\nHost: other",
+    "http://exämple.com/",
+    "http://[::1",
+    f"https://example.com/{'x' * 512}",
+]
+FORBIDDEN = [
+    "http://169.254.169.254/latest/meta-data/",
+    "http://169.254.0.1/",
+    "http://2852039166/",
+    "http://0xa9fea9fe/",
+    "http://0251.0376.0251.0376/",
+    "http://169.254.43518/",
+    "http://[fe80::1]/",
+    "http://[fe80::1%25eth0]/",
+    "http://[::ffff:169.254.169.254]/",
+    "http://[::ffff:a9fe:a9fe]/",
+    "http://[64:ff9b::a9fe:a9fe]/",
+    "http://[2002:a9fe:a9fe::]/",
+    "http://[::169.254.169.254]/",
+    "http://[fd00:ec2::254]/",
+    "http://100.100.100.200/",
+    "http://224.0.0.1/",
+]
+
+
+@pytest.mark.parametrize("url", GOOD)
+def test_http_urls_may_be_webhooks_also_of_the_intranet(url: str) -> None:
+    check_webhook(url)
+
+
+@pytest.mark.parametrize("url", NO_URL)
+def test_what_is_no_http_url_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="expected webhook to be an http"):
+        check_webhook(url)
+
+
+@pytest.mark.parametrize("url", FORBIDDEN)
+def test_link_local_addresses_are_refused_in_every_spelling(url: str) -> None:
+    with pytest.raises(ValueError, match="link-local"):
+        check_webhook(url)
+
+
+def test_a_password_in_the_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ValueError, match="no user name and no password") as refused:
+        check_webhook("https://me:hush@example.com/")
+
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "192.168.0.1", "8.8.8.8", "::1", "fd00::1"])
+def test_other_addresses_may_be_reached(address: str) -> None:
+    assert may_be_reached(address)
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1%eth0", "::ffff:169.254.0.1"])
+def test_a_name_may_not_lead_there_either(address: str) -> None:
+    assert not may_be_reached(address)
+
+
+class TestMailServer:
+    def test_everything_in_the_url_is_read(self) -> None:
+        server = MailServer.parse("smtp+starttls://me%40x:p%40ss%2F@mail.example.com?from=w@x.org")
+
+        assert server == MailServer(
+            host="mail.example.com",
+            port=587,
+            security=Security.STARTTLS,
+            sender="w@x.org",
+            user="me@x",
+            password="p@ss/",
+        )
+        assert "p@ss" not in repr(server)
+
+    @pytest.mark.parametrize(
+        ("url", "port"),
+        [
+            ("smtp://h?from=a@b", 25),
+            ("smtps://h?from=a@b", 465),
+            ("smtp://h:2525?from=a@b", 2525),
+            ("smtp://[::1]:26/?from=a@b", 26),
+        ],
+    )
+    def test_port_is_the_schemes_own_unless_named(self, url: str, port: int) -> None:
+        assert MailServer.parse(url).port == port
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://u:hush@h?from=a@b",
+            "u:hush@h",
+            "smtp://u:hush@?from=a@b",
+            "smtp://u:hush@h:0?from=a@b",
+            "smtp://u:hush@h:port?from=a@b",
+            "smtp://u:hush/more@h?from=a@b",
+            "smtp://u:hush@h",
+            "smtp://u:hush@h?from=nobody",
+            "smtp://u:hush@h?from=a@b%0d%0aBcc:c@d",
+            "smtp://u:hush@h?form=a@b&from=a@b",
+            "smtp://u:hush@h/path?from=a@b",
+            "smtp://:hush@h?from=a@b",
+            "smtp://hush@h?from=a@b",
+            "smtp://u:hush@[h?from=a@b",
+        ],
+    )
+    def test_a_wrong_url_is_refused_without_its_password(self, url: str) -> None:
+        with pytest.raises(ValueError, match=r"expected|unknown|the port") as refused:
+            MailServer.parse(url)
+
+        assert "hush" not in str(refused.value)
+
+    @pytest.mark.parametrize(
+        "text", ["a", "a@", "@b", "a b@c", "a@b,c@d", "a@b\nBcc: c@d", "<a@b>"]
+    )
+    def test_what_is_no_address_is_told(self, text: str) -> None:
+        assert not is_email(text)
+        assert is_email("ops+alarm@example.com")

@@ -1,0 +1,195 @@
+"""The words of alarms, and what each service is sent."""
+
+import json
+
+import pytest
+
+from scheduler import webhook_style
+from scheduler.alarm_message import TAIL_LINES, Message, Place, message
+from scheduler.alarm_news import Absence, Failure, News, Return, Summary, bare, from_text, to_text
+
+#: 2026-11-20 12:00:00 UTC
+NOON = 1_795_176_000_000
+PLACE = Place("Europe/Berlin", "https://console.example.com/")
+
+
+def failure(**values: object) -> Failure:
+    facts: dict[str, object] = {
+        "app": "reports",
+        "job": "nightly",
+        "run_id": 4711,
+        "scheduled_at": NOON,
+        "finished_at": NOON + 5_000,
+        "timezone": "Asia/Shanghai",
+        "status": "FAILED",
+        "message": "no orders",
+        "address": "reports-7",
+        "attempts": 3,
+        "shard": "",
+        "log_tail": "one\ntwo\n",
+    }
+    return Failure(**(facts | values))  # type: ignore[arg-type]
+
+
+ABSENCE = Absence(app="reports", seconds=60, jobs=3)
+RETURN = Return(app="reports", since=NOON)
+SUMMARY = Summary(
+    app="reports", job="nightly", count=7, first_at=NOON, last_at=NOON + 60_000, run_ids=(1, 2)
+)
+
+
+class TestWords:
+    def test_failure_says_what_a_person_needs(self) -> None:
+        said = message(failure(), PLACE)
+
+        assert said.subject == "[warren] reports/nightly failed: FAILED"
+        assert said.text == (
+            "job:     reports/nightly\n"
+            "run:     4711, attempt 3\n"
+            "due:     2026-11-20 20:00:00+08:00 (Asia/Shanghai)\n"
+            "ended:   2026-11-20 20:00:05+08:00 (Asia/Shanghai)\n"
+            "status:  FAILED\n"
+            "address: reports-7\n"
+            "message: no orders\n"
+            "see:     https://console.example.com/runs/4711\n"
+            "\n"
+            "The end of its log:\n"
+            "  one\n"
+            "  two"
+        )
+
+    def test_times_of_a_job_without_a_zone_are_in_the_schedulers(self) -> None:
+        assert "13:00:00+01:00 (Europe/Berlin)" in message(failure(timezone=""), PLACE).text
+
+    def test_a_zone_that_is_gone_keeps_no_alarm_back(self) -> None:
+        assert "12:00:00+00:00 (UTC)" in message(failure(timezone="Old/Town"), PLACE).text
+
+    def test_without_a_console_there_is_no_link(self) -> None:
+        assert "see:" not in message(failure(), Place("UTC")).text
+        assert "url" not in message(failure(), Place("UTC")).facts
+
+    def test_only_the_last_lines_of_the_log_are_shown(self) -> None:
+        tail = "\n".join(f"line {number}" for number in range(100))
+
+        text = message(failure(log_tail=tail), PLACE).text
+
+        assert text.count("  line ") == TAIL_LINES
+        assert text.endswith("line 99")
+
+    def test_a_shard_is_named(self) -> None:
+        assert "shard:   1/3" in message(failure(shard="1/3"), PLACE).text
+
+    @pytest.mark.parametrize("breaker", ["\r\n", "\n", "\x0b", "\u2028", "\x85"])
+    def test_nothing_breaks_out_of_the_subject(self, breaker: str) -> None:
+        evil = f"x{breaker}Bcc: everybody@example.com"
+
+        said = message(failure(job=evil), PLACE)
+
+        assert len(said.subject.splitlines()) == 1
+
+    def test_control_characters_do_not_reach_a_terminal(self) -> None:
+        said = message(failure(message="\x1b[2Jgone \u202eoga", log_tail="a\x07b"), PLACE)
+
+        assert not set(said.text) & {"\x1b", "\x07", "\u202e"}
+
+    @pytest.mark.parametrize(
+        ("news", "subject", "words"),
+        [
+            (ABSENCE, "reports: no executor online", "3 of its jobs are enabled"),
+            (RETURN, "reports: an executor is back", "2026-11-20 13:00:00+01:00"),
+            (SUMMARY, "reports/nightly: 7 more alarms", "runs:    1, 2 are the last"),
+        ],
+    )
+    def test_other_news_has_words_too(self, news: News, subject: str, words: str) -> None:
+        said = message(news, PLACE)
+
+        assert said.subject == f"[warren] {subject}"
+        assert words in said.text
+
+
+class TestKept:
+    @pytest.mark.parametrize("news", [failure(), ABSENCE, RETURN, SUMMARY])
+    def test_news_comes_back_as_it_was_kept(self, news: News) -> None:
+        assert from_text(to_text(news)) == news
+
+    def test_changed_news_is_no_news(self) -> None:
+        with pytest.raises(ValueError, match="about"):
+            from_text('{"about":"weather"}')
+
+    def test_a_held_failure_is_short(self) -> None:
+        long = failure(message="m" * 2_000, log_tail="t" * 2_000)
+
+        assert len(to_text(bare(long))) < 400
+
+
+class TestBodies:
+    said = Message("[warren] a <b> failed", "x & y", {"app": "a", "about": "failure"})
+
+    def body(self, style: str, said: Message | None = None) -> dict[str, object]:
+        found: dict[str, object] = json.loads(webhook_style.body(style, said or self.said, 9))
+        return found
+
+    def test_generic_one_has_the_facts_and_the_alarms_id(self) -> None:
+        assert self.body("json") == {
+            "id": 9,
+            "subject": "[warren] a <b> failed",
+            "text": "x & y",
+            "app": "a",
+            "about": "failure",
+        }
+
+    def test_each_service_gets_its_shape(self) -> None:
+        text = "[warren] a <b> failed\nx & y"
+
+        assert self.body("dingtalk") == {"msgtype": "text", "text": {"content": text}}
+        assert self.body("wecom") == {"msgtype": "text", "text": {"content": text}}
+        assert self.body("feishu") == {"msg_type": "text", "content": {"text": text}}
+        assert self.body("slack") == {"text": "[warren] a &lt;b&gt; failed\nx &amp; y"}
+
+    def test_wecom_gets_what_it_takes_and_no_half_character(self) -> None:
+        found = self.body("wecom", Message("s", "字" * 3_000, {}))
+
+        content = found["text"]["content"]  # type: ignore[index]
+        assert 2_040 < len(content.encode()) <= 2_048
+
+    @pytest.mark.parametrize(
+        ("url", "style"),
+        [
+            ("https://oapi.dingtalk.com/robot/send?access_token=x", "dingtalk"),
+            ("https://OPEN.feishu.cn/open-apis/bot/v2/hook/x", "feishu"),
+            ("https://open.larksuite.com/open-apis/bot/v2/hook/x", "feishu"),
+            ("https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=x", "wecom"),
+            ("https://hooks.slack.com/services/x", "slack"),
+            ("https://hooks.slack.com.example.com/services/x", "json"),
+            ("https://example.com/hooks.slack.com", "json"),
+        ],
+    )
+    def test_style_is_told_by_the_host(self, url: str, style: str) -> None:
+        assert webhook_style.style_of(url) == style
+
+    def test_a_style_that_is_named_wins(self) -> None:
+        assert webhook_style.style_of("https://proxy.example.com/x", "wecom") == "wecom"
+
+    @pytest.mark.parametrize(
+        ("style", "answer", "words"),
+        [
+            ("dingtalk", '{"errcode":0,"errmsg":"ok"}', ""),
+            ("dingtalk", '{"errcode":310000,"errmsg":"no keyword"}', "code 310000 no keyword"),
+            ("feishu", '{"code":0,"msg":"success"}', ""),
+            ("feishu", '{"StatusCode":0}', ""),
+            ("feishu", '{"code":19021,"msg":"sign"}', "code 19021 sign"),
+            ("wecom", '{"errcode":93000}', "code 93000"),
+            ("wecom", "<html>", "no JSON"),
+            ("wecom", "[]", "no JSON object"),
+            ("wecom", "{}", "code None"),
+            ("slack", "ok", ""),
+            ("json", "anything", ""),
+        ],
+    )
+    def test_a_refusal_with_status_200_is_understood(
+        self, style: str, answer: str, words: str
+    ) -> None:
+        complaint = webhook_style.complaint(style, answer.encode())
+
+        assert words in complaint
+        assert bool(words) == bool(complaint)
