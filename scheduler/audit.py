@@ -3,13 +3,18 @@
     due = fired + skipped + cancelled + purged, and nothing twice
 
 A tick that nobody has decided yet, because it lies beyond its job's watermark, is not due here.
+Nor is a child's run: that it is there, and only where it may be, is held against its parent's.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
 
 from sqlalchemy.orm import Session
 
+from scheduler.delay_audit import DelaySpan, audit_delays, audit_waiting
+from scheduler.family_audit import audit_children, audit_shards
+from scheduler.job_ledger import JobLedger, Ledgers
 from scheduler.schedule import Schedule
 from sql import history, ledger
 from sql.engine import Database
@@ -18,37 +23,6 @@ from sql.run_status import RunStatus
 
 #: Due times computed at a time.
 CHUNK = 10_000
-#: Lost or doubled ticks that a report names; the rest is counted.
-NAMED = 20
-
-
-@dataclass(slots=True, kw_only=True)
-class JobLedger:
-    """What became of one job's due times; `lost` and `doubled` name the first ticks, epoch ms."""
-
-    job_id: int
-    name: str
-    due: int = 0
-    fired: int = 0
-    skipped: int = 0
-    cancelled: int = 0
-    purged: int = 0
-    lost_count: int = 0
-    doubled_count: int = 0
-    lost: list[int] = field(default_factory=list)
-    doubled: list[int] = field(default_factory=list)
-
-    def lose(self, tick: int) -> None:
-        """Note a due time without a row or a skip."""
-        self.lost_count += 1
-        if len(self.lost) < NAMED:
-            self.lost.append(tick)
-
-    def double(self, tick: int) -> None:
-        """Note a due time that was decided twice, or that was never due."""
-        self.doubled_count += 1
-        if len(self.doubled) < NAMED:
-            self.doubled.append(tick)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +36,21 @@ class AuditReport:
     @property
     def is_sound(self) -> bool:
         """Whether no tick was lost or doubled."""
-        return not any(job.lost_count or job.doubled_count for job in self.jobs)
+        return all(job.is_sound for job in self.jobs)
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A time in which one schedule of a job was enabled: ticks after `after_ms`, to `until_ms`."""
+    """A time in which one schedule of a job was enabled: ticks after `after_ms`, to `until_ms`.
+
+    `is_last`: it goes on, and `until_ms` is the job's watermark.
+    """
 
     schedule: Schedule
     anchor_ms: int
     after_ms: int
     until_ms: int
+    is_last: bool
 
     def ticks(self) -> Iterator[int]:
         after_ms = self.after_ms
@@ -101,22 +79,22 @@ def _audit(
     session: Session, bounds: tuple[int, int], timezone: str, job_id: int | None
 ) -> AuditReport:
     known = {row.id: row for row in ledger.jobs(session)}
-    changes: dict[int, list[History]] = {}
-    for change in history.changes(session):
-        if job_id in (None, change.job_id):
-            changes.setdefault(change.job_id, []).append(change)
-    ledgers = {}
-    for one_id, made in changes.items():
-        job = known.get(one_id)
-        ledgers[one_id] = JobLedger(job_id=one_id, name=job.name if job else f"(deleted {one_id})")
-        end_ms = job.trigger_last_time if job else made[-1].watermark
-        for span in _spans(made, end_ms, bounds, timezone):
-            _compare(session, span, ledgers[one_id])
+    ledgers = Ledgers({one_id: row.name for one_id, row in known.items()}, job_id)
+    for one_id, made in groupby(history.changes(session), lambda change: change.job_id):
+        job, changes = ledgers.of(one_id), list(made)
+        if job is None:
+            continue
+        end_ms = known[one_id].trigger_last_time if one_id in known else changes[-1].watermark
+        for span in _spans(changes, end_ms, bounds, timezone):
+            _compare(session, span, job)
     for row in ledger.doubled(session, after_ms=bounds[0], until_ms=bounds[1]):
-        if row.job_id in ledgers:
-            ledgers[row.job_id].double(row.scheduled_at)
+        if job := ledgers.of(row.job_id):
+            job.double(row.scheduled_at)
+    audit_shards(session, ledgers, bounds)
+    audit_children(session, ledgers, bounds)
+    audit_waiting(session, ledgers)
     return AuditReport(
-        jobs=sorted(ledgers.values(), key=lambda job: job.name),
+        jobs=ledgers.all(),
         planned=ledger.open_runs(session, planned=True),
         in_flight=ledger.open_runs(session, planned=False),
     )
@@ -133,10 +111,21 @@ def _spans(
             schedule = Schedule.parse(
                 change.schedule_type, change.schedule_conf or "", change.timezone or timezone
             )
-            yield _Span(schedule, change.anchor, after_ms, until_ms)
+            is_last = change is changes[-1] and until_ms == end_ms
+            yield _Span(schedule, change.anchor, after_ms, until_ms, is_last)
 
 
 def _compare(session: Session, span: _Span, job: JobLedger) -> None:
+    delay_ms = span.schedule.after_completion(0)
+    if delay_ms is None:
+        _compare_computed(session, span, job)
+        return
+    last_ms = span.until_ms if span.is_last else None
+    found = DelaySpan(delay_ms, span.anchor_ms, span.after_ms, span.until_ms, last_ms)
+    audit_delays(session, found, job)
+
+
+def _compare_computed(session: Session, span: _Span, job: JobLedger) -> None:
     rows = dict(
         ledger.ticks_with_rows(session, job.job_id, after_ms=span.after_ms, until_ms=span.until_ms)
     )

@@ -5,15 +5,16 @@ history, all in one transaction. Nothing here talks to the broker: a trigger and
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
+from scheduler import lineage
 from scheduler.aftermath import End
 from scheduler.completion import Completion
 from scheduler.job_changes import JobChanges
 from scheduler.job_spec import JobSpec
-from sql import apps, cluster, jobs, presence, runs
+from sql import apps, cluster, families, jobs, presence, runs
 from sql.engine import Database
 from sql.errors import Conflict, NotFound
 from sql.ids import RunIds
@@ -70,7 +71,8 @@ class Commands:
         nothing.
 
         Raises:
-            ValueError: a job's schedule can never fire, in one line that names the job.
+            ValueError: a job's schedule can never fire, its children are unknown or form a circle,
+                or a job to be deleted is another's child, in one line that names the job.
 
         """
 
@@ -101,10 +103,21 @@ class Commands:
         )
 
     def delete(self, name: str) -> None:
-        """Remove a job: what is planned is cancelled, what runs goes on, its runs are kept."""
-        self._database.write(
-            lambda session: self._changes.delete(session, _lock(session, name), self._now_ms())
-        )
+        """Remove a job: what is planned is cancelled, what runs goes on, its runs are kept.
+
+        Raises:
+            NotFound: there is no such job.
+            ValueError: it is a child of others.
+
+        """
+
+        def unit(session: Session) -> None:
+            families.lock(session)
+            job = _lock(session, name)
+            lineage.refuse_orphans(session, {job.id})
+            self._changes.delete(session, job, self._now_ms())
+
+        self._database.write(unit)
 
     def trigger(self, name: str, *, param: str | None, addresses: Sequence[str]) -> int:
         """Plan a run of a job now; return its id. `param` None = the job's own.
@@ -132,6 +145,7 @@ class Commands:
                 retries_left=job.executor_fail_retry_count,
                 origin_id=None,
                 wanted_addresses=",".join(addresses) or None,
+                glue_id=job.glue_id,
                 run_id=run_id,
             )
             runs.plan(session, [run], self._ids)
@@ -193,6 +207,7 @@ class Commands:
         *,
         prune: bool,
     ) -> list[Change]:
+        families.lock(session)
         changes = []
         app_ids = {}
         known = apps.ids_by_name(session)
@@ -202,7 +217,8 @@ class Commands:
             if changed:
                 action = "update" if name in known else "create"
                 changes.append(Change(action=action, what="app", name=name))
-        changes += [self._apply_job(session, app_ids[spec.app], spec) for spec in specs]
+        applied = [self._apply_job(session, app_ids[spec.app], spec) for spec in specs]
+        changes += self._link(session, specs, app_ids, applied)
         if prune:
             kept = {(app_ids[spec.app], spec.name) for spec in specs}
             changes += self._prune(session, app_ids, kept)
@@ -212,16 +228,46 @@ class Commands:
         action, details = self._changes.apply(session, app_id, spec, self._now_ms())
         return Change(action=action, what="job", name=f"{spec.app}/{spec.name}", details=details)
 
+    def _link(
+        self,
+        session: Session,
+        specs: Sequence[JobSpec],
+        app_ids: dict[str, int],
+        applied: Sequence[Change],
+    ) -> list[Change]:
+        """Make jobs the children of others, now that all of them are there."""
+        changes, linked = [], []
+        for spec, change in zip(specs, applied, strict=True):
+            job_id, words = self._changes.link(session, app_ids[spec.app], spec, self._now_ms())
+            changes.append(_also(change, words) if words else change)
+            linked += [job_id] if words else []
+        lineage.refuse_circles(session, linked)
+        return changes
+
     def _prune(
         self, session: Session, app_ids: dict[str, int], kept: set[tuple[int, str]]
     ) -> list[Change]:
-        changes = []
-        for job, app in jobs.listing(session):
-            if job.job_group in app_ids.values() and (job.job_group, job.job_desc) not in kept:
-                locked = jobs.lock(session, job.id)
-                self._changes.delete(session, locked, self._now_ms())
-                changes.append(Change(action="delete", what="job", name=f"{app}/{job.job_desc}"))
-        return changes
+        doomed = [
+            (job, app)
+            for job, app in jobs.listing(session)
+            if job.job_group in app_ids.values() and (job.job_group, job.job_desc) not in kept
+        ]
+        if not doomed:
+            return []
+        lineage.refuse_orphans(session, {job.id for job, _ in doomed})
+        for job, _ in doomed:
+            self._changes.delete(session, jobs.lock(session, job.id), self._now_ms())
+        return [
+            Change(action="delete", what="job", name=f"{app}/{job.job_desc}") for job, app in doomed
+        ]
+
+
+def _also(change: Change, words: str) -> Change:
+    """Return a change of which there is more to say."""
+    if change.action == "create":
+        return change
+    state = (f"state: {change.action}",) if change.action in ("start", "stop") else change.details
+    return replace(change, action="update", details=(words, *state))
 
 
 def _lock(session: Session, name: str) -> Job:

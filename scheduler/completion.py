@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from broker.messages import MESSAGE_LIMIT
 from scheduler.aftermath import End, next_attempt
+from scheduler.succession import Ending, Succession
 from sql import jobs, runs
 from sql.ids import RunIds
 from sql.rows import AnyRow
@@ -19,7 +20,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What became of reported ends, as ids of runs; `planned` are those of new attempts.
+    """What became of reported ends, as ids of runs; `planned` are new attempts and children's runs.
 
     `lost` came too late, or a second time. `strange` were reported by somebody whom they were not
     routed to. `freed` counts those of `won` that were in flight, by app id and address.
@@ -37,7 +38,7 @@ class Completion:
     """Ends runs, for callbacks, dispatcher, rescuer and commands alike.
 
     Args:
-        ids: where the ids of new attempts come from.
+        ids: where the ids of new attempts and of children's runs come from.
         now_ms: the database's clock.
 
     """
@@ -45,6 +46,7 @@ class Completion:
     def __init__(self, ids: RunIds, now_ms: Callable[[], int]) -> None:
         self._ids = ids
         self._now_ms = now_ms
+        self._succession = Succession(ids, now_ms)
 
     def end(self, session: Session, ends: Sequence[End]) -> Tally:
         """End runs in the caller's transaction; the first final state wins.
@@ -78,18 +80,30 @@ class Completion:
     def _follow(
         self, session: Session, rows: dict[int, AnyRow], winners: dict[int, End]
     ) -> list[int]:
+        attempts = self._next_attempts(session, rows, winners)
+        planned = runs.plan(session, list(attempts.values()), self._ids)
+        endings = [
+            Ending(rows[run_id], end.status, end.finished_at)
+            for run_id, end in winners.items()
+            if run_id not in attempts
+        ]
+        # Last: a further attempt, being a row by now, keeps its tick from being over.
+        return planned + self._succession.follow(session, endings)
+
+    def _next_attempts(
+        self, session: Session, rows: dict[int, AnyRow], winners: dict[int, End]
+    ) -> dict[int, runs.NewRun]:
         unsuccessful = [end for end in winners.values() if end.status is not RunStatus.SUCCEEDED]
         if not unsuccessful:
-            return []
+            return {}
         known = jobs.for_runs(session, {rows[end.run_id].job_id for end in unsuccessful})
         now_ms = self._now_ms()
-        attempts = [
-            attempt
+        return {
+            end.run_id: attempt
             for end in unsuccessful
             for row in [rows[end.run_id]]
             if (attempt := next_attempt(row, known.get(row.job_id), end, now_ms=now_ms))
-        ]
-        return runs.plan(session, attempts, self._ids)
+        }
 
     def _lose(self, session: Session, row: AnyRow, end: End, tally: Tally) -> None:
         tally.lost.append(end.run_id)

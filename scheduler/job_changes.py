@@ -8,11 +8,13 @@ from collections.abc import Iterable
 
 from sqlalchemy.orm import Session
 
+from scheduler import lineage
 from scheduler.job_spec import JobSpec
 from scheduler.schedule import Schedule, ScheduleKind
-from sql import history, jobs, runs
+from sql import history, jobs, runs, ticks
 from sql.models import Job, RouteMemory, SkippedTicks
-from sql.run_status import Kind
+from sql.parked import PARKED_MS
+from sql.run_status import OPEN, Kind
 from sql.runs import at
 
 #: What a schedule's tick becomes; a retry of it as well, once a person has said stop.
@@ -53,8 +55,31 @@ class JobChanges:
             return "update", (*changed, *switched)
         return (switched[0].split()[-1], ()) if switched else ("unchanged", ())
 
+    def link(
+        self, session: Session, app_id: int, spec: JobSpec, now_ms: int
+    ) -> tuple[int, str | None]:
+        """Give a job that was applied its children; return its id and what changed, in words.
+
+        Raises:
+            ValueError: a child is unknown.
+
+        """
+        job = jobs.find_in_app(session, app_id, spec.name)
+        assert job is not None
+        if not spec.children and not job.child_jobid:
+            return job.id, None
+        job = jobs.lock(session, job.id)
+        words = lineage.link(session, job, spec.children)
+        if words:
+            job.update_time = at(now_ms)
+            session.flush()
+        return job.id, words
+
     def start(self, session: Session, job: Job, now_ms: int) -> bool:
-        """Let a locked job's schedule fire; False when it does already."""
+        """Let a locked job's schedule fire; False when it does already.
+
+        A fixed delay fires at once, or after the end of what its schedule has caused before.
+        """
         if job.trigger_status == 1:
             return False
         schedule = self._schedule(job)
@@ -66,6 +91,8 @@ class JobChanges:
                 f"cannot start job {job.job_desc}: its schedule {job.schedule_conf!r} "
                 "never fires again"
             )
+        if schedule.waits_for_completion and _is_at_work(session, job.id):
+            tick = PARKED_MS
         job.trigger_status, job.stop_reason = 1, None
         job.trigger_last_time, job.trigger_next_time = watermark, tick
         self._record(session, job, now_ms)
@@ -216,15 +243,29 @@ class JobChanges:
 def _first_tick(schedule: Schedule, job: Job, now_ms: int) -> tuple[int, int | None]:
     """Return the watermark and the first tick of a schedule that starts now.
 
-    A fixed rate counts from its start, on whole seconds.
+    A fixed rate counts from its start, on whole seconds; a fixed delay fires at once.
     """
     base = max(job.trigger_last_time, now_ms)
+    if schedule.waits_for_completion:
+        return base, base + 1
     tick = schedule.next_after(base, base)
     if tick is None or job.schedule_type != "FIX_RATE":
         return base, tick
     period_ms = tick - base
     first = -(-tick // 1000) * 1000
     return first - period_ms, first
+
+
+def _is_at_work(session: Session, job_id: int) -> bool:
+    """Whether anything is open of what a locked job's schedule has caused.
+
+    The runs are locked, so that whoever is just ending one is waited for; it may have planned a
+    further attempt, so they are looked for again.
+    """
+    while found := ticks.open_ids(session, job_id):
+        if any(run.status in OPEN for run in runs.lock(session, found)):
+            return True
+    return False
 
 
 def _columns(spec: JobSpec) -> dict[str, object]:

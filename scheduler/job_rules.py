@@ -27,8 +27,7 @@ LATER_ROUTES = (
     "BUSYOVER",
     "SHARDING_BROADCAST",
 )
-LATER_KINDS = {ScheduleKind.FIX_DELAY: "delay"}
-LATER_FIELDS = ("script", "children")
+LATER_FIELDS = ("script",)
 
 PARAM_BYTES = 65_536
 #: What the columns hold.
@@ -64,6 +63,7 @@ class Problem:
 def problems(spec: JobSpec, *, now_ms: int) -> list[Problem]:
     """Return everything that is wrong with a job; a cron must still fire after `now_ms`."""
     found = [*_choices(spec), *_texts(spec), *_numbers(spec), *_alarm(spec)]
+    found += _children(spec)
     for field, check in (
         ("app", lambda: check_app_name(spec.app)),
         ("timezone", lambda: _check_timezone(spec.timezone)),
@@ -156,6 +156,17 @@ def _alarm(spec: JobSpec) -> Iterator[Problem]:
         )
 
 
+def _children(spec: JobSpec) -> Iterator[Problem]:
+    seen = set()
+    for child in spec.children:
+        if not child.rpartition("/")[2] or child != child.strip():
+            expected = "names of jobs, NAME or APP/NAME"
+            yield Problem("children", f"expected children to be {expected}, got: {child[:100]!r}")
+        elif child in seen:
+            yield Problem("children", f"duplicate child {child[:100]!r}")
+        seen.add(child)
+
+
 def _is_webhook(url: str) -> bool:
     try:
         parts = urlsplit(url)
@@ -177,8 +188,6 @@ def _check_timezone(name: str) -> None:
 
 
 def _check_schedule(spec: JobSpec, now_ms: int) -> None:
-    if spec.schedule_kind in LATER_KINDS:
-        raise ValueError(later_field(LATER_KINDS[ScheduleKind(spec.schedule_kind)]))
     if len(spec.schedule_conf) > _LONGEST["schedule"]:
         raise ValueError(
             f"expected a schedule of up to {_LONGEST['schedule']} characters, "

@@ -9,6 +9,7 @@ class JobSpec:
 
     `schedule_kind` is NONE, CRON, FIX_RATE, FIX_DELAY or AT; `schedule_conf` the expression, the
     seconds, or the ISO 8601 instant. `timezone` "" = the scheduler's. Durations are whole seconds.
+    `children` are NAME of a job in the same app, or APP/NAME.
     """
 
     name: str
@@ -28,6 +29,7 @@ class JobSpec:
     retries: int = 0
     retry_delay: int = 0
     fresh_process: bool = False
+    children: tuple[str, ...] = ()
     alarm_emails: tuple[str, ...] = ()
     alarm_webhook: str = ""
     enabled: bool | None = None

@@ -25,6 +25,7 @@ _PLANNING_COLUMNS = (
     Job.executor_param,
     Job.executor_fail_retry_count,
     Job.executor_route_strategy,
+    Job.glue_id,
     Job.trigger_last_time,
     Job.trigger_next_time,
 )
@@ -39,7 +40,7 @@ _RUNNING_COLUMNS = (
     Job.executor_timeout,
     Job.concurrency,
     Job.fresh_process,
-    Job.glue_type,
+    Job.glue_id,
     Job.retry_delay,
     Job.delivery,
     Job.trigger_status,
@@ -82,6 +83,15 @@ def stop_by_itself(session: Session, job_id: int, *, reason: str, watermark_ms: 
             stop_reason=reason[:512],
         )
     )
+
+
+def to_plan(session: Session, job_ids: Iterable[int]) -> dict[int, AnyRow]:
+    """Return, by id, what planning a run of these jobs needs."""
+    return {
+        row.id: row
+        for chunk in chunks(job_ids)
+        for row in session.execute(select(*_PLANNING_COLUMNS).where(Job.id.in_(chunk)))
+    }
 
 
 def for_runs(session: Session, job_ids: Iterable[int]) -> dict[int, AnyRow]:

@@ -33,6 +33,7 @@ JOB_COLUMNS = (
     Job.delivery,
     Job.concurrency,
     Job.fresh_process,
+    Job.child_jobid,
     Job.alarm_email,
     Job.alarm_webhook,
     Job.trigger_status,

@@ -88,9 +88,12 @@ class Job(Model):
     concurrency: Mapped[int] = mapped_column(Integer, default=1)
     fresh_process: Mapped[int] = mapped_column(SmallInteger, default=0)
     glue_type: Mapped[str] = mapped_column(String(50), default="BEAN")
-    glue_source: Mapped[str | None] = mapped_column(LongText)
+    # Up to half a megabyte, which no list of jobs wants.
+    glue_source: Mapped[str | None] = mapped_column(LongText, deferred=True)
     glue_remark: Mapped[str | None] = mapped_column(String(128))
     glue_updatetime: Mapped[datetime | None] = mapped_column(DateTime)
+    #: The version of its script that runs planned from now on name; None without a script.
+    glue_id: Mapped[int | None] = mapped_column(Integer)
     child_jobid: Mapped[str | None] = mapped_column(String(255))
     trigger_status: Mapped[int] = mapped_column(SmallInteger, default=0)
     trigger_last_time: Mapped[int] = mapped_column(BigInteger, default=0)
@@ -199,13 +202,18 @@ class GlueVersion(Model):
     """One saved version of a job's script."""
 
     __tablename__ = "xxl_job_logglue"
-    __table_args__ = (Index("i_job_id", "job_id"), _TABLE_OPTIONS)
+    __table_args__ = (
+        Index("i_job_id", "job_id"),
+        # SQLite would give a deleted version's id, which a run may name, to another source.
+        {**_TABLE_OPTIONS, "sqlite_autoincrement": True},
+    )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     job_id: Mapped[int] = mapped_column(Integer)
     glue_type: Mapped[str | None] = mapped_column(String(50))
     glue_source: Mapped[str | None] = mapped_column(LongText)
     glue_remark: Mapped[str] = mapped_column(String(128))
+    author: Mapped[str | None] = mapped_column(String(64))
     add_time: Mapped[datetime | None] = mapped_column(DateTime)
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
 

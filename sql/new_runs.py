@@ -18,7 +18,8 @@ class NewRun:
     """A run to plan; `origin_id` None = the run's own id (MANUAL and API).
 
     `run_id` is an id taken before. A run that no unique key protects needs it: its unit of work
-    may be repeated after a commit whose answer was lost.
+    may be repeated after a commit whose answer was lost. `glue_id` is the version of the job's
+    script that is to run; None: the handler is.
     """
 
     job_group: int
@@ -36,6 +37,7 @@ class NewRun:
     redeliveries: int = 0
     wanted_addresses: str | None = None
     trigger_message: str = ""
+    glue_id: int | None = None
     run_id: int | None = None
 
 
@@ -78,4 +80,5 @@ def _row(run: NewRun, run_id: int) -> dict[str, Any]:
         "attempt": run.attempt,
         "redeliveries": run.redeliveries,
         "wanted_addresses": run.wanted_addresses,
+        "glue_id": run.glue_id,
     }

@@ -18,6 +18,7 @@ CLAIM_COLUMNS = (
     Run.shard_total,
     Run.attempt,
     Run.wanted_addresses,
+    Run.glue_id,
 )
 
 #: What following a run that was routed needs, and sending it again.
@@ -50,8 +51,22 @@ DECISION_COLUMNS = (
     Run.attempt,
     Run.redeliveries,
     Run.wanted_addresses,
+    Run.glue_id,
     Run.boot_id,
     Run.routed_at,
     Run.started_at,
     Run.kill_requested_at,
+)
+
+#: What judging a whole tick needs.
+TICK_COLUMNS = (
+    Run.id,
+    Run.job_id,
+    Run.scheduled_at,
+    Run.origin_id,
+    Run.shard_index,
+    Run.shard_total,
+    Run.attempt,
+    Run.status,
+    Run.finished_at,
 )

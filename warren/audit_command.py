@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from scheduler.audit import AuditReport, JobLedger, audit
+from scheduler.audit import AuditReport, audit
+from scheduler.job_ledger import JobLedger
 from sql import listings
 from warren.access import now_ms, open_database
 from warren.instants import iso, local, read_instant
@@ -85,8 +86,8 @@ def _ledger_json(job: JobLedger) -> dict[str, Any]:
         "purged": job.purged,
         "lost": job.lost_count,
         "doubled": job.doubled_count,
-        "lost_at": [iso(tick) for tick in job.lost],
-        "doubled_at": [iso(tick) for tick in job.doubled],
+        "lost_at": [iso(fault.tick) for fault in job.lost],
+        "doubled_at": [iso(fault.tick) for fault in job.doubled],
     }
 
 
@@ -97,11 +98,12 @@ def _ledger_line(job: JobLedger) -> tuple[str, ...]:
 
 def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
     for job in report.jobs:
-        for what, ticks, count in (
+        for what, faults, count in (
             ("lost", job.lost, job.lost_count),
             ("doubled", job.doubled, job.doubled_count),
         ):
-            for tick in ticks:
-                yield f"{what}: {job.name} at {local(tick, zone)}"
-            if count > len(ticks):
-                yield f"{what}: {job.name}, {count - len(ticks)} more times"
+            for fault in faults:
+                why = f" ({fault.why})" if fault.why else ""
+                yield f"{what}: {job.name} at {local(fault.tick, zone)}{why}"
+            if count > len(faults):
+                yield f"{what}: {job.name}, {count - len(faults)} more times"

@@ -40,6 +40,7 @@ _VALUES: dict[str, Read] = {
     "retries": whole_number,
     "retry_delay": whole_number,
     "fresh_process": truth,
+    "children": _texts,
     "enabled": truth,
 }
 _NEEDED = ("name", "app", "handler")
@@ -51,7 +52,7 @@ _SCHEDULES: dict[str, tuple[str, Read]] = {
     "delay": ("FIX_DELAY", whole_number),
     "at": ("AT", instant),
 }
-_WHEN = "one of {cron: …}, {every: …}, {at: …} or none"
+_WHEN = "one of {cron: …}, {every: …}, {delay: …}, {at: …} or none"
 _KNOWN = (*_VALUES, "schedule", "alarm", *job_rules.LATER_FIELDS)
 
 

@@ -1,9 +1,11 @@
 """Jobs as they are shown: as a JSON object, as a line of a table, as facts."""
 
+from collections.abc import Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from scheduler.schedule import Schedule
+from sql.parked import PARKED_MS
 from sql.rows import AnyRow
 from warren.instants import iso, local
 from warren.terminal import relative
@@ -12,9 +14,14 @@ HEADERS = ("name", "app", "schedule", "next", "state", "last run", "last due")
 
 
 def next_fires(job: AnyRow, *, now_ms: int, count: int, timezone: str) -> list[int]:
-    """Return the next ticks in epoch milliseconds; of a stopped job, as if it were started now."""
+    """Return the next ticks in epoch milliseconds; of a stopped job, as if it were started now.
+
+    A fixed delay has one at most: the end of a run sets the next one.
+    """
     schedule = Schedule.parse(job.schedule_type, job.schedule_conf or "", job.timezone or timezone)
     anchor = job.trigger_next_time if job.trigger_status else 0
+    if schedule.waits_for_completion:
+        return [] if is_waiting(job) else [anchor or now_ms]
     found: list[int] = []
     while len(found) < count:
         tick = schedule.next_after(found[-1] if found else now_ms, anchor or now_ms)
@@ -22,6 +29,11 @@ def next_fires(job: AnyRow, *, now_ms: int, count: int, timezone: str) -> list[i
             break
         found.append(tick)
     return found
+
+
+def is_waiting(job: AnyRow) -> bool:
+    """Whether the end of a run is to set a job's next tick."""
+    return bool(job.trigger_status and job.trigger_next_time == PARKED_MS)
 
 
 def next_fire(job: AnyRow, *, now_ms: int, timezone: str) -> int | None:
@@ -36,8 +48,10 @@ def next_fire(job: AnyRow, *, now_ms: int, timezone: str) -> int | None:
     return found[0] if found else None
 
 
-def job_json(job: AnyRow, *, now_ms: int, timezone: str) -> dict[str, Any]:
-    """Return a job as a JSON object."""
+def job_json(
+    job: AnyRow, *, now_ms: int, timezone: str, children: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return a job as a JSON object; `children` are their names, as APP/NAME."""
     return {
         "id": job.id,
         "name": job.name,
@@ -58,6 +72,7 @@ def job_json(job: AnyRow, *, now_ms: int, timezone: str) -> dict[str, Any]:
         "retries": job.executor_fail_retry_count,
         "retry_delay": job.retry_delay,
         "fresh_process": bool(job.fresh_process),
+        "children": list(children),
         "alarm_emails": [email for email in (job.alarm_email or "").split(",") if email],
         "alarm_webhook": job.alarm_webhook or "",
         "stop_reason": job.stop_reason or "",
@@ -79,8 +94,10 @@ def job_line(job: AnyRow, *, now_ms: int, timezone: str) -> tuple[str, ...]:
     )
 
 
-def job_facts(job: AnyRow, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
-    """Return everything about a job, in words."""
+def job_facts(
+    job: AnyRow, *, now_ms: int, zone: ZoneInfo, children: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return everything about a job, in words; `children` are their names, as APP/NAME."""
     tick = next_fire(job, now_ms=now_ms, timezone=zone.key)
     return {
         "job": f"{job.app}/{job.name}",
@@ -89,7 +106,7 @@ def job_facts(job: AnyRow, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
         "state": "enabled" if job.trigger_status else "stopped",
         "stopped because": job.stop_reason or "",
         "schedule": f"{schedule_words(job)}  ({job.timezone or zone.key})",
-        "next fire": f"{local(tick, zone)}  ({relative(tick, now_ms)})" if tick else "",
+        "next fire": f"{local(tick, zone)}  ({relative(tick, now_ms)})" if tick else waits(job),
         "handler": job.executor_handler or "",
         "param": job.executor_param or "",
         "route": job.executor_route_strategy,
@@ -99,9 +116,15 @@ def job_facts(job: AnyRow, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
         "concurrency": str(job.concurrency),
         "timeout": f"{job.executor_timeout} s" if job.executor_timeout else "none",
         "retries": _retries(job),
+        "children": ", ".join(children),
         "process": "a fresh one for each run" if job.fresh_process else "",
         "alarm": ", ".join(filter(None, (job.alarm_email, job.alarm_webhook))),
     }
+
+
+def waits(job: AnyRow) -> str:
+    """Return what a job waits for, "" when it does not."""
+    return f"{job.schedule_conf} s after the end of its run" if is_waiting(job) else ""
 
 
 def schedule_words(job: AnyRow) -> str:

@@ -5,13 +5,13 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from sql import listings
+from sql import families, listings
 from warren.access import now_ms, open_database
 from warren.acting import open_commands
 from warren.instants import iso, local
 from warren.job_apply import apply_file
 from warren.job_trigger import trigger_job
-from warren.job_view import HEADERS, job_facts, job_json, job_line, next_fires
+from warren.job_view import HEADERS, job_facts, job_json, job_line, next_fires, waits
 from warren.options import as_json, examples, takes_settings
 from warren.run_view import HEADERS as RUN_HEADERS
 from warren.run_view import run_line
@@ -50,9 +50,11 @@ def list_jobs(settings: Settings, app: str | None, as_json: bool) -> None:
     with open_database(settings) as database:
         now = now_ms(database)
         rows = database.read(lambda session: listings.jobs(session, now_ms=now, app=app))
+        children = database.read(lambda session: families.children_names(session, rows))
     if as_json:
         for row in rows:
-            print_json(job_json(row, now_ms=now, timezone=settings.timezone))
+            kin = children.get(row.id, ())
+            print_json(job_json(row, now_ms=now, timezone=settings.timezone, children=kin))
         return
     lines = [job_line(row, now_ms=now, timezone=settings.timezone) for row in rows]
     print_table(HEADERS, lines, nothing="no jobs yet; try: warren jobs apply FILE.yaml")
@@ -71,10 +73,11 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
         job = database.read(lambda session: listings.job(session, name))
         last = listings.RunFilter(job=name, limit=_LAST_RUNS)
         runs = database.read(lambda session: listings.runs(session, last))
+        kin = database.read(lambda session: families.children_names(session, [job])).get(job.id, ())
     if as_json:
-        print_json(job_json(job, now_ms=now, timezone=settings.timezone))
+        print_json(job_json(job, now_ms=now, timezone=settings.timezone, children=kin))
         return
-    print_facts(job_facts(job, now_ms=now, zone=settings.zone))
+    print_facts(job_facts(job, now_ms=now, zone=settings.zone, children=kin))
     print()
     print_table(RUN_HEADERS, [run_line(run, now_ms=now) for run in runs], nothing="no runs yet")
 
@@ -98,7 +101,8 @@ def next_command(settings: Settings, name: str, count: int, as_json: bool) -> No
         return
     zone = ZoneInfo(job.timezone or settings.timezone)
     lines = [(local(fire, zone), relative(fire, now)) for fire in fires]
-    print_table(("fires at", "that is"), lines, nothing="it never fires by itself")
+    nothing = waits(job) or "it never fires by itself"
+    print_table(("fires at", "that is"), lines, nothing=nothing)
 
 
 @jobs.command(epilog=examples("warren jobs start nightly-report"))

@@ -154,6 +154,7 @@ def upgrade() -> None:
         sa.Column("glue_source", _LONG_TEXT, nullable=True),
         sa.Column("glue_remark", sa.String(length=128), nullable=True),
         sa.Column("glue_updatetime", sa.DateTime(), nullable=True),
+        sa.Column("glue_id", sa.Integer(), nullable=True),
         sa.Column("child_jobid", sa.String(length=255), nullable=True),
         sa.Column("trigger_status", sa.SmallInteger(), nullable=False),
         sa.Column("trigger_last_time", sa.BigInteger(), nullable=False),
@@ -240,9 +241,11 @@ def upgrade() -> None:
         sa.Column("glue_type", sa.String(length=50), nullable=True),
         sa.Column("glue_source", _LONG_TEXT, nullable=True),
         sa.Column("glue_remark", sa.String(length=128), nullable=False),
+        sa.Column("author", sa.String(length=64), nullable=True),
         sa.Column("add_time", sa.DateTime(), nullable=True),
         sa.Column("update_time", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
+        sqlite_autoincrement=True,
         **_OPTIONS,
     )
     op.create_index("i_job_id", "xxl_job_logglue", ["job_id"], unique=False)

@@ -80,6 +80,7 @@ def test_each_field_at_fault_is_named() -> None:
         (ScheduleKind.CRON, "0 0 2 * * ?"),
         (ScheduleKind.CRON, "0 0 0 29 2 ? 2028"),
         (ScheduleKind.FIX_RATE, "1"),
+        (ScheduleKind.FIX_DELAY, "60"),
         (ScheduleKind.AT, "2020-01-01T00:00:00Z"),
     ],
 )
@@ -92,7 +93,7 @@ def test_schedule_that_may_fire_is_right(kind: ScheduleKind, conf: str) -> None:
     [
         ("CRON", "0 0 0 1 1 ? 2020", "never fires again"),
         ("CRON", "0 0 0 31 4 ?", "never fires"),
-        ("FIX_DELAY", "60", "'delay' is not available in this version"),
+        ("FIX_DELAY", "0", "'0'"),
         ("SOMETIMES", "", "SOMETIMES"),
         ("FIX_RATE", "-5", "-5"),
     ],
@@ -128,3 +129,19 @@ def test_every_message_is_one_line() -> None:
 def test_known_routes_can_be_routed() -> None:
     for route in (*job_rules.ROUTES, *job_rules.LATER_ROUTES):
         assert route in routing.BUILT_IN
+
+
+def test_children_are_names_with_or_without_an_app() -> None:
+    assert found(children=("next", "other/next", "Old and new")) == []
+
+
+@pytest.mark.parametrize("child", ["", "app/", " padded"])
+def test_child_that_is_no_name_is_refused(child: str) -> None:
+    [(field, text)] = found(children=("good", child))
+
+    assert field == "children"
+    assert text == f"expected children to be names of jobs, NAME or APP/NAME, got: {child!r}"
+
+
+def test_child_that_is_named_twice_is_refused() -> None:
+    assert found(children=("a", "b", "a")) == [("children", "duplicate child 'a'")]

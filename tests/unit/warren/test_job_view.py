@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from sql.parked import PARKED_MS
 from warren.job_view import HEADERS, job_facts, job_json, job_line, next_fire, next_fires
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
@@ -167,3 +168,31 @@ def test_facts_say_what_is_special_and_leave_out_the_rest() -> None:
     assert facts["next fire"] == "2026-12-02 02:00:00 UTC  (in 14 h)"
     assert (facts["timeout"], facts["retries"]) == ("30 s", "2, 10 s apart")
     assert facts["stopped because"] == facts["process"] == facts["alarm"] == ""
+
+
+class TestFixedDelay:
+    def test_the_tick_that_is_to_come_is_the_only_one_known(self) -> None:
+        row = job(schedule_type="FIX_DELAY", schedule_conf="60", trigger_next_time=NOON + 5)
+
+        assert next_fires(row, now_ms=NOON, count=3, timezone="UTC") == [NOON + 5]
+
+    def test_while_a_run_is_open_there_is_none(self) -> None:
+        row = job(schedule_type="FIX_DELAY", schedule_conf="60", trigger_next_time=PARKED_MS)
+
+        assert next_fires(row, now_ms=NOON, count=3, timezone="UTC") == []
+        assert job_json(row, now_ms=NOON, timezone="UTC")["next_fire_at"] is None
+        facts = job_facts(row, now_ms=NOON, zone=UTC)
+        assert facts["next fire"] == "60 s after the end of its run"
+
+    def test_started_now_it_fires_at_once(self) -> None:
+        row = job(schedule_type="FIX_DELAY", schedule_conf="60", trigger_status=0)
+
+        assert next_fires(row, now_ms=NOON, count=3, timezone="UTC") == [NOON]
+
+
+def test_children_are_shown_by_name() -> None:
+    kin = ["reports/mail", "other/next"]
+
+    assert job_json(job(), now_ms=NOON, timezone="UTC", children=kin)["children"] == kin
+    facts = job_facts(job(), now_ms=NOON, zone=UTC, children=kin)
+    assert facts["children"] == "reports/mail, other/next"

@@ -31,6 +31,7 @@ FULL = """\
         retries: 2
         retry_delay: 10
         fresh_process: true
+        children: [small, mails/small]
         alarm: {emails: [ops@example.com, dev@example.com], webhook: "https://example.com/x?a=b"}
         enabled: false
       - {name: small, app: mails, handler: send}
@@ -88,6 +89,7 @@ def test_every_field_reaches_the_job(file: Path) -> None:
         retries=2,
         retry_delay=10,
         fresh_process=True,
+        children=("small", "mails/small"),
         alarm_emails=("ops@example.com", "dev@example.com"),
         alarm_webhook="https://example.com/x?a=b",
         enabled=False,
@@ -184,8 +186,9 @@ def test_anchors_save_repetition(file: Path) -> None:
         ('schedule: {at: "2026-12-01T08:00:00"}', "with its offset"),
         ('schedule: {cron: "* * * * * ?", timezone: Mars/X}', "Mars/X"),
         (f'schedule: {{cron: "{"0," * 70}0 * * * * ?"}}', "up to 128 characters"),
-        ("schedule: {delay: 60}", "'delay' is not available in this version"),
-        ("children: [other]", "'children' is not available in this version"),
+        ("schedule: {delay: 0}", "got: '0'"),
+        ("children: other", "expected children to be a list, got: 'other'"),
+        ("children: [a, a]", "duplicate child 'a'"),
         ("script: {language: shell, source: x}", "'script' is not available in this version"),
         (
             "route: SHARDING_BROADCAST",

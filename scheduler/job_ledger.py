@@ -1,0 +1,79 @@
+"""What became of one job's due times, as the audit counts it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+#: Lost or doubled ticks that a report names; the rest is counted.
+NAMED = 20
+
+
+class Fault(NamedTuple):
+    """A tick, in epoch milliseconds, of which something is wrong; `why` "" = plainly that."""
+
+    tick: int
+    why: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class JobLedger:
+    """What became of one job's due times; `lost` and `doubled` name the first ticks."""
+
+    job_id: int
+    name: str
+    due: int = 0
+    fired: int = 0
+    skipped: int = 0
+    cancelled: int = 0
+    purged: int = 0
+    lost_count: int = 0
+    doubled_count: int = 0
+    lost: list[Fault] = field(default_factory=list)
+    doubled: list[Fault] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no tick was lost or doubled."""
+        return not self.lost_count and not self.doubled_count
+
+    def lose(self, tick: int, why: str = "") -> None:
+        """Note a due time without all the rows, or the skip, that it ought to have."""
+        self.lost_count += 1
+        if len(self.lost) < NAMED:
+            self.lost.append(Fault(tick, why))
+
+    def double(self, tick: int, why: str = "") -> None:
+        """Note a due time that was decided twice, or that was never due."""
+        self.doubled_count += 1
+        if len(self.doubled) < NAMED:
+            self.doubled.append(Fault(tick, why))
+
+
+class Ledgers:
+    """The ledgers of the jobs that an audit is about, each made when it is first needed.
+
+    Args:
+        names: of the jobs that exist.
+        only: the one job that is asked about, None = all.
+
+    """
+
+    def __init__(self, names: Mapping[int, str], only: int | None) -> None:
+        self._names = names
+        self._only = only
+        self._ledgers: dict[int, JobLedger] = {}
+
+    def of(self, job_id: int) -> JobLedger | None:
+        """Return a job's ledger; None when the audit is not about it."""
+        if self._only not in (None, job_id):
+            return None
+        name = self._names.get(job_id, f"(deleted {job_id})")
+        return self._ledgers.setdefault(job_id, JobLedger(job_id=job_id, name=name))
+
+    def is_there(self, job_id: int) -> bool:
+        """Whether a job exists."""
+        return job_id in self._names
+
+    def all(self) -> list[JobLedger]:
+        """Return those that were needed, by name."""
+        return sorted(self._ledgers.values(), key=lambda job: job.name)

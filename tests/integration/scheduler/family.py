@@ -1,0 +1,72 @@
+"""Ticks in flight and their ends, without an executor."""
+
+from collections.abc import Callable
+from typing import Any
+
+from scheduler.aftermath import End
+from scheduler.completion import Completion, Tally
+from sql import runs
+from sql.ids import RunIds
+from sql.run_status import Kind, RunStatus
+from tests.support.cluster import Cluster
+from tests.support.sql_rows import put
+
+SENT = RunStatus.SENT
+
+
+def completion(cluster: Cluster) -> Completion:
+    """One scheduler's."""
+    return Completion(RunIds(cluster.database), cluster.now_ms)
+
+
+def tick_in_flight(
+    cluster: Cluster, job: str, *, shards: int = 1, scheduled_at: int = 0, **values: Any
+) -> list[int]:
+    """Let an executor hold every shard of a tick of a job; return the runs' ids by shard."""
+    [row] = cluster.jobs(job_desc=job)
+    at = scheduled_at or cluster.now_ms()
+    new = [
+        runs.NewRun(
+            job_group=row.job_group,
+            job_id=row.id,
+            handler="noop",
+            param="",
+            kind=Kind.CRON,
+            scheduled_at=at,
+            due_at=at,
+            retries_left=row.executor_fail_retry_count,
+            shard_index=index,
+            shard_total=shards,
+            **values,
+        )
+        for index in range(shards)
+    ]
+    ids = RunIds(cluster.database)
+    run_ids = cluster.database.write(lambda session: runs.plan(session, new, ids))
+    put(cluster.database, run_ids, status=SENT)
+    return run_ids
+
+
+def ends(
+    *run_ids: int, status: RunStatus = RunStatus.SUCCEEDED, finished_at: int = 1_000
+) -> list[End]:
+    return [
+        End(run_id=run_id, status=status, message="", finished_at=finished_at) for run_id in run_ids
+    ]
+
+
+def end(
+    cluster: Cluster,
+    *run_ids: int,
+    status: RunStatus = RunStatus.SUCCEEDED,
+    finished_at: int = 1_000,
+) -> Tally:
+    """End runs in one transaction, as a scheduler of their own would."""
+    told = ends(*run_ids, status=status, finished_at=finished_at)
+    one = completion(cluster)
+    return cluster.database.write(lambda session: one.end(session, told))
+
+
+def ender(cluster: Cluster, *run_ids: int, **how: Any) -> Callable[[], Tally]:
+    """Return the work of ending runs, to be done at the same time as others."""
+    return lambda: end(cluster, *run_ids, **how)
