@@ -5,6 +5,7 @@ The words of a ValueError are shown to the user, so they never hold a secret or 
 
 import os
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo
@@ -92,6 +93,18 @@ def check_timezone(name: str) -> str:
     except (KeyError, ValueError, OSError) as error:
         raise ValueError("there is no such time zone") from error
     return name
+
+
+def check_glue(languages: str) -> str:
+    """Return which languages of scripts are allowed: `all`, `off`, or a list with commas."""
+    known = [language.value for language in ScriptLanguage]
+    listed = [] if languages in ("all", "off") else languages.split(",")
+    for language in map(str.strip, listed):
+        if language not in known:
+            near = get_close_matches(language, known, 1)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"unknown language {language[:100]!r}{hint}")
+    return languages
 
 
 def local_timezone() -> str:

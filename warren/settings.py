@@ -20,6 +20,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from broker.messages import ScriptLanguage
 from warren.errors import CommandError, SettingsError
 from warren.setting_rules import (
     check_broker_url,
@@ -113,6 +114,13 @@ class Settings(BaseSettings):
     def zone(self) -> ZoneInfo:
         """The time zone of jobs that name none, and of the times in tables."""
         return ZoneInfo(self.timezone)
+
+    @property
+    def script_languages(self) -> frozenset[str]:
+        """The languages of the scripts that an executor runs."""
+        if self.glue in ("all", "off"):
+            return frozenset(ScriptLanguage if self.glue == "all" else ())
+        return frozenset(language.strip() for language in self.glue.split(","))
 
     def needed_database_url(self) -> str:
         """Return the database to use: the one set, else that of `warren up` in this folder.
