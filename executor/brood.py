@@ -6,16 +6,15 @@ when no stranger is left.
 """
 
 import mmap
-import multiprocessing
 import os
 import select
 import signal
 import socket
 import time
 from dataclasses import dataclass, field
-from multiprocessing.context import ForkProcess
 
 from executor import child, frames, linux
+from executor.forking import exit_code, fork
 from executor.handlers import Handler, Handlers
 from executor.output import Output
 from executor.strangers import kill_and_reap
@@ -34,7 +33,6 @@ _CANNOT_START = "cannot start a process"
 @dataclass(slots=True)
 class _Job:
     number: int
-    process: ForkProcess
     pid: int
     pidfd: int
     index: int
@@ -65,7 +63,6 @@ class Brood:
         self._surroundings = surroundings
         self._kept = kept
         self._pid = os.getpid()
-        self._context = multiprocessing.get_context("fork")
         self._page = mmap.mmap(-1, PROCESS_LIMIT)
         self._free_indexes = list(range(PROCESS_LIMIT))
         self._jobs: dict[int, _Job] = {}
@@ -116,7 +113,8 @@ class Brood:
 
     def _take_fork(self, order: frames.Fork, ancillary: list[tuple[int, int, bytes]]) -> None:
         if not ancillary:
-            self._dead.append(_Dead(order.number, error=f"{_CANNOT_START}: too many open files"))
+            words = f"{_CANNOT_START}: too many open files"
+            self._tell(frames.Exited(number=order.number, error=words))
             return
         channel = int.from_bytes(ancillary[0][2][:4], "little")
         handler = None if order.handler is None else self._handlers.get(order.handler)
@@ -124,7 +122,7 @@ class Brood:
             # This zygote has replaced one that had it, and the run had waited meanwhile.
             os.close(channel)
             words = f"no handler named {order.handler!r} here"
-            self._dead.append(_Dead(order.number, error=words))
+            self._tell(frames.Exited(number=order.number, error=words))
             return
         self._fork(order.number, handler, channel)
 
@@ -141,34 +139,30 @@ class Brood:
             index=index,
             kept=self._kept,
         )
-        process = self._context.Process(target=child.main, args=(birth,))
         try:
-            process.start()
-            assert process.pid is not None
+            pid = fork(lambda: child.main(birth))
             # Before any reaping, so that the descriptor cannot name a later process of this id.
-            pidfd = os.pidfd_open(process.pid)
+            pidfd = os.pidfd_open(pid)
         except OSError as error:
             # One that was forked all the same, and for which there is no descriptor, is a stranger.
             self._dead.append(_Dead(number, error=f"{_CANNOT_START}: {error.strerror}"))
             self._free_indexes.append(index)
         else:
-            self._register(number, process, index, pidfd)
+            self._register(_Job(number, pid, pidfd, index))
         finally:
             os.close(channel)
 
-    def _register(self, number: int, process: ForkProcess, index: int, pidfd: int) -> None:
-        assert process.pid is not None
-        job = _Job(number, process, process.pid, pidfd, index)
-        self._jobs[number] = self._by_pidfd[pidfd] = job
-        self._poll.register(pidfd, select.POLLIN)
-        born = frames.Forked(number=number, pid=job.pid, started_at_ms=int(time.time() * 1000))
-        socket.send_fds(self._control, [frames.encode(born)], [pidfd])
+    def _register(self, job: _Job) -> None:
+        self._jobs[job.number] = self._by_pidfd[job.pidfd] = job
+        self._poll.register(job.pidfd, select.POLLIN)
+        born = frames.Forked(number=job.number, pid=job.pid, started_at_ms=int(time.time() * 1000))
+        socket.send_fds(self._control, [frames.encode(born)], [job.pidfd])
 
     def _signal(self, order: frames.Signal) -> None:
         job = self._jobs.get(order.number)
-        # `exitcode` None: it was not reaped, so its id is still its own.
-        if job is None or job.process.exitcode is not None:
+        if job is None:
             return
+        # It is in the list, so nobody has reaped it, and its id is still its own.
         for call in (os.killpg, os.kill):
             try:
                 call(job.pid, order.signal)
@@ -182,9 +176,8 @@ class Brood:
     def _bury(self, job: _Job) -> None:
         self._poll.unregister(job.pidfd)
         os.close(job.pidfd)
-        code = job.process.exitcode
+        code = exit_code(job.pid)
         assert code is not None
-        job.process.close()
         del self._jobs[job.number]
         is_clean = code == 0 and self._page[job.index] == 1
         self._free_indexes.append(job.index)
@@ -195,7 +188,10 @@ class Brood:
 
     def _end_strangers(self) -> None:
         """Kill what dead runs left behind; tell of the dead once there is nothing more."""
-        strangers = self._strangers()
+        try:
+            strangers = self._strangers()
+        except OSError:
+            return  # no descriptor is left to look with: the next round may have one
         kill_and_reap(strangers)
         overdue = time.monotonic() - SURVIVOR_SECONDS
         told = [dead for dead in self._dead if not strangers or dead.since < overdue]
@@ -224,9 +220,15 @@ class Brood:
         for job in self._jobs.values():
             self._signal(frames.Signal(number=job.number, signal=signal.SIGKILL))
         while time.monotonic() < deadline:
-            alive = {job.pid for job in self._jobs.values() if job.process.exitcode is None}
+            self._reap()
+            alive = {job.pid for job in self._jobs.values()}
             strangers = [row for row in linux.children_of(self._pid) if row.pid not in alive]
             if not alive and not strangers:
                 return
             kill_and_reap(strangers)
             time.sleep(_LOOK_SECONDS)
+
+    def _reap(self) -> None:
+        for job in list(self._jobs.values()):
+            if exit_code(job.pid) is not None:
+                del self._jobs[job.number]

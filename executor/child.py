@@ -5,7 +5,6 @@ It is forked by the zygote and imports the standard library, the handler side of
 """
 
 import _thread
-import asyncio
 import atexit
 import contextlib
 import inspect
@@ -14,7 +13,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -26,8 +25,8 @@ from executor import frames, linux
 from executor.context import JobContext, JobStopped
 from executor.failures import describe, describe_hook, text_of
 from executor.handlers import Handler
-from executor.script_process import run_script
 from executor.output import Output
+from executor.script_process import run_script
 from executor.surroundings import Surroundings
 from executor.termination import Phase, Termination, Woken
 
@@ -185,7 +184,7 @@ class Child:
     def _explain(self, error: BaseException) -> tuple[Outcome, str]:
         # A process whose init failed must not serve a run that would need it.
         self._is_ending = self._is_ending or not self._is_initialised
-        ending = describe(error, was_stopped=self._termination.is_ordered)
+        ending = describe(error)
         if ending.log:
             self._output.say("ERROR", ending.log)
         return ending.outcome, ending.message
@@ -194,15 +193,9 @@ class Child:
         """Return what an `async def` comes to; anything else as it is."""
         if not inspect.isawaitable(value):
             return value
-        with asyncio.Runner() as runner:
-            try:
-                return runner.run(self._as_task(value))
-            finally:
-                self._termination.task = None
+        from executor import coroutines  # noqa: PLC0415 - only a few handlers need asyncio
 
-    async def _as_task(self, value: Awaitable[Any]) -> Any:
-        self._termination.task = asyncio.current_task()
-        return await value
+        return coroutines.run(value, self._termination)
 
     def _has_leftovers(self) -> bool:
         # The count of _thread knows of threads that threading never heard of. What `init` started

@@ -1,6 +1,5 @@
 """Words for what a handler returned or raised."""
 
-import asyncio
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +8,10 @@ from broker.messages import MESSAGE_LIMIT, Outcome
 from executor.context import JobFailed, JobStopped
 
 #: The functions of a job process from which the user's code is called.
-_OUR_FILE = str(Path(__file__).with_name("child.py"))
-_OUR_CALLERS = frozenset({"_attempt", "_call", "_complete", "_as_task", "_guard"})
+_OUR_FILES = frozenset(
+    str(Path(__file__).with_name(f"{name}.py")) for name in ("child", "coroutines")
+)
+_OUR_CALLERS = frozenset({"_attempt", "_call", "_complete", "run", "_as_task", "_guard"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,12 @@ def text_of(value: object) -> str:
         raise NoText(f"the returned {type(value).__name__} has no text") from error
 
 
-def describe(error: BaseException, *, was_stopped: bool) -> Ending:
+def describe(error: BaseException) -> Ending:
     """Return the ending that an exception out of a handler stands for."""
     if isinstance(error, JobFailed):
         words = _safe_text(error)
         return Ending(Outcome.FAILED, cut(words), words)
-    if isinstance(error, JobStopped) or (was_stopped and isinstance(error, asyncio.CancelledError)):
+    if isinstance(error, JobStopped):
         return Ending(Outcome.FAILED, "stopped by SIGTERM", _trace(error))
     if isinstance(error, SystemExit):
         return _exit(error.code)
@@ -103,7 +104,7 @@ def _trace(error: BaseException) -> str:
     while frames is not None:
         code = frames.tb_frame.f_code
         frames = frames.tb_next
-        if code.co_filename == _OUR_FILE and code.co_name in _OUR_CALLERS:
+        if code.co_filename in _OUR_FILES and code.co_name in _OUR_CALLERS:
             theirs = frames
     try:
         return "".join(traceback.format_exception(type(error), error, theirs)).rstrip()

@@ -63,6 +63,15 @@ class Handlers(Mapping[str, Handler]):
             )
         self._by_name[handler.name] = handler
 
+    @property
+    def are_awaited(self) -> bool:
+        """Whether any of their functions is an `async def`."""
+        return any(
+            inspect.iscoroutinefunction(function)
+            for handler in self._by_name.values()
+            for function in (handler.function, handler.init, handler.destroy)
+        )
+
     def __getitem__(self, name: str) -> Handler:
         return self._by_name[name]
 

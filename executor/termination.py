@@ -1,10 +1,10 @@
 """SIGTERM in a job process: what it does depends on what the process is doing."""
 
 import _thread
-import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable
 from enum import Enum, auto
 from types import FrameType
 from typing import Any
@@ -28,13 +28,13 @@ class Woken(BaseException):
 class Termination:
     """Answers SIGTERM; once it `is_ordered`, the process ends after what it is doing.
 
-    `phase` is set by the process, `task` while a coroutine runs: that is cancelled.
+    `phase` is set by the process, `cancel` while a coroutine runs, which then is cancelled.
     """
 
     def __init__(self) -> None:
         self.phase = Phase.BETWEEN
         self.is_ordered = False
-        self.task: asyncio.Task[Any] | None = None
+        self.cancel: Callable[[], Any] | None = None
         self._is_forking = False
 
     def listen(self, surroundings: Surroundings) -> None:
@@ -61,8 +61,8 @@ class Termination:
             self._stop_user_code()
 
     def _stop_user_code(self) -> None:
-        if self.task is not None:
-            self.task.get_loop().call_soon_threadsafe(self.task.cancel)
+        if self.cancel is not None:
+            self.cancel()
         else:
             raise JobStopped
 

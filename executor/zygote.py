@@ -9,6 +9,7 @@ executor is gone: the zygote kills and reaps everything and ends.
 
 import faulthandler
 import gc
+import importlib
 import os
 import signal
 import socket
@@ -47,6 +48,8 @@ def _work(control: socket.socket, sources: Sequence[str]) -> None:
     own_files = _open_files()
     try:
         handlers = load_handlers(sources)
+        if handlers.are_awaited:
+            importlib.import_module("executor.coroutines")
         _check_threads()
     except HandlersError as error:
         line, trace = clean(error.line[:_LINE_CHARS]), clean(error.traceback[-_TRACE_CHARS:])
@@ -54,15 +57,17 @@ def _work(control: socket.socket, sources: Sequence[str]) -> None:
         return
     linux.outlive_parent()
     output.adopt_logging()
+    output.flush()  # or each process would write what is left of an import's output again
     reset_signals()
     _shut_out_signals()
     surroundings = Surroundings()
-    _tell_names(control, sorted(handlers))
     # What was imported stays shared with the job processes: the collector must not touch it.
     gc.collect()
     gc.freeze()
     kept = frozenset(_open_files() - own_files)
-    Brood(control, handlers, output, surroundings, kept).serve()
+    brood = Brood(control, handlers, output, surroundings, kept)
+    _tell_names(control, sorted(handlers))
+    brood.serve()
 
 
 def _settle() -> None:

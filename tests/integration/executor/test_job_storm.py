@@ -243,7 +243,7 @@ def test_lack_of_descriptors_in_the_zygote_fails_a_run(floor: JobFloor) -> None:
     pid = floor.zygote.pid
     limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
 
-    for limit in range(descriptors(pid), descriptors(pid) + 6):
+    for limit in range(descriptors(pid) - 4, descriptors(pid) + 6):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
         failed = floor.run("quick", fresh_process=True)
         if failed.outcome is Outcome.FAILED:

@@ -67,20 +67,19 @@ def test_headline_is_what_python_prints_last(error: BaseException, line: str) ->
 def test_orders_to_end_have_their_own_endings(
     error: BaseException, outcome: Outcome, message: str
 ) -> None:
-    ending = describe(error, was_stopped=False)
+    ending = describe(error)
 
     assert (ending.outcome, ending.message) == (outcome, message)
 
 
-def test_cancelling_is_a_stop_only_when_a_stop_was_ordered() -> None:
+def test_cancelling_is_a_failure_of_its_own() -> None:
     error = asyncio.CancelledError()
 
-    assert describe(error, was_stopped=True).message == "stopped by SIGTERM"
-    assert describe(error, was_stopped=False).message.startswith("asyncio.exceptions.Cancelled")
+    assert describe(error).message.startswith("asyncio.exceptions.Cancelled")
 
 
 def test_exception_whose_traceback_cannot_be_printed_is_told() -> None:
-    ending = describe(Unprintable("x"), was_stopped=False)
+    ending = describe(Unprintable("x"))
 
     assert ending.outcome is Outcome.FAILED
     assert ending.message.startswith(f"{__name__}.Unprintable: x")
@@ -93,7 +92,7 @@ def test_traceback_and_its_causes_are_in_message_and_log() -> None:
         except KeyError as first:
             raise ValueError("second") from first
     except ValueError as error:
-        ending = describe(error, was_stopped=False)
+        ending = describe(error)
 
     assert ending.message.startswith("ValueError: second\n\nTraceback")
     assert "direct cause" in ending.log
