@@ -1,15 +1,18 @@
 """Questions to executors and their answers, many at once.
 
-    ask() ─> command queue of a boot ─> executor ─> warren.answer.<node> ─> listener ─> ask()
+    ask()  ─> command queue of a boot ─> executor ─> warren.answer.<node> ─> listener ─> ask()
+    post() ─> the same, for who does not wait: the listener calls back
 
 An answer counts when it is rightly signed by the address that was asked, names the boot that was
 asked, and comes before the asker has gone. All else is dropped.
 """
 
+import math
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
 
@@ -83,6 +86,36 @@ class Requester:
                 for question_id in pending:
                     del self._open[question_id]
 
+    def post(
+        self,
+        questions: Sequence[Question],
+        timeout_seconds: float,
+        on_answer: Callable[[int, Answer], None],
+    ) -> None:
+        """Ask without waiting for the answers, nor for the broker.
+
+        `on_answer` is told the position of a question and its answer, in the listener's thread, at
+        most once for each; it must not wait. After the time is up it is told no more.
+
+        Raises:
+            ValueError: a name that is no app, address or boot id.
+
+        """
+        give_up_at = self._clock() + timeout_seconds
+        pending = {
+            uuid.uuid4().hex: _Pending(
+                address, boot, on_answer=partial(on_answer, position), give_up_at=give_up_at
+            )
+            for position, (_, address, boot, _) in enumerate(questions)
+        }
+        messages = [
+            self._seal(question, question_id, timeout_seconds)
+            for question, question_id in zip(questions, pending, strict=True)
+        ]
+        with self._changed:
+            self._open |= pending
+        self._publisher.publish(messages)
+
     def close(self) -> None:
         """Stop listening; whoever still waits goes on until its time runs out."""
         self._closing.set()
@@ -123,6 +156,7 @@ class Requester:
             except Exception:
                 log.exception("answers_failed")
                 deliveries = []
+            self._forget_overdue()
             if not deliveries:
                 self._closing.wait(0.01)  # a consumer closed by others returns at once
 
@@ -139,24 +173,59 @@ class Requester:
                 answers.append(opened)
         self._answers.ack(deliveries)
         with self._changed:
-            for answer in answers:
-                self._accept(answer)
+            posted = [self._accept(answer) for answer in answers]
             self._changed.notify_all()
+        # Without the lock: who is told may hold one of its own, under which it posts questions.
+        for tell in posted:
+            if tell is not None:
+                _tell(tell)
 
-    def _accept(self, answer: Answer) -> None:
+    def _forget_overdue(self) -> None:
+        now = self._clock()
+        with self._changed:
+            overdue = [key for key, one in self._open.items() if one.give_up_at < now]
+            for question_id in overdue:
+                del self._open[question_id]
+
+    def _accept(self, answer: Answer) -> Callable[[], None] | None:
+        """Note an answer; return what tells it to who does not wait for it."""
         pending = self._open.get(answer.question_id)
         if pending is None:
             log.debug("answer_ignored", address=answer.address, reason="nobody waits for it")
         elif (answer.address, answer.boot_id) != (pending.address, pending.boot_id):
             log.warning("answer_ignored", address=answer.address, reason="another one was asked")
-        else:
+        elif pending.on_answer is None:
             pending.answer = pending.answer or answer
+        else:
+            del self._open[answer.question_id]
+            return partial(pending.on_answer, answer)
+        return None
+
+
+def _tell(tell: Callable[[], None]) -> None:
+    try:
+        tell()
+    except Exception:  # one asker's fault must not cost another its answer
+        log.exception("answers_failed")
 
 
 class _Pending:
-    """Who was asked, and the answer once there is one."""
+    """Who was asked, and the answer once there is one.
 
-    def __init__(self, address: str, boot_id: str) -> None:
+    Of a posted question, `on_answer` is told the answer, and `give_up_at` is the monotonic time
+    after which it is forgotten.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        boot_id: str,
+        *,
+        on_answer: Callable[[Answer], None] | None = None,
+        give_up_at: float = math.inf,
+    ) -> None:
         self.address = address
         self.boot_id = boot_id
+        self.on_answer = on_answer
+        self.give_up_at = give_up_at
         self.answer: Answer | None = None

@@ -20,6 +20,7 @@ class End:
     `address` and `boot_id`, where given, are who says so; the run must have been routed there.
     `only_from` and `routed_at`, where given, are what was seen of the row when this was concluded;
     it ends only if that still holds, as somebody may have sent the run meanwhile.
+    `pause_seconds` is how long a retry waits at least, whatever the job says.
     """
 
     run_id: int
@@ -33,6 +34,7 @@ class End:
     boot_id: str | None = None
     only_from: RunStatus | None = None
     routed_at: int | None = None
+    pause_seconds: float = 0.0
 
 
 def next_attempt(run: AnyRow, job: AnyRow | None, end: End, *, now_ms: int) -> NewRun | None:
@@ -46,11 +48,11 @@ def next_attempt(run: AnyRow, job: AnyRow | None, end: End, *, now_ms: int) -> N
     if end.status is RunStatus.UNDELIVERED and end.never_started:
         if run.redeliveries < len(REDELIVERY_SECONDS):
             return _redelivery(run, now_ms)
-        return _retry(run, job, now_ms)
+        return _retry(run, job, end, now_ms)
     if end.status in _RETRIED:
-        return _retry(run, job, now_ms)
+        return _retry(run, job, end, now_ms)
     if end.status is RunStatus.LOST and job.delivery == "AT_LEAST_ONCE":
-        return _retry(run, job, now_ms)
+        return _retry(run, job, end, now_ms)
     return None
 
 
@@ -72,12 +74,12 @@ def _redelivery(run: AnyRow, now_ms: int) -> NewRun:
     )
 
 
-def _retry(run: AnyRow, job: AnyRow, now_ms: int) -> NewRun | None:
+def _retry(run: AnyRow, job: AnyRow, end: End, now_ms: int) -> NewRun | None:
     if run.executor_fail_retry_count <= 0:
         return None
     return _again(
         run,
-        due_at=now_ms + job.retry_delay * 1000,
+        due_at=now_ms + int(max(job.retry_delay, end.pause_seconds) * 1000),
         retries_left=run.executor_fail_retry_count - 1,
         redeliveries=0,
     )
@@ -99,4 +101,5 @@ def _again(run: AnyRow, *, due_at: int, retries_left: int, redeliveries: int) ->
         attempt=run.attempt + 1,
         redeliveries=redeliveries,
         wanted_addresses=run.wanted_addresses,
+        glue_id=run.glue_id,
     )

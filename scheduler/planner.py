@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from scheduler.bisection import bisect
 from scheduler.misfire import MisfirePolicy, Plan, decide
+from scheduler.routing import planned_shards
 from scheduler.schedule import Schedule
 from sql import history, jobs, run_queries, runs
 from sql.engine import Database
@@ -159,6 +160,7 @@ class Planner:
                     scheduled_at=fire.scheduled_at_ms,
                     due_at=fire.due_at_ms,
                     retries_left=job.executor_fail_retry_count,
+                    shard_total=planned_shards(job.executor_route_strategy),
                     glue_id=job.glue_id,
                 )
             )

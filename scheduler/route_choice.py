@@ -1,7 +1,7 @@
 """What goes into a routing decision and what comes out: frozen values, nothing else."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 from typing import Any
@@ -25,19 +25,31 @@ class Route(StrEnum):
     SHARDING_BROADCAST = "SHARDING_BROADCAST"
 
 
+class Probe(StrEnum):
+    """What executors are asked before a strategy chooses: do you live, could you start this now."""
+
+    BEAT = "BEAT"
+    IDLE_BEAT = "IDLE_BEAT"
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """What one executor answered, or that it did not; `words` go into the trigger message."""
+    """What one executor answered; `words` go into the trigger message.
+
+    `heard` False = it did not answer in time, which is no proof of anything.
+    """
 
     ok: bool
     words: str
+    heard: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRequest:
     """What a strategy may look at.
 
-    `addresses` are the live executors, sorted. `wanted` are those that a user named for this run,
+    `addresses` are the live executors, sorted, or in the order of a list of the app's, and `away`
+    are those of that list that are not online. `wanted` are those that a user named for this run,
     in the user's order. `probes` is None until executors were asked; one that is missing there
     counts as not ok. `shard_index` matters to a broadcast only.
     """
@@ -45,8 +57,9 @@ class RouteRequest:
     job_id: int
     addresses: tuple[str, ...]
     memory: Memory | None = None
-    probes: Mapping[str, ProbeAnswer] | None = None
+    probes: Mapping[str, ProbeAnswer] | None = field(default=None, compare=False)
     wanted: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     shard_index: int = 0
 
     @property
@@ -55,6 +68,10 @@ class RouteRequest:
         if not self.wanted:
             return self.addresses
         return tuple(address for address in self.wanted if address in self.addresses)
+
+    def with_probes(self, probes: Mapping[str, ProbeAnswer]) -> "RouteRequest":
+        """Return the request with these answers."""
+        return replace(self, probes=probes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +87,25 @@ class Choice:
 class Router:
     """A strategy, and whether it wants executors asked or its memory kept.
 
-    `pick` is only called with at least one candidate.
+    `pick` is only called with at least one candidate. With a `probe` it is called when every
+    candidate has answered or has had its time; with `takes_first_ok`, which promises that it takes
+    the first candidate whose answer is ok, as soon as that one is known.
     """
 
     pick: Callable[[RouteRequest, Random], Choice]
-    needs_probe: bool = False
+    probe: Probe | None = None
+    takes_first_ok: bool = False
     needs_memory: bool = False
+
+    def is_decided(self, request: RouteRequest) -> bool:
+        """Whether what executors have answered is enough to choose."""
+        if self.probe is None:
+            return True
+        probes = request.probes or {}
+        for address in request.candidates:
+            answer = probes.get(address)
+            if answer is None:
+                return False
+            if answer.ok and self.takes_first_ok:
+                return True
+        return True

@@ -86,6 +86,8 @@ def broadcast(request: RouteRequest, _random: Random) -> Choice:
     """Choose for one shard of a broadcast; a shard whose executor has gone goes to the first."""
     index = request.shard_index if request.shard_index < len(request.candidates) else 0
     words = f"{Route.SHARDING_BROADCAST}, shard {request.shard_index}"
+    if index != request.shard_index:
+        words += ", whose executor has left"
     return Choice(request.candidates[index], words)
 
 
@@ -96,7 +98,7 @@ def _plain(route: Route, request: RouteRequest, index: int) -> Choice:
 def _first_ok(route: Route, request: RouteRequest) -> Choice:
     if request.probes is None:
         return Choice(None, f"{route}: no executor was asked yet")
-    asked = []
+    asked = [f"{address} is away" for address in request.away]
     for address in request.candidates:
         answer = request.probes.get(address)
         asked.append(f"{address} {answer.words if answer else 'did not answer'}")

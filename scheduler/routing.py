@@ -10,20 +10,31 @@ from types import MappingProxyType
 
 from scheduler import route_strategies as strategies
 from scheduler.hash_ring import consistent_hash
-from scheduler.route_choice import Choice, Memory, ProbeAnswer, Route, Router, RouteRequest
+from scheduler.route_choice import (
+    Choice,
+    Memory,
+    Probe,
+    ProbeAnswer,
+    Route,
+    Router,
+    RouteRequest,
+)
 
 __all__ = [
     "BUILT_IN",
     "Choice",
     "Memory",
+    "Probe",
     "ProbeAnswer",
     "Route",
     "RouteRequest",
     "Router",
     "choose",
     "consistent_hash",
+    "find",
     "needs_memory",
     "needs_probe",
+    "planned_shards",
     "with_added",
 ]
 
@@ -37,8 +48,8 @@ BUILT_IN: Mapping[str, Router] = MappingProxyType(
         Route.CONSISTENT_HASH: Router(strategies.by_hash),
         Route.LEAST_FREQUENTLY_USED: Router(strategies.least_frequently_used, needs_memory=True),
         Route.LEAST_RECENTLY_USED: Router(strategies.least_recently_used, needs_memory=True),
-        Route.FAILOVER: Router(strategies.failover, needs_probe=True),
-        Route.BUSYOVER: Router(strategies.busyover, needs_probe=True),
+        Route.FAILOVER: Router(strategies.failover, probe=Probe.BEAT, takes_first_ok=True),
+        Route.BUSYOVER: Router(strategies.busyover, probe=Probe.IDLE_BEAT, takes_first_ok=True),
         Route.SHARDING_BROADCAST: Router(strategies.broadcast),
     }
 )
@@ -51,22 +62,29 @@ def choose(
 
     Raises `ValueError` for a route that does not exist.
     """
-    router = _router(route, routers)
+    router = find(route, routers)
     if request.candidates:
         return router.pick(request, random)
     if request.wanted:
         return Choice(None, f"none of the wanted executors is online: {', '.join(request.wanted)}")
+    if request.away:
+        return Choice(None, f"none of the listed executors is online: {', '.join(request.away)}")
     return Choice(None, "no executor is online")
 
 
 def needs_probe(route: str, routers: Mapping[str, Router] = BUILT_IN) -> bool:
     """Say whether executors are to be asked before this strategy can choose."""
-    return _router(route, routers).needs_probe
+    return find(route, routers).probe is not None
 
 
 def needs_memory(route: str, routers: Mapping[str, Router] = BUILT_IN) -> bool:
     """Say whether this strategy remembers what it chose."""
-    return _router(route, routers).needs_memory
+    return find(route, routers).needs_memory
+
+
+def planned_shards(route: str) -> int:
+    """Return the `shard_total` of a new run: 0 = as many as there are executors when it is due."""
+    return 0 if route == Route.SHARDING_BROADCAST else 1
 
 
 def with_added(added: Mapping[str, Router]) -> Mapping[str, Router]:
@@ -79,7 +97,11 @@ def with_added(added: Mapping[str, Router]) -> Mapping[str, Router]:
     return MappingProxyType({**BUILT_IN, **added})
 
 
-def _router(route: str, routers: Mapping[str, Router]) -> Router:
+def find(route: str, routers: Mapping[str, Router] = BUILT_IN) -> Router:
+    """Return a strategy by its name.
+
+    Raises `ValueError` for one that does not exist.
+    """
     if route not in routers:
         raise ValueError(f"expected route to be one of {', '.join(routers)}, got: {route[:60]!r}")
     return routers[route]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy.orm import Session
 
+from scheduler.routing import planned_shards
 from scheduler.schedule import Schedule, ScheduleKind
 from scheduler.tick_end import TickEnd, tick_end
 from sql import families, jobs, parked, runs, ticks
@@ -148,6 +149,7 @@ def _child_run(child: AnyRow, parent: TickEnd, now_ms: int) -> runs.NewRun:
         due_at=now_ms,
         retries_left=child.executor_fail_retry_count,
         origin_id=parent.head_id,
+        shard_total=planned_shards(child.executor_route_strategy),
         glue_id=child.glue_id,
     )
 

@@ -19,7 +19,8 @@ class NewRun:
 
     `run_id` is an id taken before. A run that no unique key protects needs it: its unit of work
     may be repeated after a commit whose answer was lost. `glue_id` is the version of the job's
-    script that is to run; None: the handler is.
+    script that is to run; None: the handler is. `shard_total` 0 = as many shards as there are
+    executors when it is sent.
     """
 
     job_group: int
@@ -63,7 +64,9 @@ def _row(run: NewRun, run_id: int) -> dict[str, Any]:
         "job_id": run.job_id,
         "executor_handler": run.handler,
         "executor_param": run.param,
-        "executor_sharding_param": f"{run.shard_index}/{run.shard_total}",
+        "executor_sharding_param": (
+            f"{run.shard_index}/{run.shard_total}" if run.shard_total else None
+        ),
         "executor_fail_retry_count": run.retries_left,
         "trigger_time": at_as_text(run.due_at),
         "trigger_code": trigger_code,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import CursorResult, Update, select, update
+from sqlalchemy import CursorResult, Update, func, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks, update_each
@@ -75,6 +75,13 @@ def route(session: Session, runs: Sequence[Routed], *, node: str, now_ms: int) -
         for run in runs
     ]
     return update_each(session, TABLE, rows, guard=_may_enter(RunStatus.ROUTED))
+
+
+def explain(session: Session, words: Mapping[int, str]) -> None:
+    """Note, of claimed runs that go nowhere, how that came about."""
+    rows = [{"id": run_id, "trigger_msg": text} for run_id, text in sorted(words.items())]
+    if rows:
+        update_each(session, TABLE, rows, guard=_status_in([RunStatus.PLANNED]))
 
 
 def mark_sent(session: Session, run_ids: Sequence[int], *, node: str, now_ms: int) -> int:
@@ -212,13 +219,24 @@ def cancel(
 
 
 def update_planned(
-    session: Session, job_id: int, *, kinds: Iterable[Kind], handler: str | None, param: str | None
+    session: Session,
+    job_id: int,
+    *,
+    kinds: Iterable[Kind],
+    handler: str | None,
+    param: str | None,
+    glue_id: int | None,
 ) -> int:
-    """Let PLANNED runs of a job go with this handler and param."""
+    """Let PLANNED runs of a job go with this handler and param.
+
+    A run that was planned with a version of a script keeps that version, unless the job has no
+    script any more; `glue_id` is for those that were planned with a handler.
+    """
+    version = None if glue_id is None else func.coalesce(Run.glue_id, glue_id)
     statement = (
         update(Run)
         .where(Run.status == RunStatus.PLANNED)
-        .values(executor_handler=handler, executor_param=param)
+        .values(executor_handler=handler, executor_param=param, glue_id=version)
     )
     return _update_ids(session, _planned(session, job_id, kinds), statement)
 

@@ -15,6 +15,7 @@ from scheduler.routing import (
     BUILT_IN,
     Choice,
     Memory,
+    Probe,
     ProbeAnswer,
     Route,
     Router,
@@ -240,7 +241,7 @@ def test_retried_shard_whose_executor_left_goes_to_the_first() -> None:
     choice = choose(Route.SHARDING_BROADCAST, request(("a", "b"), shard_index=2), Random(1))
 
     assert choice.address == "a"
-    assert choice.words == "SHARDING_BROADCAST, shard 2"
+    assert choice.words == "SHARDING_BROADCAST, shard 2, whose executor has left"
 
 
 @pytest.mark.parametrize("route", list(Route))
@@ -349,7 +350,7 @@ def test_unknown_route_is_refused_with_the_known_ones() -> None:
 
 
 def test_added_route_is_chosen_by_its_name() -> None:
-    nearest = Router(lambda asked, _: Choice(asked.candidates[-1], "nearest"), needs_probe=True)
+    nearest = Router(lambda asked, _: Choice(asked.candidates[-1], "nearest"), probe=Probe.BEAT)
     routers = with_added({"NEAREST": nearest})
 
     choice = choose("NEAREST", request(), Random(1), routers)
