@@ -15,6 +15,7 @@ from broker.errors import Malformed
 from broker.messages import Block, Trigger
 from broker.signing import Direction, Sealer
 from broker.transport import Batch, Confirm, Outgoing, Publisher
+from scheduler.scripts import Script
 from sql.rows import AnyRow
 
 #: How long an executor may take a trigger from its queue; the id is remembered for longer.
@@ -136,9 +137,10 @@ def parcel(
     address: str,
     boot_id: str,
     routed_at: int,
+    script: Script | None = None,
     resent: bool = False,
 ) -> Parcel:
-    """Return the parcel of a run that goes to a boot of an executor.
+    """Return the parcel of a run that goes to a boot of an executor; a script runs for a handler.
 
     Raises:
         ValueError: the job's row holds what no trigger can say.
@@ -162,6 +164,8 @@ def parcel(
             concurrency=job.concurrency,
             timeout_seconds=job.executor_timeout,
             fresh_process=bool(job.fresh_process),
+            script_language=script.language if script else "",
+            script_source=script.source if script else "",
             resent=resent,
             routed_at_ms=routed_at,
         ),
@@ -169,19 +173,29 @@ def parcel(
 
 
 def parcels_again(
-    rows: Sequence[AnyRow], jobs: Mapping[int, AnyRow], apps: Mapping[int, str]
+    rows: Sequence[AnyRow],
+    jobs: Mapping[int, AnyRow],
+    apps: Mapping[int, str],
+    scripts: Mapping[int, Script | None],
 ) -> list[Parcel]:
     """Return the parcels of runs that were routed before, to the same address and boot.
 
     A run is left out when its job was deleted meanwhile, or can no more be put into a trigger.
     """
-    return [parcel for row in rows if (parcel := _parcel_again(row, jobs, apps)) is not None]
+    again = (_parcel_again(row, jobs, apps, scripts) for row in rows)
+    return [parcel for parcel in again if parcel is not None]
 
 
 def _parcel_again(
-    row: AnyRow, jobs: Mapping[int, AnyRow], apps: Mapping[int, str]
+    row: AnyRow,
+    jobs: Mapping[int, AnyRow],
+    apps: Mapping[int, str],
+    scripts: Mapping[int, Script | None],
 ) -> Parcel | None:
     if row.job_id not in jobs or row.job_group not in apps:
+        return None
+    script = None if row.glue_id is None else scripts.get(row.glue_id)
+    if script is None and row.glue_id is not None:
         return None
     try:
         return parcel(
@@ -191,6 +205,7 @@ def _parcel_again(
             address=row.executor_address,
             boot_id=row.boot_id,
             routed_at=row.routed_at,
+            script=script,
             resent=True,
         )
     except ValueError as error:

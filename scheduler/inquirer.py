@@ -22,6 +22,7 @@ from scheduler.completion import Completion
 from scheduler.delivery import TRIGGER_VALID_SECONDS, Delivery, parcels_again
 from scheduler.patience import Patience
 from scheduler.roster import Roster, Standing
+from scheduler.scripts import Scripts, few_scripts
 from sql import jobs, run_queries
 from sql.engine import Database
 from sql.ids import RunIds
@@ -174,10 +175,14 @@ class Inquirer:
         """Send triggers again that their living executor does not know, its queue being empty."""
         if not rows or not self._delivery.is_open:
             return
-        known = self._database.read(
-            lambda session: jobs.for_runs(session, {row.job_id for row in rows})
+        rows = few_scripts(rows)  # the others will be asked about again
+        known, scripts = self._database.read(
+            lambda session: (
+                jobs.for_runs(session, {row.job_id for row in rows}),
+                Scripts().read(session, [row.glue_id for row in rows]),
+            )
         )
-        parcels = parcels_again(rows, known, self._app_names())
+        parcels = parcels_again(rows, known, self._app_names(), scripts)
         sendable = {item.trigger.run_id for item in parcels}
         log.warning("triggers_sent_again", count=len(parcels))
         self._delivery.send(parcels, decided_at=decided_at).receipt()

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from scheduler import lineage
 from scheduler.job_spec import JobSpec
 from scheduler.schedule import Schedule, ScheduleKind
-from sql import history, jobs, runs, ticks
+from scheduler.script_changes import apply_script
+from sql import glue, history, jobs, runs, ticks
 from sql.models import Job, RouteMemory, SkippedTicks
 from sql.parked import PARKED_MS
 from sql.run_status import OPEN, Kind
@@ -126,6 +127,7 @@ class JobChanges:
         memory = session.get(RouteMemory, job.id)
         if memory is not None:
             session.delete(memory)
+        glue.forget(session, job.id)
         session.delete(job)
         session.flush()
 
@@ -138,6 +140,7 @@ class JobChanges:
         job.update_time = job.add_time
         session.add(job)
         session.flush()
+        apply_script(session, job, spec, who=self._who, now_ms=now_ms)
         if spec.enabled:
             self.start(session, job, now_ms)
         return "create", ()
@@ -149,12 +152,13 @@ class JobChanges:
             for name, value in columns.items()
             if (getattr(job, name) or "") != (value or "")
         }
-        if not changed:
-            return ()
         words = tuple(
             f"{name}: {_shown(getattr(job, name))} -> {_shown(value)}"
             for name, value in changed.items()
         )
+        words += apply_script(session, job, spec, who=self._who, now_ms=now_ms)
+        if not words:
+            return ()
         rescheduled = not _SCHEDULE_COLUMNS.isdisjoint(changed)
         if rescheduled:
             self._leave_schedule(session, job, now_ms)
@@ -169,7 +173,12 @@ class JobChanges:
             self._record(session, job, now_ms)
         session.flush()
         runs.update_planned(
-            session, job.id, kinds=_TICKS, handler=job.executor_handler, param=job.executor_param
+            session,
+            job.id,
+            kinds=_TICKS,
+            handler=job.executor_handler,
+            param=job.executor_param,
+            glue_id=job.glue_id,
         )
         return words
 

@@ -1,33 +1,24 @@
-"""What a job may look like, whoever asks for it: the job file, the command line, the console.
-
-Everything that this version refuses although it is designed stands in `LATER_…`, and only there.
-"""
+"""What a job may look like, whoever asks for it: the job file, the command line, the console."""
 
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from broker.messages import APP_PATTERN, Block
+from broker.messages import ADDRESS_PATTERN, APP_PATTERN, Block, ScriptLanguage
+from scheduler import alarm_rules
 from scheduler.job_spec import JobSpec
+from scheduler.route_choice import Route
 from scheduler.schedule import Schedule, ScheduleKind
+from scheduler.script_source import REMARK_LENGTH, check_source
 from scheduler.wall_clock import load_zone
 
-ROUTES = ("FIRST", "ROUND", "RANDOM", "CONSISTENT_HASH")
+#: XXL-JOB's routes; an installation may add more.
+ROUTES = tuple(route.value for route in Route)
 BLOCKS = tuple(Block)
 MISFIRES = ("DO_NOTHING", "FIRE_ONCE_NOW")
 DELIVERIES = ("AT_MOST_ONCE", "AT_LEAST_ONCE")
-
-LATER_ROUTES = (
-    "LAST",
-    "LEAST_FREQUENTLY_USED",
-    "LEAST_RECENTLY_USED",
-    "FAILOVER",
-    "BUSYOVER",
-    "SHARDING_BROADCAST",
-)
-LATER_FIELDS = ("script",)
+LANGUAGES = tuple(ScriptLanguage)
 
 PARAM_BYTES = 65_536
 #: What the columns hold.
@@ -38,8 +29,7 @@ _LONGEST = {
     "timezone": 64,
     "schedule": 128,
     "title": 64,
-    "webhook": 512,
-    "emails": 255,
+    "addresses": 65_535,
 }
 #: Smallest and largest value; durations are seconds, up to about four months.
 BOUNDS = {
@@ -48,7 +38,6 @@ BOUNDS = {
     "retries": (0, 1_000),
     "retry_delay": (0, 9_999_999),
 }
-_EMAIL = re.compile(r"[^\s,;@<>]+@[^\s,;@<>]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -60,9 +49,19 @@ class Problem:
     text: str
 
 
-def problems(spec: JobSpec, *, now_ms: int) -> list[Problem]:
-    """Return everything that is wrong with a job; a cron must still fire after `now_ms`."""
-    found = [*_choices(spec), *_texts(spec), *_numbers(spec), *_alarm(spec)]
+def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) -> list[Problem]:
+    """Return everything that is wrong with a job.
+
+    A cron must still fire after `now_ms`; `added_routes` are those that an installation has besides
+    XXL-JOB's.
+    """
+    found = [
+        *_choices(spec, (*ROUTES, *added_routes)),
+        *_texts(spec),
+        *_numbers(spec),
+        *_alarm(spec),
+        *_script(spec),
+    ]
     found += _children(spec)
     for field, check in (
         ("app", lambda: check_app_name(spec.app)),
@@ -85,6 +84,23 @@ def check_title(title: str) -> None:
         raise ValueError(f"expected title to be up to 64 characters, got: {title[:100]!r}")
 
 
+def check_addresses(addresses: Sequence[str]) -> None:
+    """Raise ValueError unless this can be an app's own list of executors."""
+    for address in addresses:
+        if not re.fullmatch(ADDRESS_PATTERN, address):
+            raise ValueError(
+                f"expected addresses to be names like {ADDRESS_PATTERN}, got: {address[:100]!r}"
+            )
+    if len(set(addresses)) < len(addresses):
+        doubled = next(one for one in addresses if addresses.count(one) > 1)
+        raise ValueError(f"duplicate address {doubled[:100]!r}")
+    length = len(",".join(addresses))
+    if length > _LONGEST["addresses"]:
+        raise ValueError(
+            f"expected addresses to take up to {_LONGEST['addresses']} characters, got: {length}"
+        )
+
+
 def check_param(param: str) -> None:
     """Raise ValueError unless this can be a run's parameter."""
     size = len(param.encode(errors="replace"))
@@ -95,25 +111,13 @@ def check_param(param: str) -> None:
 def one_of(what: str, value: str, known: tuple[str, ...]) -> str:
     """Return the words that refuse a value which is none of the known ones."""
     near = difflib.get_close_matches(value, known, 1)
-    hint = f", did you mean {near[0]!r}?" if near else f"; expected {_listed(known)}"
+    hint = f", did you mean {str(near[0])!r}?" if near else f"; expected {_listed(known)}"
     return f"unknown {what} {value[:100]!r}{hint}"
 
 
-def later_route(route: str) -> str:
-    """Return the words that refuse a route of a later version."""
-    return f"route {route} is not available in this version; expected {_listed(ROUTES)}"
-
-
-def later_field(field: str) -> str:
-    """Return the words that refuse a field, or a kind of schedule, of a later version."""
-    return f"{field!r} is not available in this version"
-
-
-def _choices(spec: JobSpec) -> Iterator[Problem]:
-    if spec.route in LATER_ROUTES:
-        yield Problem("route", later_route(spec.route))
-    elif spec.route not in ROUTES:
-        yield Problem("route", one_of("route", spec.route, ROUTES))
+def _choices(spec: JobSpec, routes: tuple[str, ...]) -> Iterator[Problem]:
+    if spec.route not in routes:
+        yield Problem("route", one_of("route", spec.route, routes))
     if spec.block not in BLOCKS:
         yield Problem("block", one_of("block", spec.block, BLOCKS))
     if spec.misfire not in MISFIRES:
@@ -128,7 +132,7 @@ def _texts(spec: JobSpec) -> Iterator[Problem]:
         if len(text) > _LONGEST[field] or _CONTROL.search(text) or text != text.strip():
             expected = f"a line of up to {_LONGEST[field]} characters"
             yield Problem(field, f"expected {field} to be {expected}, got: {text[:100]!r}")
-    for field in ("name", "handler"):
+    for field in ("name",) if spec.script_language else ("name", "handler"):
         if not texts[field]:
             yield Problem(field, f"expected {field} to be a text, got: ''")
     if "/" in spec.name:
@@ -144,16 +148,22 @@ def _numbers(spec: JobSpec) -> Iterator[Problem]:
             yield Problem(field, f"expected {field} to be {expected}, got: {value}")
 
 
+def _script(spec: JobSpec) -> Iterator[Problem]:
+    if not spec.script_language:
+        return
+    if spec.handler:
+        yield Problem("script", "expected either handler or script, got: both")
+    if spec.script_language not in LANGUAGES:
+        yield Problem("script", one_of("language", spec.script_language, LANGUAGES))
+    yield from _problem("script", lambda: check_source(spec.script_source))
+    remark = spec.script_remark
+    if len(remark) > REMARK_LENGTH or _CONTROL.search(remark):
+        expected = f"a line of up to {REMARK_LENGTH} characters"
+        yield Problem("script", f"expected remark to be {expected}, got: {remark[:100]!r}")
+
+
 def _alarm(spec: JobSpec) -> Iterator[Problem]:
-    for email in spec.alarm_emails:
-        if not _EMAIL.fullmatch(email):
-            yield Problem("alarm", f"expected emails to be addresses, got: {email[:100]!r}")
-    if len(",".join(spec.alarm_emails)) > _LONGEST["emails"]:
-        yield Problem("alarm", f"expected emails to take up to {_LONGEST['emails']} characters")
-    if spec.alarm_webhook and not _is_webhook(spec.alarm_webhook):
-        yield Problem(
-            "alarm", f"expected webhook to be an http(s) URL, got: {spec.alarm_webhook[:100]!r}"
-        )
+    yield from (Problem("alarm", text) for text in alarm_rules.problems(spec.alarm))
 
 
 def _children(spec: JobSpec) -> Iterator[Problem]:
@@ -165,19 +175,6 @@ def _children(spec: JobSpec) -> Iterator[Problem]:
         elif child in seen:
             yield Problem("children", f"duplicate child {child[:100]!r}")
         seen.add(child)
-
-
-def _is_webhook(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return (
-        parts.scheme in ("http", "https")
-        and bool(parts.hostname)
-        and len(url) <= _LONGEST["webhook"]
-        and not re.search(r"\s", url)
-    )
 
 
 def _check_timezone(name: str) -> None:

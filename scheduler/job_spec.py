@@ -2,6 +2,22 @@
 
 from dataclasses import dataclass
 
+from scheduler.alarm_policy import NOBODY, AlarmTargets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppSpec:
+    """An app as somebody wants it; `title` None = leave it as it is.
+
+    `addresses` are the executors to route to, in this order; none = all that register.
+    `alarm` is told of failures of its jobs that name nobody, and that it has no executor.
+    """
+
+    name: str
+    title: str | None = None
+    addresses: tuple[str, ...] = ()
+    alarm: AlarmTargets = NOBODY
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
@@ -10,6 +26,7 @@ class JobSpec:
     `schedule_kind` is NONE, CRON, FIX_RATE, FIX_DELAY or AT; `schedule_conf` the expression, the
     seconds, or the ISO 8601 instant. `timezone` "" = the scheduler's. Durations are whole seconds.
     `children` are NAME of a job in the same app, or APP/NAME.
+    A job with a `script_language` (a ScriptLanguage) has a script and no `handler`.
     """
 
     name: str
@@ -19,6 +36,9 @@ class JobSpec:
     schedule_conf: str = ""
     timezone: str = ""
     handler: str = ""
+    script_language: str = ""
+    script_source: str = ""
+    script_remark: str = ""
     param: str = ""
     route: str = "FIRST"
     block: str = "SERIAL_EXECUTION"
@@ -30,6 +50,5 @@ class JobSpec:
     retry_delay: int = 0
     fresh_process: bool = False
     children: tuple[str, ...] = ()
-    alarm_emails: tuple[str, ...] = ()
-    alarm_webhook: str = ""
+    alarm: AlarmTargets = NOBODY
     enabled: bool | None = None

@@ -19,6 +19,7 @@ from scheduler.completion import Completion
 from scheduler.delivery import Delivery, Receipt, parcels_again
 from scheduler.patience import Patience
 from scheduler.roster import Roster, Standing
+from scheduler.scripts import Script, Scripts, few_scripts
 from sql import jobs, presence, run_queries, runs
 from sql.engine import Database
 from sql.ids import RunIds
@@ -97,14 +98,15 @@ class Rescuer:
             return 0.5
         rows = self._database.read(lambda session: self._abandoned(session, now_ms))
         alive = [row for row in rows if self._is_alive(row)]
-        if not alive:
+        chosen = few_scripts(alive)
+        if not chosen:
             return 0.5
         won = self._database.write(
-            lambda session: runs.take_over(session, alive, node=self._node, now_ms=now_ms)
+            lambda session: runs.take_over(session, chosen, node=self._node, now_ms=now_ms)
         )
         if won:
             self._send(won)
-        return 0 if len(alive) >= BATCH else 0.5
+        return 0 if len(alive) >= BATCH or len(chosen) < len(alive) else 0.5
 
     def _abandoned(self, session: Session, now_ms: int) -> list[AnyRow]:
         now = time.monotonic()
@@ -142,8 +144,8 @@ class Rescuer:
 
     def _send(self, run_ids: Sequence[int]) -> None:
         taken_at = time.monotonic()
-        rows, known = self._database.read(lambda session: _with_jobs(session, run_ids))
-        parcels = parcels_again(rows, known, self._app_names())
+        rows, known, scripts = self._database.read(lambda session: _with_jobs(session, run_ids))
+        parcels = parcels_again(rows, known, self._app_names(), scripts)
         sendable = {item.trigger.run_id for item in parcels}
         log.info("triggers_rescued", count=len(parcels))
         receipt = self._delivery.send(parcels, decided_at=taken_at).receipt()
@@ -174,9 +176,10 @@ class Rescuer:
 
 def _with_jobs(
     session: Session, run_ids: Sequence[int]
-) -> tuple[Sequence[AnyRow], dict[int, AnyRow]]:
+) -> tuple[Sequence[AnyRow], dict[int, AnyRow], dict[int, Script | None]]:
     rows = run_queries.by_ids(session, run_ids)
-    return rows, jobs.for_runs(session, {row.job_id for row in rows})
+    scripts = Scripts().read(session, [row.glue_id for row in rows])
+    return rows, jobs.for_runs(session, {row.job_id for row in rows}), scripts
 
 
 def _unsent(run_id: int, why: str, now_ms: int) -> End:

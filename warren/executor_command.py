@@ -36,6 +36,7 @@ _LOOK_SECONDS = 0.25
     "drain_seconds",
     "cpu_limit",
     "memory_limit",
+    "glue",
     "log_level",
 )
 def executor(settings: Settings, app: str, address: str | None, sources: tuple[str, ...]) -> int:

@@ -62,7 +62,7 @@ def unknown_handlers(database: Database, specs: Sequence[JobSpec]) -> list[str]:
     known = living_handlers(database)
     wanted: dict[tuple[str, str], list[str]] = defaultdict(list)
     for spec in specs:
-        if spec.handler not in known.get(spec.app, ()):
+        if spec.handler and spec.handler not in known.get(spec.app, ()):
             wanted[spec.app, spec.handler].append(spec.name)
     return [
         f"job {names[0]!r}{_more(names)}: no living executor of app {app!r} has handler {handler!r}"

@@ -5,6 +5,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from scheduler.schedule import Schedule
+from scheduler.scripts import language_of
 from sql.parked import PARKED_MS
 from sql.rows import AnyRow
 from warren.instants import iso, local
@@ -62,6 +63,9 @@ def job_json(
         "timezone": job.timezone or timezone,
         "next_fire_at": iso(next_fire(job, now_ms=now_ms, timezone=timezone)),
         "handler": job.executor_handler or "",
+        "script_language": language_of(job.glue_type),
+        "script_version": job.glue_id,
+        "script_remark": job.glue_remark or "",
         "param": job.executor_param or "",
         "route": job.executor_route_strategy,
         "block": job.executor_block_strategy,
@@ -75,6 +79,7 @@ def job_json(
         "children": list(children),
         "alarm_emails": [email for email in (job.alarm_email or "").split(",") if email],
         "alarm_webhook": job.alarm_webhook or "",
+        "alarm_style": job.alarm_style or "",
         "stop_reason": job.stop_reason or "",
         "last_status": getattr(job, "last_status", None),
         "last_due_at": iso(getattr(job, "last_due_at", None)),
@@ -108,6 +113,7 @@ def job_facts(
         "schedule": f"{schedule_words(job)}  ({job.timezone or zone.key})",
         "next fire": f"{local(tick, zone)}  ({relative(tick, now_ms)})" if tick else waits(job),
         "handler": job.executor_handler or "",
+        "script": _script(job),
         "param": job.executor_param or "",
         "route": job.executor_route_strategy,
         "block": job.executor_block_strategy,
@@ -136,6 +142,13 @@ def schedule_words(job: AnyRow) -> str:
         "FIX_DELAY": f"delay {conf} s",
         "AT": f"at {conf}",
     }.get(job.schedule_type, "none")
+
+
+def _script(job: AnyRow) -> str:
+    if job.glue_id is None:
+        return ""
+    remark = f": {job.glue_remark}" if job.glue_remark else ""
+    return f"{language_of(job.glue_type)}, version {job.glue_id}{remark}"
 
 
 def _retries(job: AnyRow) -> str:

@@ -21,6 +21,7 @@ SETTING_FLAGS = {
     "drain_seconds": "Seconds that running jobs get when an executor ends.",
     "cpu_limit": "Per cent of CPU above which an executor is busy.",
     "memory_limit": "Per cent of memory above which an executor is busy.",
+    "glue": "Which scripts it runs: all, off, or languages parted by commas.",
     "timezone": "Time zone of jobs that name none.",
     "log_level": "debug, info, warning or error.",
 }

@@ -35,6 +35,7 @@ def run_json(run: AnyRow) -> dict[str, Any]:
         "due_at": iso(run.due_at),
         "address": run.executor_address,
         "handler": run.executor_handler,
+        "script_version": run.glue_id,
         "param": run.executor_param or "",
         "origin_id": run.origin_id,
         "shard_index": run.shard_index,
@@ -91,6 +92,7 @@ def run_facts(run: AnyRow, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
         "attempt": str(run.attempt + 1),
         "address": run.executor_address or "",
         "handler": run.executor_handler or "",
+        "script": f"version {run.glue_id}" if run.glue_id else "",
         "param": run.executor_param or "",
         "took": took(run, now_ms),
     } | {

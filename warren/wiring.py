@@ -70,6 +70,7 @@ def make_executor(
         secret=secret,
         make_slots=slots,
         run_logs=RunLogs(settings.log_dir),
+        script_languages=settings.script_languages,
         state_dir=settings.state_dir,
         limits=Limits(
             slots=settings.slots,

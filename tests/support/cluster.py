@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from broker.messages import ScriptLanguage
 from broker.transport import Transport
 from executor.agent import Executor
 from executor.premises import Limits
@@ -198,6 +199,7 @@ class Cluster:
         cable = self._transport()
         executor = Executor(
             app=app,
+                script_languages=list(ScriptLanguage),
             address=address,
             transport=cable,
             secret=SECRET,

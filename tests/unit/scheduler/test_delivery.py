@@ -11,6 +11,7 @@ from broker.messages import Trigger
 from broker.signing import Direction, Sealer
 from broker.topology import run_queue
 from scheduler.delivery import Delivery, parcel, parcels_again
+from scheduler.scripts import Script
 
 SECRET = "a secret of at least thirty-two characters"
 
@@ -49,7 +50,8 @@ def run(**values: Any) -> Any:
     facts = {"id": 7, "job_id": 2, "job_group": 1, "kind": "CRON", "executor_handler": "h"}
     more = {"executor_param": "p", "attempt": 1, "shard_index": 0, "shard_total": 1}
     routed = {"executor_address": "one", "boot_id": "b1", "routed_at": 55}
-    return SimpleNamespace(**(facts | more | routed | {"scheduled_at": 900} | values))
+    rest = {"scheduled_at": 900, "glue_id": None}
+    return SimpleNamespace(**(facts | more | routed | rest | values))
 
 
 def job(**values: Any) -> Any:
@@ -107,16 +109,35 @@ def test_while_the_broker_is_away_the_fate_is_unknown(post: Post) -> None:
 
 
 def test_what_is_sent_again_says_so_and_goes_to_the_same_boot() -> None:
-    [again] = parcels_again([run()], {2: job()}, {1: "demo"})
+    [again] = parcels_again([run()], {2: job()}, {1: "demo"}, {})
 
     assert again.trigger.resent
     assert (again.address, again.trigger.boot_id, again.trigger.routed_at_ms) == ("one", "b1", 55)
+
+
+def test_script_goes_along_also_when_it_is_sent_again() -> None:
+    script = Script("python", "print(1)")
+    scripted = run(glue_id=12, executor_handler="")
+
+    first = parcel(
+        scripted, job(), app="demo", address="one", boot_id="b1", routed_at=55, script=script
+    )
+    [again] = parcels_again([scripted], {2: job()}, {1: "demo"}, {12: script})
+
+    for trigger in (first.trigger, again.trigger):
+        assert (trigger.script_language, trigger.script_source) == ("python", "print(1)")
+        assert trigger.handler == ""
+
+
+@pytest.mark.parametrize("scripts", [{}, {12: None}])
+def test_run_whose_script_is_gone_is_not_sent_again(scripts: dict[int, None]) -> None:
+    assert parcels_again([run(glue_id=12)], {2: job()}, {1: "demo"}, scripts) == []
 
 
 def test_runs_of_deleted_or_broken_jobs_are_not_sent_again() -> None:
     rows = [run(), run(id=8, job_id=3), run(id=9, job_id=4)]
     jobs = {2: job(), 3: job(executor_block_strategy="NONSENSE")}
 
-    again = parcels_again(rows, jobs, {1: "demo"})
+    again = parcels_again(rows, jobs, {1: "demo"}, {})
 
     assert [item.trigger.run_id for item in again] == [7]

@@ -5,7 +5,8 @@ from textwrap import dedent
 
 import pytest
 
-from scheduler.job_spec import JobSpec
+from scheduler.alarm_policy import AlarmTargets
+from scheduler.job_spec import AppSpec, JobSpec
 from warren.errors import JobFileError
 from warren.jobfile import JobFile, read_job_file
 
@@ -70,7 +71,7 @@ def with_field(text: str) -> str:
 def test_every_field_reaches_the_job(file: Path) -> None:
     found = read(file, FULL)
 
-    assert found.apps == (("reports", "Reports"), ("mails", None))
+    assert found.apps == (AppSpec(name="reports", title="Reports"), AppSpec(name="mails"))
     assert found.specs[0] == JobSpec(
         name="nightly-report",
         app="reports",
@@ -90,8 +91,9 @@ def test_every_field_reaches_the_job(file: Path) -> None:
         retry_delay=10,
         fresh_process=True,
         children=("small", "mails/small"),
-        alarm_emails=("ops@example.com", "dev@example.com"),
-        alarm_webhook="https://example.com/x?a=b",
+        alarm=AlarmTargets(
+            emails=("ops@example.com", "dev@example.com"), webhook="https://example.com/x?a=b"
+        ),
         enabled=False,
     )
 
@@ -153,7 +155,7 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("param: {a: b}", "expected param to be a text, got: a mapping"),
         ("param: 2026-12-01", "expected param to be a text, got: '2026-12-01'; put it in quotes"),
         ("param: no", "expected param to be a text, got: 'no'; put it in quotes"),
-        ("route: LASTEST", "unknown route 'LASTEST'; expected FIRST, ROUND, RANDOM or CONS"),
+        ("route: SOMEHOW", "unknown route 'SOMEHOW'; expected FIRST, LAST, ROUND, RANDOM"),
         ("route: RUOND", "unknown route 'RUOND', did you mean 'ROUND'?"),
         ("block: SERIAL", "unknown block 'SERIAL'"),
         ("misfire: FIRE_ONCE", "unknown misfire 'FIRE_ONCE', did you mean 'FIRE_ONCE_NOW'?"),
@@ -189,12 +191,9 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("schedule: {delay: 0}", "got: '0'"),
         ("children: other", "expected children to be a list, got: 'other'"),
         ("children: [a, a]", "duplicate child 'a'"),
-        ("script: {language: shell, source: x}", "'script' is not available in this version"),
-        (
-            "route: SHARDING_BROADCAST",
-            "expected FIRST, ROUND, RANDOM or CONSISTENT_HASH",
-        ),
-        ("route: LAST", "route LAST is not available in this version"),
+        ("script: {language: shell, source: x}", "expected either handler or script, got: both"),
+        ("route: SHARDED_BROADCAST", "did you mean 'SHARDING_BROADCAST'?"),
+        ("route: STICKY", "unknown route 'STICKY'; expected FIRST, LAST, ROUND"),
         ("alarm: x", "expected alarm to be a mapping, got: 'x'"),
         ("alarm: {email: [a@b]}", "unknown field 'email', did you mean 'emails'?"),
         ("alarm: {emails: a@b}", "expected emails to be a list, got: 'a@b'"),
@@ -202,6 +201,10 @@ def test_anchors_save_repetition(file: Path) -> None:
         ('alarm: {emails: ["a@b,c@d"]}', "expected emails to be addresses"),
         ("alarm: {webhook: 'ftp://x'}", "expected webhook to be an http(s) URL, got: 'ftp://x'"),
         ("alarm: {webhook: 'http://[x'}", "expected webhook to be an http(s) URL"),
+        ("alarm: {webhook: 'http://169.254.169.254/x'}", "to lead to no link-local address"),
+        ("alarm: {webhook: 'http://0xa9fea9fe/x'}", "to lead to no link-local address"),
+        ("alarm: {webhook: 'http://x', style: slck}", "unknown style 'slck', did you mean 'slack'"),
+        ("alarm: {style: slack}", "expected a webhook beside style"),
         (f"param: {'é' * 32769}", "expected param to be up to 65536 bytes, got: 65538 bytes"),
         (f"author: {'x' * 65}", "expected author to be a line of up to 64 characters"),
     ],
@@ -216,7 +219,7 @@ def test_wrong_field_is_one_line_that_names_it(file: Path, field: str, words: st
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        ("{name: x, app: reports}", "missing field 'handler'"),
+        ("{name: x, app: reports}", "missing field 'handler' or 'script'"),
         ("{name: x, handler: y}", "missing field 'app'"),
         ("{app: reports, handler: y}", "missing field 'name'"),
         ("{name: '', app: reports, handler: y}", "expected name to be a text, got: ''"),
@@ -236,6 +239,66 @@ def test_wrong_job_is_one_line_that_names_it(file: Path, job: str, words: str) -
     [line] = problems(file, f"apps: [{{name: reports}}]\njobs:\n  - {job}\n")
 
     assert line.startswith("3: ")
+    assert words in line
+
+
+def scripted(script: str) -> str:
+    """A file whose one job has a script in line 2."""
+    return f"apps: [{{name: reports}}]\njobs: [{{name: x, app: reports, script: {script}}}]\n"
+
+
+def test_script_takes_the_place_of_a_handler(file: Path) -> None:
+    content = """\
+        apps: [{name: reports}]
+        jobs:
+          - name: pack
+            app: reports
+            script:
+              language: shell
+              remark: "packs: old files"
+              source: |-
+                echo "$1"
+                exit 3
+        """
+
+    [spec] = read(file, content).specs
+
+    assert (spec.handler, spec.script_language) == ("", "shell")
+    assert (spec.script_source, spec.script_remark) == ('echo "$1"\nexit 3', "packs: old files")
+
+
+@pytest.mark.parametrize("language", ["shell", "python", "nodejs", "php", "powershell", "groovy"])
+def test_script_may_be_in_any_of_six_languages(file: Path, language: str) -> None:
+    [spec] = read(file, scripted(f"{{language: {language}, source: x}}")).specs
+
+    assert spec.script_language == language
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("{language: shel, source: x}", "unknown language 'shel', did you mean 'shell'?"),
+        ("{language: Python, source: x}", "unknown language 'Python', did you mean 'python'?"),
+        ("{language: cobol, source: x}", "unknown language 'cobol'; expected shell, python"),
+        ("{language: '', source: x}", "missing field 'language' of script"),
+        ("{source: x}", "missing field 'language' of script"),
+        ("{language: shell}", "missing field 'source' of script"),
+        ("{language: shell, source: ''}", "missing field 'source' of script"),
+        ("{language: shell, source: '  '}", "expected source to be a script, got: nothing"),
+        ("{language: shell, source: 5}", "expected source to be a text, got: '5'"),
+        ('{language: shell, source: "a\\0b"}', "expected source to be text, got: a NUL"),
+        (f"{{language: shell, source: {'x' * 524_289}}}", "up to 524288 bytes, got: 524289 bytes"),
+        ("{language: shell, source: x, remarks: y}", "did you mean 'remark'?"),
+        (f"{{language: shell, source: x, remark: {'y' * 129}}}", "up to 128 characters"),
+        ('{language: shell, source: x, remark: "a\\nb"}', "expected remark to be a line"),
+        ("shell", "expected script to be a mapping, got: 'shell'"),
+        ("", "expected script to be a mapping, got: nothing"),
+    ],
+)
+def test_wrong_script_is_one_line_that_names_it(file: Path, script: str, words: str) -> None:
+    [line] = problems(file, scripted(script))
+
+    assert line.startswith("2: ")
     assert words in line
 
 
@@ -290,7 +353,7 @@ def test_file_of_another_kind_is_one_line(file: Path, content: str | bytes, word
 def test_byte_order_mark_is_no_mistake(file: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbfapps: [{name: reports}]\n")
 
-    assert read_job_file(file, now_ms=NOW_MS).apps == (("reports", None),)
+    assert read_job_file(file, now_ms=NOW_MS).apps == (AppSpec(name="reports"),)
 
 
 def test_every_problem_is_said_in_the_order_of_the_file(file: Path) -> None:

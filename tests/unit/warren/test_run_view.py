@@ -24,6 +24,7 @@ def run(**columns: Any) -> Any:
         "due_at": NOON,
         "executor_address": None,
         "executor_handler": "report",
+        "glue_id": None,
         "executor_param": None,
         "origin_id": 0,
         "shard_index": 0,

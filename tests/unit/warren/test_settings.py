@@ -71,6 +71,10 @@ def test_settings_cannot_be_changed() -> None:
         ("TIMEZONE", "Mars/Olympus", "WARREN_TIMEZONE: expected an IANA time zone"),
         ("TIMEZONE", "../etc/passwd", "WARREN_TIMEZONE: expected an IANA time zone"),
         ("TIMEZONE", "Asia", "WARREN_TIMEZONE: expected an IANA time zone"),
+        ("GLUE", "none", "WARREN_GLUE: expected all, off, or a list with commas of shell, python, "),
+        ("GLUE", "shel", "(unknown language 'shel', did you mean 'shell'?)"),
+        ("GLUE", "shell,,php", "(unknown language '')"),
+        ("GLUE", "all,shell", "(unknown language 'all'"),
         ("LOG_RETENTION_DAYS", "0", "WARREN_LOG_RETENTION_DAYS: expected a number of days"),
         ("QUORUM", "perhaps", "WARREN_QUORUM: expected true or false, got: 'perhaps'"),
         ("LOG_LEVEL", "loud", "WARREN_LOG_LEVEL: expected debug, info, warning or error"),
@@ -123,6 +127,24 @@ def test_all_problems_are_said_together(
         "warren.toml: cpu_limit: expected per cent, above 0 and up to 100, got: 'much'",
         "warren.toml: unknown setting 'slotz', did you mean 'slots'?",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "languages"),
+    [
+        ("", {"shell", "python", "nodejs", "php", "powershell", "groovy"}),
+        ("all", {"shell", "python", "nodejs", "php", "powershell", "groovy"}),
+        ("off", set()),
+        ("shell", {"shell"}),
+        ("php, shell", {"php", "shell"}),
+    ],
+)
+def test_glue_says_which_scripts_may_run(
+    monkeypatch: pytest.MonkeyPatch, value: str, languages: set[str]
+) -> None:
+    monkeypatch.setenv("WARREN_GLUE", value)
+
+    assert read_settings().script_languages == languages
 
 
 def test_flag_at_fault_is_named_as_it_is_written() -> None:
