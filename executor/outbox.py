@@ -29,7 +29,7 @@ FULL_BYTES = 64_000_000
 #: Shortest time between two publications, so that a busy executor sends a few long callbacks
 #: instead of many short ones, which cost both ends and the broker more than half of what a run
 #: costs there. A report after a pause goes at once.
-GATHER_SECONDS = 0.01
+GATHER_SECONDS = 0.02
 #: How long a callback is good for: longer than any outage that somebody comes back from.
 VALID_SECONDS = 30 * 86_400.0
 #: How long to wait for the broker's word before a callback is sent again.

@@ -39,7 +39,7 @@ from sql.run_status import IN_FLIGHT, RunStatus
 BATCH = 50
 #: Shortest time from one round to the next: a transaction costs as much as thirty reports in it.
 #: A callback after a pause is stored at once.
-GATHER_SECONDS = 0.02
+GATHER_SECONDS = 0.05
 #: How long an answer to `WhichOpen` is good for.
 ANSWER_SECONDS = 30.0
 
