@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+# Tests wait for processes more than they compute, so more of them than cores go at once.
+TEST_WORKERS ?= 3
 BENCH_ARGS ?=
 
 VENV := .venv
@@ -30,7 +32,7 @@ install: $(INSTALLED) ## Install into ./.venv, with all that it needs
 test: $(TEST_INSTALLED) services ## Check format, lint and types and run all tests, on services of its own
 	@$(MAKE) --no-print-directory lint
 	@echo "warren: running the tests"
-	@CI=true $(BIN)/pytest $(PYTEST_ARGS)
+	@CI=true $(BIN)/pytest --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 check: test ## The same as test
 

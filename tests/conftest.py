@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,13 +132,22 @@ def pytest_sessionstart() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the session when a process that its tests started still lives; then end that."""
-    left = _left_over()
-    session.config.stash[_LEFT] = [f"{p.pid} {p.name} {_command_line(p)}" for p in left]
-    for process in left:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+    if session.config.pluginmanager.has_plugin("dsession"):
+        left = session.config.stash.get(_LEFT, [])  # the workers have looked, each for its own
+    else:
+        left = _end_left_over()
+        session.config.stash[_LEFT] = left
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = left
     if left and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker of pytest-xdist found left behind."""
+    left = node.config.stash.setdefault(_LEFT, [])
+    left.extend(getattr(node, "workeroutput", {}).get("left", []))
 
 
 def pytest_terminal_summary(
@@ -149,6 +159,15 @@ def pytest_terminal_summary(
 
 
 _LEFT = pytest.StashKey[list[str]]()
+
+
+def _end_left_over() -> list[str]:
+    left = _left_over()
+    words = [f"{p.pid} {p.name} {_command_line(p)}" for p in left]
+    for process in left:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+    return words
 
 
 def _left_over() -> list[Process]:
