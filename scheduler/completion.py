@@ -8,7 +8,9 @@ import structlog
 from sqlalchemy.orm import Session
 
 from broker.messages import MESSAGE_LIMIT
+from scheduler import alarm_marks
 from scheduler.aftermath import End, next_attempt
+from scheduler.alarm_policy import NOBODY, AlarmTargets
 from scheduler.succession import Ending, Succession
 from sql import jobs, runs
 from sql.ids import RunIds
@@ -40,12 +42,16 @@ class Completion:
     Args:
         ids: where the ids of new attempts and of children's runs come from.
         now_ms: the database's clock.
+        alarm_defaults: who is told of failures of jobs that name nobody.
 
     """
 
-    def __init__(self, ids: RunIds, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, ids: RunIds, now_ms: Callable[[], int], alarm_defaults: AlarmTargets = NOBODY
+    ) -> None:
         self._ids = ids
         self._now_ms = now_ms
+        self._alarm_defaults = alarm_defaults
         self._succession = Succession(ids, now_ms)
 
     def end(self, session: Session, ends: Sequence[End]) -> Tally:
@@ -87,6 +93,8 @@ class Completion:
             for run_id, end in winners.items()
             if run_id not in attempts
         ]
+        last = [(rows[run_id], end) for run_id, end in winners.items() if run_id not in attempts]
+        alarm_marks.mark(session, last, self._alarm_defaults, now_ms=self._now_ms())
         # Last: a further attempt, being a row by now, keeps its tick from being over.
         return planned + self._succession.follow(session, endings)
 

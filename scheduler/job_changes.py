@@ -281,8 +281,9 @@ def _columns(spec: JobSpec) -> dict[str, object]:
     return {
         "job_desc": spec.name,
         "author": spec.author,
-        "alarm_email": ",".join(spec.alarm_emails),
-        "alarm_webhook": spec.alarm_webhook,
+        "alarm_email": ",".join(spec.alarm.emails),
+        "alarm_webhook": spec.alarm.webhook,
+        "alarm_style": spec.alarm.style,
         "schedule_type": spec.schedule_kind,
         "schedule_conf": spec.schedule_conf,
         "timezone": spec.timezone or None,

@@ -40,6 +40,7 @@ JOB_COLUMNS = (
     Job.child_jobid,
     Job.alarm_email,
     Job.alarm_webhook,
+    Job.alarm_style,
     Job.trigger_status,
     Job.trigger_last_time,
     Job.trigger_next_time,

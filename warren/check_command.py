@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from broker.errors import BrokerError
+from scheduler.mail_server import MailServer
 from sql import schema
 from sql.engine import Database
 from sql.errors import SqlError
@@ -30,6 +31,7 @@ def check(settings: Settings) -> int:
         "database": lambda: check_database(settings),
         "broker": lambda: check_broker(settings),
         "secret": lambda: check_secret(settings),
+        "mail server": lambda: check_mail_server(settings),
         "log folder": lambda: check_folder(settings.log_dir),
         "state folder": lambda: check_folder(settings.state_dir),
     }
@@ -62,6 +64,17 @@ def check_secret(settings: Settings) -> str:
     if is_embedded(settings):
         return "`warren up` makes its own"
     return f"{len(needed_secret(settings))} characters"
+
+
+def check_mail_server(settings: Settings) -> str:
+    """Return that the mail server lets us in, or that there is none, or raise what is wrong."""
+    if settings.smtp_url is None:
+        return "none is set, no e-mail is sent"
+    from scheduler.alarm_mail import Mailer  # noqa: PLC0415 - smtplib is slow to import
+
+    server = MailServer.parse(settings.smtp_url)
+    Mailer(server, domain="check").check()
+    return f"{server.host} answers and lets us in"
 
 
 def check_folder(path: Path) -> str:

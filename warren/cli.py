@@ -22,6 +22,8 @@ COMMANDS = {
     "runs": ("warren.runs_commands", "runs", "Show, read and kill runs."),
     "executors": ("warren.node_commands", "executors", "Show the executors."),
     "schedulers": ("warren.node_commands", "schedulers", "Show the schedulers."),
+    "alarms": ("warren.alarms_commands", "alarms", "Show the alarms that wait."),
+    "users": ("warren.users_commands", "users", "Add users of the console, change passwords."),
     "pause": ("warren.node_commands", "pause", "Stop sending runs, everywhere."),
     "resume": ("warren.node_commands", "resume", "Go on sending runs."),
     "db": ("warren.db_commands", "db", "Make or upgrade the tables."),

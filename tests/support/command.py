@@ -129,14 +129,21 @@ class Command:
 
 
 def run_warren(
-    *arguments: str, folder: Path, env: Mapping[str, str] | None = None, seconds: float = 60.0
+    *arguments: str,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    seconds: float = 60.0,
+    said: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run `warren ARGUMENTS` to its end and return its status and its two outputs."""
+    """Run `warren ARGUMENTS` to its end and return its status and its two outputs.
+
+    `said` is what it reads from its standard input.
+    """
     return subprocess.run(
         [str(WARREN), *arguments],
         cwd=folder,
         env=basic_environment() | {"HOME": str(folder)} | dict(env or {}),
-        stdin=subprocess.DEVNULL,
+        input=said,
         capture_output=True,
         text=True,
         timeout=seconds,

@@ -32,6 +32,7 @@ HOMES = {
     "croniter": ["scheduler.cron"],
     "psutil": ["executor."],
     "flask": ["admin_web"],
+    "argon2": ["scheduler.passwords"],
 }
 
 #: Sessions are passed around, so their type is known outside their home.

@@ -27,13 +27,26 @@ COMMANDS = [
     "runs kill",
     "executors list",
     "schedulers list",
+    "alarms list",
+    "users add",
+    "users passwd",
+    "users list",
     "pause",
     "resume",
     "db upgrade",
     "check",
     "audit",
 ]
-LISTINGS = ["jobs list", "runs list", "executors list", "schedulers list", "jobs next", "audit"]
+LISTINGS = [
+    "jobs list",
+    "runs list",
+    "executors list",
+    "schedulers list",
+    "alarms list",
+    "users list",
+    "jobs next",
+    "audit",
+]
 
 
 class Ended:

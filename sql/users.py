@@ -1,0 +1,94 @@
+"""Users of the console, and what they may do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from sql.errors import Conflict, NotFound
+from sql.models import User
+
+
+class Role(IntEnum):
+    """What a user is, as it is stored; XXL-JOB knows the first two."""
+
+    OPERATOR = 0
+    ADMINISTRATOR = 1
+    VIEWER = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What a user may do, and with which apps; an administrator's are all, so none is named."""
+
+    role: Role
+    app_ids: tuple[int, ...] = ()
+    may_edit_glue: bool = False
+
+
+def add(session: Session, name: str, password_hash: str, rights: Rights) -> int:
+    """Make a user and return the id.
+
+    Raises:
+        Conflict: the name is taken, whatever its capitals.
+
+    """
+    taken = {known.casefold() for known in session.execute(select(User.username)).scalars()}
+    if name.casefold() in taken:
+        raise Conflict(f"there is a user named {name!r} already")
+    user = User(username=name, password=password_hash)
+    _give(user, rights)
+    session.add(user)
+    session.flush()
+    return user.id
+
+
+def find(session: Session, name: str) -> User:
+    """Lock a user and return it.
+
+    Raises:
+        NotFound: there is none.
+
+    """
+    user = session.execute(
+        select(User).where(User.username == name).with_for_update()
+    ).scalar_one_or_none()
+    if user is None:
+        raise NotFound(f"no user named {name!r}")
+    return user
+
+
+def set_password(user: User, password_hash: str) -> None:
+    """Give a locked user another password; every session of before is void."""
+    user.password = password_hash
+    user.must_change_password = 0
+    user.generation += 1
+
+
+def set_rights(user: User, rights: Rights) -> None:
+    """Give a locked user other rights; every session of before is void."""
+    _give(user, rights)
+    user.generation += 1
+
+
+def rights_of(user: User) -> Rights:
+    """Return what a user may do."""
+    listed = (user.permission or "").split(",")
+    return Rights(
+        role=Role(user.role),
+        app_ids=tuple(int(app_id) for app_id in listed if app_id.strip().isdigit()),
+        may_edit_glue=bool(user.may_edit_glue),
+    )
+
+
+def listing(session: Session) -> Sequence[User]:
+    """Return all users by name."""
+    return session.execute(select(User).order_by(User.username)).scalars().all()
+
+
+def _give(user: User, rights: Rights) -> None:
+    user.role = rights.role
+    user.permission = ",".join(map(str, rights.app_ids)) or None
+    user.may_edit_glue = int(rights.may_edit_glue)

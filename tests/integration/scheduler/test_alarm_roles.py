@@ -1,0 +1,625 @@
+"""Alarms from the end of a run to the receiver, role by role, on a clock of the test's own."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from broker.messages import Heartbeat, Load
+from scheduler.absence import AbsenceWatch
+from scheduler.aftermath import End
+from scheduler.alarm_gate import GIVE_UP_MS, HOUR_MS, KEEP_MS, AlarmGate
+from scheduler.alarm_message import Message, Place
+from scheduler.alarm_policy import NOBODY, AlarmTargets
+from scheduler.alarms import CLAIM_MS, AlarmSender
+from scheduler.completion import Completion
+from scheduler.patience import Patience
+from scheduler.roster import Roster
+from sql import presence
+from sql.alarms import AlarmStatus
+from sql.ids import RunIds
+from sql.models import Alarm, App, Job, Run
+from sql.run_status import RunStatus
+from tests.support.ledger_rows import Rows
+
+START = 1_795_176_000_000
+DEFAULTS = AlarmTargets(emails=("boss@example.com",))
+
+
+@dataclass
+class Desk:
+    """Roles of one scheduler, of which a test turns each round."""
+
+    rows: Rows
+    defaults: AlarmTargets = NOBODY
+    per_hour: int = 10
+    now_ms: int = START
+    sent: list[tuple[str, Message]] = field(default_factory=list)
+    failure: BaseException | None = None
+    broken: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.database = self.rows.database
+        self.gate = AlarmGate(database=self.database, per_hour=self.per_hour)
+        self.mailer = self.sender(mails=True)
+        self.webhooks = self.sender(mails=False)
+
+    def sender(self, *, mails: bool) -> AlarmSender:
+        return AlarmSender(
+            mails=mails,
+            database=self.database,
+            send=self._send,
+            place=Place("UTC"),
+            now_ms=lambda: self.now_ms,
+        )
+
+    def job(self, name: str = "nightly", **columns: Any) -> int:
+        values = {"alarm_email": "ops@example.com", "trigger_status": 1} | columns
+        return self.rows.job(name, **values)
+
+    def run(self, job_id: int, at_ms: int = START, **columns: Any) -> int:
+        return self.rows.run(job_id, at_ms, **({"status": RunStatus.RUNNING} | columns))
+
+    def end(self, run_id: int, status: RunStatus = RunStatus.FAILED, **values: Any) -> None:
+        completion = Completion(RunIds(self.database), lambda: self.now_ms, self.defaults)
+        facts: dict[str, Any] = {
+            "message": "no luck",
+            "finished_at": self.now_ms,
+            "log_tail": "tail",
+        }
+        end = End(run_id=run_id, status=status, **(facts | values))
+        tally = self.database.write(lambda session: completion.end(session, [end]))
+        assert tally.won == {run_id: status}
+
+    def fail(self, job_id: int, at_ms: int = START, **columns: Any) -> int:
+        run_id = self.run(job_id, at_ms, **columns)
+        self.end(run_id)
+        return run_id
+
+    def round(self) -> None:
+        """Let through and send everything that is due."""
+        self.gate.tick(self.now_ms)
+        for sender in (self.mailer, self.webhooks):
+            while sender.tick(self.now_ms) == 0:
+                pass
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+
+    def subjects(self) -> list[str]:
+        return [f"{target}: {message.subject}" for target, message in self.sent]
+
+    def alarms(self) -> list[Alarm]:
+        statement = select(Alarm).order_by(Alarm.id)
+        return self.database.read(lambda session: list(session.execute(statement).scalars()))
+
+    def statuses(self) -> list[str]:
+        return [alarm.status for alarm in self.alarms()]
+
+    def alarm_status(self, run_id: int) -> int:
+        return self.database.read(lambda session: session.get_one(Run, run_id).alarm_status)
+
+    def change(self, kind: type, row_id: int, **columns: Any) -> None:
+        """Write a row directly, as another program might."""
+
+        def unit(session: Any) -> None:
+            row = session.get_one(kind, row_id)
+            for name, value in columns.items():
+                setattr(row, name, value)
+
+        self.database.write(unit)
+
+    def _send(self, alarm: Alarm, message: Message) -> None:
+        if self.failure is not None and (not self.broken or alarm.target in self.broken):
+            raise self.failure
+        self.sent.append((alarm.target, message))
+
+
+@pytest.fixture
+def rows(sqlite_url: str) -> Any:
+    rows = Rows(sqlite_url)
+    yield rows
+    rows.database.close()
+
+
+@pytest.fixture
+def desk(rows: Rows) -> Desk:
+    return Desk(rows)
+
+
+ALARMING = [RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED, RunStatus.LOST]
+QUIET = [RunStatus.SUCCEEDED, RunStatus.KILLED, RunStatus.REFUSED]
+
+
+class TestMarks:
+    @pytest.mark.parametrize("status", ALARMING)
+    def test_a_failed_tick_is_told(self, desk: Desk, status: RunStatus) -> None:
+        run_id = desk.run(desk.job(), status=RunStatus.SENT)
+
+        desk.end(run_id, status)
+        desk.round()
+
+        assert desk.subjects() == [f"ops@example.com: [warren] reports/nightly failed: {status}"]
+        assert desk.alarm_status(run_id) == 2
+
+    @pytest.mark.parametrize("status", QUIET)
+    def test_what_is_no_failure_is_not(self, desk: Desk, status: RunStatus) -> None:
+        run_id = desk.run(desk.job())
+
+        desk.end(run_id, status)
+
+        assert desk.alarms() == []
+        assert desk.alarm_status(run_id) == 0
+
+    def test_a_cancelled_run_is_not(self, desk: Desk) -> None:
+        run_id = desk.run(desk.job(), status=RunStatus.PLANNED)
+
+        desk.end(run_id, RunStatus.CANCELLED)
+
+        assert desk.alarms() == []
+
+    def test_an_attempt_with_a_retry_to_come_is_not(self, desk: Desk) -> None:
+        run_id = desk.run(desk.job(), executor_fail_retry_count=1)
+
+        desk.end(run_id)
+
+        assert desk.alarms() == []
+        assert desk.alarm_status(run_id) == 0
+
+    def test_a_delivery_that_is_repeated_is_not(self, desk: Desk) -> None:
+        run_id = desk.run(desk.job(), status=RunStatus.SENT)
+
+        desk.end(run_id, RunStatus.UNDELIVERED, never_started=True)
+
+        assert desk.alarms() == []
+
+    def test_a_run_that_somebody_wanted_dead_is_not(self, desk: Desk) -> None:
+        run_id = desk.run(desk.job(), kill_requested_at=START)
+
+        desk.end(run_id)
+
+        assert desk.alarms() == []
+
+    def test_a_late_result_changes_no_alarm(self, desk: Desk) -> None:
+        run_id = desk.fail(desk.job())
+        completion = Completion(RunIds(desk.database), lambda: desk.now_ms)
+        again = End(run_id=run_id, status=RunStatus.LOST, message="late", finished_at=START)
+
+        desk.database.write(lambda session: completion.end(session, [again]))
+
+        assert len(desk.alarms()) == 1
+
+    def test_three_failed_shards_are_one_alarm(self, desk: Desk) -> None:
+        job_id = desk.job()
+
+        for index in range(3):
+            desk.fail(job_id, shard_index=index, shard_total=3)
+        desk.round()
+
+        assert len(desk.sent) == 1
+        assert "shard:   0/3" in desk.sent[0][1].text
+
+    def test_each_tick_is_an_alarm_of_its_own(self, desk: Desk) -> None:
+        job_id = desk.job()
+
+        desk.fail(job_id, START)
+        desk.fail(job_id, START + 1_000)
+        desk.round()
+
+        assert len(desk.sent) == 2
+
+    def test_each_target_is_told(self, desk: Desk) -> None:
+        job_id = desk.job(alarm_email="a@x.org,b@x.org", alarm_webhook="https://hooks.slack.com/s")
+
+        desk.fail(job_id)
+        desk.round()
+
+        targets = {"a@x.org", "b@x.org", "https://hooks.slack.com/s"}
+        assert {target for target, _ in desk.sent} == targets
+        assert sorted(alarm.channel for alarm in desk.alarms()) == ["mail", "mail", "slack"]
+
+    def test_a_run_that_nobody_is_told_of_is_marked(self, desk: Desk) -> None:
+        run_id = desk.fail(desk.job(alarm_email=""))
+
+        assert desk.alarms() == []
+        assert desk.alarm_status(run_id) == 1
+
+    def test_a_deleted_jobs_run_is_told_to_nobody(self, desk: Desk) -> None:
+        job_id = desk.job()
+        run_id = desk.run(job_id)
+        desk.database.write(lambda session: session.delete(session.get_one(Job, job_id)))
+
+        desk.end(run_id)
+
+        assert desk.alarm_status(run_id) == 1
+
+    def test_own_targets_come_before_the_apps_and_those_before_the_default(
+        self, rows: Rows
+    ) -> None:
+        desk = Desk(rows, defaults=DEFAULTS)
+        bare = desk.job("bare", alarm_email="")
+        desk.change(App, rows.app("reports"), alarm_email="app@example.com")
+        own = desk.job("own")
+        other = rows.job("other", app="shop")
+
+        for job_id in (own, bare, other):
+            desk.fail(job_id)
+        desk.round()
+
+        assert [target for target, _ in desk.sent] == [
+            "ops@example.com",
+            "app@example.com",
+            "boss@example.com",
+        ]
+
+    def test_the_alarm_is_gone_when_the_end_is_rolled_back(self, desk: Desk) -> None:
+        run_id = desk.run(desk.job())
+        completion = Completion(RunIds(desk.database), lambda: desk.now_ms)
+        end = End(run_id=run_id, status=RunStatus.FAILED, message="m", finished_at=START)
+
+        def unit(session: Any) -> None:
+            completion.end(session, [end])
+            session.rollback()
+
+        desk.database.write(unit)
+
+        assert desk.alarms() == []
+
+
+class TestSending:
+    def test_what_could_not_be_sent_is_tried_again_with_growing_pauses(self, desk: Desk) -> None:
+        run_id = desk.fail(desk.job())
+        desk.failure = OSError("connection refused")
+        pauses = []
+
+        for _ in range(9):
+            desk.round()
+            [alarm] = desk.alarms()
+            pauses.append((alarm.next_try_at - desk.now_ms) // 1000)
+            desk.now_ms = alarm.next_try_at
+        desk.failure = None
+        desk.round()
+
+        assert pauses == [10, 20, 40, 80, 160, 320, 600, 600, 600]
+        assert len(desk.sent) == 1
+        assert desk.alarm_status(run_id) == 2
+
+    def test_nothing_is_tried_before_its_time(self, desk: Desk) -> None:
+        desk.fail(desk.job())
+        desk.failure = OSError("no")
+        desk.round()
+        desk.failure = None
+
+        desk.pass_time(9_999)
+        desk.round()
+
+        assert desk.sent == []
+        assert [alarm.error for alarm in desk.alarms()] == ["no"]
+
+    def test_after_a_day_it_is_given_up(self, desk: Desk) -> None:
+        run_id = desk.fail(desk.job())
+        desk.failure = OSError("connection refused")
+
+        desk.round()
+        desk.now_ms = START + GIVE_UP_MS - 30_000
+        desk.round()
+        assert desk.statuses() == [AlarmStatus.READY]
+        desk.pass_time(20_001)
+        desk.round()
+
+        assert desk.statuses() == [AlarmStatus.GIVEN_UP]
+        assert desk.alarm_status(run_id) == 3
+
+    @pytest.mark.parametrize("broken", ["a@x.org", "b@x.org"])
+    def test_the_worst_of_several_targets_counts(self, desk: Desk, broken: str) -> None:
+        run_id = desk.fail(desk.job(alarm_email="a@x.org,b@x.org"))
+        desk.failure, desk.broken = OSError("no"), {broken}
+        desk.round()
+        assert desk.alarm_status(run_id) == 2
+
+        desk.pass_time(GIVE_UP_MS)
+        desk.round()
+
+        assert desk.alarm_status(run_id) == 3
+
+    def test_who_dies_while_sending_leaves_it_to_another(self, desk: Desk) -> None:
+        desk.fail(desk.job())
+        desk.gate.tick(START)
+        other = desk.sender(mails=True)
+        desk.failure = SystemExit()
+        with pytest.raises(SystemExit):
+            desk.mailer.tick(desk.now_ms)
+        desk.failure = None
+
+        assert other.tick(desk.now_ms + CLAIM_MS - 1) > 0
+        assert desk.sent == []
+        assert other.tick(desk.now_ms + CLAIM_MS) == 0
+        assert len(desk.sent) == 1
+
+    def test_a_sender_that_was_too_slow_does_not_spoil_what_another_noted(self, desk: Desk) -> None:
+        desk.fail(desk.job())
+        desk.gate.tick(START)
+        other = desk.sender(mails=True)
+
+        def overtaken(_alarm: Alarm, _message: Message) -> None:
+            desk.mailer._send = desk._send
+            desk.pass_time(CLAIM_MS)
+            other.tick(desk.now_ms)
+            raise OSError("too slow")
+
+        desk.mailer._send = overtaken
+        desk.mailer.tick(desk.now_ms)
+
+        assert desk.statuses() == [AlarmStatus.SENT]
+        assert [alarm.error for alarm in desk.alarms()] == [None]
+
+    def test_mails_do_not_wait_for_webhooks_nor_the_other_way_round(self, desk: Desk) -> None:
+        desk.fail(desk.job(alarm_webhook="https://example.com/"))
+        desk.gate.tick(START)
+
+        assert desk.mailer.tick(START) == 0
+        assert desk.mailer.tick(START) > 0
+        assert desk.webhooks.tick(START) == 0
+        assert desk.webhooks.tick(START) > 0
+
+    def test_what_somebody_spoilt_in_the_database_holds_nothing_up(self, desk: Desk) -> None:
+        job_id = desk.job()
+        desk.fail(job_id, START)
+        desk.fail(job_id, START + 1)
+        desk.gate.tick(START)
+        [spoilt, _] = desk.alarms()
+        desk.change(Alarm, spoilt.id, content="{")
+
+        desk.round()
+
+        assert len(desk.sent) == 1
+        assert desk.alarms()[0].error
+
+    def test_mails_that_no_scheduler_can_send_are_given_up_after_a_day(self, desk: Desk) -> None:
+        run_id = desk.fail(desk.job())
+        desk.gate.tick(START)
+
+        desk.pass_time(GIVE_UP_MS + 1)
+        desk.gate.tick(desk.now_ms)
+
+        [alarm] = desk.alarms()
+        assert alarm.status == AlarmStatus.GIVEN_UP
+        assert "WARREN_SMTP_URL" in (alarm.error or "")
+        assert desk.alarm_status(run_id) == 3
+
+    def test_old_alarms_are_deleted(self, desk: Desk) -> None:
+        desk.fail(desk.job())
+        desk.round()
+
+        desk.pass_time(KEEP_MS + 1)
+        desk.gate.tick(desk.now_ms)
+
+        assert desk.alarms() == []
+
+
+class TestTooMany:
+    @pytest.fixture
+    def desk(self, rows: Rows) -> Desk:
+        return Desk(rows, per_hour=3)
+
+    def test_so_many_are_sent_and_the_rest_is_told_when_the_hour_is_over(self, desk: Desk) -> None:
+        job_id = desk.job()
+        run_ids = []
+        for number in range(10):
+            run_ids.append(desk.fail(job_id, START + number))
+            desk.round()
+            desk.pass_time(1_000)
+        desk.now_ms = START + HOUR_MS - 1
+        desk.round()
+        assert len(desk.sent) == 3
+
+        desk.now_ms = START + HOUR_MS
+        desk.round()
+
+        assert desk.subjects()[3:] == [
+            "ops@example.com: [warren] reports/nightly: 7 more alarms",
+        ]
+        assert f"{run_ids[-2]}, {run_ids[-1]} are the last" in desk.sent[3][1].text
+        assert [desk.alarm_status(run_id) for run_id in run_ids] == [2] * 10
+
+    def test_a_summary_is_told_once(self, desk: Desk) -> None:
+        job_id = desk.job()
+        for number in range(5):
+            desk.fail(job_id, START + number)
+        desk.round()
+
+        for hours in range(1, 5):
+            desk.now_ms = START + hours * HOUR_MS
+            desk.round()
+
+        assert len(desk.sent) == 4
+
+    def test_no_hour_has_more_whenever_it_begins(self, desk: Desk) -> None:
+        job_id = desk.job()
+        sent_at: list[int] = []
+        desk.mailer._send = lambda alarm, _: sent_at.append(desk.now_ms) if alarm.run_id else None
+
+        for minute in range(0, 200, 5):
+            desk.now_ms = START + minute * 60_000
+            desk.fail(job_id, desk.now_ms)
+            desk.round()
+
+        for first in sent_at:
+            assert sum(first <= at < first + HOUR_MS for at in sent_at) <= 3
+        assert len(sent_at) >= 9
+
+    def test_each_job_and_each_target_has_its_own_count(self, desk: Desk) -> None:
+        one = desk.job("one", alarm_email="a@x.org,b@x.org")
+        two = desk.job("two", alarm_email="a@x.org")
+
+        for number in range(5):
+            desk.fail(one, START + number)
+            desk.fail(two, START + number)
+        desk.round()
+
+        assert len(desk.sent) == 9
+
+    def test_held_alarms_take_little_room(self, desk: Desk) -> None:
+        job_id = desk.job()
+        for number in range(5):
+            run_id = desk.run(job_id, START + number)
+            desk.end(run_id, message="m" * 5_000, log_tail="t" * 4_000)
+        desk.gate.tick(START)
+
+        assert [len(alarm.content) < 400 for alarm in desk.alarms()] == [False] * 3 + [True] * 2
+
+    def test_a_summary_that_is_given_up_is_given_up_for_its_runs(self, desk: Desk) -> None:
+        job_id = desk.job()
+        run_ids = [desk.fail(job_id, START + number) for number in range(4)]
+        desk.round()
+        desk.pass_time(HOUR_MS)
+        desk.failure = OSError("no")
+        desk.round()
+        summary = desk.alarms()[-1]
+        desk.now_ms = summary.created_at + GIVE_UP_MS
+        desk.change(Alarm, summary.id, next_try_at=desk.now_ms)
+
+        desk.round()
+
+        assert [desk.alarm_status(run_id) for run_id in run_ids] == [2, 2, 2, 3]
+
+
+class TestAbsence:
+    """A clock of the test's own counts seconds; the database's counts with it."""
+
+    @pytest.fixture
+    def watching(self, desk: Desk) -> "Watching":
+        return Watching(desk)
+
+    def test_an_app_without_an_executor_is_told_once(self, watching: "Watching") -> None:
+        watching.desk.job()
+
+        watching.look(after=59.0)
+        assert watching.told() == []
+        for _ in range(20):
+            watching.look(after=6.0)
+
+        assert watching.told() == ["boss@example.com: [warren] reports: no executor online"]
+
+    def test_that_one_is_back_is_told_once(self, watching: "Watching") -> None:
+        watching.desk.job()
+        watching.look(after=61.0)
+
+        watching.executor_beats()
+        for _ in range(5):
+            watching.look(after=6.0)
+            watching.executor_beats()
+
+        assert watching.told()[1:] == ["boss@example.com: [warren] reports: an executor is back"]
+
+    def test_each_absence_is_told(self, watching: "Watching") -> None:
+        watching.desk.job()
+        watching.look(after=61.0)
+        watching.executor_beats()
+        watching.look(after=6.0)
+
+        watching.look(after=61.0)
+
+        assert len(watching.told()) == 3
+
+    def test_an_app_that_nobody_waits_for_is_not_told(self, watching: "Watching") -> None:
+        watching.desk.job(trigger_status=0)
+        watching.desk.rows.app("empty")
+
+        watching.look(after=600.0)
+
+        assert watching.told() == []
+
+    def test_the_apps_own_targets_are_told_instead_of_the_default(
+        self, watching: "Watching"
+    ) -> None:
+        desk = watching.desk
+        desk.job()
+        desk.change(App, desk.rows.app("reports"), alarm_email="app@example.com")
+
+        watching.look(after=61.0)
+
+        assert watching.told() == ["app@example.com: [warren] reports: no executor online"]
+
+    def test_a_scheduler_that_is_not_well_says_nothing(self, watching: "Watching") -> None:
+        watching.desk.job()
+        watching.roster.set_health(False)
+
+        watching.look(after=600.0)
+
+        assert watching.told() == []
+
+    def test_what_another_scheduler_hears_is_believed(self, watching: "Watching") -> None:
+        watching.desk.job()
+        watching.seconds += 60.0
+        watching.desk.rows.executor("exec-1", START + 60_000 - 5_000, "")
+
+        watching.look(after=1.0)
+
+        assert watching.told() == []
+
+    def test_several_schedulers_tell_it_once(self, watching: "Watching") -> None:
+        watching.desk.job()
+        other = Watching(watching.desk)
+
+        for _ in range(3):
+            watching.look(after=61.0)
+            other.look(after=61.0)
+
+        assert len(watching.told()) == 1
+
+    def test_many_absences_in_an_hour_are_summed_up(self, watching: "Watching") -> None:
+        watching.desk.job()
+
+        for _ in range(8):
+            watching.look(after=61.0)
+            watching.executor_beats()
+            watching.look(after=6.0)
+        watching.desk.pass_time(HOUR_MS)
+
+        assert len(watching.told()) == 11
+        assert watching.told()[-1] == "boss@example.com: [warren] reports: 6 more alarms"
+
+
+class Watching:
+    """One scheduler's watch, and the time as it has it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.seconds = 0.0
+        self.roster = Roster(lambda: self.seconds, patience=Patience(lapse=1e9))
+        self.roster.set_health(True)
+        desk.gate.tick(START)  # it makes the row that is locked
+        self._watch = AbsenceWatch(
+            database=desk.database,
+            roster=self.roster,
+            absence_seconds=60,
+            defaults=DEFAULTS,
+            clock=lambda: self.seconds,
+        )
+
+    def look(self, *, after: float) -> None:
+        self.seconds += after
+        self.desk.now_ms = max(self.desk.now_ms, START + int(self.seconds * 1000))
+        self._watch.tick(self.desk.now_ms)
+
+    def executor_beats(self) -> None:
+        beat = Heartbeat(
+            app="reports", address="exec-1", boot_id="b00t", started_at_ms=1, load=Load()
+        )
+        if not self.roster.hear(beat):
+            self.roster.admit("reports", "exec-1", "b00t", beat)
+            self.desk.rows.executor("exec-1", self.desk.now_ms, "")
+        row = presence.Beat(
+            group=presence.EXECUTOR,
+            key="reports",
+            address="exec-1",
+            boot_id="b00t",
+            beat_at=self.desk.now_ms,
+        )
+        self.desk.database.write(lambda session: presence.renew(session, row))
+
+    def told(self) -> list[str]:
+        self.desk.round()
+        return self.desk.subjects()
