@@ -11,10 +11,12 @@ from sqlalchemy.orm import Session
 
 from scheduler import lineage
 from scheduler.aftermath import End
+from scheduler.alarm_policy import AlarmTargets
 from scheduler.completion import Completion
 from scheduler.job_changes import JobChanges
-from scheduler.job_spec import JobSpec
-from sql import apps, cluster, families, jobs, presence, runs
+from scheduler.job_spec import AppSpec, JobSpec
+from scheduler.routing import planned_shards
+from sql import alarm_targets, apps, cluster, families, jobs, presence, runs
 from sql.engine import Database
 from sql.errors import Conflict, NotFound
 from sql.ids import RunIds
@@ -59,7 +61,7 @@ class Commands:
 
     def apply(
         self,
-        wanted_apps: Sequence[tuple[str, str | None]],
+        wanted_apps: Sequence[AppSpec],
         specs: Sequence[JobSpec],
         *,
         dry_run: bool,
@@ -143,6 +145,7 @@ class Commands:
                 scheduled_at=now_ms,
                 due_at=now_ms,
                 retries_left=job.executor_fail_retry_count,
+                shard_total=planned_shards(job.executor_route_strategy),
                 origin_id=None,
                 wanted_addresses=",".join(addresses) or None,
                 glue_id=job.glue_id,
@@ -202,7 +205,7 @@ class Commands:
     def _apply(
         self,
         session: Session,
-        wanted_apps: Sequence[tuple[str, str | None]],
+        wanted_apps: Sequence[AppSpec],
         specs: Sequence[JobSpec],
         *,
         prune: bool,
@@ -211,12 +214,12 @@ class Commands:
         changes = []
         app_ids = {}
         known = apps.ids_by_name(session)
-        titles = dict.fromkeys(spec.app for spec in specs) | dict(wanted_apps)
-        for name, title in titles.items():
-            app_ids[name], changed = apps.ensure(session, name, title)
-            if changed:
+        unnamed = {spec.app: None for spec in specs}
+        for name, app in (unnamed | {app.name: app for app in wanted_apps}).items():
+            app_ids[name], words = _apply_app(session, name, app)
+            if words or name not in known:
                 action = "update" if name in known else "create"
-                changes.append(Change(action=action, what="app", name=name))
+                changes.append(Change(action=action, what="app", name=name, details=words))
         applied = [self._apply_job(session, app_ids[spec.app], spec) for spec in specs]
         changes += self._link(session, specs, app_ids, applied)
         if prune:
@@ -274,11 +277,26 @@ def _lock(session: Session, name: str) -> Job:
     return jobs.lock(session, jobs.find(session, name).id)
 
 
+def _apply_app(session: Session, name: str, wanted: AppSpec | None) -> tuple[int, tuple[str, ...]]:
+    """Make an app as described; return its id and what changed, in words."""
+    app_id, is_changed = apps.ensure(session, name, wanted.title if wanted else None)
+    words = ["title"] if is_changed else []
+    if wanted and apps.list_addresses(session, app_id, wanted.addresses):
+        words.append(f"addresses: {', '.join(wanted.addresses) or 'all that register'}")
+    if wanted and alarm_targets.set_app(session, app_id, **_alarm_columns(wanted.alarm)):
+        words.append("alarm")
+    return app_id, tuple(words)
+
+
+def _alarm_columns(alarm: AlarmTargets) -> dict[str, str]:
+    return {"emails": ",".join(alarm.emails), "webhook": alarm.webhook, "style": alarm.style}
+
+
 def _check_address(session: Session, job: Job, address: str) -> None:
     app = session.get_one(App, job.job_group)
     if presence.holder(session, presence.EXECUTOR, app.app_name, address) is not None:
         return
-    if address not in (app.address_list or "").split(","):
+    if address not in apps.split(app.address_list):
         raise ValueError(
             f"expected address to be a registered executor of app {app.app_name}, got: {address!r}"
         )

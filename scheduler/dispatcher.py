@@ -8,19 +8,26 @@ name, and the rescuer of any scheduler sends them again with the same ids.
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 import structlog
 from sqlalchemy.orm import Session
 
+from scheduler import added_routes
+from scheduler.added_routes import Decision
+from scheduler.app_addresses import AppAddresses
 from scheduler.app_names import AppNames
 from scheduler.bisection import bisect
-from scheduler.claiming import Claim, Claimer, undelivered
+from scheduler.claim import Claim, undelivered
+from scheduler.claiming import Claimer
 from scheduler.completion import Completion
 from scheduler.confirmations import Confirmations
 from scheduler.delivery import Delivery
 from scheduler.patience import Patience
+from scheduler.probes import Probes
 from scheduler.roster import Roster
+from scheduler.route_choice import Router
 from scheduler.workload import Workload
 from sql import cluster, run_queries
 from sql.engine import Database
@@ -44,6 +51,8 @@ CONTENDED_SECONDS = (0.005, 0.02)
 #: neither be routed nor ended.
 JOB_FULL_SECONDS = 0.25
 JOB_BROKEN_SECONDS = 60.0
+#: Jobs left out of a peek at most: SQLite takes 32,766 parameters.
+LEFT_OUT_LIMIT = 20_000
 
 log = structlog.get_logger()
 
@@ -56,6 +65,8 @@ class Dispatcher:
         now_ms: the database's clock.
         roster: who lives.
         workload: how much each address has in flight.
+        probes: what executors answered lately.
+        routers: all routes there are.
         patience: `no_executor` is how long a run waits for an executor before it is given up.
 
     """
@@ -72,7 +83,10 @@ class Dispatcher:
         confirmations: Confirmations,
         roster: Roster,
         workload: Workload,
+        probes: Probes,
+        routers: Mapping[str, Router],
         app_names: AppNames,
+        app_addresses: AppAddresses,
         patience: Patience,
     ) -> None:
         self._node = node
@@ -86,12 +100,18 @@ class Dispatcher:
         self._workload = workload
         self._claimer = Claimer(
             node=node,
+            ids=ids,
             completion=completion,
             roster=roster,
             workload=workload,
+            probes=probes,
+            routers=routers,
             no_executor_seconds=patience.no_executor,
         )
+        self._probes = probes
+        self._routers = routers
         self._app_names = app_names
+        self._app_addresses = app_addresses
         self._no_executor_seconds = patience.no_executor
         self._random = random.Random()  # noqa: S311 - spreads load
         self._batches: dict[int, int] = {}
@@ -119,7 +139,7 @@ class Dispatcher:
         if later:
             until_due = (min(later) - now_ms) / 1000 - (time.monotonic() - began_at)
             pause = min(pause, max(0.0, until_due))
-        return pause
+        return min(pause, self._probes.seconds_left())
 
     def _look(self, session: Session, now_ms: int) -> tuple[int, dict[int, int]]:
         sweep = not 0 <= now_ms - self._swept_at < SWEEP_MS
@@ -144,21 +164,27 @@ class Dispatcher:
         self._batches[app_id] = min(2 * batch, BATCH) if len(peeked) == batch else FIRST_BATCH
         contended = self._random.uniform(*CONTENDED_SECONDS)
         if not peeked:
-            return FULL_SECONDS if not room or self._aside else contended
+            return FULL_SECONDS if not room or self._left_out() else contended
         self._ids.reserve()
         claims: list[Claim] = []
         bisect(
             peeked,
-            lambda rows: claims.append(self._claim_and_send(rows, app_id, app, live)),
+            lambda rows: claims.extend(self._claim_and_send(rows, app_id, app, live)),
             self._put_aside,
         )
-        if any(claim.parcels or claim.ends for claim in claims):
+        if any(claim.has_moved or claim.undecided for claim in claims):
             return 0
         if any(claim.full_jobs for claim in claims):
             return FULL_SECONDS
         return contended
 
+    def _left_out(self) -> set[int]:
+        """Return the jobs whose runs cannot be sent now, up to what one query takes."""
+        left_out = {*self._aside, *self._probes.held_back()}
+        return set(islice(left_out, LEFT_OUT_LIMIT))
+
     def _peek(self, app_id: int, until_ms: int, limit: int) -> Rows:
+        left_out = self._left_out()
         return self._database.read(
             lambda session: run_queries.peek_due(
                 session,
@@ -166,24 +192,54 @@ class Dispatcher:
                 since_ms=self._since_ms,
                 until_ms=until_ms,
                 limit=limit,
-                without_jobs=self._aside,
+                without_jobs=left_out,
             )
         )
 
     def _claim_and_send(
         self, peeked: Sequence[AnyRow], app_id: int, app: str, live: dict[str, str]
-    ) -> Claim:
-        run_ids = [row.id for row in peeked]
-        now_ms = self._now_ms()
-        claim = self._database.write(
-            lambda session: self._claimer.claim(session, run_ids, Claim(app_id, app, live, now_ms))
-        )
+    ) -> list[Claim]:
+        listed = self._app_addresses(app_id)
+        claims: list[Claim] = []
+
+        def claim(run_ids: list[int], decisions: Mapping[int, Decision]) -> Claim:
+            made = self._claim(
+                run_ids,
+                lambda: Claim(
+                    app_id,
+                    app,
+                    live,
+                    self._now_ms(),
+                    addresses=tuple(one for one in listed if one in live)
+                    if listed
+                    else tuple(live),
+                    away=tuple(one for one in listed if one not in live),
+                    decisions=decisions,
+                ),
+            )
+            claims.append(made)
+            return made
+
+        asked = claim([row.id for row in peeked], {}).asked
+        if asked:
+            decisions = added_routes.decide(asked, self._routers, self._random)
+            claim(list(decisions), decisions)
+        return claims
+
+    def _claim(self, run_ids: list[int], begin: Callable[[], Claim]) -> Claim:
+        """Claim runs in one transaction and, after it, send what was routed."""
+        claim = self._database.write(lambda session: self._claimer.claim(session, run_ids, begin()))
         committed_at = time.monotonic()
-        for item in claim.routed:
-            self._workload.add(app_id, item.address)
+        for item in claim.parcels:
+            self._workload.add(claim.app_id, item.address)
+        self._probes.note_sent(
+            ((item.app, item.address, item.trigger.boot_id), item.trigger.job_id)
+            for item in claim.parcels
+        )
         self._aside.update(dict.fromkeys(claim.full_jobs, committed_at + JOB_FULL_SECONDS))
         if claim.parcels:
             self._confirmations.add(self._delivery.send(claim.parcels, decided_at=committed_at))
+        self._probes.ask(claim.app, claim.live, claim.undecided)
         return claim
 
     def _give_up(self, app_id: int, app: str) -> float:

@@ -9,12 +9,15 @@ registry last, so that others take over what was routed and not confirmed.
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from broker.signing import Sealer
 from broker.transport import Transport
+from scheduler.alarm_policy import AlarmPolicy
+from scheduler.alarm_roles import AlarmRoles
+from scheduler.app_addresses import AppAddresses
 from scheduler.app_names import AppNames
 from scheduler.callbacks import Callbacks
 from scheduler.completion import Completion
@@ -30,9 +33,11 @@ from scheduler.loop import LONGEST_SECONDS, Loop
 from scheduler.patience import Patience
 from scheduler.planner import Planner
 from scheduler.presence import Presence
+from scheduler.probes import Probes
 from scheduler.pulse import Pulse
 from scheduler.rescuer import Rescuer
 from scheduler.roster import Roster
+from scheduler.routing import Router, with_added
 from scheduler.undertaker import Undertaker
 from scheduler.workload import LIMIT, Workload
 from sql import cluster, schema
@@ -55,6 +60,8 @@ class SchedulerNode:
         quorum: whether run and callback queues are quorum queues.
         patience: how long it waits before it judges others.
         address_limit: runs in flight that one executor may have.
+        added_routes: by name, routes besides XXL-JOB's.
+        alarms: how failures are told.
 
     Raises:
         SchemaMismatch: the database has another schema.
@@ -74,6 +81,8 @@ class SchedulerNode:
         quorum: bool = False,
         patience: Patience | None = None,
         address_limit: int = LIMIT,
+        added_routes: Mapping[str, Router] | None = None,
+        alarms: AlarmPolicy | None = None,
     ) -> None:
         schema.check(database)
         self.boot_id = secrets.token_hex(8)
@@ -85,14 +94,23 @@ class SchedulerNode:
         self._quorum = quorum
         self._patience = patience or Patience()
         self._workload = Workload(database, limit=address_limit)
+        self._routers = with_added(added_routes or {})
         cluster_id = database.read(cluster.cluster_id)
         self._sealer = Sealer(secret, cluster_id, self.clock.now_ms)
         self.roster = Roster(patience=self._patience)
         self._app_names = AppNames(database)
         self._ids = RunIds(database)
-        self._completion = Completion(self._ids, self.clock.now_ms)
+        policy = alarms or AlarmPolicy(timezone=timezone)
+        self._completion = Completion(self._ids, self.clock.now_ms, policy.defaults)
         self._connections = Connections(transport, self._sealer, self.name, quorum=quorum)
         self._make_roles()
+        self._alarm_roles = AlarmRoles(
+            policy,
+            database=database,
+            roster=self.roster,
+            now_ms=self.clock.now_ms,
+            cluster_id=cluster_id,
+        )
 
     def start(self) -> None:
         """Begin to schedule.
@@ -108,6 +126,7 @@ class SchedulerNode:
             raise
         for loop in self._loops:
             loop.start()
+        self._alarm_roles.start()
         log.info("scheduler_started", node=self.name)
 
     def stop(self) -> None:
@@ -115,17 +134,21 @@ class SchedulerNode:
         give_up_at = time.monotonic() + ROUND_SECONDS
         for loop in self._loops:
             loop.stop()
+        self._alarm_roles.stop()
         for loop in self._loops:
             if not loop.join(max(0.0, give_up_at - time.monotonic())):
                 log.warning("role_did_not_end", role=loop.name)
         self._leave()
+        for name in self._alarm_roles.join(max(0.0, give_up_at - time.monotonic())):
+            log.warning("role_did_not_end", role=name)
         self._connections.close()
         log.info("scheduler_stopped", node=self.name)
 
     @property
     def failing_roles(self) -> list[str]:
         """The roles whose last round failed."""
-        return [loop.name for loop in self._loops if loop.failing]
+        failing = [loop.name for loop in self._loops if loop.failing]
+        return failing + self._alarm_roles.failing_roles
 
     def _leave(self) -> None:
         """Note what was confirmed and give up the registration; all of it can be missed."""
@@ -227,6 +250,11 @@ class SchedulerNode:
             on_missing=self.greeter.note_missing,
         )
         self._confirming = self._loop("confirmations", self.confirmations.tick)
+        probes = Probes(
+            requester=self._connections.requester,
+            answer_seconds=self._patience.probe,
+            on_let_go=self._wake_dispatcher,
+        )
         self.dispatcher = Dispatcher(
             node=self.name,
             database=self._database,
@@ -237,7 +265,10 @@ class SchedulerNode:
             confirmations=self.confirmations,
             roster=self.roster,
             workload=self._workload,
+            probes=probes,
+            routers=self._routers,
             app_names=self._app_names,
+            app_addresses=AppAddresses(self._database),
             patience=self._patience,
         )
         self._dispatching = self._loop("dispatcher", self.dispatcher.tick)

@@ -168,12 +168,16 @@ class Probes:
         with self._lock:
             return max(0.0, self._held_until() - self._clock())
 
-    def note_sent(self, app: str, address: str, boot_id: str, job_id: int) -> None:
-        """Count a run that goes to an executor, where somebody has asked about it."""
+    def note_sent(self, sent: Iterable[tuple[Boot, int]]) -> None:
+        """Count runs, by their jobs, that go to executors about which somebody has asked."""
+        if not self._known:
+            return
+        now = self._clock()
         with self._lock:
-            known = self._known.get((app, address, boot_id))
-            if known is not None and known.is_counted:
-                _count(known, self._clock(), job_id)
+            for boot, job_id in sent:
+                known = self._known.get(boot)
+                if known is not None and known.is_counted:
+                    _count(known, now, job_id)
 
     # -- asking -------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from scheduler.job_spec import JobSpec
 from sql import apps
 from sql.engine import Database
 from warren.acting import open_commands
+from warren.added_routes import route_names
 from warren.jobfile import JobFile, read_job_file
 from warren.registry_view import living_handlers
 from warren.settings import Settings
@@ -28,7 +29,7 @@ def apply_file(
     settings: Settings, path: Path, *, dry_run: bool, prune: bool, as_json: bool
 ) -> None:
     """Apply a job file and print each change; nothing is changed when anything is wrong."""
-    file = read_job_file(path, now_ms=time.time_ns() // 1_000_000)
+    file = read_job_file(path, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
     with open_commands(settings) as (commands, database):
         changes = apply(commands, database, file, dry_run=dry_run, prune=prune)
         unknown = unknown_handlers(database, file.specs)

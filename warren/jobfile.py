@@ -4,16 +4,17 @@ It knows the grammar. What a value may be is `scheduler.job_rules`' business; wh
 jobs is `scheduler.commands`'.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from scheduler import job_rules
-from scheduler.job_spec import JobSpec
+from scheduler import alarm_rules, job_rules
+from scheduler.alarm_policy import NOBODY, AlarmTargets
+from scheduler.job_spec import AppSpec, JobSpec
 from warren.errors import JobFileError
-from warren.job_grammar import JobReader
+from warren.job_grammar import JobReader, read_alarm, texts
 from warren.yaml_reader import YamlReader, did_you_mean
 from warren.yaml_tree import Entry, Wrong, is_nothing, line_of, read_tree, text
 
@@ -26,13 +27,13 @@ class JobFile:
     """A job file that is right by itself; `app_lines` says where jobs name their apps."""
 
     path: Path
-    apps: tuple[tuple[str, str | None], ...]
+    apps: tuple[AppSpec, ...]
     specs: tuple[JobSpec, ...]
     app_lines: Mapping[str, int]
 
     def check_apps(self, existing: Iterable[str]) -> None:
         """Raise JobFileError when a job's app is neither in the file nor among `existing`."""
-        known = {name for name, _ in self.apps} | set(existing)
+        known = {app.name for app in self.apps} | set(existing)
         _raise(
             self.path,
             [
@@ -43,8 +44,10 @@ class JobFile:
         )
 
 
-def read_job_file(path: Path, *, now_ms: int) -> JobFile:
+def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:
     """Return what a job file says; a cron must still fire after `now_ms`.
+
+    `added_routes` are those that are installed besides XXL-JOB's.
 
     Raises:
         JobFileError: with a line `file:line: what is wrong` for each problem.
@@ -56,12 +59,12 @@ def read_job_file(path: Path, *, now_ms: int) -> JobFile:
         raise _refused(path, [wrong]) from wrong
     except OSError as error:
         raise JobFileError([f"cannot read {path}: {error.strerror or error}"]) from error
-    walk = _Walk(now_ms)
+    walk = _Walk(now_ms, added_routes)
     walk.file(root)
     _raise(path, walk.reader.wrong)
     return JobFile(
         path=path,
-        apps=tuple(walk.apps.items()),
+        apps=tuple(walk.apps.values()),
         specs=tuple(walk.specs),
         app_lines=walk.app_lines,
     )
@@ -70,12 +73,12 @@ def read_job_file(path: Path, *, now_ms: int) -> JobFile:
 class _Walk:
     """Goes through the tree once."""
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, added_routes: Sequence[str]) -> None:
         self.reader = YamlReader()
-        self.apps: dict[str, str | None] = {}
+        self.apps: dict[str, AppSpec] = {}
         self.specs: list[JobSpec] = []
         self.app_lines: dict[str, int] = {}
-        self._job_reader = JobReader(self.reader, now_ms=now_ms)
+        self._job_reader = JobReader(self.reader, now_ms=now_ms, added_routes=added_routes)
         self._job_lines: dict[tuple[str, str], int] = {}
 
     def file(self, root: yaml.Node) -> None:
@@ -94,7 +97,7 @@ class _Walk:
         return self.reader.items(entry)
 
     def _app(self, node: yaml.Node) -> None:
-        found = self.reader.fields(node, "an app", ("name", "title"))
+        found = self.reader.fields(node, "an app", ("name", "title", "addresses", "alarm"))
         if isinstance(node, yaml.MappingNode) and "name" not in found:
             self.reader.say(line_of(node), "missing field 'name'")
         name = self.reader.value(text, found.get("name"))
@@ -106,7 +109,25 @@ class _Walk:
         self.reader.check(found["name"].line, lambda: job_rules.check_app_name(name))
         if title is not None:
             self.reader.check(found["title"].line, lambda: job_rules.check_title(title))
-        self.apps[name] = title
+        self.apps[name] = AppSpec(
+            name=name,
+            title=title,
+            addresses=self._addresses(found.get("addresses")),
+            alarm=self._alarm(found.get("alarm")),
+        )
+
+    def _addresses(self, entry: Entry | None) -> tuple[str, ...]:
+        if entry is None or is_nothing(entry.node):
+            return ()
+        addresses: tuple[str, ...] = self.reader.value(texts, entry) or ()
+        self.reader.check(entry.line, lambda: job_rules.check_addresses(addresses))
+        return addresses
+
+    def _alarm(self, entry: Entry | None) -> AlarmTargets:
+        targets = read_alarm(self.reader, entry) or NOBODY
+        for words in alarm_rules.problems(targets):
+            self.reader.say(line_of(entry.node) if entry else 0, words)
+        return targets
 
     def _job(self, node: yaml.Node) -> None:
         read = self._job_reader.read(node)

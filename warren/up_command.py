@@ -14,6 +14,7 @@ from sql import apps, migration
 from sql.engine import Database
 from warren.access import now_ms
 from warren.acting import operator
+from warren.added_routes import route_names
 from warren.errors import CommandError
 from warren.file_lock import lock_embedded_database
 from warren.home import LOG_FILE, home_database_url, home_secret, open_home
@@ -52,7 +53,7 @@ def up(
     and started again it goes on with the same data.
     """
     _refuse_services(settings)
-    wanted = read_job_file(file, now_ms=time.time_ns() // 1_000_000) if file else None
+    wanted = _read(file) if file else None
     with Signals() as signals, contextlib.ExitStack() as held:
         held.callback(open_home().release)
         lock = lock_embedded_database(home_database_url())
@@ -91,9 +92,13 @@ def _embedded(settings: Settings) -> Settings:
     return settings.model_copy(update={"grace_seconds": GRACE_SECONDS, "drain_seconds": 0.0})
 
 
+def _read(file: Path) -> JobFile:
+    return read_job_file(file, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
+
+
 def _default_app(database: Database, wanted: JobFile | None) -> str:
     if wanted and wanted.apps:
-        return wanted.apps[0][0]
+        return wanted.apps[0].name
     if wanted and wanted.specs:
         return wanted.specs[0].app
     known = database.read(apps.ids_by_name)

@@ -10,9 +10,12 @@ from executor.premises import Limits
 from executor.runlog import RunLogs
 from executor.slotpool import SlotsFactory
 from executor.slots import Slots
+from scheduler.alarm_policy import AlarmPolicy, AlarmTargets
 from scheduler.loop import Loop
+from scheduler.mail_server import MailServer
 from scheduler.node import SchedulerNode
 from sql.engine import Database
+from warren.added_routes import load_routes
 from warren.settings import Settings
 
 #: How often run logs that are too old are looked for.
@@ -39,6 +42,23 @@ def make_scheduler(
         secret=secret,
         timezone=settings.timezone,
         quorum=settings.quorum,
+        alarms=alarm_policy(settings),
+        added_routes=load_routes(),
+    )
+
+
+def alarm_policy(settings: Settings) -> AlarmPolicy:
+    """Return how the settings want failures to be told."""
+    return AlarmPolicy(
+        defaults=AlarmTargets(
+            emails=tuple(email for email in (settings.alarm_emails or "").split(",") if email),
+            webhook=settings.alarm_webhook or "",
+        ),
+        mail_server=MailServer.parse(settings.smtp_url) if settings.smtp_url else None,
+        per_hour=settings.alarm_limit,
+        absence_seconds=settings.absence_seconds,
+        console_url=settings.console_url or "",
+        timezone=settings.timezone,
     )
 
 
@@ -50,6 +70,7 @@ def make_slots(settings: Settings, sources: Sequence[str], run_logs: RunLogs) ->
         count=settings.slots,
         run_logs=run_logs,
         grace_seconds=settings.grace_seconds,
+        script_languages=settings.script_languages,
     )
 
 
@@ -70,7 +91,6 @@ def make_executor(
         secret=secret,
         make_slots=slots,
         run_logs=RunLogs(settings.log_dir),
-        script_languages=settings.script_languages,
         state_dir=settings.state_dir,
         limits=Limits(
             slots=settings.slots,

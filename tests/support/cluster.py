@@ -174,6 +174,7 @@ class Cluster:
         self.cables[id(node)].die()
         for loop in node._loops:
             loop.stop()
+        node._alarm_roles.stop()
         self.schedulers.remove(node)
 
     def executor(
@@ -184,9 +185,12 @@ class Cluster:
         slots: int = 8,
         processes: bool = False,
         drain: float = 1.0,
+        memory_limit: float = 100.0,
     ) -> Executor:
+        # A busy test machine is no reason to call an executor busy, unless a test says so.
+        busy = {"cpu_limit": 100.0, "memory_limit": memory_limit}
         logs = RunLogs(self.folder / "logs")
-        bounds = Limits(slots=slots, grace_seconds=1.0, drain_seconds=drain)
+        bounds = Limits(slots=slots, grace_seconds=1.0, drain_seconds=drain, **busy)
         make_slots: Any = partial(InstantSlots, starts=self.folder / STARTS, count=slots)
         if processes:
             make_slots = partial(
@@ -195,11 +199,11 @@ class Cluster:
                 count=slots,
                 run_logs=logs,
                 grace_seconds=bounds.grace_seconds,
+                script_languages=list(ScriptLanguage),
             )
         cable = self._transport()
         executor = Executor(
             app=app,
-                script_languages=list(ScriptLanguage),
             address=address,
             transport=cable,
             secret=SECRET,

@@ -7,8 +7,11 @@ import pytest
 from broker.messages import Trigger
 from broker.topology import run_queue
 from scheduler.aftermath import End
+from scheduler.claim import Claim
+from scheduler.job_spec import AppSpec
 from scheduler.node import SchedulerNode
-from sql import runs
+from scheduler.routing import Choice, Router, RouteRequest, with_added
+from sql import route_memory, runs
 from sql.errors import DatabaseUnavailable
 from sql.models import Run
 from sql.run_status import RunStatus
@@ -370,3 +373,418 @@ def test_an_old_row_of_another_app_is_found_by_the_next_sweep(
 def _run(session: object, run_id: int) -> object:
 
     return session.get(Run, run_id)  # type: ignore[attr-defined]
+
+
+# -- broadcasts -----------------------------------------------------------------------------------
+
+
+def test_a_broadcast_is_one_row_until_it_is_due_and_then_one_for_each_executor(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    boots = [seat(address) for address in ("one", "three", "two")]
+    cluster.job("all", route="SHARDING_BROADCAST", handler="echo", retries=4)
+    first = cluster.trigger("all", "p")
+    [planned] = cluster.runs()
+    assert (planned.shard_total, planned.executor_sharding_param) == (0, None)
+
+    dispatch(cluster, still)
+    still.confirmations.drain()
+
+    rows = sorted(cluster.runs(), key=lambda run: run.shard_index)
+    assert rows[0].id == first
+    assert [row.executor_address for row in rows] == ["one", "three", "two"]
+    assert [row.boot_id for row in rows] == boots
+    assert [row.executor_sharding_param for row in rows] == ["0/3", "1/3", "2/3"]
+    assert {row.status for row in rows} == {RunStatus.SENT}
+    alike = ("job_id", "scheduled_at", "origin_id", "attempt", "due_at", "executor_param", "kind")
+    for column in (*alike, "executor_fail_retry_count", "routed_by", "routed_at"):
+        assert len({getattr(row, column) for row in rows}) == 1, column
+    for row in rows:
+        [trigger] = queued(still, row.executor_address)
+        assert (trigger.run_id, trigger.boot_id) == (row.id, row.boot_id)
+        assert (trigger.shard_index, trigger.shard_total) == (row.shard_index, 3)
+        assert (trigger.param, trigger.handler) == ("p", "echo")
+
+
+def test_a_tick_of_a_broadcast_is_planned_unexpanded(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    each_second = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled": True}
+    cluster.job("all", route="SHARDING_BROADCAST", **each_second)
+
+    now_ms = cluster.now_ms()
+    still.planner.tick(now_ms)
+    planned = cluster.runs()
+    assert {run.shard_total for run in planned} == {0}
+    cluster.commands().stop("all")
+
+    # Nothing is left of ticks that were cancelled before they were shards.
+    dispatch(cluster, still)
+    assert {run.status for run in cluster.runs()} == {RunStatus.CANCELLED}
+    assert len(cluster.runs()) == len(planned)
+
+
+def test_a_broadcast_with_addresses_goes_to_these_only(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    for address in ("one", "three", "two"):
+        seat(address)
+    cluster.job("all", route="SHARDING_BROADCAST")
+    cluster.trigger("all", addresses=["two", "one"])
+
+    dispatch(cluster, still)
+
+    rows = sorted(cluster.runs(), key=lambda run: run.shard_index)
+    assert [row.executor_address for row in rows] == ["two", "one"]
+    assert [row.executor_sharding_param for row in rows] == ["0/2", "1/2"]
+    assert all("wanted: two,one; SHARDING_BROADCAST" in (row.trigger_msg or "") for row in rows)
+
+
+def test_a_broadcast_without_executors_is_one_row_that_is_tried_again_whole(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    cluster.job("all", route="SHARDING_BROADCAST", retries=1)
+    cluster.trigger("all")
+    eventually(lambda: dispatch(cluster, still) is not None and len(cluster.runs()) == 2, 5)
+
+    seat("one")
+    seat("two")
+    dispatch(cluster, still)
+
+    gone, *rows = cluster.runs()
+    assert (gone.status, gone.shard_total) == (RunStatus.UNDELIVERED, 0)
+    assert sorted(row.executor_sharding_param for row in rows) == ["0/2", "1/2"]
+    assert {row.attempt for row in rows} == {1}
+
+
+def test_a_broadcast_waits_until_every_executor_has_room(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("many")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    ids = [cluster.trigger("many", addresses=["two"]) for _ in range(5)]
+    dispatch(cluster, still)
+    run_id = cluster.trigger("all")
+
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+    assert len(cluster.runs()) == 6
+    end = End(run_id=ids[0], status=RunStatus.SUCCEEDED, message="", finished_at=1)
+    cluster.database.write(lambda session: still._completion.end(session, [end]))
+
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).shard_total == 2, 5)
+
+
+def test_a_shard_planned_before_its_job_became_no_broadcast_is_one_run(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    run_id = cluster.trigger("all")
+    cluster.job("all", route="LAST")
+
+    dispatch(cluster, still)
+
+    [run], [trigger] = cluster.runs(), queued(still, "two")
+    assert (run.id, run.executor_sharding_param) == (run_id, "0/1")
+    assert (trigger.shard_index, trigger.shard_total) == (0, 1)
+
+
+def test_a_run_planned_before_its_job_became_a_broadcast_is_expanded(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("all")
+    cluster.trigger("all")
+    cluster.job("all", route="SHARDING_BROADCAST")
+
+    dispatch(cluster, still)
+
+    assert [run.shard_total for run in cluster.runs()] == [2, 2]
+
+
+def test_a_shard_whose_executor_left_keeps_its_number(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    for address in ("one", "three", "two"):
+        seat(address)
+    cluster.job("all", route="SHARDING_BROADCAST", retries=1)
+    cluster.trigger("all")
+    dispatch(cluster, still)
+    [last] = cluster.runs(shard_index=2)
+    still.roster.dismiss(APP, "two", "boot-two")
+    end = End(run_id=last.id, status=RunStatus.FAILED, message="", finished_at=1)
+    cluster.database.write(lambda session: still._completion.end(session, [end]))
+
+    dispatch(cluster, still)
+
+    [again] = cluster.runs(attempt=1)
+    assert (again.executor_sharding_param, again.executor_address) == ("2/3", "one")
+    assert "shard 2, whose executor has left" in (again.trigger_msg or "")
+    assert len(cluster.runs()) == 4
+
+
+def test_shards_of_a_scheduler_that_died_after_its_commit_are_sent_by_another(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for address in ("one", "two"):
+        seat(address)
+    cluster.job("all", route="SHARDING_BROADCAST")
+    cluster.trigger("all")
+    with monkeypatch.context() as patched:
+        patched.setattr("scheduler.delivery.STALE_SECONDS", -1.0)
+        dispatch(cluster, still)
+    assert {run.status for run in cluster.runs()} == {RunStatus.ROUTED}
+    assert queued(still, "one") == []
+
+    eventually(
+        lambda: still.rescuer.tick(cluster.now_ms()) and len(cluster.runs(status="SENT")) == 2, 5
+    )
+
+    rows = sorted(cluster.runs(), key=lambda run: run.shard_index)
+    for row in rows:
+        [trigger] = queued(still, row.executor_address)
+        assert (trigger.run_id, trigger.resent) == (row.id, True)
+        assert (trigger.shard_index, trigger.shard_total) == (row.shard_index, 2)
+
+
+def test_a_broadcast_whose_commit_got_no_answer_is_not_made_twice(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    run_id = cluster.trigger("all")
+    claimer = still.dispatcher._claimer
+    live = still.roster.routable(APP)
+    [app_id] = [job.job_group for job in cluster.jobs()]
+
+    def claim() -> Claim:
+        wanted = Claim(app_id, APP, live, cluster.now_ms(), addresses=tuple(live))
+        return cluster.database.write(lambda session: claimer.claim(session, [run_id], wanted))
+
+    # As the database layer does it: the whole unit of work once more.
+    first, again = claim(), claim()
+
+    assert (len(first.parcels), len(again.parcels)) == (2, 0)
+    assert len(cluster.runs()) == 2
+
+
+def test_a_broadcast_that_meets_a_shard_that_is_there_already_ends_alone(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    cluster.job("good")
+    run_id, good = cluster.trigger("all"), cluster.trigger("good")
+    run = cluster.run(run_id)
+    same = {"job_id": run.job_id, "scheduled_at": run.scheduled_at, "origin_id": run.origin_id}
+    stray = Run(
+        id=999_999,
+        job_group=run.job_group,
+        due_at=run.due_at,
+        shard_index=1,
+        shard_total=2,
+        status="SUCCEEDED",
+        kind="MANUAL",
+        **same,
+    )
+    cluster.database.write(lambda session: session.add(stray))
+
+    dispatch(cluster, still)
+
+    assert cluster.run(run_id).status == RunStatus.UNDELIVERED
+    assert "it cannot be routed" in cluster.run(run_id).handle_msg
+    assert cluster.run(good).status == RunStatus.SENT
+    assert queued(still, "two") == []
+
+
+def test_a_large_broadcast_leaves_others_for_the_next_claim(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.claiming.SHARDS_LIMIT", 3)
+    for address in ("one", "three", "two"):
+        seat(address)
+    for name in ("a", "b"):
+        cluster.job(name, route="SHARDING_BROADCAST")
+        cluster.trigger(name)
+
+    still.dispatcher.tick(cluster.now_ms())
+    assert len(cluster.runs()) == 4
+    dispatch(cluster, still)
+
+    assert [run.shard_total for run in cluster.runs()] == [3] * 6
+
+
+# -- an app's own list of addresses ---------------------------------------------------------------
+
+
+def list_addresses(cluster: Cluster, *addresses: str) -> None:
+    cluster.commands().apply(
+        [AppSpec(name=APP, addresses=addresses)], [], dry_run=False, prune=False
+    )
+
+
+def test_an_apps_own_list_says_where_runs_may_go_and_in_which_order(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    for address in ("one", "three", "two"):
+        seat(address)
+    list_addresses(cluster, "two", "away", "one")
+    for name, route in {"first": "FIRST", "last": "LAST", "all": "SHARDING_BROADCAST"}.items():
+        cluster.job(name, route=route)
+    first, last = cluster.trigger("first"), cluster.trigger("last")
+    cluster.trigger("all")
+
+    dispatch(cluster, still)
+
+    assert cluster.run(first).executor_address == "two"
+    assert cluster.run(last).executor_address == "one"
+    [job] = cluster.jobs(job_desc="all")
+    rows = sorted(cluster.runs(job_id=job.id), key=lambda run: run.shard_index)
+    assert [row.executor_address for row in rows] == ["two", "one"]
+    assert "listed and away: away; FIRST of 2" in (cluster.run(first).trigger_msg or "")
+
+
+def test_a_user_may_name_a_registered_executor_that_is_not_listed(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    list_addresses(cluster, "one")
+    cluster.job("greet")
+    run_id = cluster.trigger("greet", addresses=["two"])
+
+    dispatch(cluster, still)
+
+    assert cluster.run(run_id).executor_address == "two"
+
+
+def test_a_run_ends_when_none_of_the_listed_executors_was_seen_for_long(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    list_addresses(cluster, "other", "third")
+    cluster.job("greet")
+    run_id = cluster.trigger("greet")
+
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at, 5)
+
+    run = cluster.run(run_id)
+    assert run.status == RunStatus.UNDELIVERED
+    assert run.handle_msg == "none of the listed executors is online: other, third"
+    assert run.handle_msg in run.trigger_msg
+
+
+def test_a_list_that_is_taken_back_lets_all_executors_in_again(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("greet", route="LAST")
+    list_addresses(cluster, "one")
+    list_addresses(cluster)
+    run_id = cluster.trigger("greet")
+
+    dispatch(cluster, still)
+
+    assert cluster.run(run_id).executor_address == "two"
+
+
+# -- routes of one's own --------------------------------------------------------------------------
+
+
+def fails(_request: RouteRequest, _random: object) -> Choice:
+    raise LookupError("no such zone")
+
+
+def in_turn(request: RouteRequest, _random: object) -> Choice:
+    turn = (request.memory or {}).get("turn", -1) + 1
+    address = request.candidates[turn % len(request.candidates)]
+    return Choice(address, f"MINE, turn {turn}", {"turn": turn})
+
+
+def test_a_route_of_ones_own_chooses_and_remembers(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    add_routes(still, MINE=Router(in_turn, needs_memory=True))
+    for address in ("one", "three", "two"):
+        seat(address)
+    cluster.job("mine")
+    cluster.set_job("mine", executor_route_strategy="MINE")
+    ids = [cluster.trigger("mine") for _ in range(4)]
+    dispatch(cluster, still)
+    ids.append(cluster.trigger("mine"))
+
+    dispatch(cluster, still)
+
+    went = [cluster.run(run_id).executor_address for run_id in ids]
+    assert went == ["one", "three", "two", "one", "three"]
+    assert (cluster.run(ids[4]).trigger_msg or "").endswith("MINE, turn 4")
+
+
+@pytest.mark.parametrize(
+    ("pick", "words"),
+    [
+        (fails, "it cannot be routed: route MINE failed: LookupError: no such zone"),
+        (lambda *_: Choice("nowhere", ""), "expected one of the executors that are online"),
+        (lambda *_: Choice(None, "the moon is full"), "the moon is full"),
+    ],
+)
+def test_a_route_of_ones_own_that_fails_holds_up_no_other_job(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, pick: object, words: str
+) -> None:
+    add_routes(still, MINE=Router(pick))  # type: ignore[arg-type]
+    seat()
+    cluster.job("good")
+    cluster.job("mine", retries=1)
+    cluster.set_job("mine", executor_route_strategy="MINE")
+    ids = [cluster.trigger("good"), cluster.trigger("mine"), cluster.trigger("good")]
+
+    dispatch(cluster, still)
+
+    good, mine, other = (cluster.run(run_id) for run_id in ids)
+    assert {good.status, other.status} == {RunStatus.SENT}
+    assert mine.status == RunStatus.UNDELIVERED
+    assert words in mine.handle_msg
+    [again] = cluster.runs(attempt=1)
+    assert again.due_at - mine.finished_at >= 900
+
+
+def test_a_decision_that_another_scheduler_overtook_is_made_anew(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    def overtaken(request: RouteRequest, random: object) -> Choice:
+        if request.memory is None:
+            [job] = cluster.jobs()
+            cluster.database.write(
+                lambda session: route_memory.store(session, {job.id: {"turn": 6}})
+            )
+        return in_turn(request, random)
+
+    add_routes(still, MINE=Router(overtaken, needs_memory=True))
+    seat("one")
+    seat("two")
+    cluster.job("mine")
+    cluster.set_job("mine", executor_route_strategy="MINE")
+    run_id = cluster.trigger("mine")
+
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).routed_at, 5)
+
+    assert (cluster.run(run_id).trigger_msg or "").endswith("MINE, turn 7")
+
+
+def add_routes(node: SchedulerNode, **routers: Router) -> None:
+    """Give a scheduler routes as if they were installed."""
+    every = with_added(routers)
+    node.dispatcher._routers = every
+    node.dispatcher._claimer._chooser._routers = every

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler import job_rules, routing
+from scheduler.alarm_policy import AlarmTargets
 from scheduler.job_spec import JobSpec
 from scheduler.schedule import ScheduleKind
 
@@ -26,13 +27,29 @@ def test_every_route_of_this_version_is_right(route: str) -> None:
     assert found(route=route) == []
 
 
-@pytest.mark.parametrize("route", job_rules.LATER_ROUTES)
-def test_every_route_of_a_later_version_is_refused_as_such(route: str) -> None:
-    assert found(route=route) == [("route", job_rules.later_route(route))]
+def test_routes_are_all_ten_and_can_be_routed() -> None:
+    assert set(job_rules.ROUTES) == set(routing.BUILT_IN)
+    assert len(job_rules.ROUTES) == 10
 
 
-def test_routes_now_and_later_are_all_ten() -> None:
-    assert len({*job_rules.ROUTES, *job_rules.LATER_ROUTES}) == 10
+def test_unknown_route_is_refused_with_the_nearest_one() -> None:
+    assert found(route="FIRTS") == [("route", "unknown route 'FIRTS', did you mean 'FIRST'?")]
+
+
+def test_added_route_is_right_where_it_is_installed() -> None:
+    spec = replace(GOOD, route="STICKY")
+
+    assert job_rules.problems(spec, now_ms=NOW_MS, added_routes=["STICKY"]) == []
+    [problem] = job_rules.problems(spec, now_ms=NOW_MS)
+    assert "unknown route 'STICKY'" in problem.text
+
+
+def test_added_route_is_offered_where_it_is_nearest() -> None:
+    spec = replace(GOOD, route="STIKY")
+
+    [problem] = job_rules.problems(spec, now_ms=NOW_MS, added_routes=["STICKY"])
+
+    assert problem.text == "unknown route 'STIKY', did you mean 'STICKY'?"
 
 
 def test_each_field_at_fault_is_named() -> None:
@@ -51,8 +68,7 @@ def test_each_field_at_fault_is_named() -> None:
         retries=-1,
         retry_delay=-1,
         param="x" * 65_537,
-        alarm_emails=("x",),
-        alarm_webhook="x",
+        alarm=AlarmTargets(emails=("x",), webhook="x"),
     )
 
     assert {field for field, _ in problems} == {
@@ -124,11 +140,6 @@ def test_every_message_is_one_line() -> None:
 
     assert len(problems) == 5
     assert all("\n" not in text for _, text in problems)
-
-
-def test_known_routes_can_be_routed() -> None:
-    for route in (*job_rules.ROUTES, *job_rules.LATER_ROUTES):
-        assert route in routing.BUILT_IN
 
 
 def test_children_are_names_with_or_without_an_app() -> None:

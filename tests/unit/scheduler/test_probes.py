@@ -254,10 +254,10 @@ def test_what_was_sent_there_since_counts(desk: Desk) -> None:
     desk.want(BUSYOVER, 1, 2)
     desk.answer(0, free_slots=2)
 
-    desk.probes.note_sent("demo", "a", "boot-a", 1)
+    desk.probes.note_sent([(("demo", "a", "boot-a"), 1)])
     assert desk.known(BUSYOVER, 1)["a"].words == "is busy: the job was sent there a moment ago"
     assert desk.known(BUSYOVER, 2)["a"].words == "is idle, slots free: 1"
-    desk.probes.note_sent("demo", "a", "boot-a", 99)
+    desk.probes.note_sent([(("demo", "a", "boot-a"), 99)])
 
     assert desk.known(BUSYOVER, 2)["a"].words == "is busy: its free slots were taken a moment ago"
 
@@ -265,7 +265,7 @@ def test_what_was_sent_there_since_counts(desk: Desk) -> None:
 def test_what_was_sent_while_the_question_was_under_way_counts_too(desk: Desk) -> None:
     desk.want(BUSYOVER, 1)
     desk.now += 0.01
-    desk.probes.note_sent("demo", "a", "boot-a", 1)
+    desk.probes.note_sent([(("demo", "a", "boot-a"), 1)])
     desk.now += 0.01
     desk.answer(0)
 
@@ -275,7 +275,7 @@ def test_what_was_sent_while_the_question_was_under_way_counts_too(desk: Desk) -
 def test_what_was_sent_long_before_the_question_is_in_the_answer(desk: Desk) -> None:
     desk.want(BUSYOVER, 1)
     desk.answer(0)
-    desk.probes.note_sent("demo", "a", "boot-a", 1)
+    desk.probes.note_sent([(("demo", "a", "boot-a"), 1)])
     desk.now += 1.1
     desk.want(BUSYOVER, 1)
     desk.answer(3)
@@ -303,7 +303,7 @@ def test_many_runs_sent_elsewhere_are_not_kept(desk: Desk) -> None:
 
     for _ in range(2_000):
         desk.now += 0.05
-        desk.probes.note_sent("demo", "a", "boot-a", 7)
+        desk.probes.note_sent([(("demo", "a", "boot-a"), 7)])
 
     known = desk.probes._known["demo", "a", "boot-a"]
     assert len(known.sent) <= 202

@@ -1,0 +1,259 @@
+"""All ten routes through real queues, with three executors: where runs go, and what is told."""
+
+from collections import Counter
+from pathlib import Path
+
+from scheduler.hash_ring import consistent_hash
+from scheduler.node import SchedulerNode
+from scheduler.patience import Patience
+from sql.models import Run
+from sql.run_status import RunStatus
+from tests.support.cluster import Cluster, on_memory
+from tests.support.eventually import eventually
+
+NAMES = ("one", "three", "two")
+
+
+def start(cluster: Cluster, *, slots: int = 8, hot: str = "") -> SchedulerNode:
+    """Start a scheduler and three executors; `hot` has little memory left by its own measure."""
+    node = cluster.scheduler()
+    for address in NAMES:
+        limit = 0.1 if address == hot else 100.0
+        cluster.executor(address, slots=slots, memory_limit=limit)
+    cluster.wait_online(*NAMES)
+    return node
+
+
+def went(cluster: Cluster, job: str, count: int) -> list[str | None]:
+    """Trigger a job, each time when the last run is over; return where the runs went."""
+    return [cluster.wait_final(trigger(cluster, job)).executor_address for _ in range(count)]
+
+
+def trigger(cluster: Cluster, job: str, addresses: tuple[str, ...] = ()) -> int:
+    """Trigger a job, and let nobody sleep on it."""
+    run_id = cluster.trigger(job, addresses=addresses)
+    for node in cluster.schedulers:
+        node._dispatching.wake()
+    return run_id
+
+
+def shards(cluster: Cluster, first: int, count: int) -> list[Run]:
+    """Wait until a broadcast has so many rows and all of them are over; return them by shard."""
+
+    def look() -> list[Run] | None:
+        rows = cluster.runs(origin_id=first)
+        if len(rows) == count and all(row.finished_at for row in rows):
+            return sorted(rows, key=lambda row: (row.attempt, row.shard_index))
+        return None
+
+    return eventually(look, 20) or []
+
+
+def test_each_route_chooses_by_its_rule(cluster: Cluster, tmp_path: Path) -> None:
+    start(cluster)
+    for route in ("FIRST", "LAST", "ROUND", "RANDOM", "CONSISTENT_HASH", "FAILOVER", "BUSYOVER"):
+        cluster.job(route.lower(), route=route)
+    cluster.job("lfu", route="LEAST_FREQUENTLY_USED")
+    cluster.job("lru", route="LEAST_RECENTLY_USED")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    release = tmp_path / "release"
+
+    assert went(cluster, "first", 2) == ["one", "one"]
+    assert went(cluster, "last", 2) == ["two", "two"]
+    assert Counter(went(cluster, "round", 6)) == dict.fromkeys(NAMES, 2)
+    assert set(went(cluster, "random", 3)) <= set(NAMES)
+    [job] = cluster.jobs(job_desc="consistent_hash")
+    assert went(cluster, "consistent_hash", 2) == [consistent_hash(job.id, NAMES)] * 2
+    # It begins at random below three; from then on nobody is more than three behind.
+    used = Counter(went(cluster, "lfu", 12))
+    assert set(used) == set(NAMES)
+    assert max(used.values()) - min(used.values()) <= 3
+    turns = went(cluster, "lru", 6)
+    assert turns == [*NAMES, *NAMES]
+    assert went(cluster, "failover", 2) == ["one", "one"]
+
+    cluster.set_job("busyover", executor_handler="until-file", executor_param=str(release))
+    busy = [trigger(cluster, "busyover") for _ in range(3)]
+    eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 3, 10)
+    nobody = cluster.wait_final(trigger(cluster, "busyover"))
+    release.touch()
+    chosen = [cluster.wait_final(run_id) for run_id in busy]
+    assert sorted(run.executor_address or "" for run in chosen) == sorted(NAMES)
+    assert nobody.status == RunStatus.UNDELIVERED
+    assert nobody.handle_msg is not None
+    assert nobody.handle_msg.startswith("BUSYOVER: one is busy: ")
+    assert nobody.handle_msg.endswith("; none left")
+    assert nobody.handle_msg in (nobody.trigger_msg or "")
+
+    rows = shards(cluster, trigger(cluster, "all"), 3)
+    assert [row.executor_address for row in rows] == list(NAMES)
+    assert [row.executor_sharding_param for row in rows] == ["0/3", "1/3", "2/3"]
+    assert {row.status for row in rows} == {RunStatus.SUCCEEDED}
+
+    said = {run.job_id: run.trigger_msg or "" for run in cluster.runs()}
+    names = {job.job_desc: job.id for job in cluster.jobs()}
+    assert said[names["first"]].endswith("online: one, three, two; FIRST of 3")
+    assert "LEAST_RECENTLY_USED of 3" in said[names["lru"]]
+    assert "FAILOVER: one answered in " in said[names["failover"]]
+    assert [(row.trigger_msg or "").rpartition("; ")[2] for row in rows] == [
+        f"SHARDING_BROADCAST, shard {index} of 3" for index in range(3)
+    ]
+
+
+def test_what_routes_remember_holds_across_schedulers_and_restarts(cluster: Cluster) -> None:
+    first = start(cluster)
+    cluster.job("lru", route="LEAST_RECENTLY_USED")
+    cluster.job("lfu", route="LEAST_FREQUENTLY_USED")
+    before = went(cluster, "lru", 2)
+    counted = Counter(went(cluster, "lfu", 5))
+
+    second = cluster.scheduler()
+    first.stop()
+    cluster.schedulers.remove(first)
+    cluster.wait_online(*NAMES)
+
+    assert [*before, *went(cluster, "lru", 4)] == [*NAMES, *NAMES]
+    counted += Counter(went(cluster, "lfu", 7))
+    assert max(counted.values()) - min(counted.values()) <= 3
+    assert second.name in (cluster.runs()[-1].trigger_msg or "")
+
+
+def test_an_executor_that_joins_or_leaves_between_two_ticks_changes_the_shards(
+    cluster: Cluster,
+) -> None:
+    start(cluster)
+    cluster.job("all", route="SHARDING_BROADCAST")
+    shards(cluster, trigger(cluster, "all"), 3)
+
+    cluster.executor("zulu")
+    cluster.wait_online("zulu")
+    four = shards(cluster, trigger(cluster, "all"), 4)
+    leaver = next(e for e in cluster.executors if e.identity.address == "one")
+    leaver.stop()
+    eventually(lambda: not cluster.is_online("one"), 10)
+    three = shards(cluster, trigger(cluster, "all"), 3)
+
+    assert [row.executor_address for row in four] == [*NAMES, "zulu"]
+    assert [row.executor_address for row in three] == ["three", "two", "zulu"]
+    assert [row.executor_sharding_param for row in three] == ["0/3", "1/3", "2/3"]
+
+
+def test_a_shard_that_fails_is_tried_again_as_the_same_shard(cluster: Cluster) -> None:
+    start(cluster)
+    cluster.job("lucky", route="SHARDING_BROADCAST", handler="third-time-lucky", retries=2)
+
+    rows = shards(cluster, trigger(cluster, "lucky"), 9)
+
+    assert [(row.attempt, row.executor_sharding_param) for row in rows] == [
+        (attempt, f"{index}/3") for attempt in range(3) for index in range(3)
+    ]
+    assert [row.executor_address for row in rows] == list(NAMES) * 3
+    assert [row.status for row in rows] == [RunStatus.FAILED] * 6 + [RunStatus.SUCCEEDED] * 3
+
+
+def test_ticks_of_a_broadcast_each_give_one_row_for_each_shard(cluster: Cluster) -> None:
+    start(cluster)
+    cluster.scheduler()
+    cluster.wait_online(*NAMES)
+
+    cluster.job(
+        "all",
+        route="SHARDING_BROADCAST",
+        schedule_kind="CRON",
+        schedule_conf="* * * * * ?",
+        enabled=True,
+    )
+    eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) >= 9, 20)
+    cluster.stop_jobs()
+    eventually(lambda: all(run.finished_at for run in cluster.runs()), 10)
+
+    fired = [run for run in cluster.runs() if run.status != RunStatus.CANCELLED]
+    assert {run.status for run in fired} == {RunStatus.SUCCEEDED}
+    by_tick = Counter(run.scheduled_at for run in fired)
+    assert set(by_tick.values()) == {3}
+    assert len(cluster.starts()) == len(fired)
+
+
+@on_memory
+def test_failover_passes_over_an_executor_that_died_a_moment_ago(cluster: Cluster) -> None:
+    cluster.patience = Patience(probe=0.3)
+    start(cluster)
+    cluster.job("fail", route="FAILOVER")
+    cluster.job("other", route="LAST")
+    cluster.kill(next(e for e in cluster.executors if e.identity.address == "one"))
+
+    slow, quick = trigger(cluster, "fail"), trigger(cluster, "other")
+    after, before = cluster.wait_final(slow), cluster.wait_final(quick)
+
+    assert after.executor_address == "three"
+    assert "FAILOVER: one did not answer within 0.3 s; three answered in" in after.trigger_msg
+    assert after.routed_at - after.due_at >= 250
+    assert before.routed_at - before.due_at < 250
+    # Its silence is known for a while: the next run does not wait for it again.
+    again = cluster.wait_final(trigger(cluster, "fail"))
+    assert again.executor_address == "three"
+    assert again.routed_at - again.due_at < 250
+
+
+@on_memory
+def test_failover_ends_a_run_that_nobody_answers_for_only_after_a_while(cluster: Cluster) -> None:
+    cluster.patience = Patience(probe=0.1, no_executor=0.8)
+    start(cluster)
+    cluster.job("fail", route="FAILOVER")
+    for executor in list(cluster.executors):
+        cluster.kill(executor)
+
+    run = cluster.wait_final(trigger(cluster, "fail"))
+
+    assert run.status == RunStatus.UNDELIVERED
+    assert run.finished_at - run.due_at >= 800
+    assert run.handle_msg == (
+        "FAILOVER: one did not answer within 0.1 s; three did not answer within 0.1 s; "
+        "two did not answer within 0.1 s; none left"
+    )
+
+
+@on_memory
+def test_busyover_looks_at_slots_and_at_the_load_of_the_host(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    start(cluster, slots=1, hot="three")
+    release = tmp_path / "release"
+    cluster.job("long", handler="until-file", param=str(release))
+    cluster.job("idle", route="BUSYOVER")
+    long = trigger(cluster, "long", addresses=("one",))
+    cluster.wait_status(long, RunStatus.RUNNING)
+
+    run = cluster.wait_final(trigger(cluster, "idle"))
+    release.touch()
+
+    assert run.executor_address == "two"
+    assert "BUSYOVER: one is busy: every slot is taken; three is busy: memory at" in run.trigger_msg
+    assert "two is idle, slots free: 1" in run.trigger_msg
+
+
+@on_memory
+def test_busyover_spreads_a_batch_over_the_slots_that_are_free(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    start(cluster, slots=2)
+    release = tmp_path / "release"
+    jobs = [f"job-{number}" for number in range(8)]
+    for name in jobs:
+        cluster.job(name, route="BUSYOVER", handler="until-file", param=str(release), retries=1)
+    cluster.commands().pause()
+    ids = [trigger(cluster, name) for name in jobs]
+    cluster.commands().resume()
+
+    eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 6, 10)
+    refused = [run for run in cluster.runs() if run.status == RunStatus.UNDELIVERED]
+    retries = [run for run in cluster.runs() if run.attempt == 1]
+    release.touch()
+
+    assert len(refused) == 2
+    assert {run.id for run in refused} < set(ids)
+    used = Counter(run.executor_address for run in cluster.runs() if run.id in set(ids))
+    assert [used[address] for address in NAMES] == [2, 2, 2]
+    # A retry at once would be told the same.
+    assert all(again.due_at - run.finished_at >= 900 for again in retries for run in refused)
+    eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) == 8, 10)
