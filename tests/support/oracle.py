@@ -2,16 +2,19 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from sqlalchemy import select
 
 from scheduler.audit import audit
+from scheduler.tick_end import tick_end
+from sql import families
 from sql.engine import Database
-from sql.models import Run
-from sql.run_status import FINAL, RunStatus
+from sql.models import Job, Run
+from sql.run_status import FINAL, Kind, RunStatus
+from sql.ticks import tick_of
 from tests.support.eventually import eventually
 
 #: Ends after which no process can have been started, and ends that another attempt may follow.
@@ -40,12 +43,14 @@ def assert_ledger_sound(database: Database, starts_file: Path) -> None:
     """Hold the ledger of runs that are over against what happened.
 
     Every tick has exactly one row or skip, every run is final, no run was started twice, none that
-    counts as never started was started, and each attempt follows one that allows it.
+    counts as never started was started, each attempt follows one that allows it, and each tick that
+    succeeded has one run of each child that its job has now.
     """
     assert _is_over(database)
     runs = read_runs(database)
     _assert_ticks_are_decided_once(database, runs)
     _assert_attempts_follow_each_other(runs)
+    _assert_children_ran_once(database, runs)
     _assert_starts_fit(runs, read_starts(starts_file))
 
 
@@ -84,9 +89,38 @@ def _assert_attempts_follow_each_other(runs: Sequence[Run]) -> None:
         attempts[run.job_id, run.scheduled_at, run.origin_id, run.shard_index].append(run)
     for tick, found in attempts.items():
         found.sort(key=lambda run: run.attempt)
-        assert [run.attempt for run in found] == list(range(len(found))), tick
+        # A broadcast that was expanded at a later attempt has its other shards from there on.
+        first = found[0].attempt if found[0].shard_index else 0
+        assert [run.attempt for run in found] == list(range(first, first + len(found))), tick
         before_last = {run.status for run in found[:-1]}
         assert before_last <= _FOLLOWED, (tick, [(run.attempt, run.status) for run in found])
+
+
+def _assert_children_ran_once(database: Database, runs: Sequence[Run]) -> None:
+    expected = Counter(
+        (child, run.scheduled_at, run.id)
+        for run, children in _succeeded(database, runs)
+        for child in children
+    )
+    ran = Counter(
+        (run.job_id, run.scheduled_at, run.origin_id)
+        for run in runs
+        if run.kind == Kind.PARENT and run.shard_index == 0
+    )
+    assert ran == expected, (ran - expected, expected - ran)
+
+
+def _succeeded(database: Database, runs: Sequence[Run]) -> Iterator[tuple[Run, tuple[int, ...]]]:
+    """Give the first run of each tick that succeeded, with the ids of its job's children."""
+    ticks = defaultdict(list)
+    for run in sorted(runs, key=lambda run: (run.shard_index, run.attempt)):
+        ticks[tick_of(run)].append(run)
+    jobs = database.read(lambda session: list(session.execute(select(Job)).scalars()))
+    children = {job.id: families.ids(job.child_jobid) for job in jobs}
+    for tick, found in ticks.items():
+        end = tick_end(tick, found)
+        if end is not None and end.succeeded:
+            yield found[0], children.get(tick.job_id, ())
 
 
 def _assert_starts_fit(runs: Sequence[Run], noted: Sequence[dict[str, Any]]) -> None:

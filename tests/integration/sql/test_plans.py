@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql import jobs, migration, presence, run_queries, runs
+from sql import families, jobs, migration, parked, presence, run_queries, runs, ticks
 from sql.engine import Database
 from sql.run_status import Kind, RunStatus
+from sql.ticks import Tick
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.sql_rows import NODE, NOW_MS, ended, routed, statements
 
@@ -26,6 +27,7 @@ RUNS = {
 }
 JOBS = 20_000
 MINE = range(1_000, 1_500)
+TICKS = [Tick(1 + i % 500, NOW_MS + i, 0) for i in MINE]
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,11 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ("start", lambda s: runs.start(s, dict.fromkeys(MINE, 1)), "PRIMARY", 1),
     ("end", lambda s: runs.end(s, [ended(i) for i in MINE]), "PRIMARY", 1),
     ("for_runs", lambda s: jobs.for_runs(s, MINE), "PRIMARY", 500),
+    ("followed", lambda s: families.followed(s, MINE), "PRIMARY", 500),
+    ("to_plan", lambda s: jobs.to_plan(s, MINE), "PRIMARY", 500),
+    ("parked", lambda s: parked.lock(s, MINE), "PRIMARY", 500),
+    ("heads", lambda s: ticks.heads(s, TICKS), "i_tick", 500),
+    ("attempts", lambda s: ticks.attempts(s, TICKS), "i_tick", 500),
     (
         "advance",
         lambda s: jobs.advance(s, [{"id": i, "trigger_next_time": 1} for i in MINE]),
