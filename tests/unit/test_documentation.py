@@ -5,7 +5,9 @@ from pathlib import Path
 import click
 import pytest
 
+from broker.messages import Trigger
 from executor.handlers import load_handlers
+from executor.script_process import surroundings_of
 from tests.support import documentation
 from tests.support.documentation import Event, Row
 from warren.cli import root
@@ -15,7 +17,13 @@ from warren.settings import Settings, variables
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker", "executor", "scheduler", "sql", "warren")
 #: Variables that job processes find in their environment, and that nobody sets.
-FOR_JOBS = {"WARREN_RUN_ID"}
+FOR_JOBS = {
+    name
+    for name in surroundings_of(
+        Trigger(run_id=1, job_id=1, boot_id="b", kind="CRON", handler="", scheduled_at_ms=0), {}
+    )
+    if name.startswith("WARREN_")
+}
 #: Pages for people; each is checked for names that are gone.
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
@@ -76,10 +84,12 @@ class TestPages:
 
     @pytest.mark.parametrize("name", ["README.md", "docs/jobs.md"])
     def test_job_files_are_right(self, name: str, tmp_path: Path) -> None:
-        [text] = documentation.blocks(PAGES[name], "yaml")
-        (tmp_path / "jobs.yaml").write_text(text)
+        texts = documentation.blocks(PAGES[name], "yaml")
 
-        assert read_job_file(tmp_path / "jobs.yaml", now_ms=0).specs
+        assert texts
+        for text in texts:
+            (tmp_path / "jobs.yaml").write_text(text)
+            assert read_job_file(tmp_path / "jobs.yaml", now_ms=0).specs
 
     @pytest.mark.parametrize("name", ["README.md", "docs/jobs.md"])
     def test_handlers_can_be_loaded(self, name: str, tmp_path: Path) -> None:
@@ -108,6 +118,12 @@ class TestSettings:
         known = set(variables()) | FOR_JOBS
 
         assert documentation.foreign_variables(PAGES, known) == []
+
+    def test_every_variable_that_a_script_finds_is_documented(self) -> None:
+        told = documentation.part(page("jobs"), "Scripts (GLUE)")
+
+        assert "WARREN_RUN_ID" in FOR_JOBS
+        assert [name for name in FOR_JOBS if f"`{name}`" not in told] == []
 
 
 class TestCommands:

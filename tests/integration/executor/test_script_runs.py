@@ -129,14 +129,15 @@ class TestEachLanguage:
         assert finished.log_tail.startswith("[]\n[0]\n[1]\n")
 
     @pytest.mark.parametrize("language", WAITING)
-    def test_timeout_ends_it_with_all_that_it_started(self, floor: JobFloor, language: str) -> None:
+    def test_kill_ends_it_with_all_that_it_started(self, floor: JobFloor, language: str) -> None:
         interpreters.require(_program(language) if language != "powershell" else "bash")
-        run_id = start(floor, WAITING[language], language, timeout_seconds=2)
+        run_id = start(floor, WAITING[language], language)
         floor.turn(lambda: len(alive(floor, run_id)) >= 2)
 
-        finished = floor.wait(run_id)
+        floor.slots.stop(run_id, "killed by ops")
 
-        assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 2 s")
+        finished = floor.wait(run_id)
+        assert (finished.outcome, finished.message) == (Outcome.KILLED, "killed by ops")
         assert alive(floor, run_id) == []
 
     @pytest.mark.parametrize(
@@ -172,6 +173,15 @@ class TestEnds:
         finished = run(floor, "kill -SEGV $$")
 
         assert (finished.outcome, finished.message) == (Outcome.FAILED, "SIGSEGV (signal 11)")
+
+    def test_timeout_ends_it_with_all_that_it_started(self, floor: JobFloor) -> None:
+        run_id = start(floor, "sleep 60 & setsid sleep 60", timeout_seconds=0.4)
+        floor.turn(lambda: len(alive(floor, run_id)) >= 3)
+
+        finished = floor.wait(run_id)
+
+        assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 0.4 s")
+        assert alive(floor, run_id) == []
 
     def test_stubborn_script_is_killed_after_the_grace_time(self, floor: JobFloor) -> None:
         run_id = start(floor, "trap '' TERM; echo begun; sleep 60; sleep 60")
