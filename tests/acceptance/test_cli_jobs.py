@@ -271,3 +271,52 @@ def test_audit_of_a_doubled_tick_fails(applied: Desk) -> None:
 
     assert "doubled: " in done.stdout
     assert json.loads(done.stdout.splitlines()[-1])["doubled"] == 1
+
+
+FAMILY = """\
+apps:
+  - {name: reports}
+  - {name: mails}
+jobs:
+  - {name: a, app: reports, handler: x, children: [b, mails/c], schedule: {delay: 60}}
+  - {name: b, app: reports, handler: x}
+  - {name: c, app: mails, handler: x}
+"""
+
+
+def test_children_are_applied_once_and_shown_by_name(desk: Desk) -> None:
+    name = desk.file(FAMILY)
+
+    desk.warren("jobs", "apply", name)
+
+    assert desk.warren("jobs", "apply", name).stdout == "0 changed, 3 unchanged\n"
+    shown = json.loads(desk.warren("jobs", "show", "a", "--json").stdout)
+    assert (shown["children"], shown["schedule"]) == (["reports/b", "mails/c"], "delay 60 s")
+    assert "reports/b, mails/c" in desk.warren("jobs", "show", "a").stdout
+    assert desk.listed("jobs", "list", "--json", "--app", "reports")[1]["children"] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("children: [a]", "cannot save job a: its children form a circle: a -> b -> a"),
+        ("children: [nobody]", "cannot save job b: unknown child 'nobody'"),
+    ],
+)
+def test_wrong_children_are_one_line_and_nothing_is_applied(
+    desk: Desk, field: str, words: str
+) -> None:
+    name = desk.file(FAMILY.replace("name: b, app: reports", f"name: b, app: reports, {field}"))
+
+    assert desk.refused("jobs", "apply", name) == words
+    assert desk.listed("jobs", "list", "--json") == []
+
+
+def test_child_is_deleted_after_its_parent_only(desk: Desk) -> None:
+    desk.warren("jobs", "apply", desk.file(FAMILY))
+
+    said = desk.refused("jobs", "delete", "mails/c")
+    desk.warren("jobs", "delete", "a")
+    desk.warren("jobs", "delete", "mails/c")
+
+    assert said == "cannot delete job mails/c: still among the children of reports/a"

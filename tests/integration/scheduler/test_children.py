@@ -383,6 +383,7 @@ def test_pruning_takes_parents_and_children_together_and_no_child_of_who_stays(
 # -- the whole --------------------------------------------------------------------------------
 
 
+@on_memory
 def test_a_chain_of_ten_runs_to_its_end(cluster: Cluster) -> None:
     names = [f"link{number}" for number in range(10)]
     followers = [*([name] for name in names[1:]), []]

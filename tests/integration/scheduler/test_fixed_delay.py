@@ -305,6 +305,7 @@ def test_a_start_and_an_end_at_the_same_time_never_leave_the_job_waiting(
 # -- the whole --------------------------------------------------------------------------------
 
 
+@on_memory
 def test_ticks_keep_their_distance_and_never_overlap(cluster: Cluster) -> None:
     cluster.scheduler()
     cluster.scheduler()
