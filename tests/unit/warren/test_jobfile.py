@@ -310,6 +310,9 @@ def test_wrong_script_is_one_line_that_names_it(file: Path, script: str, words: 
         ("{name: reports, title: [x]}", "expected title to be a text, got: a list"),
         (f"{{name: reports, title: {'x' * 65}}}", "expected title to be up to 64 characters"),
         ("{name: reports, tilte: x}", "unknown field 'tilte', did you mean 'title'?"),
+        ("{name: reports, alarm: {emails: [nobody]}}", "expected emails to be addresses"),
+        ("{name: reports, alarm: {webhook: 'http://[fe80::1]/'}}", "no link-local address"),
+        ("{name: reports, alarm: [x]}", "expected alarm to be a mapping, got: a list"),
         ("reports", "expected an app to be a mapping, got: 'reports'"),
     ],
 )
