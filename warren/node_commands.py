@@ -11,6 +11,7 @@ from warren.registry_view import (
     SCHEDULER_HEADERS,
     executor_json,
     executor_line,
+    registered_executors,
     registrations,
     scheduler_json,
     scheduler_line,
@@ -28,14 +29,14 @@ def executors() -> None:
 @as_json
 @takes_settings("database_url")
 def list_executors(settings: Settings, as_json: bool) -> None:
-    """Show every registered executor: whether it lives, and its load."""
+    """Show every registered executor: whether it lives, its load, and whether its app lists it."""
     with open_database(settings) as database:
-        rows, now = registrations(database, presence.EXECUTOR)
+        rows, lists, now = registered_executors(database)
     if as_json:
         for row in rows:
-            print_json(executor_json(row, now))
+            print_json(executor_json(row, now, lists))
         return
-    lines = [executor_line(row, now) for row in rows]
+    lines = [executor_line(row, now, lists) for row in rows]
     print_table(EXECUTOR_HEADERS, lines, nothing="no executor has registered")
 
 

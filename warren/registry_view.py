@@ -2,10 +2,13 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from sql import presence
+from sqlalchemy.orm import Session
+
+from sql import apps, presence
 from sql.clock import database_now_ms
 from sql.engine import Database
 from sql.models import Registration
@@ -16,6 +19,10 @@ from warren.terminal import relative
 EXECUTOR_ALIVE_MS = 15_000
 SCHEDULER_ALIVE_MS = 2_000
 
+#: By app, the addresses that it may be routed to, where people gave it a list.
+Lists = Mapping[str, tuple[str, ...]]
+NO_LISTS: Lists = MappingProxyType({})
+
 EXECUTOR_HEADERS = ("app", "address", "state", "up", "beat", "running", "waiting", "cpu", "memory")
 SCHEDULER_HEADERS = ("node", "state", "up", "beat")
 
@@ -25,6 +32,37 @@ def registrations(database: Database, group: str) -> tuple[Sequence[Registration
     return database.read(
         lambda session: (presence.listing(session, group), database_now_ms(session))
     )
+
+
+def registered_executors(database: Database) -> tuple[list[Registration], Lists, int]:
+    """Return all executors, those that an app only lists included, the lists, and the clock."""
+
+    def read(session: Session) -> tuple[list[Registration], Lists, int]:
+        ids = apps.ids_by_name(session)
+        lists = apps.listed(session)
+        by_name = {name: lists[app_id] for name, app_id in ids.items() if app_id in lists}
+        rows = list(presence.listing(session, presence.EXECUTOR))
+        return rows + _absent(rows, by_name), by_name, database_now_ms(session)
+
+    return database.read(read)
+
+
+def _absent(rows: Sequence[Registration], lists: Lists) -> list[Registration]:
+    known = {(row.registry_key, row.registry_value) for row in rows}
+    return [
+        Registration(
+            registry_group=presence.EXECUTOR,
+            registry_key=app,
+            registry_value=address,
+            boot_id="",
+            boot_at=0,
+            beat_at=0,
+            draining=0,
+        )
+        for app, addresses in lists.items()
+        for address in addresses
+        if (app, address) not in known
+    ]
 
 
 def living_handlers(database: Database) -> dict[str, set[str]]:
@@ -44,7 +82,9 @@ def is_scheduler_alive(database: Database) -> bool:
 
 
 def state(row: Registration, now_ms: int) -> str:
-    """Return `alive`, `draining` or `silent`."""
+    """Return `alive`, `draining` or `silent`; `absent` for one that is only listed."""
+    if not row.beat_at:
+        return "absent"
     limit = EXECUTOR_ALIVE_MS if row.registry_group == presence.EXECUTOR else SCHEDULER_ALIVE_MS
     if now_ms - row.beat_at > limit:
         return "silent"
@@ -60,16 +100,23 @@ def load_of(row: Registration) -> dict[str, Any]:
     return load if isinstance(load, dict) else {}
 
 
-def executor_json(row: Registration, now_ms: int) -> dict[str, Any]:
-    """Return an executor as a JSON object."""
+def is_listed(row: Registration, lists: Lists) -> bool | None:
+    """Return whether an executor is in its app's own list; None when the app has none."""
+    listed = lists.get(row.registry_key)
+    return None if listed is None else row.registry_value in listed
+
+
+def executor_json(row: Registration, now_ms: int, lists: Lists = NO_LISTS) -> dict[str, Any]:
+    """Return an executor as a JSON object; `lists` are those that apps have of their own."""
     load = load_of(row)
     return {
         "app": row.registry_key,
         "address": row.registry_value,
         "state": state(row, now_ms),
+        "listed": is_listed(row, lists),
         "boot_id": row.boot_id,
-        "boot_at": iso(row.boot_at),
-        "beat_at": iso(row.beat_at),
+        "boot_at": iso(row.boot_at or None),
+        "beat_at": iso(row.beat_at or None),
         "draining": bool(row.draining),
         "slots": load.get("slots", 0),
         "running": load.get("running", 0),
@@ -80,13 +127,16 @@ def executor_json(row: Registration, now_ms: int) -> dict[str, Any]:
     }
 
 
-def executor_line(row: Registration, now_ms: int) -> tuple[str, ...]:
+def executor_line(row: Registration, now_ms: int, lists: Lists = NO_LISTS) -> tuple[str, ...]:
     """Return an executor as a line of a table with `EXECUTOR_HEADERS`."""
     load = load_of(row)
+    unlisted = ", not listed" if is_listed(row, lists) is False else ""
+    if not row.beat_at:
+        return row.registry_key, row.registry_value, state(row, now_ms), *[""] * 6
     return (
         row.registry_key,
         row.registry_value,
-        state(row, now_ms),
+        state(row, now_ms) + unlisted,
         relative(row.boot_at, now_ms).removesuffix(" ago"),
         relative(row.beat_at, now_ms),
         f"{load.get('running', 0)}/{load.get('slots', 0)}",

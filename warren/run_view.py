@@ -65,7 +65,7 @@ def run_line(run: AnyRow, *, now_ms: int) -> tuple[str, ...]:
         relative(run.due_at, now_ms),
         took(run, now_ms),
         run.executor_address or "",
-        "" if run.shard_total == 1 else f"{run.shard_index}/{run.shard_total}",
+        "" if run.shard_total <= 1 else f"{run.shard_index}/{run.shard_total}",
         str(run.attempt + 1),
         (run.handle_msg or "").strip().partition("\n")[0],
     )
@@ -88,7 +88,7 @@ def run_facts(run: AnyRow, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
         "kind": run.kind,
         "status": run.status,
         "reported later": run.late_status or "",
-        "shard": f"{run.shard_index} of {run.shard_total}",
+        "shard": f"{run.shard_index} of {run.shard_total}" if run.shard_total else "not made yet",
         "attempt": str(run.attempt + 1),
         "address": run.executor_address or "",
         "handler": run.executor_handler or "",

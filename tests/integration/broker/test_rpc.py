@@ -265,3 +265,77 @@ def test_bad_name_is_said_and_leaves_nothing_open(requester: Requester) -> None:
         requester.ask([beat("h1"), beat("../x")], 1)
 
     assert requester._open == {}
+
+
+# -- asked without waiting ------------------------------------------------------------------------
+
+
+def test_posted_questions_are_answered_one_by_one_by_position(
+    requester: Requester, start: Callable[..., Responder]
+) -> None:
+    for address in ("h1", "h2"):
+        start(address)
+    start("silent", lambda _question: None)
+    heard: list[tuple[int, str]] = []
+
+    requester.post(
+        [beat("silent"), beat("h2"), beat("nobody"), beat("h1")],
+        10,
+        lambda position, answer: heard.append((position, answer.address)),
+    )
+
+    eventually(lambda: len(heard) == 2)
+    assert sorted(heard) == [(1, "h2"), (3, "h1")]
+
+
+def test_posted_question_is_answered_once(
+    requester: Requester, start: Callable[..., Responder]
+) -> None:
+    responder = start("h1")
+    heard: list[int] = []
+    requester.post([beat("h1")], 10, lambda position, _answer: heard.append(position))
+    eventually(lambda: heard)
+
+    [question] = responder.asked
+    responder._reply(question.reply_to, truthful("h1")(question))
+    assert requester.ask([beat("h1")], 10) != [None]
+
+    assert heard == [0]
+
+
+def test_posted_question_is_forgotten_when_its_time_is_up(requester: Requester) -> None:
+    requester.post([beat("nobody")], 0.05, lambda *_: None)
+    assert len(requester._open) == 1
+
+    eventually(lambda: not requester._open)
+
+
+def test_who_fails_to_hear_an_answer_costs_nobody_else_theirs(
+    requester: Requester, start: Callable[..., Responder]
+) -> None:
+    start("h1")
+
+    def fail(_position: int, _answer: object) -> None:
+        raise RuntimeError("no ears")
+
+    requester.post([beat("h1")], 10, fail)
+
+    assert requester.ask([beat("h1")], 10) != [None]
+    eventually(lambda: not requester._open)
+
+
+def test_who_is_told_an_answer_may_ask_on(
+    requester: Requester, start: Callable[..., Responder]
+) -> None:
+    start("h1")
+    start("h2")
+    heard: list[str] = []
+
+    def hear(_position: int, answer: object) -> None:
+        heard.append(answer.address)  # type: ignore[attr-defined]
+        if len(heard) == 1:
+            requester.post([beat("h2")], 10, hear)
+
+    requester.post([beat("h1")], 10, hear)
+
+    eventually(lambda: heard == ["h1", "h2"])

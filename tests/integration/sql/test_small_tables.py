@@ -37,6 +37,28 @@ class TestApps:
 
         assert len({app_id for app_id, _ in made}) == 1
 
+    def test_an_app_may_have_a_list_of_addresses_in_an_order_of_its_own(
+        self, database: Database
+    ) -> None:
+        app_id, _ = database.write(lambda session: apps.ensure(session, "demo"))
+        database.write(lambda session: apps.ensure(session, "automatic"))
+
+        def give(*addresses: str) -> bool:
+            return database.write(lambda s: apps.list_addresses(s, app_id, addresses))
+
+        assert not give()
+        assert give("b", "a")
+        assert not give("b", "a")
+        assert database.read(apps.listed) == {app_id: ("b", "a")}
+        assert give("a", "b")
+        assert give()
+        assert not give()
+        assert database.read(apps.listed) == {}
+
+    def test_a_list_that_another_program_wrote_is_read_kindly(self) -> None:
+        assert apps.split(" b , a,,b\n") == ("b", "a")
+        assert apps.split(None) == apps.split("") == ()
+
     def test_an_absent_app_is_said_so(self, database: Database) -> None:
         with pytest.raises(NotFound, match="no app named 'absent'"):
             database.read(lambda session: apps.find(session, "absent"))

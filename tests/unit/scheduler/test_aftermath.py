@@ -76,6 +76,16 @@ def test_without_retries_left_a_failure_is_the_end() -> None:
     assert next_attempt(failed, job(), end(RunStatus.FAILED), now_ms=NOW) is None
 
 
+@pytest.mark.parametrize(("retry_delay", "waits"), [(0, 1_000), (7, 7_000)])
+def test_a_retry_waits_at_least_as_long_as_its_end_says(retry_delay: int, waits: int) -> None:
+    nobody = end(RunStatus.UNDELIVERED, pause_seconds=1.0)
+
+    again = next_attempt(run(), job(retry_delay=retry_delay), nobody, now_ms=NOW)
+
+    assert again is not None
+    assert again.due_at == NOW + waits
+
+
 def test_a_lost_run_is_tried_again_only_where_the_job_asks_for_it() -> None:
     lost = end(RunStatus.LOST)
 

@@ -222,6 +222,44 @@ def test_no_good_answer_is_no_choice_and_tells_each_answer(route: Route) -> None
     assert choice.words == f"{route}: a timed out; b did not answer; c timed out; none left"
 
 
+@pytest.mark.parametrize(
+    ("route", "probes", "decided"),
+    [
+        (Route.FIRST, {}, True),
+        (Route.FAILOVER, {}, False),
+        (Route.FAILOVER, {"a": OK}, True),
+        (Route.FAILOVER, {"b": OK, "c": OK}, False),
+        (Route.FAILOVER, {"a": NO, "b": OK}, True),
+        (Route.FAILOVER, {"a": NO, "b": NO}, False),
+        (Route.FAILOVER, {"a": NO, "b": NO, "c": NO}, True),
+    ],
+)
+def test_first_good_answer_in_order_decides(
+    route: Route, probes: dict[str, ProbeAnswer], *, decided: bool
+) -> None:
+    assert BUILT_IN[route].is_decided(request(probes=probes)) is decided
+
+
+def test_route_that_compares_answers_waits_for_all() -> None:
+    router = Router(lambda asked, _: Choice(asked.candidates[0], ""), probe=Probe.IDLE_BEAT)
+
+    assert not router.is_decided(request(probes={"a": OK, "b": OK}))
+    assert router.is_decided(request(probes={"a": OK, "b": OK, "c": NO}))
+    assert router.is_decided(request(wanted=("b",), probes={"b": OK}))
+
+
+def test_words_of_a_failover_name_who_of_the_apps_list_is_away() -> None:
+    choice = choose(Route.FAILOVER, request(away=("x",), probes={"a": OK}), Random(1))
+
+    assert choice.words == "FAILOVER: x is away; a lives"
+
+
+def test_nobody_of_the_apps_list_online_is_no_choice() -> None:
+    choice = choose(Route.FIRST, request((), away=("x", "y")), Random(1))
+
+    assert choice == Choice(None, "none of the listed executors is online: x, y")
+
+
 def test_unasked_probe_is_no_choice() -> None:
     choice = choose(Route.FAILOVER, request(), Random(1))
 

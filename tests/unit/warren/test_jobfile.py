@@ -309,6 +309,10 @@ def test_wrong_script_is_one_line_that_names_it(file: Path, script: str, words: 
         ("{name: X}", "expected app to be a name"),
         ("{name: reports, title: [x]}", "expected title to be a text, got: a list"),
         (f"{{name: reports, title: {'x' * 65}}}", "expected title to be up to 64 characters"),
+        ("{name: reports, addresses: a}", "expected addresses to be a list, got: 'a'"),
+        ("{name: reports, addresses: [a, b, a]}", "duplicate address 'a'"),
+        ("{name: reports, addresses: ['a b']}", "expected addresses to be names like"),
+        ("{name: reports, addresses: [[a]]}", "expected each of addresses to be a text"),
         ("{name: reports, tilte: x}", "unknown field 'tilte', did you mean 'title'?"),
         ("{name: reports, alarm: {emails: [nobody]}}", "expected emails to be addresses"),
         ("{name: reports, alarm: {webhook: 'http://[fe80::1]/'}}", "no link-local address"),
@@ -397,6 +401,20 @@ def test_double_on_one_line_is_seen(file: Path) -> None:
     lines = problems(file, f"jobs: [{job}, {job}]\n")
 
     assert lines == ["1: duplicate job 'x' in app 'reports', first in line 1"]
+
+
+def test_app_may_have_a_list_of_addresses(file: Path) -> None:
+    found = read(
+        file,
+        """
+        apps:
+          - {name: one, addresses: [b-host, "a:1"]}
+          - {name: two, addresses: []}
+          - {name: three, addresses: }
+        """,
+    )
+
+    assert [app.addresses for app in found.apps] == [("b-host", "a:1"), (), ()]
 
 
 def test_app_named_twice_is_refused(file: Path) -> None:

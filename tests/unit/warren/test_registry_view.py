@@ -96,6 +96,23 @@ def test_load_is_shown_in_words() -> None:
     assert executor_json(row, NOW) | load == executor_json(row, NOW)
 
 
+def test_executor_that_its_app_does_not_list_is_told_apart() -> None:
+    lists = {"reports": ("reports-2",), "mails": ("reports-1",)}
+
+    assert executor_line(executor(), NOW, lists)[2] == "alive, not listed"
+    assert executor_json(executor(), NOW, lists)["listed"] is False
+    assert executor_json(executor(registry_value="reports-2"), NOW, lists)["listed"] is True
+    assert executor_json(executor(registry_key="other"), NOW, lists)["listed"] is None
+
+
+def test_executor_that_is_only_listed_is_absent() -> None:
+    row = executor(boot_id="", boot_at=0, beat_at=0)
+
+    assert executor_line(row, NOW) == ("reports", "reports-1", "absent", *[""] * 6)
+    shown = executor_json(row, NOW, {"reports": ("reports-1",)})
+    assert (shown["state"], shown["listed"], shown["beat_at"]) == ("absent", True, None)
+
+
 def test_scheduler_is_shown_by_its_node() -> None:
     row = scheduler(NOW - 500)
 
