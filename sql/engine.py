@@ -32,14 +32,15 @@ POOL_SECONDS = 5.0
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 10
 
-# A frozen scheduler loses its locks after 15 s. Nobody waits for a lock for longer than 4 s. The
-# SQL mode is set because a lax server cuts values that do not fit.
+# A frozen scheduler loses its locks after 9 s, sooner than others give up what waits for them.
+# Nobody waits for a lock for longer than 4 s at a time. The SQL mode is set because a lax server
+# cuts values that do not fit.
 _SESSION_SETTINGS = (
-    "SET SESSION wait_timeout = 15, innodb_lock_wait_timeout = 4, time_zone = '+00:00', "
+    "SET SESSION wait_timeout = 9, innodb_lock_wait_timeout = 4, time_zone = '+00:00', "
     "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'"
 )
 #: Below `wait_timeout`, so that the server never closes a connection that is about to be used.
-_RECYCLE_SECONDS = 10
+_RECYCLE_SECONDS = 6
 
 
 class Database:

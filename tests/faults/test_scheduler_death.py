@@ -16,7 +16,7 @@ from warren.registry_view import registrations, state
 #: The owner's silence of 1.5 s, a look every 0.5 s, and what a busy machine adds.
 TAKE_OVER_SECONDS = 10
 #: How long a frozen process may hold locks in the database (`wait_timeout` of its sessions).
-LOCKS_SECONDS = 15
+LOCKS_SECONDS = 9
 EVERY_SECOND = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled": True}
 
 

@@ -70,7 +70,7 @@ class TestSessions:
 
         found = side_by_side(*[lambda: database.read(look)] * 5)
 
-        assert set(found) == {("READ COMMITTED", 15, 4, "+00:00", 1, "utf8mb4")}
+        assert set(found) == {("READ COMMITTED", 9, 4, "+00:00", 1, "utf8mb4")}
 
     def test_a_lax_server_does_not_cut_what_does_not_fit(self, database: Database) -> None:
         with database.engine.connect() as connection:
