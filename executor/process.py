@@ -73,6 +73,11 @@ class JobProcess:
         loop.add_reader(self._channel, self._on_readable)
         nursery.fork(number, handler, theirs)
 
+    @property
+    def what(self) -> str:
+        """The handler's name, or that it is a script, for people."""
+        return "a script" if self.handler is None else self.handler
+
     # -- work ---------------------------------------------------------------------------------
 
     def give(self, held: Held, *, last: bool) -> None:

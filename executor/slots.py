@@ -256,7 +256,7 @@ class Slots:
             return
         self._pool.remove(process)
         if process.is_forced:
-            self._log.warning("process_killed", pid=process.pid, handler=process.handler)
+            self._log.warning("process_killed", pid=process.pid, handler=process.what)
         if exited.survivors:
             self._log.error("processes_survived", processes=exited.survivors)
         is_oom = exited.code == -signal.SIGKILL and not process.is_forced and self._oom.has_struck()
@@ -267,7 +267,7 @@ class Slots:
 
     def _on_stuck(self, process: JobProcess) -> None:
         """Give up a process that SIGKILL does not end: its run must not stay open for ever."""
-        name = f"{process.handler or 'script'} (pid {process.pid})"
+        name = f"{process.what} (pid {process.pid})"
         self._log.error("processes_survived", processes=name)
         self._pool.remove(process)
         self._let_go(process, process.describe_exit(survivors=name))

@@ -156,6 +156,8 @@ def _script(spec: JobSpec) -> Iterator[Problem]:
     if spec.script_language not in LANGUAGES:
         yield Problem("script", one_of("language", spec.script_language, LANGUAGES))
     yield from _problem("script", lambda: check_source(spec.script_source))
+    if "\0" in spec.param:
+        yield Problem("param", "expected param of a script to hold no NUL, as no program takes one")
     remark = spec.script_remark
     if len(remark) > REMARK_LENGTH or _CONTROL.search(remark):
         expected = f"a line of up to {REMARK_LENGTH} characters"

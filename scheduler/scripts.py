@@ -35,8 +35,13 @@ def glue_type(language: str) -> str:
 
 def language_of(glue_type: str) -> str:
     """Return the language that a type stands for, empty for a job without a script."""
-    language = glue_type.removeprefix(_TYPE_PREFIX).lower()
+    language = _spoken(glue_type)
     return language if language in list(ScriptLanguage) else ""
+
+
+def _spoken(glue_type: str) -> str:
+    """Return what a type calls its language, known or not: executors tell what they do not know."""
+    return glue_type.removeprefix(_TYPE_PREFIX).lower()
 
 
 def few_scripts(rows: Sequence[AnyRow]) -> list[AnyRow]:
@@ -72,7 +77,7 @@ class Scripts:
         if not unread:
             return found
         read = {
-            glue_id: Script(language_of(type_), source)
+            glue_id: Script(_spoken(type_), source)
             for glue_id, (type_, source) in glue.sources(session, unread).items()
         }
         with self._lock:

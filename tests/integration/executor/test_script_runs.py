@@ -120,13 +120,16 @@ class TestEachLanguage:
         assert floor.log_of(finished.run_id) == log
         assert finished.log_tail == log
 
+    @pytest.mark.parametrize("param", ["", "--version", "-c"])
     @pytest.mark.parametrize("language", ["shell", "python", "nodejs", "php"])
-    def test_no_param_is_an_empty_argument(self, floor: JobFloor, language: str) -> None:
+    def test_param_is_one_argument_also_when_it_is_empty_or_looks_like_an_option(
+        self, floor: JobFloor, language: str, param: str
+    ) -> None:
         interpreters.require(_program(language))
 
-        finished = run(floor, TALKING[language], language)
+        finished = run(floor, TALKING[language], language, param=param)
 
-        assert finished.log_tail.startswith("[]\n[0]\n[1]\n")
+        assert finished.log_tail.startswith(f"[{param}]\n[0]\n[1]\n")
 
     @pytest.mark.parametrize("language", WAITING)
     def test_kill_ends_it_with_all_that_it_started(self, floor: JobFloor, language: str) -> None:

@@ -384,7 +384,7 @@ class TestEdits:
 
         database.write(
             lambda session: runs.update_planned(
-                session, 1, kinds=[Kind.CRON], handler="other", param=None
+                session, 1, kinds=[Kind.CRON], handler="other", param=None, glue_id=None
             )
         )
 
@@ -393,6 +393,22 @@ class TestEdits:
             ("other", None),
             ("demo.echo", "hello"),
         ]
+
+    def test_planned_runs_keep_their_version_of_a_script_and_others_get_one(
+        self, database: Database
+    ) -> None:
+        with_script, with_handler = plan(database, new_run(glue_id=3), new_run(scheduled_at=5))
+
+        def versions_after(glue_id: int | None) -> list[int | None]:
+            database.write(
+                lambda session: runs.update_planned(
+                    session, 1, kinds=[Kind.CRON], handler="", param=None, glue_id=glue_id
+                )
+            )
+            return [sql_rows.run(database, each).glue_id for each in (with_script, with_handler)]
+
+        assert versions_after(7) == [3, 7]
+        assert versions_after(None) == [None, None]
 
     def test_a_kill_is_asked_for_once_and_only_in_flight(self, database: Database) -> None:
         flying = {status: planned_in(database, status)[0] for status in RunStatus}

@@ -65,6 +65,16 @@ def test_version_that_is_gone_is_told_and_asked_for_again(table: Table) -> None:
     assert table.asked == [[500], [500]]
 
 
+def test_language_that_only_another_program_knows_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        scripts.glue, "sources", lambda _session, _ids: {1: ("GLUE_PYTHON2", "print 1")}
+    )
+
+    assert Scripts().read(NO_SESSION, [1]) == {1: Script("python2", "print 1")}
+
+
 def test_too_many_unread_versions_are_left_for_the_next_time(table: Table) -> None:
     kept = Scripts()
 

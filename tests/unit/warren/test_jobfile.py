@@ -288,6 +288,7 @@ def test_script_may_be_in_any_of_six_languages(file: Path, language: str) -> Non
         ("{language: shell, source: 5}", "expected source to be a text, got: '5'"),
         ('{language: shell, source: "a\\0b"}', "expected source to be text, got: a NUL"),
         (f"{{language: shell, source: {'x' * 524_289}}}", "up to 524288 bytes, got: 524289 bytes"),
+        ('{language: shell, source: x}, param: "\\0"', "param of a script to hold no NUL"),
         ("{language: shell, source: x, remarks: y}", "did you mean 'remark'?"),
         (f"{{language: shell, source: x, remark: {'y' * 129}}}", "up to 128 characters"),
         ('{language: shell, source: x, remark: "a\\nb"}', "expected remark to be a line"),

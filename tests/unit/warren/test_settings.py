@@ -71,7 +71,7 @@ def test_settings_cannot_be_changed() -> None:
         ("TIMEZONE", "Mars/Olympus", "WARREN_TIMEZONE: expected an IANA time zone"),
         ("TIMEZONE", "../etc/passwd", "WARREN_TIMEZONE: expected an IANA time zone"),
         ("TIMEZONE", "Asia", "WARREN_TIMEZONE: expected an IANA time zone"),
-        ("GLUE", "none", "WARREN_GLUE: expected all, off, or a list with commas of shell, python, "),
+        ("GLUE", "none", "WARREN_GLUE: expected all, off, or a list with commas of shell, py"),
         ("GLUE", "shel", "(unknown language 'shel', did you mean 'shell'?)"),
         ("GLUE", "shell,,php", "(unknown language '')"),
         ("GLUE", "all,shell", "(unknown language 'all'"),
