@@ -29,22 +29,27 @@ def load_routes() -> dict[str, Router]:
 
     One that cannot be had is logged and left out: runs of its jobs end UNDELIVERED, saying so.
     """
+    routers, faults = look_for_routes()
+    for point, why in faults:
+        log.error("route_not_loaded", route=point.name, leads_to=point.value, error=why)
+    return routers
+
+
+def look_for_routes() -> tuple[dict[str, Router], list[tuple[EntryPoint, str]]]:
+    """Return what `load_routes` does, and each entry point that gives no route, with the reason."""
     routers: dict[str, Router] = {}
+    faults = []
     for point in _points():
         try:
             router = _load(point)
         except Exception as error:  # noqa: BLE001 - it is not our code
-            _refuse(point, f"{type(error).__name__}: {error}")
+            faults.append((point, f"{type(error).__name__}: {error}"))
             continue
         if point.name in routers:
-            _refuse(point, "another distribution has a route of that name")
+            faults.append((point, "another distribution has a route of that name"))
         else:
             routers[point.name] = router
-    return routers
-
-
-def _refuse(point: EntryPoint, why: str) -> None:
-    log.error("route_not_loaded", route=point.name, leads_to=point.value, error=why)
+    return routers, faults
 
 
 def _points() -> Iterator[EntryPoint]:

@@ -181,7 +181,7 @@ class TestCheck:
         done = run_warren("check", folder=tmp_path, env=env)
 
         assert (done.returncode, done.stderr) == (0, "")
-        assert [line.split()[0] for line in done.stdout.splitlines()] == ["ok"] * 6
+        assert [line.split()[0] for line in done.stdout.splitlines()] == ["ok"] * 8
 
 
 class TestSchema:
