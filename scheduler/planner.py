@@ -5,6 +5,7 @@ watermark. A crash before the commit leaves all to another scheduler, a crash af
 nothing to do: the rows are the timer.
 """
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -35,8 +36,10 @@ LATE_MS = 5_000
 OVERDUE_LIMIT = 100
 #: Jobs claimed in one transaction.
 BATCH = 200
-#: How long the count of overdue rows is believed.
+#: How long the count of overdue rows is believed, and how many times as long as it took: during a
+#: long pause there may be a million.
 OVERDUE_AGE_MS = 1_000
+OVERDUE_TIMES = 20
 
 log = structlog.get_logger()
 
@@ -70,6 +73,7 @@ class Planner:
         self._on_planned = on_planned
         self._overdue: dict[int, int] = {}
         self._overdue_at = 0
+        self._overdue_age_ms = OVERDUE_AGE_MS
 
     def tick(self, now_ms: int) -> float:
         """Plan one batch; return the seconds until the next round, 0 when there may be more."""
@@ -204,9 +208,12 @@ class Planner:
         log.warning("job_stopped", job_id=job.id, job=job.job_desc, reason=reason)
 
     def _count_overdue(self, now_ms: int) -> None:
-        if 0 <= now_ms - self._overdue_at < OVERDUE_AGE_MS:
+        if 0 <= now_ms - self._overdue_at < self._overdue_age_ms:
             return
+        began_at = time.monotonic()
         self._overdue = self._database.read(
             lambda session: run_queries.overdue_counts(session, before_ms=now_ms - LATE_MS)
         )
         self._overdue_at = now_ms
+        took_ms = round((time.monotonic() - began_at) * 1000)
+        self._overdue_age_ms = max(OVERDUE_AGE_MS, OVERDUE_TIMES * took_ms)
