@@ -3,45 +3,58 @@
 What a handler prints or logs lands in its run's log; what it returns is the run's message.
 """
 
-import csv
 import json
 import logging
 import os
-import random
 import signal
 import time
 from collections import Counter
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from warren import JobContext, job
+from orders import FOLDER, sum_up, write_whole
 
-FOLDER = Path(".warren/examples")
-ORDERS = FOLDER / "orders.csv"
-ORDER_COUNT = 100_000
-REGIONS = ("north", "east", "south", "west", "overseas")
+from warren import JobContext, job
 
 log = logging.getLogger("examples")
 
 
 @job("orders.totals")
 def order_totals(context: JobContext) -> str:
-    """Add up 100,000 orders by region and month, and write the totals beside them.
+    """Add up the orders by region and month; the param names one region, else all are counted."""
+    count, totals = sum_up(region=context.param)
+    print_totals(totals)
+    return in_words(count, totals)
 
-    The param names one region; without it all are counted.
+
+@job("orders.part")
+def order_part(context: JobContext) -> str:
+    """Add up this shard's part of the orders, and leave the result for `orders.merge`.
+
+    All shards of a due time share its `scheduled_at`, and so do their retries and the job's child.
     """
-    ensure_orders()
-    totals: Counter[str] = Counter()
-    count = 0
-    with ORDERS.open(newline="") as file:
-        for order in csv.DictReader(file):
-            if context.param in ("", order["region"]):
-                totals[f"{order['region']} {order['placed'][:7]}"] += int(order["cents"])
-                count += 1
-    for name, cents in sorted(totals.items()):
-        print(f"{name:20} {cents / 100:>16,.2f}")
-    write_whole(FOLDER / "totals.json", json.dumps(totals, indent=1, sort_keys=True))
-    return f"{count:,} orders, {sum(totals.values()) / 100:,.2f} in total"
+    index, total = context.shard_index, context.shard_total
+    count, totals = sum_up(part=index, parts=total)
+    part = {"shards": total, "orders": count, "totals": totals}
+    write_whole(parts_folder(context) / f"shard-{index}.json", json.dumps(part))
+    return f"part {index + 1} of {total}: {in_words(count, totals)}"
+
+
+@job("orders.merge")
+def merge_orders(context: JobContext) -> str:
+    """Put the parts of all shards together, and fail if the whole says otherwise."""
+    folder = parts_folder(context)
+    parts = [json.loads(path.read_text()) for path in sorted(folder.glob("shard-*.json"))]
+    if not parts:
+        context.fail(f"no parts in {folder}: this is run by order-parts, when all shards are done")
+    if len(parts) != parts[0]["shards"]:
+        context.fail(f"{len(parts)} parts of {parts[0]['shards']} in {folder}")
+    count = sum(part["orders"] for part in parts)
+    totals = sum((Counter(part["totals"]) for part in parts), Counter())
+    if (count, totals) != sum_up():
+        context.fail(f"the parts come to {in_words(count, totals)}, and the whole does not")
+    print_totals(totals)
+    write_whole(folder / "total.json", json.dumps(totals, indent=1, sort_keys=True))
+    return f"{in_words(count, totals)}, from {len(parts)} parts"
 
 
 @job("host.load")
@@ -54,6 +67,14 @@ def host_load(context: JobContext) -> str:
     return f"load {one:.2f} {five:.2f} {fifteen:.2f}"
 
 
+@job("third-time-lucky")
+def third_time_lucky(context: JobContext) -> str:
+    """Fail twice, as something that is asked over a bad line does, and succeed then."""
+    if context.attempt < 2:  # noqa: PLR2004 - the third attempt; they are counted from 0
+        raise ConnectionError(f"attempt {context.attempt + 1}: the line is bad")
+    return f"attempt {context.attempt + 1} came through"
+
+
 @job("stubborn")
 def stubborn(context: JobContext) -> None:
     """Hang and ignore SIGTERM, as a program stuck in foreign code does; its timeout ends it."""
@@ -63,24 +84,17 @@ def stubborn(context: JobContext) -> None:
         time.sleep(3600)
 
 
-def ensure_orders() -> None:
-    """Make the orders once; they are the same on every machine."""
-    if ORDERS.exists():
-        return
-    log.info("making %s with %d orders", ORDERS, ORDER_COUNT)
-    chance = random.Random(42)
-    first = datetime(2026, 1, 1, tzinfo=UTC)
-    lines = ["order,placed,region,cents"]
-    for number in range(1, ORDER_COUNT + 1):
-        placed = first + timedelta(minutes=chance.randrange(365 * 24 * 60))
-        cents = round(chance.lognormvariate(8.5, 0.8))
-        lines.append(f"{number},{placed:%Y-%m-%dT%H:%M},{chance.choice(REGIONS)},{cents}")
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    write_whole(ORDERS, "\n".join(lines) + "\n")
+def parts_folder(context: JobContext) -> Path:
+    """Return where the shards of a due time leave their parts."""
+    return FOLDER / "parts" / f"{context.scheduled_at:%Y-%m-%dT%H-%M-%S.%f}"
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever reads half of it."""
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(text)
-    part.replace(path)
+def print_totals(totals: Counter[str]) -> None:
+    """Print a line for each region and month."""
+    for name, cents in sorted(totals.items()):
+        print(f"{name:20} {cents / 100:>16,.2f}")
+
+
+def in_words(count: int, totals: Counter[str]) -> str:
+    """Return how many orders these are, and what they come to."""
+    return f"{count:,} orders, {sum(totals.values()) / 100:,.2f} in total"
