@@ -2,12 +2,13 @@
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 from scheduler import routing
 from scheduler.added_routes import Asked
 from scheduler.claim import Claim
 from scheduler.probes import Among, Probes, Undecided
-from scheduler.route_choice import Choice, Router, RouteRequest
+from scheduler.route_choice import Choice, Memory, Router, RouteRequest
 from sql.rows import AnyRow
 
 
@@ -40,8 +41,8 @@ class Chooser:
         request = RouteRequest(
             job_id=job.id,
             addresses=claim.addresses if is_free else tuple(claim.live),
-            memory=claim.new_memories.get(job.id) or claim.memories.get(job.id),
-            wanted=() if is_free else tuple(row.wanted_addresses.split(",")),
+            memory=_memory(job, claim),
+            wanted=() if is_free else tuple(dict.fromkeys(row.wanted_addresses.split(","))),
             away=claim.away if is_free else (),
             shard_index=row.shard_index,
         )
@@ -71,10 +72,26 @@ class Chooser:
             return None
         if decision.fault:
             raise RouteFailed(f"route {route} failed: {decision.fault}")
-        return decision.choice
+        return _as_kept(decision.choice, route)
 
     def _router(self, job: AnyRow) -> Router:
         try:
             return routing.find(job.executor_route_strategy, self._routers)
         except ValueError as error:
             raise RouteFailed(str(error)) from error
+
+
+def _memory(job: AnyRow, claim: Claim) -> Memory | None:
+    """Return what the job's route remembers; that of an added route is kept under its name."""
+    memory = claim.new_memories.get(job.id) or claim.memories.get(job.id)
+    route = job.executor_route_strategy
+    if not memory or route in routing.BUILT_IN:
+        return memory or None
+    kept = memory.get("memory") if memory.get("route") == route else None
+    return kept if isinstance(kept, dict) else None
+
+
+def _as_kept(choice: Choice, route: str) -> Choice:
+    if choice.memory is None:
+        return choice
+    return replace(choice, memory={"route": route, "memory": choice.memory})

@@ -8,18 +8,24 @@ from sqlalchemy import select
 from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.orm import Session
 
+from sql.batch import insert_unless_there
 from sql.models import RouteMemory
 
 
 def lock(session: Session, job_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Return the memory of each job that has one, locked until the transaction ends."""
-    rows = session.execute(
-        select(RouteMemory.job_id, RouteMemory.memory)
-        .where(RouteMemory.job_id.in_(list(job_ids)))
-        .order_by(RouteMemory.job_id)
-        .with_for_update()
-    )
-    return {row.job_id: json.loads(row.memory) for row in rows}
+    """Return the memory of each job, locked until the transaction ends; empty for a new job.
+
+    A job that has none is given an empty one, so that of two schedulers with its first runs one
+    waits for the other.
+    """
+    wanted = sorted(set(job_ids))
+    found = _lock(session, wanted)
+    missing = [job_id for job_id in wanted if job_id not in found]
+    if missing:
+        empty = [{"job_id": job_id, "memory": "{}"} for job_id in missing]
+        insert_unless_there(session, RouteMemory.__tablename__, empty, key="job_id")
+        found |= _lock(session, missing)
+    return found
 
 
 def store(session: Session, memories: Mapping[int, Mapping[str, Any]]) -> None:
@@ -41,3 +47,13 @@ def store(session: Session, memories: Mapping[int, Mapping[str, Any]]) -> None:
         return
     insert = mysql.insert(RouteMemory)
     session.execute(insert.on_duplicate_key_update(memory=insert.inserted.memory), rows)
+
+
+def _lock(session: Session, job_ids: list[int]) -> dict[int, dict[str, Any]]:
+    rows = session.execute(
+        select(RouteMemory.job_id, RouteMemory.memory)
+        .where(RouteMemory.job_id.in_(job_ids))
+        .order_by(RouteMemory.job_id)
+        .with_for_update()
+    )
+    return {row.job_id: json.loads(row.memory) for row in rows}

@@ -732,6 +732,41 @@ def test_a_route_of_ones_own_chooses_and_remembers(
     assert (cluster.run(ids[4]).trigger_msg or "").endswith("MINE, turn 4")
 
 
+def test_a_memory_of_another_route_from_before_an_edit_is_not_handed_on(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    add_routes(still, MINE=Router(in_turn, needs_memory=True))
+    seat("one")
+    seat("two")
+    cluster.job("mine", route="LEAST_RECENTLY_USED")
+    cluster.trigger("mine")
+    dispatch(cluster, still)
+    cluster.set_job("mine", executor_route_strategy="MINE")
+    mine = cluster.trigger("mine")
+    dispatch(cluster, still)
+    cluster.set_job("mine", executor_route_strategy="LEAST_RECENTLY_USED")
+    last = cluster.trigger("mine")
+
+    dispatch(cluster, still)
+
+    assert (cluster.run(mine).trigger_msg or "").endswith("MINE, turn 0")
+    assert cluster.run(last).executor_address == "one"
+
+
+def test_an_address_named_twice_gets_one_shard(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    cluster.trigger("all", addresses=["two", "two"])
+
+    dispatch(cluster, still)
+
+    [run] = cluster.runs()
+    assert (run.executor_sharding_param, run.executor_address) == ("0/1", "two")
+
+
 @pytest.mark.parametrize(
     ("pick", "words"),
     [
@@ -767,7 +802,9 @@ def test_a_decision_that_another_scheduler_overtook_is_made_anew(
         if request.memory is None:
             [job] = cluster.jobs()
             cluster.database.write(
-                lambda session: route_memory.store(session, {job.id: {"turn": 6}})
+                lambda session: route_memory.store(
+                    session, {job.id: {"route": "MINE", "memory": {"turn": 6}}}
+                )
             )
         return in_turn(request, random)
 

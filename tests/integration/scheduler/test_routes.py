@@ -108,10 +108,18 @@ def test_what_routes_remember_holds_across_schedulers_and_restarts(cluster: Clus
     counted = Counter(went(cluster, "lfu", 5))
 
     second = cluster.scheduler()
+    cluster.wait_online(*NAMES)
+    cluster.job("many", route="LEAST_RECENTLY_USED")
+    for _ in range(30):
+        cluster.trigger("many")
+    [many] = cluster.jobs(job_desc="many")
+    eventually(lambda: all(run.finished_at for run in cluster.runs(job_id=many.id)), 20)
+    spread = Counter(run.executor_address for run in cluster.runs(job_id=many.id))
     first.stop()
     cluster.schedulers.remove(first)
     cluster.wait_online(*NAMES)
 
+    assert spread == dict.fromkeys(NAMES, 10)
     assert [*before, *went(cluster, "lru", 4)] == [*NAMES, *NAMES]
     counted += Counter(went(cluster, "lfu", 7))
     assert max(counted.values()) - min(counted.values()) <= 3

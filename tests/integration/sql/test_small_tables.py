@@ -220,8 +220,19 @@ class TestRouteMemory:
             1: {"seen": {"héte": 3}},
             2: {"next": 2},
             3: {},
+            4: {},
         }
         assert self.recall(database, []) == {}
+
+    def test_of_two_that_begin_a_memory_one_waits_for_the_other(self, database: Database) -> None:
+        def begin(session: Session) -> int:
+            turn = int(route_memory.lock(session, [5, 6])[5].get("turn", 0))  # type: ignore[call-overload]
+            route_memory.store(session, {5: {"turn": turn + 1}})
+            return turn
+
+        turns = side_by_side(*[lambda: database.write(begin)] * 4)
+
+        assert sorted(turns) == [0, 1, 2, 3]
 
     def test_a_rotation_holds_across_two_schedulers(self, database: Database) -> None:
         self.remember(database, {1: {"next": 0}})
