@@ -1,6 +1,7 @@
 """`warren check`: whether a scheduler and an executor could start here."""
 
 import os
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,32 +10,49 @@ import click
 
 from broker.errors import BrokerError
 from scheduler.mail_server import MailServer
-from sql import schema
+from sql import presence, schema
 from sql.engine import Database
 from sql.errors import SqlError
 from warren.access import open_database
+from warren.added_routes import look_for_routes
 from warren.errors import WarrenError
 from warren.options import examples, takes_settings
+from warren.registry_view import registrations, state
 from warren.setting_rules import MEMORY_BROKER
 from warren.settings import DATABASE_FILE, Settings, needed_secret
 from warren.wiring import connect_broker
 
 FOUND_PROBLEMS = 1
 
+#: What each kind of process needs; without a kind everything is checked.
+NEEDED = {
+    "scheduler": ("settings", "database", "broker", "secret", "routes", "mail server"),
+    "executor": ("settings", "broker", "secret", "log folder", "state folder"),
+}
 
-@click.command(epilog=examples("warren check", "WARREN_DATABASE_URL=sqlite:///x.db warren check"))
+
+@click.command(epilog=examples("warren check", "warren check --for executor"))
+@click.option(
+    "--for", "kind", type=click.Choice(list(NEEDED)), help="Only what this kind of process needs."
+)
+@click.option("--alive", is_flag=True, help="Only whether a scheduler of this host lives.")
 @takes_settings("database_url", "broker_url", "log_dir", "state_dir")
-def check(settings: Settings) -> int:
-    """Check settings, database, schema, broker, folders and secret; status 1 when one is wrong."""
+def check(settings: Settings, kind: str | None, alive: bool) -> int:
+    """Check settings, database, broker, routes, folders and secret; status 1 when one is wrong."""
     checks: dict[str, Callable[[], str]] = {
         "settings": lambda: "valid",
         "database": lambda: check_database(settings),
         "broker": lambda: check_broker(settings),
         "secret": lambda: check_secret(settings),
         "mail server": lambda: check_mail_server(settings),
+        "routes": check_routes,
         "log folder": lambda: check_folder(settings.log_dir),
         "state folder": lambda: check_folder(settings.state_dir),
     }
+    if kind is not None:
+        checks = {name: checks[name] for name in NEEDED[kind]}
+    if alive:
+        checks = {"scheduler": lambda: check_alive(settings)}
     outcomes = [_say(name, one) for name, one in checks.items()]
     return 0 if all(outcomes) else FOUND_PROBLEMS
 
@@ -75,6 +93,26 @@ def check_mail_server(settings: Settings) -> str:
     server = MailServer.parse(settings.smtp_url)
     Mailer(server, domain="check").check()
     return f"{server.host} answers and lets us in"
+
+
+def check_routes() -> str:
+    """Return which routes there are, or raise what is wrong with those that are installed."""
+    routers, faults = look_for_routes()
+    if faults:
+        raise ValueError("; ".join(f"{point.name} ({point.value}): {why}" for point, why in faults))
+    return " and ".join(["XXL-JOB's ten", ", ".join(routers)]) if routers else "XXL-JOB's ten"
+
+
+def check_alive(settings: Settings) -> str:
+    """Return the name of a living scheduler of this host, or raise."""
+    host = socket.gethostname()
+    with open_database(settings) as database:
+        rows, now_ms = registrations(database, presence.ADMIN)
+    living = [row.registry_value for row in rows if state(row, now_ms) != "silent"]
+    here = next((name for name in living if name.startswith(f"{host[:48]}-")), None)
+    if here is None:
+        raise ValueError(f"no scheduler of {host} lives")
+    return f"{here} lives"
 
 
 def check_folder(path: Path) -> str:

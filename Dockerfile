@@ -1,0 +1,27 @@
+# One image for schedulers, executors and short commands: docker build --tag warren .
+# Handlers are not in it: mount them, or put them on top in an image of your own (FROM warren).
+
+FROM python:3.11-slim-bookworm AS wheels
+WORKDIR /source
+COPY . .
+RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels .
+
+FROM python:3.11-slim-bookworm
+# tini is process 1: it hands signals on, and reaps what nobody else waits for.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends tini \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --create-home --home-dir /var/lib/warren warren \
+    && install --directory --owner warren --group warren --mode 0750 \
+        /var/lib/warren/logs /var/lib/warren/state \
+    && install --directory --owner warren --group warren --mode 0755 /var/lib/warren/definitions
+COPY --from=wheels /wheels /wheels
+RUN pip install --no-cache-dir --no-index --find-links /wheels warren && rm -rf /wheels
+COPY deploy/rabbitmq/make_definitions.py /usr/local/bin/
+ENV PYTHONUNBUFFERED=1 \
+    WARREN_LOG_DIR=/var/lib/warren/logs \
+    WARREN_STATE_DIR=/var/lib/warren/state
+USER warren
+WORKDIR /var/lib/warren
+ENTRYPOINT ["tini", "--", "warren"]
+CMD ["--help"]

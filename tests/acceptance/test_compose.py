@@ -1,0 +1,198 @@
+"""The services of docker-compose.yml as plain processes, on the tests' own RabbitMQ and MariaDB.
+
+What their images do is done here by hand: a database and its user, and the broker's definitions.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pika
+import pika.exceptions
+import pytest
+
+from tests.support import compose
+from tests.support.command import Command, run_warren
+from tests.support.compose import Service
+from tests.support.eventually import eventually
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.rabbitmq import PrivateRabbit
+
+ROOT = Path(__file__).parents[2]
+SECRETS = {
+    "WARREN_SECRET": "a secret of at least thirty-two characters",
+    "DATABASE_PASSWORD": "database-password-of-the-tests",
+    "SCHEDULER_PASSWORD": "scheduler-password-of-the-tests",
+    "EXECUTOR_PASSWORD": "executor-password-of-the-tests",
+}
+VHOST = "warren"
+
+
+class Host:
+    """What a container engine would be: it mounts, resolves names, starts, and looks at health."""
+
+    def __init__(self, folder: Path, rabbitmq: PrivateRabbit, mariadb: PrivateMariaDB) -> None:
+        self._folder = folder
+        self._rabbitmq = rabbitmq
+        self._mariadb = mariadb
+        self._running = ExitStack()
+        self.services = compose.read_services(ROOT / "docker-compose.yml", SECRETS)
+        self.started: dict[str, Command] = {}
+
+    def up(self) -> None:
+        """Start every service after those that it depends on."""
+        special: dict[str, Callable[[Service], None]] = {
+            "definitions": self._make_definitions,
+            "broker": self._import_definitions,
+            "database": self._make_database,
+        }
+        for service in compose.in_order(self.services):
+            special.get(service.name, self._start)(service)
+
+    def down(self) -> None:
+        """End everything, and leave the tests' services as they were."""
+        self._running.close()
+        self._rabbitmq.ctl("delete_vhost", VHOST)
+        for user in ("scheduler", "executor-examples"):
+            self._rabbitmq.ctl("delete_user", user)
+        self._mariadb.execute(f"DROP DATABASE {VHOST}")
+        self._mariadb.execute("DROP USER warren@'%'")
+
+    def warren(self, service: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a short command with a service's environment, as `docker compose exec` does."""
+        one = self.services[service]
+        return run_warren(*words, folder=self._folder, env=self._environment(one))
+
+    def is_healthy(self, service: Service) -> bool:
+        """Whether the service's own health check is content."""
+        done = self.warren(service.name, *service.healthcheck[1:])
+        assert done.returncode == 0, f"{service.name}: {done.stdout}{done.stderr}"
+        return True
+
+    def _start(self, service: Service) -> None:
+        words = [self._outside(service, word) for word in service.command]
+        env = self._environment(service)
+        if service.is_one_shot:
+            done = run_warren(*words, folder=self._folder, env=env)
+            assert done.returncode == 0, f"{service.name}: {done.stderr}"
+            return
+        command = self._running.enter_context(Command(*words, folder=self._folder, env=env))
+        self.started[service.name] = command
+
+    def _make_definitions(self, service: Service) -> None:
+        assert service.entrypoint == ["python", "/usr/local/bin/make_definitions.py"]
+        words = [self._outside(service, word) for word in service.command]
+        program = ROOT / "deploy/rabbitmq/make_definitions.py"
+        subprocess.run([sys.executable, program, *words], env=service.environment, check=True)
+
+    def _import_definitions(self, service: Service) -> None:
+        self._rabbitmq.ctl("import_definitions", self._outside(service, "/definitions/warren.json"))
+
+    def _make_database(self, service: Service) -> None:
+        name, user = service.environment["MARIADB_DATABASE"], service.environment["MARIADB_USER"]
+        password = service.environment["MARIADB_PASSWORD"]
+        self._mariadb.execute(f"CREATE DATABASE {name}")
+        self._mariadb.execute(f"CREATE USER {user}@'%' IDENTIFIED BY '{password}'")
+        self._mariadb.execute(f"GRANT ALL ON {name}.* TO {user}@'%'")
+
+    def _environment(self, service: Service) -> dict[str, str]:
+        inside = {
+            "WARREN_LOG_DIR": "/var/lib/warren/logs",
+            "WARREN_STATE_DIR": "/var/lib/warren/state",
+        } | service.environment
+        return {name: self._outside(service, value) for name, value in inside.items()}
+
+    def _outside(self, service: Service, text: str) -> str:
+        """Return a text with addresses and mounted places as they are on this machine."""
+        text = text.replace("@database:3306/", f"@127.0.0.1:{self._mariadb.port}/")
+        text = text.replace("@broker:5672/", f"@127.0.0.1:{self._rabbitmq.port}/")
+        for source, target in service.volumes:
+            place = ROOT / source if source.startswith(".") else self._folder / "volumes" / source
+            if text == target or text.startswith(f"{target}/"):
+                place.mkdir(parents=True, exist_ok=True)
+                text = f"{place}{text.removeprefix(target)}"
+        return text
+
+
+@pytest.fixture(scope="module")
+def host(
+    tmp_path_factory: pytest.TempPathFactory, rabbitmq: PrivateRabbit, mariadb: PrivateMariaDB
+) -> Iterator[Host]:
+    host = Host(tmp_path_factory.mktemp("compose"), rabbitmq, mariadb)
+    try:
+        host.up()
+        yield host
+    finally:
+        host.down()
+
+
+def test_a_job_runs_on_what_docker_compose_starts(host: Host) -> None:
+    trigger = ("jobs", "trigger", "host-load", "--wait", "--json")
+
+    done = host.warren("scheduler-1", *trigger)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["status"] == "SUCCEEDED"
+
+
+def test_every_service_is_healthy(host: Host) -> None:
+    long_running = [host.services[name] for name in host.started]
+
+    assert len(long_running) == 4
+    for service in long_running:
+        eventually(lambda one=service: host.is_healthy(one), 30.0)  # type: ignore[misc]
+
+
+def test_health_check_tells_a_dead_scheduler(host: Host) -> None:
+    dead = {"WARREN_DATABASE_URL": f"sqlite:///{host._folder}/empty.db"}
+    assert run_warren("db", "upgrade", folder=host._folder, env=dead).returncode == 0
+
+    done = run_warren("check", "--alive", folder=host._folder, env=dead)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: scheduler: no scheduler of {os.uname().nodename} lives\n"
+
+
+def test_applied_jobs_are_those_of_the_examples(host: Host) -> None:
+    listed = host.warren("scheduler-1", "jobs", "list", "--json").stdout.splitlines()
+
+    assert "host-load" in {json.loads(line)["name"] for line in listed}
+
+
+@pytest.mark.parametrize(
+    ("exchange", "key"),
+    [
+        ("", "warren.run.examples.examples-1"),
+        ("", "warren.callback"),
+        ("warren.trigger", "warren.run.examples.examples-2"),
+    ],
+)
+def test_an_executors_user_cannot_send_triggers(
+    host: Host, rabbitmq: PrivateRabbit, exchange: str, key: str
+) -> None:
+    with connection(rabbitmq) as broker:
+        channel = broker.channel()
+        channel.confirm_delivery()
+
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+            channel.basic_publish(exchange, key, b"evil")
+
+
+@pytest.mark.parametrize("queue", ["warren.callback", "warren.run.other.one", "warren.dead"])
+def test_an_executors_user_cannot_read_what_is_not_its_apps(
+    host: Host, rabbitmq: PrivateRabbit, queue: str
+) -> None:
+    with connection(rabbitmq) as broker:
+        channel = broker.channel()
+
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+            channel.basic_get(queue)
+
+
+def connection(rabbitmq: PrivateRabbit) -> pika.BlockingConnection:
+    url = rabbitmq.vhost_url(VHOST, "executor-examples", SECRETS["EXECUTOR_PASSWORD"])
+    return pika.BlockingConnection(pika.URLParameters(url))

@@ -1,0 +1,88 @@
+"""docker-compose.yml as values, and its commands as plain processes."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """One service; `volumes` are places in the container by what is mounted there."""
+
+    name: str
+    image: str
+    command: list[str]
+    entrypoint: list[str]
+    environment: dict[str, str]
+    volumes: list[tuple[str, str]]
+    depends_on: dict[str, str]
+    healthcheck: list[str]
+    restart: str
+    stop_grace_seconds: float
+
+    @property
+    def is_warren(self) -> bool:
+        """Whether it runs this project's image."""
+        return self.image == "warren"
+
+    @property
+    def is_one_shot(self) -> bool:
+        """Whether it is to end by itself."""
+        return self.restart == "no"
+
+
+def variables(text: str) -> dict[str, str | None]:
+    """Return the variables that a file asks for, with their defaults; None = it must be set."""
+    return {
+        name: None if sign == "?" else default for name, sign, default in _VARIABLE.findall(text)
+    }
+
+
+def read_services(path: Path, given: Mapping[str, str]) -> dict[str, Service]:
+    """Return the services by name, with variables replaced."""
+
+    def replace(match: re.Match[str]) -> str:
+        name, sign, words = match.groups()
+        if given.get(name):
+            return given[name]
+        assert sign == "-", f"{name}: {words}"
+        return str(words)
+
+    tree = yaml.safe_load(_VARIABLE.sub(replace, path.read_text()))
+    return {name: _service(name, found) for name, found in tree["services"].items()}
+
+
+def in_order(services: Mapping[str, Service]) -> Iterator[Service]:
+    """Give the services, each after those that it depends on."""
+    left = dict(services)
+    done: set[str] = set()
+    while left:
+        ready = [one for one in left.values() if set(one.depends_on) <= done]
+        assert ready, f"a circle among {sorted(left)}"
+        for one in ready:
+            yield left.pop(one.name)
+            done.add(one.name)
+
+
+def _service(name: str, found: Mapping[str, Any]) -> Service:
+    check = found.get("healthcheck", {}).get("test", [])
+    volumes = [volume.split(":")[:2] for volume in found.get("volumes", ())]
+    assert not check or check[0] == "CMD"
+    return Service(
+        name=name,
+        image=found["image"],
+        command=found.get("command", []),
+        entrypoint=found.get("entrypoint", []),
+        environment=found.get("environment", {}),
+        volumes=[(source, target) for source, target in volumes],
+        depends_on={on: how["condition"] for on, how in found.get("depends_on", {}).items()},
+        healthcheck=check[1:],
+        restart=found["restart"],
+        stop_grace_seconds=float(found.get("stop_grace_period", "10s").removesuffix("s")),
+    )
