@@ -218,8 +218,10 @@ class Commands:
         for name, app in (unnamed | {app.name: app for app in wanted_apps}).items():
             app_ids[name], words = _apply_app(session, name, app)
             if words or name not in known:
-                action = "update" if name in known else "create"
-                changes.append(Change(action=action, what="app", name=name, details=words))
+                change = Change(action="create", what="app", name=name)
+                if name in known:
+                    change = replace(change, action="update", details=words)
+                changes.append(change)
         applied = [self._apply_job(session, app_ids[spec.app], spec) for spec in specs]
         changes += self._link(session, specs, app_ids, applied)
         if prune:
