@@ -13,7 +13,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --create-home --home-dir /var/lib/warren warren \
     && install --directory --owner warren --group warren --mode 0750 \
-        /var/lib/warren/logs /var/lib/warren/state \
+        /var/lib/warren/logs /var/lib/warren/state /var/lib/warren/.warren \
     && install --directory --owner warren --group warren --mode 0755 /var/lib/warren/definitions
 COPY --from=wheels /wheels /wheels
 RUN pip install --no-cache-dir --no-index --find-links /wheels warren && rm -rf /wheels

@@ -4,7 +4,7 @@ import smtplib
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from email.message import EmailMessage
 from email.utils import formatdate
 from typing import Any
@@ -39,14 +39,8 @@ class Mailer:
     def send(self, alarm: Alarm, message: Message) -> None:
         """Hand one e-mail in, or raise OSError (smtplib's errors are) or ValueError."""
         mail = self._mail(alarm, message)
-        try:
-            with Fuse(self._send_seconds) as fuse, self._connected(fuse.watch) as smtp:
-                smtp.send_message(mail)
-        except smtplib.SMTPRecipientsRefused as error:
-            code, words = next(iter(error.recipients.values()))
-            raise OSError(f"the recipient was refused: {code} {_text(words)}") from error
-        except smtplib.SMTPResponseException as error:
-            raise OSError(f"{error.smtp_code} {_text(error.smtp_error)}") from error
+        with Fuse(self._send_seconds) as fuse, self._connected(fuse.watch) as smtp:
+            smtp.send_message(mail)
 
     def check(self) -> None:
         """Connect and sign in, or raise OSError."""
@@ -67,8 +61,7 @@ class Mailer:
 
     @contextmanager
     def _connected(self, watch: Callable[[socket.socket], None]) -> Iterator[smtplib.SMTP]:
-        smtp = self._connect(watch)
-        try:
+        with _in_words(), closing(self._connect(watch)) as smtp:
             if self._server.security is Security.STARTTLS:
                 smtp.starttls(context=ssl.create_default_context())
             if self._server.user:
@@ -76,8 +69,6 @@ class Mailer:
             yield smtp
             with suppress(OSError):  # the e-mail is theirs already, so no answer is waited for
                 smtp.putcmd("QUIT")
-        finally:
-            smtp.close()
 
     def _connect(self, watch: Callable[[socket.socket], None]) -> smtplib.SMTP:
         server = self._server
@@ -87,6 +78,18 @@ class Mailer:
         return _WatchedSmtps(
             watch, server.host, server.port, timeout=SILENCE_SECONDS, context=context
         )
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Give the server's refusals as OSError with its own words; smtplib's are tuples."""
+    try:
+        yield
+    except smtplib.SMTPRecipientsRefused as error:
+        code, words = next(iter(error.recipients.values()))
+        raise OSError(f"the recipient was refused: {code} {_text(words)}") from error
+    except smtplib.SMTPResponseException as error:
+        raise OSError(f"{error.smtp_code} {_text(error.smtp_error)}") from error
 
 
 class _WatchedSmtp(smtplib.SMTP):

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sql import alarms
+from sql.engine import Database
 from tests.support.command import WARREN, run_warren
 from tests.support.eventually import eventually
+from tests.support.mailbox import Mailbox
 
 PASSWORD = "correct horse"
 
@@ -122,6 +125,42 @@ def test_what_is_wrong_is_one_line(folder: Folder, words: str, said: str, compla
     assert line.startswith("error: ")
     assert complaint in line
     assert "hush" not in line
+
+
+def test_alarms_that_wait_are_shown_without_what_lets_others_post_there(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    database = Database(folder.env["WARREN_DATABASE_URL"])
+    facts = {"subject_key": "absent:1:1", "content": "{}", "created_at": 1, "app_id": 1}
+    kept = [
+        alarms.NewAlarm(channel="slack", target="https://hooks.slack.com/services/hush", **facts),
+        alarms.NewAlarm(channel="mail", target="ops@example.com", **facts),
+    ]
+    database.write(lambda session: alarms.add(session, kept))
+    database.close()
+
+    table = folder("alarms", "list").stdout
+    listed = [json.loads(line) for line in folder("alarms", "list", "--json").stdout.splitlines()]
+
+    assert "hush" not in table
+    assert "reports" in table
+    assert {(one["app"], one["target"], one["status"]) for one in listed} == {
+        ("reports", "https://hooks.slack.com/…", "NEW"),
+        ("reports", "ops@example.com", "NEW"),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+@pytest.mark.parametrize("refused", [False, True])
+def test_check_tries_the_mail_server(tmp_path: Path, refused: bool) -> None:
+    folder = Folder(tmp_path)
+
+    with Mailbox(login=("me", "hush")) as box:
+        folder.env["WARREN_SMTP_URL"] = box.url.replace("hush", "wrong") if refused else box.url
+        done = folder("check", "--for", "scheduler")
+
+    assert ("ok     mail server: 127.0.0.1 answers" in done.stdout) is not refused
+    assert ("error: mail server: 535" in done.stderr) is refused
+    assert "hush" not in done.stdout + done.stderr
 
 
 def test_no_alarm_waits(folder: Folder) -> None:

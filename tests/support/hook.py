@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -10,7 +11,7 @@ from typing import Any, Self
 class Hook:
     """`status`, `answer` and `headers` are its answer to everything; `posts` what came."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         self.status = 200
         self.answer = b"ok"
         self.headers: dict[str, str] = {}
@@ -41,7 +42,11 @@ class Hook:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook?token=hush"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = (
+            f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_port}/hook?token=hush"
+        )
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()

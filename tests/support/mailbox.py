@@ -1,5 +1,6 @@
 """A real SMTP server on 127.0.0.1 that keeps what it is given, or refuses it, or hangs."""
 
+import ssl
 from email import message_from_bytes
 from email.message import Message
 from typing import Any, Self
@@ -11,13 +12,23 @@ from tests.support.ports import free_port
 
 
 class Mailbox:
-    """`refusal`, where set, answers every e-mail. `login` is the user and password it asks for."""
+    """`refusal`, where set, answers every e-mail. `login` is the user and password it asks for.
 
-    def __init__(self, *, login: tuple[str, str] | None = None) -> None:
+    With `tls` it speaks TLS from the first byte (`smtps`), or once it was asked to.
+    """
+
+    def __init__(
+        self,
+        *,
+        login: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        scheme: str = "smtp",
+    ) -> None:
         self.refusal = ""
         self.mails: list[Message] = []
         self.envelopes: list[Envelope] = []
         self._login = login
+        self._scheme = scheme
         self.port = free_port()
         self._controller = Controller(
             self,
@@ -26,13 +37,16 @@ class Mailbox:
             authenticator=self._check if login else None,
             auth_required=bool(login),
             auth_require_tls=False,
+            ssl_context=tls if scheme == "smtps" else None,
+            tls_context=tls if scheme == "smtp+starttls" else None,
+            require_starttls=scheme == "smtp+starttls",
         )
 
     @property
     def url(self) -> str:
         """What `WARREN_SMTP_URL` says for it."""
         who = "{}:{}@".format(*self._login) if self._login else ""
-        return f"smtp://{who}127.0.0.1:{self.port}?from=warren@example.com"
+        return f"{self._scheme}://{who}127.0.0.1:{self.port}?from=warren@example.com"
 
     def __enter__(self) -> Self:
         self._controller.start()

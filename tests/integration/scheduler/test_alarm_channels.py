@@ -1,7 +1,9 @@
 """E-mails and webhooks, sent to real servers: good ones, hostile ones, and such that hang."""
 
 import socket
+import ssl
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ from scheduler.alarm_mail import Mailer
 from scheduler.alarm_message import Message
 from scheduler.alarm_webhook import Webhook
 from scheduler.mail_server import MailServer
+from tests.integration.broker.certificates import Authority
 from tests.support.hook import Hook, Silence
 from tests.support.mailbox import Mailbox
 from tests.support.ports import free_port
@@ -99,6 +102,48 @@ class TestMail:
             mailer(smtp_url(server), send_seconds=0.5).send(alarm("a@b"), SAID)
 
         assert time.monotonic() - began < 5
+
+
+class TestTls:
+    @pytest.fixture
+    def authority(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
+        """One that this process trusts."""
+        authority = Authority(tmp_path)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        return authority
+
+    @pytest.mark.parametrize("scheme", ["smtps", "smtp+starttls"])
+    def test_mail_travels_by_tls(self, authority: Authority, scheme: str) -> None:
+        with Mailbox(tls=authority.server_context("127.0.0.1"), scheme=scheme) as box:
+            mailer(box.url).send(alarm("ops@example.com"), SAID)
+
+        assert len(box.mails) == 1
+
+    @pytest.mark.parametrize("scheme", ["smtps", "smtp+starttls"])
+    def test_mail_does_not_go_to_somebody_else(self, authority: Authority, scheme: str) -> None:
+        tls = authority.server_context("127.0.0.2")
+
+        with Mailbox(tls=tls, scheme=scheme) as box, pytest.raises(ssl.SSLCertVerificationError):
+            mailer(box.url).send(alarm("ops@example.com"), SAID)
+
+        assert box.mails == []
+
+    def test_webhook_is_called_by_tls(self, authority: Authority) -> None:
+        with Hook(tls=authority.server_context("127.0.0.1")) as hook:
+            Webhook().send(alarm(hook.url), SAID)
+
+        assert len(hook.posts) == 1
+
+    @pytest.mark.parametrize(("host", "days"), [("127.0.0.2", 1), ("127.0.0.1", -1)])
+    def test_webhook_with_a_wrong_certificate_gets_nothing(
+        self, authority: Authority, host: str, days: int
+    ) -> None:
+        tls = authority.server_context(host, days=days)
+
+        with Hook(tls=tls) as hook, pytest.raises(ssl.SSLCertVerificationError):
+            Webhook().send(alarm(hook.url), SAID)
+
+        assert hook.requests == []
 
 
 class TestWebhook:
