@@ -7,7 +7,8 @@ from dataclasses import replace
 from scheduler import routing
 from scheduler.added_routes import Asked
 from scheduler.claim import Claim
-from scheduler.probes import Among, Probes, Undecided
+from scheduler.probe_answers import Among
+from scheduler.probes import Probes, Undecided
 from scheduler.route_choice import Choice, Memory, Router, RouteRequest
 from sql.rows import AnyRow
 

@@ -18,7 +18,8 @@ from scheduler.choosing import Chooser, RouteFailed
 from scheduler.claim import Claim, undelivered
 from scheduler.completion import Completion
 from scheduler.delivery import Parcel, parcel
-from scheduler.probes import ANSWER_SECONDS, Probes
+from scheduler.probe_answers import ANSWER_SECONDS
+from scheduler.probes import Probes
 from scheduler.roster import Roster
 from scheduler.route_choice import Choice, Router, RouteRequest
 from scheduler.scripts import Script, Scripts
@@ -214,7 +215,7 @@ class Claimer:
         """Return for how long none of the executors that may take a run was heard or seen."""
         waited_seconds: float = (claim.now_ms - row.due_at) / 1000
         if request.candidates:  # they beat, and do not answer
-            return waited_seconds if self._roster.is_healthy else 0.0
+            return min(waited_seconds, self._roster.healthy_seconds)
         meant = request.wanted or request.away
         if not meant:
             return 0.0  # the dispatcher looks after apps without any executor

@@ -75,6 +75,13 @@ class Roster:
         with self._lock:
             return self._fit_since() is not None
 
+    @property
+    def healthy_seconds(self) -> float:
+        """For how long this scheduler has been fit to judge; 0 while it is not."""
+        with self._lock:
+            fit_since = self._fit_since()
+            return 0.0 if fit_since is None else self._clock() - fit_since
+
     def admit(self, app: str, address: str, boot_id: str, heartbeat: Heartbeat | None) -> None:
         """Make a boot the holder of its address."""
         with self._lock:

@@ -1,8 +1,11 @@
 """Due rows become triggers: once, in time, and never held up by one bad row or one full address."""
 
+import math
+import time
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import update
 
 from broker.messages import Trigger
 from broker.topology import run_queue
@@ -522,7 +525,7 @@ def test_a_shard_whose_executor_left_keeps_its_number(
     end = End(run_id=last.id, status=RunStatus.FAILED, message="", finished_at=1)
     cluster.database.write(lambda session: still._completion.end(session, [end]))
 
-    dispatch(cluster, still)
+    eventually(lambda: dispatch(cluster, still) and cluster.runs(attempt=1)[0].routed_at, 5)
 
     [again] = cluster.runs(attempt=1)
     assert (again.executor_sharding_param, again.executor_address) == ("2/3", "one")
@@ -825,3 +828,65 @@ def add_routes(node: SchedulerNode, **routers: Router) -> None:
     every = with_added(routers)
     node.dispatcher._routers = every
     node.dispatcher._claimer._chooser._routers = every
+
+
+# -- routes that ask ------------------------------------------------------------------------------
+
+
+def test_a_slow_answer_holds_back_its_own_job_and_no_dispatch(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    cluster.job("asks", route="FAILOVER")
+    cluster.job("plain")
+    asks, plain = cluster.trigger("asks"), cluster.trigger("plain")
+    began = time.monotonic()
+
+    pause = dispatch(cluster, still)
+
+    assert time.monotonic() - began < 0.9  # nobody answers, and nobody waits for that
+    assert cluster.run(plain).status == RunStatus.SENT
+    assert cluster.run(asks).status == RunStatus.PLANNED
+    assert pause <= 1.0
+    more = cluster.trigger("plain")
+    dispatch(cluster, still)
+    assert cluster.run(more).status == RunStatus.SENT
+
+
+def test_a_scheduler_that_has_just_begun_gives_up_nobody_for_silence(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    cluster.job("asks", route="FAILOVER")
+    run_id = cluster.trigger("asks")
+    still.dispatcher._claimer._no_executor_seconds = 3.0
+    # It was due long ago, and this scheduler has been healthy for a moment only.
+    cluster.database.write(
+        lambda session: session.execute(update(Run).values(due_at=Run.due_at - 3_600_000))
+    )
+
+    eventually(lambda: dispatch(cluster, still) and _is_silence_known(still), 5)
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at, 5)
+    assert cluster.run(run_id).status == RunStatus.UNDELIVERED
+
+
+def _is_silence_known(node: SchedulerNode) -> bool:
+    answers = node.dispatcher._probes._answers
+    return any(known.silent_at > 0 for known in answers._known.values())
+
+
+def test_a_job_that_waits_for_answers_of_an_app_that_went_away_makes_no_busy_loop(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    cluster.job("asks", route="BUSYOVER")
+    cluster.trigger("asks")
+    dispatch(cluster, still)
+    still.roster.dismiss(APP, "one", "boot-one")
+    eventually(lambda: still.dispatcher._probes.seconds_left() == math.inf, 5)
+
+    pauses = [still.dispatcher.tick(cluster.now_ms()) for _ in range(3)]
+    assert pauses[-1] >= 0.05

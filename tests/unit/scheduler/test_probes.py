@@ -7,7 +7,8 @@ import pytest
 
 from broker.messages import Beat, BeatAnswer, IdleBeat, IdleBeatAnswer
 from broker.rpc import Answer, Question
-from scheduler.probes import Among, Probes, Undecided
+from scheduler.probe_answers import Among
+from scheduler.probes import Probes, Undecided
 from scheduler.route_choice import Probe, ProbeAnswer, Route, Router, RouteRequest
 from scheduler.routing import BUILT_IN, Choice, choose
 
@@ -305,7 +306,7 @@ def test_many_runs_sent_elsewhere_are_not_kept(desk: Desk) -> None:
         desk.now += 0.05
         desk.probes.note_sent([(("demo", "a", "boot-a"), 7)])
 
-    known = desk.probes._known["demo", "a", "boot-a"]
+    known = desk.probes._answers._known["demo", "a", "boot-a"]
     assert len(known.sent) <= 202
 
 
@@ -335,4 +336,4 @@ def test_executors_nobody_asks_about_are_forgotten(desk: Desk) -> None:
 
     desk.want(FAILOVER, 1, addresses=("b",))
 
-    assert {boot[1] for boot in desk.probes._known} == {"b"}
+    assert {boot[1] for boot in desk.probes._answers._known} == {"b"}

@@ -274,3 +274,16 @@ def test_the_newer_boot_is_not_forgotten_with_the_older_one(roster: Roster) -> N
     roster.forget("demo", "one", "old")
 
     assert roster.holder("demo", "one") == "new"
+
+
+def test_health_is_counted_from_its_start_and_is_none_after_a_gap(
+    roster: Roster, clock: Clock
+) -> None:
+    live(roster, clock, 12)
+    assert roster.healthy_seconds == pytest.approx(12, abs=1)
+
+    clock.now += 60
+    assert roster.healthy_seconds == 0
+    roster.set_health(True)
+
+    assert roster.healthy_seconds == 0
