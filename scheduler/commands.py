@@ -1,10 +1,11 @@
 """What people do with jobs and runs: the same for the command line and the console.
 
 Every change of a job locks its row, decides what was still undecided, and leaves a line in the
-history, all in one transaction. Nothing here talks to the broker: a trigger and a kill are rows.
+history and an entry in the audit trail, all in one transaction. Nothing here talks to the broker: a
+trigger and a kill are rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
@@ -16,6 +17,7 @@ from scheduler.completion import Completion
 from scheduler.job_changes import JobChanges
 from scheduler.job_spec import AppSpec, JobSpec
 from scheduler.routing import planned_shards
+from scheduler.trail import CLI, Action, Trail
 from sql import alarm_targets, apps, cluster, families, jobs, presence, runs
 from sql.engine import Database
 from sql.errors import Conflict, NotFound
@@ -45,19 +47,30 @@ class Commands:
         database: where everything is.
         now_ms: the database's clock.
         timezone: for jobs that name none.
-        who: recorded in the history.
+        who: recorded in the history and in the audit trail.
+        origin: the address that it comes from, or `cli`; for the audit trail.
+        app_ids: the apps whose jobs and runs it may touch, for it there are no others; None = all.
 
     """
 
     def __init__(
-        self, database: Database, now_ms: Callable[[], int], *, timezone: str, who: str
+        self,
+        database: Database,
+        now_ms: Callable[[], int],
+        *,
+        timezone: str,
+        who: str,
+        origin: str = CLI,
+        app_ids: Collection[int] | None = None,
     ) -> None:
         self._database = database
         self._now_ms = now_ms
         self._who = who
+        self._app_ids = app_ids
+        self._trail = Trail(who=who, origin=origin)
         self._ids = RunIds(database)
         self._completion = Completion(self._ids, now_ms)
-        self._changes = JobChanges(timezone=timezone, who=who)
+        self._changes = JobChanges(timezone=timezone, who=who, trail=self._trail)
 
     def apply(
         self,
@@ -94,15 +107,27 @@ class Commands:
             ValueError: it has no schedule, or one that can never fire.
 
         """
-        return self._database.write(
-            lambda session: self._changes.start(session, _lock(session, name), self._now_ms())
-        )
+
+        def unit(session: Session) -> bool:
+            job, now_ms = self._lock(session, name), self._now_ms()
+            if not self._changes.start(session, job, now_ms):
+                return False
+            self._note(session, Action.JOB_START, job, now_ms)
+            return True
+
+        return self._database.write(unit)
 
     def stop(self, name: str) -> bool:
         """Let a job's schedule rest: what is planned is cancelled; False when it rests already."""
-        return self._database.write(
-            lambda session: self._changes.stop(session, _lock(session, name), self._now_ms())
-        )
+
+        def unit(session: Session) -> bool:
+            job, now_ms = self._lock(session, name), self._now_ms()
+            if not self._changes.stop(session, job, now_ms):
+                return False
+            self._note(session, Action.JOB_STOP, job, now_ms)
+            return True
+
+        return self._database.write(unit)
 
     def delete(self, name: str) -> None:
         """Remove a job: what is planned is cancelled, what runs goes on, its runs are kept.
@@ -115,7 +140,7 @@ class Commands:
 
         def unit(session: Session) -> None:
             families.lock(session)
-            job = _lock(session, name)
+            job = self._lock(session, name)
             lineage.refuse_orphans(session, {job.id})
             self._changes.delete(session, job, self._now_ms())
 
@@ -132,7 +157,7 @@ class Commands:
         run_id = self._ids.one()
 
         def unit(session: Session) -> None:
-            job = jobs.find(session, name)
+            job = self._find(session, name)
             for address in addresses:
                 _check_address(session, job, address)
             now_ms = self._now_ms()
@@ -152,6 +177,8 @@ class Commands:
                 run_id=run_id,
             )
             runs.plan(session, [run], self._ids)
+            told = {"run": run_id, "param": run.param, "addresses": run.wanted_addresses or ""}
+            self._note(session, Action.JOB_TRIGGER, job, now_ms, after=told)
 
         self._database.write(unit)
         return run_id
@@ -167,11 +194,19 @@ class Commands:
 
         def unit(session: Session) -> str:
             found = runs.lock(session, [run_id])
-            if not found:
+            if not found or not self._may_touch(found[0].job_group):
                 raise NotFound(f"no run with id {run_id}")
             status = RunStatus(found[0].status)
             if status not in OPEN:
                 raise Conflict(f"run {run_id} is already {status}")
+            self._trail.note(
+                session,
+                Action.RUN_KILL,
+                str(run_id),
+                object_id=run_id,
+                now_ms=self._now_ms(),
+                before={"status": status.value, "job": found[0].job_id},
+            )
             if status is not RunStatus.PLANNED:
                 runs.request_kill(session, run_id, now_ms=self._now_ms())
                 return "kill requested"
@@ -189,9 +224,38 @@ class Commands:
         return self._set_paused(0)
 
     def _set_paused(self, at_ms: int) -> bool:
-        return self._database.write(
-            lambda session: cluster.set_paused(session, at_ms=at_ms, by=self._who)
-        )
+        action = Action.CLUSTER_PAUSE if at_ms else Action.CLUSTER_RESUME
+
+        def unit(session: Session) -> bool:
+            if not cluster.set_paused(session, at_ms=at_ms, by=self._who):
+                return False
+            self._trail.note(session, action, "dispatch", now_ms=at_ms or self._now_ms())
+            return True
+
+        return self._database.write(unit)
+
+    def _find(self, session: Session, name: str) -> Job:
+        job = jobs.find(session, name)
+        if not self._may_touch(job.job_group):
+            raise NotFound(f"no job named {name!r}")
+        return job
+
+    def _lock(self, session: Session, name: str) -> Job:
+        return jobs.lock(session, self._find(session, name).id)
+
+    def _may_touch(self, app_id: int) -> bool:
+        return self._app_ids is None or app_id in self._app_ids
+
+    def _note(
+        self,
+        session: Session,
+        action: Action,
+        job: Job,
+        now_ms: int,
+        after: dict[str, object] | None = None,
+    ) -> None:
+        name = f"{session.get_one(App, job.job_group).app_name}/{job.job_desc}"
+        self._trail.note(session, action, name, object_id=job.id, now_ms=now_ms, after=after)
 
     def _cancelled(self, run_id: int) -> End:
         return End(
@@ -217,11 +281,21 @@ class Commands:
         unnamed = {spec.app: None for spec in specs}
         for name, app in (unnamed | {app.name: app for app in wanted_apps}).items():
             app_ids[name], words = _apply_app(session, name, app)
+            if not self._may_touch(app_ids[name]):
+                raise NotFound(f"no app named {name!r}")
             if words or name not in known:
                 change = Change(action="create", what="app", name=name)
                 if name in known:
                     change = replace(change, action="update", details=words)
                 changes.append(change)
+                self._trail.note(
+                    session,
+                    Action(f"app.{change.action}"),
+                    name,
+                    object_id=app_ids[name],
+                    now_ms=self._now_ms(),
+                    after={"changed": list(words)},
+                )
         applied = [self._apply_job(session, app_ids[spec.app], spec) for spec in specs]
         changes += self._link(session, specs, app_ids, applied)
         if prune:
@@ -273,10 +347,6 @@ def _also(change: Change, words: str) -> Change:
         return change
     state = (f"state: {change.action}",) if change.action in ("start", "stop") else change.details
     return replace(change, action="update", details=(words, *state))
-
-
-def _lock(session: Session, name: str) -> Job:
-    return jobs.lock(session, jobs.find(session, name).id)
 
 
 def _apply_app(session: Session, name: str, wanted: AppSpec | None) -> tuple[int, tuple[str, ...]]:

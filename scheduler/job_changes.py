@@ -4,7 +4,8 @@ Each change first decides the ticks that nobody has decided yet, so that no due 
 between an old schedule and a new one, and never goes below the watermark.
 """
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
 
 from sqlalchemy.orm import Session
 
@@ -12,8 +13,9 @@ from scheduler import lineage
 from scheduler.job_spec import JobSpec
 from scheduler.schedule import Schedule, ScheduleKind
 from scheduler.script_changes import apply_script
+from scheduler.trail import Action, Trail
 from sql import glue, history, jobs, runs, ticks
-from sql.models import Job, RouteMemory, SkippedTicks
+from sql.models import App, Job, RouteMemory, SkippedTicks
 from sql.parked import PARKED_MS
 from sql.run_status import OPEN, Kind
 from sql.runs import at
@@ -25,17 +27,42 @@ _TICKS_AND_RETRIES = (*_TICKS, Kind.RETRY)
 #: Longest value shown in a change's words.
 _SHOWN_LENGTH = 60
 
+#: What the trail keeps of a job that is made or deleted.
+_RECORDED = (
+    "job_desc",
+    "author",
+    "schedule_type",
+    "schedule_conf",
+    "timezone",
+    "misfire_strategy",
+    "executor_route_strategy",
+    "executor_handler",
+    "executor_param",
+    "executor_block_strategy",
+    "executor_timeout",
+    "executor_fail_retry_count",
+    "delivery",
+    "concurrency",
+    "child_jobid",
+    "alarm_email",
+    "trigger_status",
+)
 _SCHEDULE_COLUMNS = frozenset({"schedule_type", "schedule_conf", "timezone"})
 #: What may have stopped a job by itself; a change of any of it is a new chance.
 _STOPPING_COLUMNS = _SCHEDULE_COLUMNS | {"misfire_strategy"}
 
 
 class JobChanges:
-    """Changes jobs on behalf of `who`; `timezone` is for jobs that name none."""
+    """Changes jobs on behalf of `who`; `timezone` is for jobs that name none.
 
-    def __init__(self, *, timezone: str, who: str) -> None:
+    What `apply`, `link` and `delete` do is noted in the trail; `start` and `stop` are parts of
+    other changes too, so their caller notes them.
+    """
+
+    def __init__(self, *, timezone: str, who: str, trail: Trail) -> None:
         self._timezone = timezone
         self._who = who
+        self._trail = trail
 
     def apply(
         self, session: Session, app_id: int, spec: JobSpec, now_ms: int
@@ -70,10 +97,19 @@ class JobChanges:
         if not spec.children and not job.child_jobid:
             return job.id, None
         job = jobs.lock(session, job.id)
+        before = job.child_jobid
         words = lineage.link(session, job, spec.children)
         if words:
             job.update_time = at(now_ms)
             session.flush()
+            self._note(
+                session,
+                Action.JOB_UPDATE,
+                job,
+                now_ms,
+                before={"child_jobid": before},
+                after={"child_jobid": job.child_jobid},
+            )
         return job.id, words
 
     def start(self, session: Session, job: Job, now_ms: int) -> bool:
@@ -115,6 +151,7 @@ class JobChanges:
 
     def delete(self, session: Session, job: Job, now_ms: int) -> None:
         """Remove a locked job; its runs are kept."""
+        self._note(session, Action.JOB_DELETE, job, now_ms, before=_recorded(job))
         self.stop(session, job, now_ms)
         runs.cancel(
             session,
@@ -143,6 +180,7 @@ class JobChanges:
         apply_script(session, job, spec, who=self._who, now_ms=now_ms)
         if spec.enabled:
             self.start(session, job, now_ms)
+        self._note(session, Action.JOB_CREATE, job, now_ms, after=_recorded(job))
         return "create", ()
 
     def _edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
@@ -156,9 +194,12 @@ class JobChanges:
             f"{name}: {_shown(getattr(job, name))} -> {_shown(value)}"
             for name, value in changed.items()
         )
+        before = {name: getattr(job, name) for name in changed} | _script(job)
         words += apply_script(session, job, spec, who=self._who, now_ms=now_ms)
         if not words:
             return ()
+        after = changed | _script(job)
+        self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
         rescheduled = not _SCHEDULE_COLUMNS.isdisjoint(changed)
         if rescheduled:
             self._leave_schedule(session, job, now_ms)
@@ -195,12 +236,29 @@ class JobChanges:
 
     def _switch(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
         if spec.enabled is False and self.stop(session, job, now_ms):
+            self._note(session, Action.JOB_STOP, job, now_ms)
             return ("state: stop",)
         # A schedule that came to its end stays so until it is changed: applying twice is harmless.
         ended = job.stop_reason is not None
         if spec.enabled and not ended and self.start(session, job, now_ms):
+            self._note(session, Action.JOB_START, job, now_ms)
             return ("state: start",)
         return ()
+
+    def _note(
+        self,
+        session: Session,
+        action: Action,
+        job: Job,
+        now_ms: int,
+        *,
+        before: Mapping[str, object] | None = None,
+        after: Mapping[str, object] | None = None,
+    ) -> None:
+        name = f"{session.get_one(App, job.job_group).app_name}/{job.job_desc}"
+        self._trail.note(
+            session, action, name, object_id=job.id, now_ms=now_ms, before=before, after=after
+        )
 
     def _decide_overdue(self, session: Session, job: Job, now_ms: int, reason: str) -> None:
         """Record the ticks that came due and were never planned as skipped, up to now.
@@ -275,6 +333,21 @@ def _is_at_work(session: Session, job_id: int) -> bool:
         if any(run.status in OPEN for run in runs.lock(session, found)):
             return True
     return False
+
+
+def _recorded(job: Job) -> dict[str, object]:
+    """Return what the trail keeps of a whole job: what is set."""
+    return {
+        name: value for name in _RECORDED if (value := getattr(job, name)) not in (None, "")
+    } | _script(job)
+
+
+def _script(job: Job) -> dict[str, object]:
+    """Return which script a job has: its version, and the hash of its source."""
+    if job.glue_id is None:
+        return {}
+    digest = hashlib.sha256((job.glue_source or "").encode()).hexdigest()
+    return {"script": f"{job.glue_type} version {job.glue_id}, sha256 {digest}"}
 
 
 def _columns(spec: JobSpec) -> dict[str, object]:

@@ -21,7 +21,7 @@ CANARIES_KEPT = 10
 #: How old the last successful word with the database may be.
 DATABASE_AGE_SECONDS = 4.0
 
-SCHEDULER_KEY = "scheduler"
+SCHEDULER_KEY = presence.SCHEDULER
 
 
 class Pulse:

@@ -129,7 +129,7 @@ class Rescuer:
         return bool(row.status == RunStatus.ROUTED and row.routed_by == self._node)
 
     def _awake(self, session: Session, now_ms: int) -> set[str]:
-        listed = presence.listing(session, presence.ADMIN)
+        listed = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
         heard = {row.registry_value for row in listed if now_ms - row.beat_at <= self._silent_ms}
         return heard | {self._node}
 

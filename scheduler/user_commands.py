@@ -1,23 +1,38 @@
 """What people do with users: the same for the command line and the console."""
 
 import re
+import secrets
 from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
 from scheduler.passwords import check_password, hash_password
+from scheduler.trail import CLI, Action, Trail
 from sql import apps, users
+from sql.clock import database_now_ms
 from sql.engine import Database
 from sql.users import Rights, Role
+
+#: The administrator that a first start makes; 16 characters of password, 96 bits.
+FIRST_NAME = "admin"
+FIRST_PASSWORD_BYTES = 12
 
 NAME_PATTERN = r"[A-Za-z0-9_.-]{4,50}"
 
 
 class UserCommands:
-    """Adds and changes users."""
+    """Adds and changes users, and notes it in the audit trail.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: where they are.
+        who: whoever does it.
+        origin: the address that it comes from, or `cli`.
+
+    """
+
+    def __init__(self, database: Database, *, who: str, origin: str = CLI) -> None:
         self._database = database
+        self._trail = Trail(who=who, origin=origin)
 
     def add(
         self,
@@ -42,9 +57,28 @@ class UserCommands:
 
         def unit(session: Session) -> None:
             rights = _rights(session, role, app_names, may_edit_glue=may_edit_glue)
-            users.add(session, name, password_hash, rights)
+            user_id = users.add(session, name, password_hash, rights)
+            self._note(session, Action.USER_ADD, name, user_id, after=_shown(rights))
 
         self._database.write(unit)
+
+    def add_first(self) -> str | None:
+        """Make the first administrator, `admin`; return the password, None when there are users.
+
+        Only the caller ever knows it, and it must be changed at the first sign-in.
+        """
+        password = secrets.token_urlsafe(FIRST_PASSWORD_BYTES)
+        password_hash = hash_password(password)
+
+        def unit(session: Session) -> str | None:
+            user_id = users.add_first(session, FIRST_NAME, password_hash)
+            if user_id is None:
+                return None
+            rights = _shown(Rights(role=Role.ADMINISTRATOR, may_edit_glue=True))
+            self._note(session, Action.USER_ADD, FIRST_NAME, user_id, after=rights)
+            return password
+
+        return self._database.write(unit)
 
     def set_password(self, name: str, password: str) -> None:
         """Give a user another password; whoever is signed in as that user is so no longer.
@@ -56,9 +90,13 @@ class UserCommands:
         """
         check_password(password, name)
         password_hash = hash_password(password)
-        self._database.write(
-            lambda session: users.set_password(users.find(session, name), password_hash)
-        )
+
+        def unit(session: Session) -> None:
+            user = users.find(session, name)
+            users.set_password(user, password_hash)
+            self._note(session, Action.USER_PASSWORD, name, user.id)
+
+        self._database.write(unit)
 
     def set_rights(
         self,
@@ -72,15 +110,48 @@ class UserCommands:
 
         def unit(session: Session) -> None:
             user = users.find(session, name)
-            users.set_rights(user, _rights(session, role, app_names, may_edit_glue=may_edit_glue))
+            before = users.rights_of(user)
+            rights = _rights(session, role, app_names, may_edit_glue=may_edit_glue)
+            users.set_rights(user, rights)
+            self._note(
+                session,
+                Action.USER_RIGHTS,
+                name,
+                user.id,
+                before=_shown(before),
+                after=_shown(rights),
+            )
 
         self._database.write(unit)
+
+    def _note(
+        self,
+        session: Session,
+        action: Action,
+        name: str,
+        user_id: int,
+        *,
+        before: dict[str, object] | None = None,
+        after: dict[str, object] | None = None,
+    ) -> None:
+        now_ms = database_now_ms(session)
+        self._trail.note(
+            session, action, name, object_id=user_id, now_ms=now_ms, before=before, after=after
+        )
 
 
 def check_user_name(name: str) -> None:
     """Raise ValueError unless this can be a user's name."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise ValueError(f"expected the user's name to be like {NAME_PATTERN}, got: {name[:100]!r}")
+
+
+def _shown(rights: Rights) -> dict[str, object]:
+    return {
+        "role": rights.role.name.lower(),
+        "app_ids": list(rights.app_ids),
+        "may_edit_glue": rights.may_edit_glue,
+    }
 
 
 def _rights(

@@ -185,7 +185,7 @@ class Alarm(Model):
 
 
 class DayReport(Model):
-    """Runs of one day by outcome."""
+    """Runs of one day by outcome; what was cleared of them is in the counts, and counted apart."""
 
     __tablename__ = "xxl_job_log_report"
     __table_args__ = (UniqueConstraint("trigger_day", name="i_trigger_day"), _TABLE_OPTIONS)
@@ -195,6 +195,8 @@ class DayReport(Model):
     running_count: Mapped[int] = mapped_column(Integer, default=0)
     suc_count: Mapped[int] = mapped_column(Integer, default=0)
     fail_count: Mapped[int] = mapped_column(Integer, default=0)
+    cleared_suc: Mapped[int] = mapped_column(Integer, default=0)
+    cleared_fail: Mapped[int] = mapped_column(Integer, default=0)
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
 
 
@@ -262,6 +264,62 @@ class User(Model):
     theme: Mapped[str | None] = mapped_column(String(16))
     #: Grows with each change of password or role; sessions of an earlier one are void.
     generation: Mapped[int] = mapped_column(Integer, default=0)
+
+
+class SignIn(Model):
+    """One sign-in of a user at the console; of its cookie only the hash is kept."""
+
+    __tablename__ = "warren_session"
+    __table_args__ = (
+        UniqueConstraint("token_hash", name="i_session_token"),
+        Index("i_session_user", "user_id"),
+        _TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(AutoId, primary_key=True)
+    token_hash: Mapped[str] = mapped_column(String(64))
+    user_id: Mapped[int] = mapped_column(Integer)
+    generation: Mapped[int] = mapped_column(Integer)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    seen_at: Mapped[int] = mapped_column(BigInteger)
+    address: Mapped[str] = mapped_column(String(64))
+    agent: Mapped[str] = mapped_column(String(255))
+
+
+class Guess(Model):
+    """How full the measure of wrong passwords is for one account or address: until `full_until`."""
+
+    __tablename__ = "warren_guess"
+    __table_args__ = (_TABLE_OPTIONS,)
+
+    subject: Mapped[str] = mapped_column(String(80), primary_key=True)
+    full_until: Mapped[int] = mapped_column(BigInteger)
+
+
+class TrailEntry(Model):
+    """One thing that somebody did, or tried; rows are only ever added.
+
+    `origin` is the address of a browser or `cli`; `before` and `after` are JSON objects.
+    """
+
+    __tablename__ = "warren_trail"
+    __table_args__ = (
+        Index("i_trail_at", "at"),
+        Index("i_trail_who", "who", "id"),
+        Index("i_trail_object", "kind", "name", "id"),
+        _TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(AutoId, primary_key=True)
+    at: Mapped[int] = mapped_column(BigInteger)
+    who: Mapped[str] = mapped_column(String(64))
+    origin: Mapped[str] = mapped_column(String(64))
+    action: Mapped[str] = mapped_column(String(32))
+    kind: Mapped[str] = mapped_column(String(16))
+    object_id: Mapped[int] = mapped_column(BigInteger, default=0)
+    name: Mapped[str] = mapped_column(String(255))
+    before: Mapped[str | None] = mapped_column(LongText)
+    after: Mapped[str | None] = mapped_column(LongText)
 
 
 class Lease(Model):

@@ -13,6 +13,9 @@ from sql.models import Registration
 
 EXECUTOR = "EXECUTOR"
 ADMIN = "ADMIN"
+#: Keys within ADMIN.
+SCHEDULER = "scheduler"
+CONSOLE = "console"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +90,23 @@ def leave(session: Session, group: str, key: str, address: str, boot_id: str) ->
     )
 
 
-def listing(session: Session, group: str) -> Sequence[Registration]:
-    """Return the registrations of a group, by key and address."""
-    return (
-        session.execute(
-            select(Registration)
-            .where(Registration.registry_group == group)
-            .order_by(Registration.registry_key, Registration.registry_value)
-        )
-        .scalars()
-        .all()
+def forget_schedulers(session: Session, *, before_ms: int) -> None:
+    """Remove schedulers that were last heard before an instant."""
+    session.execute(
+        delete(Registration).where(
+            Registration.registry_group == ADMIN, Registration.beat_at < before_ms
+        ),
+        execution_options={"synchronize_session": False},
     )
+
+
+def listing(session: Session, group: str, key: str | None = None) -> Sequence[Registration]:
+    """Return the registrations of a group, or only those of one key, by key and address."""
+    statement = select(Registration).where(Registration.registry_group == group)
+    if key is not None:
+        statement = statement.where(Registration.registry_key == key)
+    in_order = statement.order_by(Registration.registry_key, Registration.registry_value)
+    return session.execute(in_order).scalars().all()
 
 
 def last_heard(session: Session) -> dict[str, int]:

@@ -7,6 +7,7 @@ from enum import IntEnum
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from sql.batch import insert_unless_there
 from sql.errors import Conflict, NotFound
 from sql.models import User
 
@@ -45,6 +46,28 @@ def add(session: Session, name: str, password_hash: str, rights: Rights) -> int:
     return user.id
 
 
+def add_first(session: Session, name: str, password_hash: str) -> int | None:
+    """Make the first user, an administrator with a new password to choose; return the id.
+
+    None when there are users, or when somebody else makes the first one at this moment.
+    """
+    if session.execute(select(User.id).limit(1)).first() is not None:
+        return None
+    row = {
+        "username": name,
+        "password": password_hash,
+        "role": int(Role.ADMINISTRATOR),
+        "may_edit_glue": 1,
+        "must_change_password": 1,
+        "generation": 0,
+    }
+    insert_unless_there(session, User.__tablename__, [row])
+    # The salt makes the hash this call's own.
+    return session.execute(
+        select(User.id).where(User.username == name, User.password == password_hash)
+    ).scalar_one_or_none()
+
+
 def find(session: Session, name: str) -> User:
     """Lock a user and return it.
 
@@ -81,6 +104,16 @@ def rights_of(user: User) -> Rights:
         app_ids=tuple(int(app_id) for app_id in listed if app_id.strip().isdigit()),
         may_edit_glue=bool(user.may_edit_glue),
     )
+
+
+def by_name(session: Session, name: str) -> User | None:
+    """Return a user without locking; None when there is none."""
+    return session.execute(select(User).where(User.username == name)).scalar_one_or_none()
+
+
+def set_preferences(user: User, *, locale: str, timezone: str, theme: str) -> None:
+    """Give a locked user a language, a time zone and a theme; empty = as the browser says."""
+    user.locale, user.timezone, user.theme = locale or None, timezone or None, theme or None
 
 
 def listing(session: Session) -> Sequence[User]:

@@ -28,9 +28,10 @@ SCHEDULER_HEADERS = ("node", "state", "up", "beat")
 
 
 def registrations(database: Database, group: str) -> tuple[Sequence[Registration], int]:
-    """Return the registrations of a group, and the database's clock in epoch milliseconds."""
+    """Return the executors or the schedulers, and the database's clock in epoch milliseconds."""
+    key = presence.SCHEDULER if group == presence.ADMIN else None
     return database.read(
-        lambda session: (presence.listing(session, group), database_now_ms(session))
+        lambda session: (presence.listing(session, group, key), database_now_ms(session))
     )
 
 

@@ -12,6 +12,7 @@ from sql import users as users_table
 from sql.models import User
 from sql.users import Role
 from warren.access import open_database
+from warren.acting import operator
 from warren.errors import CommandError
 from warren.options import as_json, examples, takes_settings
 from warren.settings import Settings
@@ -41,7 +42,7 @@ def add(settings: Settings, name: str, role: str, app_list: str, glue: bool) -> 
     """Add a user; the password is asked for, or read from standard input."""
     named = tuple(part.strip() for part in app_list.split(",") if part.strip())
     with open_database(settings, for_writing=True) as database:
-        UserCommands(database).add(
+        UserCommands(database, who=operator()).add(
             name, read_password(), role=_ROLES[role], app_names=named, may_edit_glue=glue
         )
     print(f"added {role} {name}")
@@ -54,7 +55,7 @@ def passwd(settings: Settings, name: str) -> None:
     """Give a user another password, and end their sessions."""
     with open_database(settings, for_writing=True) as database:
         database.read(lambda session: users_table.find(session, name))
-        UserCommands(database).set_password(name, read_password())
+        UserCommands(database, who=operator()).set_password(name, read_password())
     print(f"changed the password of {name}")
 
 

@@ -42,9 +42,7 @@ def upgrade() -> None:
         **_OPTIONS,
     )
     op.create_index("i_alarm_next", "warren_alarm", ["status", "next_try_at"], unique=False)
-    op.create_index(
-        "i_alarm_job", "warren_alarm", ["job_id", "status", "created_at"], unique=False
-    )
+    op.create_index("i_alarm_job", "warren_alarm", ["job_id", "status", "created_at"], unique=False)
     op.create_table(
         "warren_cluster",
         sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
@@ -229,6 +227,8 @@ def upgrade() -> None:
         sa.Column("running_count", sa.Integer(), nullable=False),
         sa.Column("suc_count", sa.Integer(), nullable=False),
         sa.Column("fail_count", sa.Integer(), nullable=False),
+        sa.Column("cleared_suc", sa.Integer(), nullable=False),
+        sa.Column("cleared_fail", sa.Integer(), nullable=False),
         sa.Column("update_time", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("trigger_day", name="i_trigger_day"),
@@ -283,6 +283,46 @@ def upgrade() -> None:
         sa.UniqueConstraint("username", name="i_username"),
         **_OPTIONS,
     )
+    op.create_table(
+        "warren_session",
+        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("token_hash", sa.String(length=64), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("seen_at", sa.BigInteger(), nullable=False),
+        sa.Column("address", sa.String(length=64), nullable=False),
+        sa.Column("agent", sa.String(length=255), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("token_hash", name="i_session_token"),
+        **_OPTIONS,
+    )
+    op.create_index("i_session_user", "warren_session", ["user_id"])
+    op.create_table(
+        "warren_guess",
+        sa.Column("subject", sa.String(length=80), nullable=False),
+        sa.Column("full_until", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("subject"),
+        **_OPTIONS,
+    )
+    op.create_table(
+        "warren_trail",
+        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("who", sa.String(length=64), nullable=False),
+        sa.Column("origin", sa.String(length=64), nullable=False),
+        sa.Column("action", sa.String(length=32), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("object_id", sa.BigInteger(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("before", _LONG_TEXT, nullable=True),
+        sa.Column("after", _LONG_TEXT, nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        **_OPTIONS,
+    )
+    op.create_index("i_trail_at", "warren_trail", ["at"])
+    op.create_index("i_trail_who", "warren_trail", ["who", "id"])
+    op.create_index("i_trail_object", "warren_trail", ["kind", "name", "id"])
     op.execute("INSERT INTO warren_sequence (name, next_id) VALUES ('run', 1)")
     # Made by the database, so that a written script gives each database an id of its own.
     sqlite = op.get_context().dialect.name == "sqlite"

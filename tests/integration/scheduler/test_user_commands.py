@@ -27,7 +27,7 @@ def rows(sqlite_url: str) -> Iterator[Rows]:
 
 @pytest.fixture
 def commands(rows: Rows) -> UserCommands:
-    return UserCommands(rows.database)
+    return UserCommands(rows.database, who="cli:ops@host")
 
 
 def user(rows: Rows, name: str = "alice") -> User:
