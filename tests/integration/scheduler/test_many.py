@@ -90,5 +90,5 @@ def test_an_idle_scheduler_asks_the_database_little(
 
     per_second = len(statements) / (time.monotonic() - began)
     cpu_percent = 100 * (time.process_time() - used) / (time.monotonic() - began)
-    assert per_second <= 30, statements[-40:]
+    assert per_second <= 40, statements[-40:]  # with BEGINs, which are half of it
     assert cpu_percent < 4
