@@ -2,6 +2,7 @@
 
     planner ─> rows ─> dispatcher ─> [broker] ─> executor ─> [broker] ─> callbacks ─> rows
     pulse, presence, greeter: who lives     rescuer, undertaker, inquirer, killer: what broke
+    reporter: the day report                cleaner: what is past its time
 
 Stopping lets each role finish its round, notes what the broker has confirmed, and leaves the
 registry last, so that others take over what was routed and not confirmed.
@@ -20,6 +21,7 @@ from scheduler.alarm_roles import AlarmRoles
 from scheduler.app_addresses import AppAddresses
 from scheduler.app_names import AppNames
 from scheduler.callbacks import Callbacks
+from scheduler.cleaner import Cleaner
 from scheduler.completion import Completion
 from scheduler.confirmations import Confirmations
 from scheduler.connections import Connections
@@ -35,6 +37,7 @@ from scheduler.planner import Planner
 from scheduler.presence import Presence
 from scheduler.probes import Probes
 from scheduler.pulse import Pulse
+from scheduler.reporter import LOOK_SECONDS, Reporter
 from scheduler.rescuer import Rescuer
 from scheduler.roster import Roster
 from scheduler.routing import Router, with_added
@@ -62,6 +65,7 @@ class SchedulerNode:
         address_limit: runs in flight that one executor may have.
         added_routes: by name, routes besides XXL-JOB's.
         alarms: how failures are told.
+        run_retention_days: how many days runs are kept that are over; 0 = for ever.
 
     Raises:
         SchemaMismatch: the database has another schema.
@@ -83,6 +87,7 @@ class SchedulerNode:
         address_limit: int = LIMIT,
         added_routes: Mapping[str, Router] | None = None,
         alarms: AlarmPolicy | None = None,
+        run_retention_days: int = 0,
     ) -> None:
         schema.check(database)
         self.boot_id = secrets.token_hex(8)
@@ -91,6 +96,7 @@ class SchedulerNode:
         self.clock = DatabaseClock(database)
         self._database = database
         self._timezone = timezone
+        self._run_retention_days = run_retention_days
         self._quorum = quorum
         self._patience = patience or Patience()
         self._workload = Workload(database, limit=address_limit)
@@ -157,6 +163,8 @@ class SchedulerNode:
         try:
             if self._confirming.join(0):
                 self.confirmations.drain()
+            self.reporter.leave()
+            self.cleaner.leave()
             self.pulse.leave()
         except Exception as error:  # noqa: BLE001 - others send again what is not noted
             log.warning("scheduler_left_untidy", error=str(error))
@@ -168,6 +176,7 @@ class SchedulerNode:
         self._make_sending()
         self._make_circle()
         self._make_settlers()
+        self._make_keepers()
         self._loops = [
             self._loop("clock", lambda _now: self.clock.tick(), longest_seconds=5.0),
             self._pulsing,
@@ -181,6 +190,8 @@ class SchedulerNode:
             self._loop("undertaker", self.undertaker.tick, longest_seconds=1.0),
             self._loop("inquirer", self.inquirer.tick, longest_seconds=1.0),
             self._loop("killer", self.killer.tick),
+            self._loop("reporter", self.reporter.tick, longest_seconds=LOOK_SECONDS),
+            self._loop("cleaner", self.cleaner.tick, longest_seconds=LOOK_SECONDS),
         ]
 
     def _make_greeting(self) -> None:
@@ -318,6 +329,15 @@ class SchedulerNode:
             app_names=self._app_names,
             patience=self._patience,
             on_planned=self._wake_dispatcher,
+        )
+
+    def _make_keepers(self) -> None:
+        self.reporter = Reporter(node=self.name, database=self._database, timezone=self._timezone)
+        self.cleaner = Cleaner(
+            node=self.name,
+            database=self._database,
+            timezone=self._timezone,
+            run_retention_days=self._run_retention_days,
         )
 
     def _wake_dispatcher(self) -> None:

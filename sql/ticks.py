@@ -36,7 +36,7 @@ def heads(session: Session, ticks: Iterable[Tick]) -> list[int]:
         run_id
         for part in chunks(sorted(set(ticks)), _AT_ONCE)
         for run_id in session.execute(
-            select(Run.id).where(_is_of(part), Run.shard_index == 0, Run.attempt == 0)
+            select(Run.id).where(is_of(part), Run.shard_index == 0, Run.attempt == 0)
         ).scalars()
     ]
 
@@ -45,7 +45,7 @@ def attempts(session: Session, ticks: Iterable[Tick]) -> dict[Tick, list[AnyRow]
     """Return every run of the ticks, by shard and attempt."""
     found: dict[Tick, list[AnyRow]] = defaultdict(list)
     for part in chunks(sorted(set(ticks)), _AT_ONCE):
-        statement = select(*TICK_COLUMNS).where(_is_of(part)).order_by(Run.shard_index, Run.attempt)
+        statement = select(*TICK_COLUMNS).where(is_of(part)).order_by(Run.shard_index, Run.attempt)
         for run in session.execute(statement):
             found[tick_of(run)].append(run)
     return found
@@ -60,7 +60,8 @@ def open_ids(session: Session, job_id: int) -> list[int]:
     )
 
 
-def _is_of(ticks: list[Tick]) -> ColumnElement[bool]:
+def is_of(ticks: list[Tick]) -> ColumnElement[bool]:
+    """Return the condition on runs of any of these ticks."""
     # Not a list of tuples, for which MariaDB reads the whole table.
     return or_(
         *(

@@ -102,6 +102,9 @@ class Settings(BaseSettings):
     console_url: Annotated[str, AfterValidator(check_console_url)] | None = Field(
         None, description="an http(s) URL"
     )
+    run_retention_days: int = Field(
+        30, ge=0, le=36_500, description="a number of days from 0 to 36500; 0 keeps all"
+    )
     log_retention_days: int = Field(
         30, ge=1, le=36_500, description="a number of days from 1 to 36500"
     )

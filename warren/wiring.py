@@ -44,6 +44,7 @@ def make_scheduler(
         quorum=settings.quorum,
         alarms=alarm_policy(settings),
         added_routes=load_routes(),
+        run_retention_days=settings.run_retention_days,
     )
 
 

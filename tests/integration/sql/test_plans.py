@@ -9,8 +9,21 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql import families, jobs, migration, parked, presence, run_queries, runs, ticks
+from sql import (
+    families,
+    jobs,
+    migration,
+    parked,
+    presence,
+    purges,
+    reports,
+    run_queries,
+    runs,
+    ticks,
+)
 from sql.engine import Database
+from sql.instants import at
+from sql.purges import START, Place
 from sql.run_status import Kind, RunStatus
 from sql.ticks import Tick
 from tests.support.mariadb import PrivateMariaDB
@@ -28,6 +41,8 @@ RUNS = {
 JOBS = 20_000
 MINE = range(1_000, 1_500)
 TICKS = [Tick(1 + i % 500, NOW_MS + i, 0) for i in MINE]
+#: In which a tenth of the runs came due.
+FOUR_SECONDS = (at(NOW_MS), at(NOW_MS + 4_000))
 
 
 @dataclass(frozen=True)
@@ -167,6 +182,23 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ("parked", lambda s: parked.lock(s, MINE), "PRIMARY", 500),
     ("heads", lambda s: ticks.heads(s, TICKS), "i_tick", 500),
     ("attempts", lambda s: ticks.attempts(s, TICKS), "i_tick", 500),
+    ("count", lambda s: reports.count(s, *FOUR_SECONDS), "i_trigger_time", 10_000),
+    (
+        "due_after",
+        lambda s: purges.due_after(s, START, Place(at(NOW_MS + 4_000), 0), limit=400),
+        "i_trigger_time",
+        10_000,
+    ),
+    ("nth_newest", lambda s: purges.nth_newest(s, 10_000), "i_trigger_time", 47_000),
+    ("nth_newest_tick", lambda s: purges.nth_newest_tick(s, 50, job_id=7), "i_tick", 120),
+    (
+        "ticks_after",
+        lambda s: purges.ticks_after(s, Tick(7, 0, -1), before_ms=2**53, limit=400),
+        "i_tick",
+        120,
+    ),
+    ("of_ticks", lambda s: purges.of_ticks(s, TICKS), "i_tick", 500),
+    ("clear", lambda s: purges._lock_final(s, MINE), "PRIMARY", 500),
     (
         "advance",
         lambda s: jobs.advance(s, [{"id": i, "trigger_next_time": 1} for i in MINE]),
@@ -209,6 +241,39 @@ def test_the_next_tick_is_read_from_the_end_of_the_index(crowded: Database) -> N
     )
 
     assert explained.Extra == "Select tables optimized away"
+
+
+def test_the_first_run_of_a_day_is_read_from_the_index(crowded: Database) -> None:
+    def explain(session: Session) -> Any:
+        words = (
+            "EXPLAIN SELECT MIN(trigger_time) FROM xxl_job_log FORCE INDEX (i_trigger_time) "
+            "WHERE trigger_time >= %s AND trigger_time < %s"
+        )
+        return session.connection().exec_driver_sql(words, FOUR_SECONDS).one()
+
+    assert crowded.read(explain).Extra == "Select tables optimized away"
+    assert crowded.read(lambda session: reports.first_due(session, *FOUR_SECONDS)) == at(NOW_MS)
+
+
+def test_runs_are_deleted_by_their_primary_key(crowded: Database) -> None:
+    def unit(session: Session) -> list[tuple[str, Any]]:
+        with statements(crowded) as sent:
+            cleared = purges.clear(
+                session, list(MINE), by="test", now_ms=NOW_MS, day_of=lambda due: due.date()
+            )
+        session.rollback()
+        assert cleared == len(MINE)
+        return list(sent)
+
+    deletes = [each for each in crowded.write(unit) if each[0].startswith("DELETE")]
+    steps = [
+        step
+        for words in deletes
+        for step in crowded.read(lambda session, w=words: _explain(session, *w))
+    ]
+
+    assert {(step.table, step.key) for step in steps} == {("xxl_job_log", "PRIMARY")}
+    assert max(step.rows for step in steps) <= len(MINE)
 
 
 def test_a_sign_of_life_finds_its_row_by_its_key(crowded: Database) -> None:

@@ -75,6 +75,7 @@ def test_settings_cannot_be_changed() -> None:
         ("GLUE", "shel", "(unknown language 'shel', did you mean 'shell'?)"),
         ("GLUE", "shell,,php", "(unknown language '')"),
         ("GLUE", "all,shell", "(unknown language 'all'"),
+        ("RUN_RETENTION_DAYS", "-1", "WARREN_RUN_RETENTION_DAYS: expected a number of days"),
         ("LOG_RETENTION_DAYS", "0", "WARREN_LOG_RETENTION_DAYS: expected a number of days"),
         ("QUORUM", "perhaps", "WARREN_QUORUM: expected true or false, got: 'perhaps'"),
         ("LOG_LEVEL", "loud", "WARREN_LOG_LEVEL: expected debug, info, warning or error"),
@@ -188,7 +189,7 @@ def test_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     "name",
-    ["WARREN_PORT_8080_TCP", "WARREN_SERVICE_HOST", "WARREN_RUN_RETENTION_DAYS", SESSION_MARK],
+    ["WARREN_PORT_8080_TCP", "WARREN_SERVICE_HOST", "WARREN_RUN_ID", SESSION_MARK],
 )
 def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "anything")

@@ -1,0 +1,38 @@
+"""Calendar days of a time zone, as spans of naive UTC: a day may have 23 hours, or 25."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+_DAY = timedelta(days=1)
+
+
+class CalendarDays:
+    """The days of one zone. All datetimes are naive UTC."""
+
+    def __init__(self, timezone: str) -> None:
+        self._zone = ZoneInfo(timezone)
+
+    def of(self, moment: datetime) -> date:
+        """Return the day that an instant lies in."""
+        return moment.replace(tzinfo=UTC).astimezone(self._zone).date()
+
+    def start(self, day: date) -> datetime:
+        """Return when a day begins.
+
+        Where its midnight is left out, that is the instant that takes its place; where it comes
+        twice, the first.
+        """
+        midnight = datetime.combine(day, time(), self._zone)
+        return midnight.astimezone(UTC).replace(tzinfo=None)
+
+    def end(self, day: date) -> datetime:
+        """Return when the next day begins."""
+        return self.start(day + _DAY)
+
+
+def days_between(first: date, last: date) -> Iterator[date]:
+    """Give the days from `first` to `last`, both included."""
+    while first <= last:
+        yield first
+        first += _DAY
