@@ -1,14 +1,18 @@
 """Measures everything and prints one table: `python -m benchmarks [--quick]`."""
 
 import argparse
+import logging
 import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import measures, pipeline
+import structlog
+
+from benchmarks import broadcasts, chains, measures, pipeline, routes
 from benchmarks.stack import Servers, Stack, servers
+from scheduler.routing import Route
 
 
 class Sizes(NamedTuple):
@@ -20,14 +24,21 @@ class Sizes(NamedTuple):
     ticking_jobs: int
     ticking_seconds: float
     storm_jobs: int
+    decisions: int
+    executors: int
+    broadcasts: int
+    chains: int
 
 
-FULL = Sizes(3, 10_000, 2_000, 200, 10.0, 2_000)
-QUICK = Sizes(1, 300, 30, 10, 2.0, 50)
+FULL = Sizes(3, 10_000, 2_000, 200, 10.0, 2_000, 20_000, 50, 40, 5)
+QUICK = Sizes(1, 300, 30, 10, 2.0, 50, 200, 10, 3, 1)
+
+#: Jobs in a chain of children.
+CHAIN = 10
 
 
 #: Columns of the table, in characters.
-WIDTHS = (46, 24, 20, 14)
+WIDTHS = (58, 24, 20, 14)
 
 
 class Row(NamedTuple):
@@ -42,8 +53,10 @@ class Row(NamedTuple):
 def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    arguments.add_argument("--quick", action="store_true", help="small figures, in half a minute")
+    arguments.add_argument("--quick", action="store_true", help="small figures, in a minute")
     sizes = QUICK if arguments.parse_args().quick else FULL
+    quiet = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=quiet)  # the table is to stand alone
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
         servers(Path(folder)) as own,
@@ -68,6 +81,9 @@ def _measure(own: Servers, sizes: Sizes) -> Iterator[Row]:
         yield from _fresh_rows(stack, statistics.median(ours), sizes)
         yield from _lateness_rows(stack, sizes)
         yield from _storm_rows(stack, sizes)
+        yield from _chain_rows(stack, sizes)
+        yield from _broadcast_rows(stack, sizes)
+        yield from _route_rows(sizes)
     finally:
         stack.close()
 
@@ -112,6 +128,27 @@ def _storm_rows(stack: Stack, sizes: Sizes) -> list[Row]:
         Row(f"{jobs}: all sent after", f"{storm.sent_seconds:.2f} s", "", "<= 2 s"),
         Row(f"{jobs}: all done after", f"{storm.done_seconds:.2f} s", "", ""),
     ]
+
+
+def _chain_rows(stack: Stack, sizes: Sizes) -> list[Row]:
+    seconds = chains.measure(stack, CHAIN, sizes.chains)
+    return [Row(f"a chain of {CHAIN} children: done after", f"{seconds:.2f} s", "", "")]
+
+
+def _broadcast_rows(stack: Stack, sizes: Sizes) -> list[Row]:
+    found = broadcasts.measure(stack, sizes.executors, sizes.broadcasts)
+    to = f"to {sizes.executors} simulated executors"
+    each = f"shards/s, {sizes.broadcasts} broadcasts at once {to}"
+    return [
+        Row(each, f"{found.shards_per_second:,.0f}", "", ""),
+        Row(f"one broadcast {to}: done after", f"{found.alone_seconds:.2f} s", "", ""),
+    ]
+
+
+def _route_rows(sizes: Sizes) -> Iterator[Row]:
+    for route in Route:
+        speed = routes.decisions(route, sizes.executors, sizes.decisions)
+        yield Row(f"decisions/s, {sizes.executors} executors, {route}", f"{speed:,.0f}", "", "")
 
 
 def _median(figures: list[float]) -> str:

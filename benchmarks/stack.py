@@ -11,10 +11,14 @@ from pathlib import Path
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from benchmarks.simulated import SimulatedExecutors
+from broker.signing import Sealer
 from scheduler.commands import Commands
 from scheduler.job_spec import JobSpec
+from scheduler.routing import planned_shards
 from sql import migration, runs
 from sql.clock import DatabaseClock
+from sql.cluster import cluster_id
 from sql.engine import Database
 from sql.ids import RunIds
 from sql.models import Job, Run
@@ -105,12 +109,22 @@ class Stack:
         for name in names:
             self._commands.stop(name)
 
+    def simulated(self, count: int) -> SimulatedExecutors:
+        """Give executors that answer at once; they join and leave with the block."""
+        cluster = self.database.read(cluster_id)
+        return SimulatedExecutors(
+            count,
+            broker_url=self._broker_url,
+            sealer=Sealer(SECRET, cluster, self.clock.now_ms),
+            now_ms=self.clock.now_ms,
+        )
+
     def plan(self, job_ids: Sequence[int], count: int, *, due_at: int) -> None:
         """Plan runs, over the jobs in turn, all due at once."""
-        app_id = self.database.read(lambda s: s.get_one(Job, job_ids[0]).job_group)
+        first = self.database.read(lambda s: s.get_one(Job, job_ids[0]))
         planned = [
             runs.NewRun(
-                job_group=app_id,
+                job_group=first.job_group,
                 job_id=job_ids[number % len(job_ids)],
                 handler="noop",
                 param="",
@@ -119,6 +133,7 @@ class Stack:
                 due_at=due_at,
                 retries_left=0,
                 origin_id=None,
+                shard_total=planned_shards(first.executor_route_strategy),
             )
             for number in range(count)
         ]

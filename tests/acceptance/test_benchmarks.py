@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.routing import Route
 from tests.support.command import Command
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
@@ -18,6 +19,10 @@ MEASURED = (
     "lateness, 10 ticks at each full second",
     "50 jobs due in one second: all sent after",
     "50 jobs due in one second: all done after",
+    "a chain of 10 children: done after",
+    "shards/s, 3 broadcasts at once to 10 simulated executors",
+    "one broadcast to 10 simulated executors: done after",
+    *(f"decisions/s, 10 executors, {route}" for route in Route),
 )
 
 

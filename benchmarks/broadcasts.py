@@ -1,0 +1,46 @@
+"""How quickly broadcasts are shared out among many executors, and their shards are over."""
+
+import statistics
+import time
+from dataclasses import dataclass
+
+from benchmarks import simulated
+from benchmarks.stack import Stack, none_open
+from scheduler.job_spec import JobSpec
+from scheduler.routing import Route
+from sql.models import Run
+from tests.support.eventually import eventually
+
+#: How often a broadcast is measured alone.
+TIMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Shards a second of many broadcasts due at once; seconds that one alone takes."""
+
+    shards_per_second: float
+    alone_seconds: float
+
+
+def measure(stack: Stack, executors: int, ticks: int) -> Broadcast:
+    """Let broadcasts be due; measured is from then until the rows of all shards are final."""
+    name, route = "broadcast", Route.SHARDING_BROADCAST
+    with stack.simulated(executors):
+        [job] = stack.apply([JobSpec(name=name, app=simulated.APP, handler="noop", route=route)])
+        eventually(lambda: _shards(stack, job, 1)[0] == executors, 60, every=0.5)
+        alone = [_shards(stack, job, 1)[1] for _ in range(TIMES)]
+        count, seconds = _shards(stack, job, ticks)
+        assert count == executors * ticks
+        stack.check([job])
+    return Broadcast(count / seconds, statistics.median(alone))
+
+
+def _shards(stack: Stack, job: int, ticks: int) -> tuple[int, float]:
+    """Let this many ticks be due in a second; return how many shards they had and what it took."""
+    before = len(stack.rows([job], Run.id))
+    due_at = stack.clock.now_ms() + 1_000
+    stack.plan([job], ticks, due_at=due_at)
+    time.sleep(max(0, due_at - stack.clock.now_ms()) / 1000)
+    final_at = stack.wait(none_open)
+    return len(stack.rows([job], Run.id)) - before, (final_at - due_at) / 1000

@@ -1,0 +1,39 @@
+"""How quickly each route decides, in this process and without any service."""
+
+import json
+import time
+from random import Random
+
+from scheduler import expansion, routing
+from scheduler.routing import ProbeAnswer, Route, RouteRequest
+
+#: Jobs whose runs are routed in turn, each with a memory of its own.
+JOBS = 100
+_SILENT = ProbeAnswer(ok=False, words="no answer within 1 s", heard=False)
+_THERE = ProbeAnswer(ok=True, words="it answers")
+
+
+def decisions(route: Route, executors: int, count: int) -> float:
+    """Return routing decisions a second, on one core.
+
+    What a route remembers is read from JSON and written as such, as for its table. Of those that
+    are asked, all but the last are silent. One decision of a broadcast is where all shards go.
+    """
+    addresses = tuple(f"executor-{number:03}" for number in range(executors))
+    answers = dict.fromkeys(addresses, _SILENT) | {addresses[-1]: _THERE}
+    probes = answers if routing.needs_probe(route) else None
+    remembered: dict[int, str] = {}
+    chance = Random(1)
+    began = time.perf_counter()
+    for number in range(count):
+        job_id = number % JOBS
+        memory = json.loads(remembered[job_id]) if job_id in remembered else None
+        request = RouteRequest(job_id=job_id, addresses=addresses, memory=memory, probes=probes)
+        if route == Route.SHARDING_BROADCAST:
+            assert len(expansion.choices(request)) == executors
+            continue
+        choice = routing.choose(route, request, chance)
+        assert choice.address in addresses
+        if choice.memory is not None:
+            remembered[job_id] = json.dumps(choice.memory)
+    return count / (time.perf_counter() - began)
