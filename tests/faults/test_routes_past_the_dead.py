@@ -53,7 +53,7 @@ def test_f15_failover_passes_over_a_frozen_and_a_dead_executor(survivors: Deploy
         assert words in run.trigger_msg
         assert run.routed_at - run.due_at >= 900
     # It was due after them, and was not held up.
-    assert other.routed_at - other.due_at < 900
+    assert other.routed_at < min(run.routed_at for run in runs)
 
     first.send(signal.SIGCONT)
     eventually(

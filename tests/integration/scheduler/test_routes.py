@@ -184,7 +184,7 @@ def test_ticks_of_a_broadcast_each_give_one_row_for_each_shard(cluster: Cluster)
 
 @on_memory
 def test_failover_passes_over_an_executor_that_died_a_moment_ago(cluster: Cluster) -> None:
-    cluster.patience = Patience(probe=0.3)
+    cluster.patience = Patience(probe=1.0)
     start(cluster)
     cluster.job("fail", route="FAILOVER")
     cluster.job("other", route="LAST")
@@ -194,13 +194,13 @@ def test_failover_passes_over_an_executor_that_died_a_moment_ago(cluster: Cluste
     after, before = cluster.wait_final(slow), cluster.wait_final(quick)
 
     assert after.executor_address == "three"
-    assert "FAILOVER: one did not answer within 0.3 s; three answered in" in after.trigger_msg
-    assert after.routed_at - after.due_at >= 250
-    assert before.routed_at - before.due_at < 250
+    assert "FAILOVER: one did not answer within 1 s; three answered in" in after.trigger_msg
+    assert after.routed_at - after.due_at >= 900
+    assert before.routed_at < after.routed_at - 500
     # Its silence is known for a while: the next run does not wait for it again.
     again = cluster.wait_final(trigger(cluster, "fail"))
     assert again.executor_address == "three"
-    assert again.routed_at - again.due_at < 250
+    assert again.routed_at - again.due_at < 900
 
 
 @on_memory
