@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 from scheduler import lineage
 from scheduler.aftermath import End
 from scheduler.alarm_policy import AlarmTargets
+from scheduler.calendar_days import CalendarDays
+from scheduler.clearing import Clearing, Wish, clear_all
 from scheduler.completion import Completion
 from scheduler.job_changes import JobChanges
 from scheduler.job_spec import AppSpec, JobSpec
@@ -66,6 +68,7 @@ class Commands:
         self._database = database
         self._now_ms = now_ms
         self._who = who
+        self._timezone = timezone
         self._app_ids = app_ids
         self._trail = Trail(who=who, origin=origin)
         self._ids = RunIds(database)
@@ -222,6 +225,22 @@ class Commands:
     def resume(self) -> bool:
         """Let dispatch go on; False when it was not paused."""
         return self._set_paused(0)
+
+    def clear_runs(
+        self,
+        wish: Wish,
+        *,
+        dry_run: bool = False,
+        on_progress: Callable[[int], None] = lambda _count: None,
+    ) -> int:
+        """Delete runs that are over, a little at a time; return how many.
+
+        `on_progress` is told after each step how many it is by now. With `dry_run` they are only
+        counted.
+        """
+        days = CalendarDays(self._timezone)
+        clearing = Clearing(self._database, wish, by=self._who, days=days, dry_run=dry_run)
+        return clear_all(clearing, self._now_ms(), on_progress=on_progress)
 
     def _set_paused(self, at_ms: int) -> bool:
         action = Action.CLUSTER_PAUSE if at_ms else Action.CLUSTER_RESUME

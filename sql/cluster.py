@@ -18,6 +18,12 @@ def paused_at(session: Session) -> int:
     return session.execute(select(Cluster.paused_at)).scalar_one()
 
 
+def pause(session: Session) -> tuple[int, str]:
+    """Return since when dispatch is paused, and who paused it; 0 and "" when it is not."""
+    row = session.execute(select(Cluster.paused_at, Cluster.paused_by)).one()
+    return (row.paused_at, row.paused_by or "") if row.paused_at else (0, "")
+
+
 def set_paused(session: Session, *, at_ms: int, by: str) -> bool:
     """Pause dispatch (`at_ms` > 0) or resume it (0); False when that was so already."""
     is_news = Cluster.paused_at == 0 if at_ms else Cluster.paused_at != 0

@@ -2,9 +2,10 @@
 
 import click
 
-from sql import presence
+from sql import cluster, presence
 from warren.access import open_database
 from warren.acting import open_commands
+from warren.instants import iso, local
 from warren.options import as_json, examples, takes_settings
 from warren.registry_view import (
     EXECUTOR_HEADERS,
@@ -17,7 +18,7 @@ from warren.registry_view import (
     scheduler_line,
 )
 from warren.settings import Settings
-from warren.terminal import print_json, print_table
+from warren.terminal import print_json, print_table, relative, visible
 
 
 @click.group()
@@ -51,15 +52,20 @@ def schedulers() -> None:
 @as_json
 @takes_settings("database_url")
 def list_schedulers(settings: Settings, as_json: bool) -> None:
-    """Show every registered scheduler and whether it lives."""
+    """Show every registered scheduler and whether it lives, and who has paused them."""
     with open_database(settings) as database:
         rows, now = registrations(database, presence.ADMIN)
+        paused_at, paused_by = database.read(cluster.pause)
     if as_json:
+        paused = {"paused_at": iso(paused_at), "paused_by": paused_by or None}
         for row in rows:
-            print_json(scheduler_json(row, now))
+            print_json(scheduler_json(row, now) | paused)
         return
     lines = [scheduler_line(row, now) for row in rows]
     print_table(SCHEDULER_HEADERS, lines, nothing="no scheduler has registered")
+    if paused_at:
+        since = f"{local(paused_at, settings.zone)} ({relative(paused_at, now)})"
+        print(f"paused by {visible(paused_by)} since {since}; to go on: warren resume")
 
 
 @click.command(epilog=examples("warren pause"))

@@ -1,4 +1,6 @@
-"""`warren runs …`: show, read and kill runs."""
+"""`warren runs …`: show, read, kill and clear runs."""
+
+from typing import Any
 
 import click
 
@@ -8,6 +10,7 @@ from warren.access import now_ms, open_database
 from warren.acting import open_commands
 from warren.instants import read_instant
 from warren.options import as_json, examples, takes_settings
+from warren.run_clear import Wanted, clear_runs
 from warren.run_log import print_log
 from warren.run_view import HEADERS, run_facts, run_json, run_line
 from warren.settings import Settings
@@ -19,7 +22,7 @@ _run_id = click.argument("run_id", metavar="ID", type=click.IntRange(1, _LARGEST
 
 @click.group()
 def runs() -> None:
-    """Show, read and kill runs."""
+    """Show, read, kill and clear runs."""
 
 
 @runs.command(
@@ -108,3 +111,24 @@ def kill(settings: Settings, run_id: int) -> None:
     with open_commands(settings) as (commands, _):
         words = commands.kill(run_id)
     print(f"run {run_id}: {words}")
+
+
+@runs.command(
+    epilog=examples(
+        "warren runs clear --older-than 90d --dry-run",
+        "warren runs clear --job nightly-report --keep 1000",
+    )
+)
+@click.option("--job", help="Only runs of this job: NAME, or APP/NAME.")
+@click.option("--app", help="Only runs of this app.")
+@click.option("--older-than", metavar="T", help="Those due before T: ISO 8601, or 30d, 12w.")
+@click.option("--keep", metavar="N", type=click.IntRange(1), help="All but the newest N.")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--dry-run", is_flag=True, help="Say how many, and delete nothing.")
+@takes_settings("database_url", "timezone")
+def clear(settings: Settings, **wanted: Any) -> None:
+    """Delete runs that are over from the tables; their logs and the day report stay.
+
+    Ticks go as a whole. Runs that are not over stay.
+    """
+    clear_runs(settings, Wanted(**wanted))

@@ -15,6 +15,7 @@ from sql.models import Job
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import APP, Cluster, on_memory
+from tests.support.eventually import eventually
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?"}
 
@@ -361,6 +362,28 @@ def test_pause_and_resume_say_whether_they_changed_anything(commands: Commands) 
     assert not commands.pause()
     assert commands.resume()
     assert not commands.resume()
+
+
+@on_memory
+def test_while_dispatch_is_paused_every_scheduler_plans_on_and_sends_nothing(
+    cluster: Cluster,
+) -> None:
+    nodes = [cluster.scheduler(), cluster.scheduler()]
+    cluster.executor()
+    cluster.wait_online()
+    cluster.commands().pause()
+    cluster.job("each", enabled=True, **EACH_SECOND)
+
+    eventually(lambda: sum(run.due_at < cluster.now_ms() for run in cluster.runs()) >= 2, 20)
+    for node in nodes:
+        assert node.dispatcher.tick(cluster.now_ms()) > 0
+    assert {run.status for run in cluster.runs()} == {RunStatus.PLANNED}
+
+    waited = [run.id for run in cluster.runs() if run.due_at < cluster.now_ms()]
+    cluster.commands().resume()
+    for run_id in waited:
+        assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+    assert is_sound(cluster)
 
 
 @pytest.mark.parametrize("act", ["start", "stop", "delete"])

@@ -1,0 +1,127 @@
+"""`warren report`, `warren runs clear` and `warren schedulers list` as a user types them."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from scheduler.reporter import Reporter
+from tests.acceptance.test_cli_jobs import Desk
+
+DAY = 86_400_000
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Two jobs; runs of today, yesterday and 100 days ago."""
+    desk = Desk(tmp_path)
+    now = time.time_ns() // 1_000_000
+    one, two = desk.rows.job("one"), desk.rows.job("two")
+    for days in (0, 1, 100):
+        desk.rows.run(one, now - days * DAY, status="SUCCEEDED")
+    desk.rows.run(two, now - DAY, status="FAILED")
+    desk.rows.run(two, now - 100 * DAY, status="PLANNED")
+    return desk
+
+
+def count_days(desk: Desk) -> None:
+    reporter = Reporter(node="test", database=desk.rows.database, timezone="UTC")
+    reporter.tick(time.time_ns() // 1_000_000)
+
+
+def today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def test_report_shows_each_day_and_the_sum(desk: Desk) -> None:
+    count_days(desk)
+
+    table = desk.warren("report", "--since", "1d").stdout.splitlines()
+    listed = desk.listed("report", "--since", "1d", "--json")
+
+    assert table[0].split() == ["DAY", "TOTAL", "SUCCEEDED", "FAILED", "RUNNING", "SUCCESS"]
+    assert table[-1].split()[:5] == ["all", "3", "2", "1", "0"]
+    assert [(one["total"], one["success_share"]) for one in listed] == [(2, 0.5), (1, 1.0)]
+    assert listed[-1]["day"] == today()
+    assert len(desk.listed("report", "--json")) == 7
+    assert len(desk.listed("report", "--since", "400d", "--json")) == 101
+
+
+def test_report_without_a_scheduler_says_so(desk: Desk) -> None:
+    done = desk.warren("report")
+
+    assert done.stdout == ""
+    assert done.stderr == "no report of these days yet; is a scheduler running?\n"
+
+
+def test_runs_are_cleared_by_age_by_number_and_all(desk: Desk) -> None:
+    assert desk.warren("runs", "clear", "--older-than", "90d", "--dry-run").stdout == (
+        "1 run would be cleared\n"
+    )
+    assert len(desk.listed("runs", "list", "--json")) == 5
+
+    assert desk.warren("runs", "clear", "--older-than", "90d").stdout == "1 run cleared\n"
+    assert desk.warren("runs", "clear", "--job", "one", "--keep", "1").stdout == "1 run cleared\n"
+    assert desk.warren("runs", "clear", "--app", "reports", "--all").stdout == "2 runs cleared\n"
+
+    [left] = desk.listed("runs", "list", "--json")
+    assert left["status"] == "PLANNED"
+
+
+def test_clearing_does_not_lower_the_report(desk: Desk) -> None:
+    count_days(desk)
+    desk.warren("runs", "clear", "--all")
+    count_days(desk)
+
+    listed = desk.listed("report", "--since", "1d", "--json")
+
+    assert [one["total"] for one in listed] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "expected one of --older-than, --keep and --all"),
+        (("--all", "--keep", "3"), "expected one of --older-than, --keep and --all"),
+        (("--job", "one", "--app", "reports", "--all"), "expected --job or --app, got both"),
+        (("--keep", "0"), "0 is not in the range"),
+    ],
+)
+def test_a_clearing_that_does_not_say_what_is_wrong_usage(
+    desk: Desk, arguments: tuple[str, ...], words: str
+) -> None:
+    done = desk.warren("runs", "clear", *arguments, status=2)
+
+    assert words in done.stderr
+    assert len(desk.listed("runs", "list", "--json")) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--job", "nix", "--all"), "no job named 'nix'"),
+        (("--app", "nix", "--all"), "no app named 'nix'"),
+        (("--older-than", "soon"), "expected a time like"),
+    ],
+)
+def test_what_cannot_be_cleared_is_one_line(
+    desk: Desk, arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in desk.refused("runs", "clear", *arguments)
+
+
+def test_who_paused_and_when_is_shown_with_the_schedulers(desk: Desk) -> None:
+    desk.rows.scheduler("node-1", time.time_ns() // 1_000_000)
+    desk.warren("pause")
+
+    done = desk.warren("schedulers", "list")
+    [paused] = desk.listed("schedulers", "list", "--json")
+    assert "paused by cli:" in done.stdout
+    assert str(paused["paused_by"]).startswith("cli:")
+    assert datetime.fromisoformat(str(paused["paused_at"])).tzinfo is not None
+
+    desk.warren("resume")
+    assert "paused" not in desk.warren("schedulers", "list").stdout
+    [resumed] = desk.listed("schedulers", "list", "--json")
+    assert (resumed["paused_at"], resumed["paused_by"]) == (None, None)

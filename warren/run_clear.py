@@ -1,0 +1,71 @@
+"""`warren runs clear`: from the options to a wish, and how far it has come."""
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from sqlalchemy.orm import Session
+
+from scheduler.clearing import Wish
+from sql import apps, jobs
+from warren.access import now_ms
+from warren.acting import open_commands
+from warren.instants import read_instant
+from warren.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The options as they were given."""
+
+    job: str | None
+    app: str | None
+    older_than: str | None
+    keep: int | None
+    everything: bool
+    dry_run: bool
+
+
+def clear_runs(settings: Settings, wanted: Wanted) -> None:
+    """Clear runs and say how many; on a terminal, also how many so far.
+
+    Raises:
+        UsageError: none of the ways to choose was given, or several.
+
+    """
+    chosen = (wanted.older_than is not None, wanted.keep is not None, wanted.everything)
+    if sum(chosen) != 1:
+        raise click.UsageError("expected one of --older-than, --keep and --all")
+    if wanted.job is not None and wanted.app is not None:
+        raise click.UsageError("expected --job or --app, got both; a job is named APP/NAME too")
+    with open_commands(settings) as (commands, database):
+        now = now_ms(database)
+        before = wanted.older_than
+        when = {
+            "keep": wanted.keep,
+            "before_ms": read_instant(before, now_ms=now, zone=settings.zone) if before else None,
+        }
+        wish = database.read(lambda session: Wish(**_whose(session, wanted), **when))
+        count = commands.clear_runs(wish, dry_run=wanted.dry_run, on_progress=_show_progress)
+    _end_progress()
+    verb = "would be cleared" if wanted.dry_run else "cleared"
+    print(f"{count:,} {'run' if count == 1 else 'runs'} {verb}")
+
+
+def _whose(session: Session, wanted: Wanted) -> dict[str, Any]:
+    if wanted.job is not None:
+        return {"job_id": jobs.find(session, wanted.job).id}
+    if wanted.app is not None:
+        return {"app_id": apps.find(session, wanted.app).id}
+    return {}
+
+
+def _show_progress(count: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{count:,} …", end="", file=sys.stderr, flush=True)
+
+
+def _end_progress() -> None:
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
