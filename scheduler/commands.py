@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from scheduler import lineage
 from scheduler.aftermath import End
-from scheduler.alarm_policy import AlarmTargets
+from scheduler.alarms.policy import AlarmTargets
 from scheduler.calendar_days import CalendarDays
 from scheduler.clearing import Clearing, Wish, clear_all
 from scheduler.completion import Completion

@@ -8,9 +8,9 @@ import structlog
 from sqlalchemy.orm import Session
 
 from broker.messages import MESSAGE_LIMIT
-from scheduler import alarm_marks
 from scheduler.aftermath import End, next_attempt
-from scheduler.alarm_policy import NOBODY, AlarmTargets
+from scheduler.alarms import marks as alarm_marks
+from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.succession import Ending, Succession
 from sql import jobs, runs
 from sql.ids import RunIds

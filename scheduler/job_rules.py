@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from broker.messages import ADDRESS_PATTERN, APP_PATTERN, Block, ScriptLanguage
-from scheduler import alarm_rules
+from scheduler.alarms import rules as alarm_rules
 from scheduler.job_spec import JobSpec
 from scheduler.route_choice import Route
 from scheduler.schedule import Schedule, ScheduleKind

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.alarm_policy import NOBODY, AlarmTargets
+from scheduler.alarms.policy import NOBODY, AlarmTargets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

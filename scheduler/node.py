@@ -16,8 +16,8 @@ import structlog
 
 from broker.signing import Sealer
 from broker.transport import Transport
-from scheduler.alarm_policy import AlarmPolicy
-from scheduler.alarm_roles import AlarmRoles
+from scheduler.alarms.policy import AlarmPolicy
+from scheduler.alarms.roles import AlarmRoles
 from scheduler.app_addresses import AppAddresses
 from scheduler.app_names import AppNames
 from scheduler.callbacks import Callbacks

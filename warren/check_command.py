@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from broker.errors import BrokerError
-from scheduler.mail_server import MailServer
+from scheduler.alarms.mail_server import MailServer
 from sql import presence, schema
 from sql.engine import Database
 from sql.errors import SqlError
@@ -88,7 +88,7 @@ def check_mail_server(settings: Settings) -> str:
     """Return that the mail server lets us in, or that there is none, or raise what is wrong."""
     if settings.smtp_url is None:
         return "none is set, no e-mail is sent"
-    from scheduler.alarm_mail import Mailer  # noqa: PLC0415 - smtplib is slow to import
+    from scheduler.alarms.mail import Mailer  # noqa: PLC0415 - smtplib is slow to import
 
     server = MailServer.parse(settings.smtp_url)
     Mailer(server, domain="check").check()

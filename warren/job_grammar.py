@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from scheduler import job_rules
-from scheduler.alarm_policy import AlarmTargets
+from scheduler.alarms.policy import AlarmTargets
 from scheduler.job_spec import JobSpec
 from warren.yaml_reader import Read, YamlReader
 from warren.yaml_tree import (

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import yaml
 
-from scheduler import alarm_rules, job_rules
-from scheduler.alarm_policy import NOBODY, AlarmTargets
+from scheduler import job_rules
+from scheduler.alarms import rules as alarm_rules
+from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.job_spec import AppSpec, JobSpec
 from warren.errors import JobFileError
 from warren.job_grammar import JobReader, read_alarm, texts

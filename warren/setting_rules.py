@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo
 
 from broker.messages import ScriptLanguage
-from scheduler.mail_server import MailServer, is_email
-from scheduler.webhook_url import check_webhook
+from scheduler.alarms.mail_server import MailServer, is_email
+from scheduler.alarms.webhook_url import check_webhook
 
 SECRET_LENGTH = 32
 MEMORY_BROKER = "memory://"

@@ -10,9 +10,9 @@ from executor.premises import Limits
 from executor.runlog import RunLogs
 from executor.slotpool import SlotsFactory
 from executor.slots import Slots
-from scheduler.alarm_policy import AlarmPolicy, AlarmTargets
+from scheduler.alarms.mail_server import MailServer
+from scheduler.alarms.policy import AlarmPolicy, AlarmTargets
 from scheduler.loop import Loop
-from scheduler.mail_server import MailServer
 from scheduler.node import SchedulerNode
 from sql.engine import Database
 from warren.added_routes import load_routes

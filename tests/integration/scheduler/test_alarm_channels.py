@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from scheduler import alarm_mail, alarm_webhook
-from scheduler.alarm_mail import Mailer
-from scheduler.alarm_message import Message
-from scheduler.alarm_webhook import Webhook
-from scheduler.mail_server import MailServer
+from scheduler.alarms import mail as alarm_mail
+from scheduler.alarms import webhook as alarm_webhook
+from scheduler.alarms.mail import Mailer
+from scheduler.alarms.mail_server import MailServer
+from scheduler.alarms.message import Message
+from scheduler.alarms.webhook import Webhook
 from tests.integration.broker.certificates import Authority
 from tests.support.hook import Hook, Silence
 from tests.support.mailbox import Mailbox

@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import select
 
 from broker.messages import Heartbeat, Load
-from scheduler.absence import AbsenceWatch
 from scheduler.aftermath import End
-from scheduler.alarm_gate import GIVE_UP_MS, HOUR_MS, KEEP_MS, AlarmGate
-from scheduler.alarm_message import Message, Place
-from scheduler.alarm_policy import NOBODY, AlarmTargets
-from scheduler.alarms import CLAIM_MS, AlarmSender
+from scheduler.alarms.absence import AbsenceWatch
+from scheduler.alarms.gate import GIVE_UP_MS, HOUR_MS, KEEP_MS, AlarmGate
+from scheduler.alarms.message import Message, Place
+from scheduler.alarms.policy import NOBODY, AlarmTargets
+from scheduler.alarms.sender import CLAIM_MS, AlarmSender
 from scheduler.completion import Completion
 from scheduler.patience import Patience
 from scheduler.roster import Roster

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.alarm_policy import AlarmPolicy, AlarmTargets
+from scheduler.alarms.mail_server import MailServer
+from scheduler.alarms.policy import AlarmPolicy, AlarmTargets
 from scheduler.job_spec import AppSpec, JobSpec
-from scheduler.mail_server import MailServer
 from sql.alarms import AlarmStatus
 from sql.models import Alarm
 from tests.support.cluster import APP, Cluster, on_memory
@@ -73,7 +73,7 @@ def test_a_mail_server_that_hangs_delays_neither_runs_nor_webhooks(cluster: Clus
 def test_an_app_without_an_executor_is_told_and_its_return_too(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.absence.ROUND_SECONDS", 0.3)
+    monkeypatch.setattr("scheduler.alarms.absence.ROUND_SECONDS", 0.3)
     with Mailbox() as box:
         cluster.be_quick()
         cluster.commands().apply(

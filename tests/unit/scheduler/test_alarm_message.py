@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from scheduler import webhook_style
-from scheduler.alarm_message import TAIL_LINES, Message, Place, message
-from scheduler.alarm_news import Absence, Failure, News, Return, Summary, bare, from_text, to_text
+from scheduler.alarms import webhook_style
+from scheduler.alarms.message import TAIL_LINES, Message, Place, message
+from scheduler.alarms.news import Absence, Failure, News, Return, Summary, bare, from_text, to_text
 
 #: 2026-11-20 12:00:00 UTC
 NOON = 1_795_176_000_000

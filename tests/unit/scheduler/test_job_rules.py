@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler import job_rules, routing
-from scheduler.alarm_policy import AlarmTargets
+from scheduler.alarms.policy import AlarmTargets
 from scheduler.job_spec import JobSpec
 from scheduler.schedule import ScheduleKind
 

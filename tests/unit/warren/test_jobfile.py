@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from scheduler.alarm_policy import AlarmTargets
+from scheduler.alarms.policy import AlarmTargets
 from scheduler.job_spec import AppSpec, JobSpec
 from warren.errors import JobFileError
 from warren.jobfile import JobFile, read_job_file

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from scheduler.aftermath import End
-from scheduler.alarm_news import MESSAGE_LENGTH, TAIL_LENGTH, Failure, to_text
-from scheduler.alarm_policy import NOBODY, AlarmTargets
-from scheduler.webhook_style import style_of
+from scheduler.alarms.news import MESSAGE_LENGTH, TAIL_LENGTH, Failure, to_text
+from scheduler.alarms.policy import NOBODY, AlarmTargets
+from scheduler.alarms.webhook_style import style_of
 from sql import alarm_targets, alarms
 from sql.alarms import MAIL, NewAlarm, RunAlarm
 from sql.rows import AnyRow

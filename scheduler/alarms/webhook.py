@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from scheduler import webhook_style
-from scheduler.alarm_message import Message
-from scheduler.alarms import SEND_SECONDS
-from scheduler.fuse import Fuse
-from scheduler.webhook_url import check_webhook, may_be_reached
+from scheduler.alarms import webhook_style
+from scheduler.alarms.fuse import Fuse
+from scheduler.alarms.message import Message
+from scheduler.alarms.sender import SEND_SECONDS
+from scheduler.alarms.webhook_url import check_webhook, may_be_reached
 from sql.models import Alarm
 
 #: How long the other side may be silent.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.alarm_news import Failure, Summary, bare, from_text, to_text
+from scheduler.alarms.news import Failure, Summary, bare, from_text, to_text
 from sql import alarm_gate, alarms
 from sql.alarm_gate import Group
 from sql.alarms import AlarmStatus, NewAlarm, RunAlarm

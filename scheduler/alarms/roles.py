@@ -6,13 +6,13 @@ completion ─> rows ─> gate ─> rows ─> mailer | webhooks        absence �
 import time
 from collections.abc import Callable
 
-from scheduler.absence import AbsenceWatch
-from scheduler.alarm_gate import AlarmGate
-from scheduler.alarm_mail import Mailer
-from scheduler.alarm_message import Place
-from scheduler.alarm_policy import AlarmPolicy
-from scheduler.alarm_webhook import Webhook
-from scheduler.alarms import AlarmSender, Send
+from scheduler.alarms.absence import AbsenceWatch
+from scheduler.alarms.gate import AlarmGate
+from scheduler.alarms.mail import Mailer
+from scheduler.alarms.message import Place
+from scheduler.alarms.policy import AlarmPolicy
+from scheduler.alarms.sender import AlarmSender, Send
+from scheduler.alarms.webhook import Webhook
 from scheduler.loop import Loop
 from scheduler.roster import Roster
 from sql.engine import Database

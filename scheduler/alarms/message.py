@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from scheduler.alarm_news import Absence, Failure, News, Return, Summary
+from scheduler.alarms.news import Absence, Failure, News, Return, Summary
 
 TAIL_LINES = 15
 _SUBJECT_LENGTH = 180

@@ -9,10 +9,10 @@ from email.message import EmailMessage
 from email.utils import formatdate
 from typing import Any
 
-from scheduler.alarm_message import Message
-from scheduler.alarms import SEND_SECONDS
-from scheduler.fuse import Fuse
-from scheduler.mail_server import MailServer, Security
+from scheduler.alarms.fuse import Fuse
+from scheduler.alarms.mail_server import MailServer, Security
+from scheduler.alarms.message import Message
+from scheduler.alarms.sender import SEND_SECONDS
 from sql.models import Alarm
 
 #: How long the server may be silent.

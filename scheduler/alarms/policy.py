@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.mail_server import MailServer
+from scheduler.alarms.mail_server import MailServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from scheduler.alarm_message import Message
+from scheduler.alarms.message import Message
 
 GENERIC = "json"
 #: The services whose hosts tell their style.

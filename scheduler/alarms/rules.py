@@ -3,10 +3,10 @@
 import difflib
 from collections.abc import Iterator
 
-from scheduler.alarm_policy import AlarmTargets
-from scheduler.mail_server import LONGEST_EMAIL, is_email
-from scheduler.webhook_style import STYLES
-from scheduler.webhook_url import check_webhook
+from scheduler.alarms.mail_server import LONGEST_EMAIL, is_email
+from scheduler.alarms.policy import AlarmTargets
+from scheduler.alarms.webhook_style import STYLES
+from scheduler.alarms.webhook_url import check_webhook
 
 
 def problems(targets: AlarmTargets) -> Iterator[str]:

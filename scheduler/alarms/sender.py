@@ -9,9 +9,9 @@ from collections.abc import Callable
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.alarm_gate import GIVE_UP_MS
-from scheduler.alarm_message import Message, Place, message
-from scheduler.alarm_news import Summary, from_text
+from scheduler.alarms.gate import GIVE_UP_MS
+from scheduler.alarms.message import Message, Place, message
+from scheduler.alarms.news import Summary, from_text
 from sql import alarm_gate, alarms
 from sql.alarm_gate import Group
 from sql.alarms import AlarmStatus, RunAlarm

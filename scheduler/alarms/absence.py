@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from scheduler.alarm_marks import channels, targets_of
-from scheduler.alarm_news import Absence, News, Return, to_text
-from scheduler.alarm_policy import AlarmTargets
+from scheduler.alarms.marks import channels, targets_of
+from scheduler.alarms.news import Absence, News, Return, to_text
+from scheduler.alarms.policy import AlarmTargets
 from scheduler.roster import Roster
 from sql import alarm_gate, alarm_targets, alarms, presence
 from sql.alarms import NewAlarm
