@@ -85,3 +85,17 @@ def test_concurrency_lets_that_many_runs_work_at_a_time(cluster: Cluster, releas
 
     eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) == 3)
     assert_sound(cluster)
+
+
+def test_a_run_at_work_goes_on_when_its_job_gets_another_handler(
+    cluster: Cluster, release: Path
+) -> None:
+    [first] = begin(cluster, release)
+
+    cluster.job("held", handler="noop")
+    second = cluster.trigger("held")
+    release.touch()
+
+    assert cluster.wait_final(first).handle_msg == "released"
+    assert cluster.wait_final(second).handle_msg == "done"
+    assert_sound(cluster)
