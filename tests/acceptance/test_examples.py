@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with Command("up", *files, folder=folder) as command:
         command.wait_for("Ctrl-C ends it all", 60)
         jobs = {row["name"] for row in listed(folder, "jobs", "list")}
-        eventually(lambda: at_work(command) | BY_HAND == jobs, 60, every=0.1)
+        eventually(lambda: at_work(command) | BY_HAND == jobs, 90, every=0.1)
         yield folder
         below = command.tree()
         command.send(signal.SIGINT)
