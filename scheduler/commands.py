@@ -6,7 +6,7 @@ trigger and a kill are rows.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from sqlalchemy.orm import Session
 
@@ -33,13 +33,15 @@ class Change:
     """What applying a job file did, or would do.
 
     `action` is create, update, start, stop, delete or unchanged; `what` is app or job; `name` is
-    the app's name, or APP/NAME.
+    the app's name, or APP/NAME. `details` has a line for each field that changed, `diff` the lines
+    of a unified diff of its script.
     """
 
     action: str
     what: str
     name: str
     details: tuple[str, ...] = ()
+    diff: tuple[str, ...] = ()
 
 
 class Commands:
@@ -237,7 +239,12 @@ class Commands:
 
         `on_progress` is told after each step how many it is by now. With `dry_run` they are only
         counted.
+
+        Raises:
+            NotFound: it is about an app that is none of those it may touch.
+
         """
+        self._database.write(lambda session: self._note_clearing(session, wish, dry_run=dry_run))
         days = CalendarDays(self._timezone)
         clearing = Clearing(self._database, wish, by=self._who, days=days, dry_run=dry_run)
         return clear_all(clearing, self._now_ms(), on_progress=on_progress)
@@ -252,6 +259,17 @@ class Commands:
             return True
 
         return self._database.write(unit)
+
+    def _note_clearing(self, session: Session, wish: Wish, *, dry_run: bool) -> None:
+        app_id = wish.app_id
+        if wish.job_id is not None:
+            job = session.get(Job, wish.job_id)
+            app_id = job.job_group if job else None
+        if self._app_ids is not None and app_id not in self._app_ids:
+            raise NotFound("no such job or app")
+        if not dry_run:
+            wanted = {name: value for name, value in asdict(wish).items() if value is not None}
+            self._trail.note(session, Action.RUN_CLEAR, "runs", now_ms=self._now_ms(), after=wanted)
 
     def _find(self, session: Session, name: str) -> Job:
         job = jobs.find(session, name)
@@ -323,8 +341,9 @@ class Commands:
         return changes
 
     def _apply_job(self, session: Session, app_id: int, spec: JobSpec) -> Change:
-        action, details = self._changes.apply(session, app_id, spec, self._now_ms())
-        return Change(action=action, what="job", name=f"{spec.app}/{spec.name}", details=details)
+        action, details, diff = self._changes.apply(session, app_id, spec, self._now_ms())
+        name = f"{spec.app}/{spec.name}"
+        return Change(action=action, what="job", name=name, details=details, diff=diff)
 
     def _link(
         self,

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from scheduler import lineage
 from scheduler.job_spec import JobSpec
+from scheduler.job_words import differences, script_difference
 from scheduler.schedule import Schedule, ScheduleKind
 from scheduler.script_changes import apply_script
 from scheduler.trail import Action, Trail
@@ -23,9 +24,6 @@ from sql.runs import at
 #: What a schedule's tick becomes; a retry of it as well, once a person has said stop.
 _TICKS = (Kind.CRON, Kind.MISFIRE)
 _TICKS_AND_RETRIES = (*_TICKS, Kind.RETRY)
-
-#: Longest value shown in a change's words.
-_SHOWN_LENGTH = 60
 
 #: What the trail keeps of a job that is made or deleted.
 _RECORDED = (
@@ -66,8 +64,8 @@ class JobChanges:
 
     def apply(
         self, session: Session, app_id: int, spec: JobSpec, now_ms: int
-    ) -> tuple[str, tuple[str, ...]]:
-        """Make a job as described; return what was done and what changed, in words.
+    ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """Make a job as described; return what was done, what changed, and its script's diff.
 
         Raises:
             ValueError: it is to be started and can never fire.
@@ -75,13 +73,15 @@ class JobChanges:
         """
         job = jobs.find_in_app(session, app_id, spec.name)
         if job is None:
-            return self._create(session, app_id, spec, now_ms)
+            return *self._create(session, app_id, spec, now_ms), ()
         job = jobs.lock(session, job.id)
+        source = _source(job)
         changed = self._edit(session, job, spec, now_ms)
+        diff = script_difference(source, _source(job)) if changed else ()
         switched = self._switch(session, job, spec, now_ms)
         if changed:
-            return "update", (*changed, *switched)
-        return (switched[0].split()[-1], ()) if switched else ("unchanged", ())
+            return "update", (*changed, *switched), diff
+        return (switched[0].split()[-1], (), ()) if switched else ("unchanged", (), ())
 
     def link(
         self, session: Session, app_id: int, spec: JobSpec, now_ms: int
@@ -190,10 +190,7 @@ class JobChanges:
             for name, value in columns.items()
             if (getattr(job, name) or "") != (value or "")
         }
-        words = tuple(
-            f"{name}: {_shown(getattr(job, name))} -> {_shown(value)}"
-            for name, value in changed.items()
-        )
+        words = differences(job, changed)
         before = {name: getattr(job, name) for name in changed} | _script(job)
         words += apply_script(session, job, spec, who=self._who, now_ms=now_ms)
         if not words:
@@ -350,6 +347,10 @@ def _script(job: Job) -> dict[str, object]:
     return {"script": f"{job.glue_type} version {job.glue_id}, sha256 {digest}"}
 
 
+def _source(job: Job) -> str:
+    return (job.glue_source or "") if job.glue_id is not None else ""
+
+
 def _columns(spec: JobSpec) -> dict[str, object]:
     return {
         "job_desc": spec.name,
@@ -372,8 +373,3 @@ def _columns(spec: JobSpec) -> dict[str, object]:
         "concurrency": spec.concurrency,
         "fresh_process": int(spec.fresh_process),
     }
-
-
-def _shown(value: object) -> str:
-    text = repr(value or "")
-    return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 2] + "…'"

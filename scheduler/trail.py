@@ -30,6 +30,7 @@ class Action(StrEnum):
     JOB_DELETE = "job.delete"
     JOB_TRIGGER = "job.trigger"
     RUN_KILL = "run.kill"
+    RUN_CLEAR = "run.clear"
     CLUSTER_PAUSE = "cluster.pause"
     CLUSTER_RESUME = "cluster.resume"
     USER_ADD = "user.add"

@@ -3,7 +3,10 @@
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import click
 
 from scheduler.commands import Change, Commands
 from scheduler.job_spec import JobSpec
@@ -14,7 +17,7 @@ from warren.added_routes import route_names
 from warren.jobfile import JobFile, read_job_file
 from warren.registry_view import living_handlers
 from warren.settings import Settings
-from warren.terminal import print_json, visible, warn
+from warren.terminal import Screen, print_json, visible, warn
 
 _PAST = {
     "create": "created",
@@ -23,6 +26,9 @@ _PAST = {
     "stop": "stopped",
     "delete": "deleted",
 }
+#: What stands before a change that is no edit, and the colour of each sign.
+_SIGNS = {"create": "+", "delete": "-"}
+_COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 
 
 def apply_file(
@@ -71,8 +77,23 @@ def unknown_handlers(database: Database, specs: Sequence[JobSpec]) -> list[str]:
     ]
 
 
+def change_lines(change: Change, *, dry_run: bool, screen: Screen) -> list[str]:
+    """Return a change with a sign before it, and what differs below it."""
+    sign = _SIGNS.get(change.action, "~")
+    head = change_line(replace(change, details=()), dry_run=dry_run)
+    details = [f"    {visible(words)}" for words in change.details]
+    diff = [_tinted(f"      {visible(line)}", line[:1], screen) for line in change.diff]
+    return [_tinted(f"{sign} {head}", sign, screen), *details, *diff]
+
+
+def _tinted(line: str, sign: str, screen: Screen) -> str:
+    colour = _COLOURS.get(sign) if screen.has_colour else None
+    return click.style(line, fg=colour) if colour else line
+
+
 def _print(changes: Sequence[Change], *, dry_run: bool, as_json: bool) -> None:
     told = [change for change in changes if change.action != "unchanged"]
+    screen = Screen.current()
     for change in told:
         if as_json:
             print_json(
@@ -81,10 +102,11 @@ def _print(changes: Sequence[Change], *, dry_run: bool, as_json: bool) -> None:
                     "what": change.what,
                     "name": change.name,
                     "details": list(change.details),
+                    "diff": list(change.diff),
                 }
             )
         else:
-            print(change_line(change, dry_run=dry_run))
+            print("\n".join(change_lines(change, dry_run=dry_run, screen=screen)))
     if not as_json:
         print(f"{len(told)} changed, {len(changes) - len(told)} unchanged")
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from scheduler import job_words
 from scheduler.schedule import Schedule
 from scheduler.scripts import language_of
 from sql.parked import PARKED_MS
@@ -135,13 +136,7 @@ def waits(job: AnyRow) -> str:
 
 def schedule_words(job: AnyRow) -> str:
     """Return a schedule as it stands in a job file."""
-    conf = job.schedule_conf or ""
-    return {
-        "CRON": f"cron {conf}",
-        "FIX_RATE": f"every {conf} s",
-        "FIX_DELAY": f"delay {conf} s",
-        "AT": f"at {conf}",
-    }.get(job.schedule_type, "none")
+    return job_words.schedule_words(job.schedule_type, job.schedule_conf or "")
 
 
 def _script(job: AnyRow) -> str:

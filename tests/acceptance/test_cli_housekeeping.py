@@ -13,8 +13,9 @@ DAY = 86_400_000
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """Two jobs; runs of today, yesterday and 100 days ago."""
+    monkeypatch.setattr("scheduler.reporter.ROUND_SECONDS", 60.0)
     desk = Desk(tmp_path)
     now = time.time_ns() // 1_000_000
     one, two = desk.rows.job("one"), desk.rows.job("two")

@@ -283,7 +283,7 @@ def test_a_change_of_children_is_told_by_name(commands: Commands) -> None:
     assert gone["demo/parent"] == (
         "update",
         "children: a, other/b -> none",
-        "executor_param: '' -> 'new'",
+        "param: '' -> 'new'",
     )
 
 
