@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -67,11 +68,13 @@ def up(
         platform = AllInOne(frame, database, home_secret(settings))
         held.callback(platform.close, signals)
         name = check_app(app or _default_app(database, wanted))
-        platform.start(app=name, count=executors, sources=sources)
         if wanted:
-            _apply(frame, database, wanted)
+            # An executor that joins first would make the app without what the file says of it.
+            _apply(frame, database, replace(wanted, specs=()))
+        platform.start(app=name, count=executors, sources=sources)
         platform.wait_until_welcome(signals)
         if wanted:
+            _apply(frame, database, wanted)
             for words in unknown_handlers(database, wanted.specs):
                 warn(words)
         _say_what_runs(frame, name, executors)
