@@ -1,5 +1,7 @@
 """What the source of a script may be, and the form in which it is kept."""
 
+import re
+
 import msgspec
 
 from broker.messages import ScriptLanguage
@@ -12,6 +14,7 @@ MESSAGE_BYTES = 800_000
 REMARK_LENGTH = 128
 
 _BYTE_ORDER_MARK = "\ufeff"
+_LINE_END = re.compile(r"\r+\n")
 
 
 def check_source(source: str) -> None:
@@ -42,4 +45,5 @@ def normal_source(language: str, source: str) -> str:
     """
     if language == ScriptLanguage.POWERSHELL:
         return source
-    return source.removeprefix(_BYTE_ORDER_MARK).replace("\r\n", "\n")
+    # Twice makes no difference, so that what is exported is found unchanged.
+    return _LINE_END.sub("\n", source.lstrip(_BYTE_ORDER_MARK))

@@ -57,7 +57,7 @@ def parents(session: Session, job_ids: Collection[int]) -> list[AnyRow]:
     return [row for row in rows if not wanted.isdisjoint(ids(row.child_jobid))]
 
 
-def children_names(session: Session, jobs: Iterable[AnyRow]) -> dict[int, list[str]]:
+def children_names(session: Session, jobs: Iterable[AnyRow | Job]) -> dict[int, list[str]]:
     """Return the children of jobs, given with `id` and `child_jobid`, as APP/NAME."""
     children = {job.id: ids(job.child_jobid) for job in jobs if job.child_jobid}
     known = names(session, {child for found in children.values() for child in found})

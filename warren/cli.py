@@ -18,7 +18,7 @@ COMMANDS = {
     "scheduler": ("warren.scheduler_command", "scheduler", "Run a scheduler."),
     "executor": ("warren.executor_command", "executor", "Run an executor of an app."),
     "try": ("warren.try_command", "try_handler", "Run one handler here and now."),
-    "jobs": ("warren.jobs_commands", "jobs", "Apply, show, start, stop and trigger jobs."),
+    "jobs": ("warren.jobs_commands", "jobs", "Apply, export, show, start, stop and trigger jobs."),
     "runs": ("warren.runs_commands", "runs", "Show, read, kill and clear runs."),
     "executors": ("warren.node_commands", "executors", "Show the executors."),
     "schedulers": ("warren.node_commands", "schedulers", "Show the schedulers."),

@@ -1,4 +1,4 @@
-"""`warren jobs …`: apply a job file; show, start, stop, delete and trigger jobs."""
+"""`warren jobs …`: apply and export a job file; show, start, stop, delete and trigger jobs."""
 
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -10,6 +10,7 @@ from warren.access import now_ms, open_database
 from warren.acting import open_commands
 from warren.instants import iso, local
 from warren.job_apply import apply_file
+from warren.job_export import export_jobs
 from warren.job_trigger import trigger_job
 from warren.job_view import HEADERS, job_facts, job_json, job_line, next_fires, waits
 from warren.options import as_json, examples, takes_settings
@@ -25,7 +26,7 @@ _name = click.argument("name")
 
 @click.group()
 def jobs() -> None:
-    """Apply, show, start, stop and trigger jobs. A job is named NAME, or APP/NAME."""
+    """Apply, export, show, start, stop and trigger jobs. A job is named NAME, or APP/NAME."""
 
 
 @jobs.command(
@@ -39,6 +40,19 @@ def jobs() -> None:
 def apply(settings: Settings, file: Path, dry_run: bool, prune: bool, as_json: bool) -> None:
     """Make the jobs what FILE says; applying it again changes nothing."""
     apply_file(settings, file, dry_run=dry_run, prune=prune, as_json=as_json)
+
+
+@jobs.command(
+    epilog=examples(
+        "warren jobs export > jobs.yaml", "warren jobs export --app reports nightly-report"
+    )
+)
+@click.argument("names", metavar="[NAME]…", nargs=-1)
+@click.option("--app", help="Only the jobs of this app.")
+@takes_settings("database_url")
+def export(settings: Settings, names: tuple[str, ...], app: str | None) -> None:
+    """Print jobs as a job file; applied as it is, it changes nothing."""
+    export_jobs(settings, app=app, names=names)
 
 
 @jobs.command("list", epilog=examples("warren jobs list", "warren jobs list --app reports --json"))

@@ -320,3 +320,97 @@ def test_child_is_deleted_after_its_parent_only(desk: Desk) -> None:
     desk.warren("jobs", "delete", "mails/c")
 
     assert said == "cannot delete job mails/c: still among the children of reports/a"
+
+
+EVERYTHING = r"""
+apps:
+  - name: reports
+    title: "All: reports"
+    addresses: [one, "10.0.0.7:99"]
+    alarm: {emails: [ops@example.com], webhook: "https://example.com/x?a=b"}
+  - {name: mails}
+jobs:
+  - name: nightly
+    app: reports
+    author: "on"
+    schedule: {cron: "0 0 2 * * ?", timezone: Asia/Shanghai}
+    script:
+      language: shell
+      remark: "1.0"
+      source: "set -e\n\n\tif true; then  \n  echo 'größer'\r\n\tfi\n\n"
+    param: " a\n b  \n"
+    route: SHARDING_BROADCAST
+    block: COVER_EARLY
+    misfire: FIRE_ONCE_NOW
+    delivery: AT_LEAST_ONCE
+    concurrency: 3
+    timeout: 30
+    retries: 2
+    retry_delay: 10
+    fresh_process: true
+    children: [often, mails/send]
+    alarm: {emails: [a@example.com, b@example.com]}
+    enabled: true
+  - {name: often, app: reports, schedule: {every: 3600}, handler: often, enabled: true}
+  - {name: after, app: reports, schedule: {delay: 60}, handler: often, enabled: true}
+  - {name: windows, app: mails, script: {language: powershell, source: "a\r\nb\r\n"}}
+  - {name: send, app: mails, handler: "send it", schedule: {at: "2099-12-01T08:00:00+08:00"}}
+"""
+
+
+def test_what_was_exported_is_found_unchanged_and_makes_the_same_anew(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.warren("jobs", "apply", desk.file(EVERYTHING))
+
+    exported = desk.warren("jobs", "export").stdout
+
+    name = desk.file(exported)
+    assert desk.warren("jobs", "apply", name, "--prune").stdout == "0 changed, 5 unchanged\n"
+    (tmp_path / "other").mkdir()
+    other = Desk(tmp_path / "other")
+    other.warren("jobs", "apply", other.file(exported))
+    assert other.warren("jobs", "export").stdout == exported
+    assert "      source: |+\n        set -e\n\n        \tif true" in exported
+
+
+def test_one_app_or_one_job_is_exported(desk: Desk) -> None:
+    desk.warren("jobs", "apply", desk.file(EVERYTHING))
+
+    mails = desk.warren("jobs", "export", "--app", "mails").stdout
+    often = desk.warren("jobs", "export", "reports/often").stdout
+
+    assert [line for line in mails.splitlines() if line.startswith("  - ")] == [
+        "  - name: mails",
+        "  - name: send",
+        "  - name: windows",
+    ]
+    assert often.count("- name: ") == 2
+    assert desk.refused("jobs", "export", "nix") == "no job named 'nix'"
+    assert desk.refused("jobs", "export", "--app", "nix") == "no app named 'nix'"
+
+
+def test_a_dry_run_of_pruning_shows_what_differs_and_changes_nothing(desk: Desk) -> None:
+    desk.warren("jobs", "apply", desk.file(EVERYTHING))
+    before = desk.warren("jobs", "export").stdout
+    wanted = before.replace("retries: 2", "retries: 3").replace("set -e", "set -eu")
+    wanted = wanted.partition("  - name: send")[0] + wanted[wanted.index("  - name: after") :]
+    wanted = wanted.replace("  - name: after", "  - name: later").replace(", mails/send", "")
+
+    name = desk.file(wanted)
+    said = desk.warren("jobs", "apply", name, "--prune", "--dry-run").stdout.splitlines()
+    listed = desk.listed("jobs", "apply", name, "--prune", "--dry-run", "--json")
+
+    assert said[0] == "+ would create job reports/later"
+    assert "~ would update job reports/nightly" in said
+    assert "    retries: 2 -> 3" in said
+    assert ("      -set -e" in said, "      +set -eu" in said) == (True, True)
+    assert {line for line in said if line.startswith("- ")} == {
+        "- would delete job mails/send",
+        "- would delete job mails/windows",
+        "- would delete job reports/after",
+    }
+    assert said[-1] == "5 changed, 1 unchanged"
+    [edit] = [one for one in listed if one["name"] == "reports/nightly"]
+    assert "+set -eu" in str(edit["diff"])
+    assert desk.warren("jobs", "export").stdout == before
