@@ -167,6 +167,9 @@ class Output:
             with contextlib.suppress(OSError):
                 os.close(self._file)
         self._file, self._path = _out_of_the_way(file), path
+        with contextlib.suppress(OSError):
+            # For as long as any process of the run has it open, it is not cleaned away.
+            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def _make_streams(self) -> None:
         self._log = LogFile()

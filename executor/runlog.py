@@ -5,6 +5,7 @@ found, read by line, capped and cleaned.
 """
 
 import contextlib
+import fcntl
 import io
 import os
 import re
@@ -108,15 +109,43 @@ class RunLogs:
             return _nothing(from_line, missing=not (self._folder / day).is_dir())
 
     def clean(self, keep_days: int, now: datetime | None = None) -> int:
-        """Delete the folders of days more than `keep_days` ago; return how many."""
+        """Delete the folders of days more than `keep_days` ago; return how many.
+
+        The log of a run that still writes stays, and its folder with it; its lock tells.
+        """
         oldest = ((now or datetime.now(UTC)) - timedelta(days=keep_days)).date().isoformat()
         count = 0
         with contextlib.suppress(FileNotFoundError):
             for entry in self._folder.iterdir():
                 if _DAY.fullmatch(entry.name) and entry.name < oldest and not entry.is_symlink():
-                    shutil.rmtree(entry, ignore_errors=True)
-                    count += not entry.exists()
+                    count += _delete_day(entry)
         return count
+
+
+def _delete_day(folder: Path) -> bool:
+    """Delete a day's logs that nobody has open; True when the folder is gone too."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry, ignore_errors=True)
+            elif not (entry.is_file(follow_symlinks=False) and _is_in_use(entry.path)):
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)  # noqa: PTH108 - there may be a million of them
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return not folder.exists()
+
+
+def _is_in_use(path: str) -> bool:
+    """Whether a job process writes a log: it holds a shared lock on it."""
+    try:
+        with _open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _nothing(from_line: int, *, missing: bool = False) -> Lines:

@@ -286,3 +286,18 @@ def _remove(folder: Path) -> None:
     for path in sorted(folder.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     folder.rmdir()
+
+
+def test_the_log_of_a_run_that_goes_on_is_not_cleaned_away(floor: JobFloor) -> None:
+    old = floor.folder / "logs" / DAY / "0.log"
+    run_id = floor.start("pours")
+    floor.turn(lambda: floor.log_of(run_id))
+    old.write_text("of a run that is over")
+
+    assert floor.logs.clean(1) == 0
+    assert not old.exists()
+
+    floor.wait(run_id)
+    assert floor.log_of(run_id).endswith("the end\n")
+    floor.close()
+    assert floor.logs.clean(1) == 1

@@ -1,5 +1,6 @@
 """Run logs are found, read by line, capped and cleaned."""
 
+import fcntl
 import resource
 from datetime import UTC, datetime
 from pathlib import Path
@@ -210,6 +211,22 @@ class TestCleaning:
 
         assert count == 1
         assert sorted(each.name for each in folder.iterdir()) == ["2026-10-21", "2026-11-20"]
+
+    def test_a_log_that_is_held_open_stays_until_it_is_let_go(
+        self, logs: RunLogs, tmp_path: Path
+    ) -> None:
+        day = tmp_path / "logs" / "1999-01-01"
+        day.mkdir(parents=True)
+        (day / "1.log").touch()
+        (day / "2.log").touch()
+
+        with (day / "1.log").open("ab") as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            assert logs.clean(1) == 0
+            assert [each.name for each in day.iterdir()] == ["1.log"]
+
+        assert logs.clean(1) == 1
+        assert not day.exists()
 
     def test_what_is_no_day_is_left_alone(self, logs: RunLogs, tmp_path: Path) -> None:
         folder = tmp_path / "logs"
