@@ -10,7 +10,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
@@ -50,7 +50,11 @@ class Database:
         url: `mysql+pymysql://user:password@host:port/name` or `sqlite:///path`.
         pool_size: connections kept, half as many more when needed; a thread that gets none within
             5 s fails.
-        answer_seconds: how long MySQL or MariaDB may take for one statement.
+        answer_seconds: how long MySQL or MariaDB may take for one statement before we go.
+        statement_seconds: after how long MySQL or MariaDB itself ends a SELECT; 0 = never. Without
+            it the server goes on with what nobody waits for any more.
+        retry_seconds: no further try begins when a unit of work has failed for this long.
+        beside: another of the same SQLite file in this process; the writers of both take turns.
 
     Raises:
         ValueError: the URL is of another kind.
@@ -58,7 +62,14 @@ class Database:
     """
 
     def __init__(
-        self, url: str, *, pool_size: int = 10, answer_seconds: int = ANSWER_SECONDS
+        self,
+        url: str,
+        *,
+        pool_size: int = 10,
+        answer_seconds: int = ANSWER_SECONDS,
+        statement_seconds: int = 0,
+        retry_seconds: float = RETRY_SECONDS,
+        beside: "Database | None" = None,
     ) -> None:
         self.url = parse(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
@@ -67,9 +78,14 @@ class Database:
             if self.is_sqlite
             else _mysql_engine(self.url, pool_size, answer_seconds)
         )
+        if statement_seconds and not self.is_sqlite:
+            _limit_statements(self.engine, statement_seconds)
+        self._retry_seconds = retry_seconds
         self._writing = self.engine.execution_options(warren_writing=True)
         # Threads of one process queue here, in order; SQLite's own wait is a lottery.
         self._turns: AbstractContextManager[None] = Turns() if self.is_sqlite else nullcontext()
+        if beside is not None and self.is_sqlite:
+            self._turns = beside._turns  # noqa: SLF001 - one of its own kind
 
     def write(self, unit: Callable[[Session], T]) -> T:
         """Return what `unit` returned, after its transaction was committed.
@@ -106,7 +122,7 @@ class Database:
         self.engine.dispose()
 
     def _retry(self, work: Callable[[], T]) -> T:
-        give_up_at = time.monotonic() + RETRY_SECONDS
+        give_up_at = time.monotonic() + self._retry_seconds
         attempt = 1
         while True:
             try:
@@ -140,6 +156,21 @@ def _mysql_engine(url: URL, pool_size: int, answer_seconds: int) -> Engine:
             "init_command": _SESSION_SETTINGS,
         },
     )
+
+
+def _limit_statements(engine: Engine, seconds: int) -> None:
+    """Let the server end each SELECT after so long; both kinds say it in words of their own."""
+
+    @event.listens_for(engine, "connect")
+    def limit(connection: Any, _record: object) -> None:
+        is_mariadb = "MariaDB" in connection.get_server_info()
+        variable, value = (
+            ("max_statement_time", seconds)
+            if is_mariadb
+            else ("max_execution_time", seconds * 1000)
+        )
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION {variable} = {int(value)}")
 
 
 def _sqlite_engine(url: URL, pool_size: int) -> Engine:

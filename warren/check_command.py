@@ -13,11 +13,12 @@ from scheduler.alarms.mail_server import MailServer
 from sql import presence, schema
 from sql.engine import Database
 from sql.errors import SqlError
+from sql.liveness import state
 from warren.access import open_database
 from warren.added_routes import look_for_routes
 from warren.errors import WarrenError
 from warren.options import examples, takes_settings
-from warren.registry_view import registrations, state
+from warren.registry_view import registrations
 from warren.setting_rules import MEMORY_BROKER
 from warren.settings import DATABASE_FILE, Settings, needed_secret
 from warren.wiring import connect_broker

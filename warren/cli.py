@@ -16,6 +16,7 @@ import click
 COMMANDS = {
     "up": ("warren.up_command", "up", "Run everything here: scheduler, executors, database."),
     "scheduler": ("warren.scheduler_command", "scheduler", "Run a scheduler."),
+    "console": ("warren.console_command", "console", "Run the web console."),
     "executor": ("warren.executor_command", "executor", "Run an executor of an app."),
     "try": ("warren.try_command", "try_handler", "Run one handler here and now."),
     "jobs": ("warren.jobs_commands", "jobs", "Apply, export, show, start, stop and trigger jobs."),

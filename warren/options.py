@@ -22,6 +22,8 @@ SETTING_FLAGS = {
     "cpu_limit": "Per cent of CPU above which an executor is busy.",
     "memory_limit": "Per cent of memory above which an executor is busy.",
     "glue": "Which scripts it runs: all, off, or languages parted by commas.",
+    "host": "Address that the console listens at.",
+    "port": "Port of the console; 0 = any that is free.",
     "timezone": "Time zone of jobs that name none.",
     "log_level": "debug, info, warning or error.",
 }

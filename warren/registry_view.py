@@ -11,13 +11,10 @@ from sqlalchemy.orm import Session
 from sql import apps, presence
 from sql.clock import database_now_ms
 from sql.engine import Database
+from sql.liveness import state
 from sql.models import Registration
 from warren.instants import iso
 from warren.terminal import relative
-
-#: Three heartbeats of an executor, and four of a scheduler.
-EXECUTOR_ALIVE_MS = 15_000
-SCHEDULER_ALIVE_MS = 2_000
 
 #: By app, the addresses that it may be routed to, where people gave it a list.
 Lists = Mapping[str, tuple[str, ...]]
@@ -80,16 +77,6 @@ def is_scheduler_alive(database: Database) -> bool:
     """Return whether any scheduler shows signs of life."""
     rows, now_ms = registrations(database, presence.ADMIN)
     return any(state(row, now_ms) != "silent" for row in rows)
-
-
-def state(row: Registration, now_ms: int) -> str:
-    """Return `alive`, `draining` or `silent`; `absent` for one that is only listed."""
-    if not row.beat_at:
-        return "absent"
-    limit = EXECUTOR_ALIVE_MS if row.registry_group == presence.EXECUTOR else SCHEDULER_ALIVE_MS
-    if now_ms - row.beat_at > limit:
-        return "silent"
-    return "draining" if row.draining else "alive"
 
 
 def load_of(row: Registration) -> dict[str, Any]:

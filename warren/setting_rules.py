@@ -15,6 +15,7 @@ from scheduler.alarms.mail_server import MailServer, is_email
 from scheduler.alarms.webhook_url import check_webhook
 
 SECRET_LENGTH = 32
+TOKEN_LENGTH = 16
 MEMORY_BROKER = "memory://"
 _ZONE_FOLDERS = "/zoneinfo/"
 
@@ -24,6 +25,13 @@ def check_secret(secret: str) -> str:
     if len(secret) < SECRET_LENGTH:
         raise ValueError(f"it has {len(secret)}")
     return secret
+
+
+def check_metrics_token(token: str) -> str:
+    """Return a token that is long enough."""
+    if len(token) < TOKEN_LENGTH:
+        raise ValueError(f"it has {len(token)}")
+    return token
 
 
 def check_database_url(url: str) -> str:

@@ -28,6 +28,7 @@ from warren.setting_rules import (
     check_database_url,
     check_emails,
     check_glue,
+    check_metrics_token,
     check_secret,
     check_smtp_url,
     check_timezone,
@@ -41,7 +42,9 @@ TOML_FILE = Path("warren.toml")
 HOME = Path(".warren")
 DATABASE_FILE = HOME / "warren.db"
 #: Never shown, not even when they are wrong.
-_HIDDEN = frozenset({"secret", "database_url", "broker_url", "smtp_url", "alarm_webhook"})
+_HIDDEN = frozenset(
+    {"secret", "database_url", "broker_url", "smtp_url", "alarm_webhook", "metrics_token"}
+)
 
 
 def _default_slots() -> int:
@@ -104,6 +107,12 @@ class Settings(BaseSettings):
     )
     run_retention_days: int = Field(
         30, ge=0, le=36_500, description="a number of days from 0 to 36500; 0 keeps all"
+    )
+    host: str = Field("127.0.0.1", min_length=1, description="an address or name of this machine")
+    port: int = Field(8080, ge=0, le=65_535, description="a port from 1 to 65535, or 0 for any")
+    trusted_proxies: int = Field(0, ge=0, le=10, description="an integer from 0 to 10")
+    metrics_token: Annotated[str, AfterValidator(check_metrics_token)] | None = Field(
+        None, repr=False, description="at least 16 characters"
     )
     log_retention_days: int = Field(
         30, ge=1, le=36_500, description="a number of days from 1 to 36500"

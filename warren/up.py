@@ -1,8 +1,8 @@
-"""The all-in-one mode: a scheduler, executors and a broker in one process, on one SQLite file.
+"""The all-in-one mode: one process, one SQLite file, with scheduler, executors, broker, console.
 
-    start:  executors ─> scheduler (welcomes them) ─> job file
-    end:    executors (runs get SIGTERM, 2 s, SIGKILL; results are reported) ─> scheduler, once
-            no run is in flight any more ─> database
+    start:  executors ─> scheduler (welcomes them) ─> console ─> job file
+    end:    console ─> executors (runs get SIGTERM, 2 s, SIGKILL; results are reported)
+            ─> scheduler, once no run is in flight any more ─> database
 
 The executors end first because the broker's queues live in this process: what they say last must
 still be heard.
@@ -22,6 +22,7 @@ from warren.finished_runs import FinishedRuns
 from warren.registry_view import registrations
 from warren.service import Signals
 from warren.settings import Settings
+from warren.up_console import UpConsole
 from warren.wiring import make_executor, make_log_cleaner, make_scheduler, make_slots
 
 #: How long executors may take to be welcomed before the summary is printed without them.
@@ -44,6 +45,7 @@ class AllInOne:
         self._executors: list[Executor] = []
         self._scheduler: SchedulerNode | None = None
         self._cleaner = make_log_cleaner(settings)
+        self.console = UpConsole(settings, database, secret)
         self.finished = FinishedRuns(database)
 
     def start(self, *, app: str, count: int, sources: Sequence[str]) -> None:
@@ -71,6 +73,7 @@ class AllInOne:
         )
         self._scheduler.start()
         self._cleaner.start()
+        self.console.start()
 
     def wait_until_welcome(self, signals: Signals) -> None:
         """Wait until every executor is registered, up to WELCOME_SECONDS, or until a signal."""
@@ -91,6 +94,7 @@ class AllInOne:
 
     def close(self, signals: Signals) -> None:
         """End everything in order; a further signal hurries the executors."""
+        self.console.stop()
         for one in self._executors:
             one.stop()
         self._await_executors(signals)

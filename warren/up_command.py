@@ -27,6 +27,7 @@ from warren.service import Signals, log_thread_failures
 from warren.settings import DATABASE_FILE, HOME, Settings
 from warren.terminal import warn
 from warren.up import AllInOne
+from warren.up_console import UpConsole
 
 #: An app's name where neither the job file nor the database has one.
 DEFAULT_APP = "default"
@@ -44,7 +45,7 @@ LOOK_SECONDS = 0.5
 @click.option("--apply", "file", type=click.Path(path_type=Path), help="A job file to apply first.")
 @click.option("--executors", default=3, show_default=True, type=click.IntRange(1, 50))
 @click.option("--app", help="The executors' app; by default the first one of the job file.")
-@takes_settings("log_dir", "state_dir", "slots", "timezone", "log_level")
+@takes_settings("log_dir", "state_dir", "slots", "host", "port", "timezone", "log_level")
 def up(
     settings: Settings, sources: tuple[str, ...], file: Path | None, executors: int, app: str | None
 ) -> None:
@@ -77,7 +78,7 @@ def up(
             _apply(frame, database, wanted)
             for words in unknown_handlers(database, wanted.specs):
                 warn(words)
-        _say_what_runs(frame, name, executors)
+        _say_what_runs(frame, name, executors, platform.console)
         _serve(platform, signals)
     print("ended; `warren up` goes on with the same data")
 
@@ -117,11 +118,12 @@ def _apply(settings: Settings, database: Database, wanted: JobFile) -> None:
             print(change_line(change, dry_run=False))
 
 
-def _say_what_runs(settings: Settings, app: str, executors: int) -> None:
+def _say_what_runs(settings: Settings, app: str, executors: int, console: UpConsole) -> None:
     command = own_name(sys.argv[0], shutil.which("warren"))
     print(
         f"""
 Warren is up: one scheduler, {executors} executors of app {app!r} ({settings.slots} slots each).
+  console   {console.address}
   data      {DATABASE_FILE}
   run logs  {settings.log_dir}/
   own log   {LOG_FILE}
@@ -133,6 +135,11 @@ Ctrl-C ends it all.
 """,
         flush=True,
     )
+    if console.password:
+        print(
+            f"Sign in as admin; this is shown once:\nadmin password: {console.password}\n",
+            flush=True,
+        )
 
 
 def own_name(called: str, on_path: str | None) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sql import presence
+from sql.liveness import state
 from sql.models import Run
 from sql.run_status import RunStatus
 from tests.support.command import Command
@@ -20,7 +21,7 @@ from tests.support.deployment import GRACE_SECONDS, Deployment
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
-from warren.registry_view import registrations, state
+from warren.registry_view import registrations
 
 #: "Every run reaches a final state within timeout + grace + 20 s of its executor's death."
 SETTLED_SECONDS = GRACE_SECONDS + 20

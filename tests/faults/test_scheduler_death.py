@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from sql import presence
+from sql.liveness import state
 from sql.run_status import FINAL, RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.processes import identify
-from warren.registry_view import registrations, state
+from warren.registry_view import registrations
 
 #: The owner's silence of 1.5 s, a look every 0.5 s, and what a busy machine adds.
 TAKE_OVER_SECONDS = 10

@@ -15,7 +15,7 @@ from warren.jobfile import read_job_file
 from warren.settings import Settings, variables
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker", "executor", "scheduler", "sql", "warren")
+PACKAGES = ("admin_web", "broker", "executor", "scheduler", "sql", "warren")
 #: Variables that job processes find in their environment, and that nobody sets.
 FOR_JOBS = {
     name

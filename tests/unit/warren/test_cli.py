@@ -11,6 +11,7 @@ from warren import cli
 COMMANDS = [
     "up",
     "scheduler",
+    "console",
     "executor",
     "try",
     "jobs apply",

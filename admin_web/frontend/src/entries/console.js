@@ -1,0 +1,9 @@
+// On every page.
+import "htmx.org";
+import { refreshLiveParts } from "../live.js";
+import { switchThemeInPlace } from "../theme.js";
+import { tellTimeZone } from "../zone.js";
+
+tellTimeZone();
+switchThemeInPlace();
+refreshLiveParts();

@@ -1,0 +1,32 @@
+"""The menu: one line for each page group that a visitor may open."""
+
+from dataclasses import dataclass
+
+from flask import Flask
+from flask_babel import LazyString, lazy_gettext
+
+from admin_web.visitors import Right, Visitor
+
+
+@dataclass(frozen=True, slots=True)
+class MenuEntry:
+    """A line of the menu; `icon` is a drawing of `macros/icons.html`."""
+
+    endpoint: str
+    icon: str
+    text: LazyString
+    right: Right
+
+
+#: After the dashboard, in this order.
+ENTRIES = (MenuEntry("audit_trail.show", "trail", lazy_gettext("Audit trail"), Right.ADMINISTER),)
+
+
+def install(app: Flask) -> None:
+    """Give an app's templates the menu."""
+    app.jinja_env.globals["menu_entries"] = menu_entries
+
+
+def menu_entries(viewer: Visitor) -> list[MenuEntry]:
+    """Return what a visitor may open."""
+    return [entry for entry in ENTRIES if viewer.may(entry.right)]

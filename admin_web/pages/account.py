@@ -1,0 +1,129 @@
+"""A visitor's own account: password, language, zone, theme, and where they are signed in."""
+
+from flask import abort, flash, redirect, render_template, request, session, url_for
+from flask_babel import gettext, lazy_gettext
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+
+from admin_web.forms import PasswordForm, PreferencesForm
+from admin_web.gate import TOKEN
+from admin_web.language import LANGUAGES
+from admin_web.looks import THEMES
+from admin_web.moments import zones
+from admin_web.parts import Parts
+from admin_web.routes import route
+from admin_web.sign_ins import SignIns, Wait
+from admin_web.visitors import Right, Visitor, visitor
+from sql import sessions, users
+from sql.models import User
+
+_AS_BROWSER = lazy_gettext("as the browser says")
+_THEMES = {"light": lazy_gettext("light"), "dark": lazy_gettext("dark")}
+
+
+class AccountPages:
+    """What everybody may change of themselves, and nobody else's."""
+
+    name = "account"
+
+    def __init__(self, parts: Parts, sign_ins: SignIns) -> None:
+        self._parts = parts
+        self._sign_ins = sign_ins
+
+    @route("/account", Right.ACCOUNT)
+    def show(self) -> str:
+        """Show the account."""
+        return self._page(PasswordForm(), _preferences(visitor()))
+
+    @route("/account/password", Right.ACCOUNT, methods=("POST",))
+    def change_password(self) -> Response | tuple[str, int]:
+        """Change the password; every other sign-in of this user ends."""
+        known, form = visitor(), PasswordForm(request.form)
+        if not (form.validate() and self._is_right(known, form) and self._changed(known, form)):
+            return self._page(form, _preferences(known)), 422
+        session.clear()
+        session[TOKEN] = self._sign_ins.open_again(known, agent=request.user_agent.string)
+        flash(gettext("The password was changed. All other sign-ins of yours have ended."))
+        return redirect(url_for("account.show"), 303)
+
+    @route("/account/preferences", Right.ACCOUNT, methods=("POST",))
+    def change_preferences(self) -> Response | tuple[str, int]:
+        """Change language, zone and theme."""
+        known = visitor()
+        form = _preferences(known, submitted=True)
+        if not form.validate():
+            return self._page(PasswordForm(), form), 422
+
+        def unit(found: Session) -> None:
+            users.set_preferences(
+                users.find(found, known.name),
+                locale=form.language.data,
+                timezone=form.timezone.data,
+                theme=form.theme.data,
+            )
+
+        self._parts.database.write(unit)
+        return redirect(url_for("account.show"), 303)
+
+    @route("/account/theme", Right.ACCOUNT, methods=("POST",))
+    def change_theme(self) -> Response:
+        """Change the theme alone, as the switch beside the menu does."""
+        known, wanted = visitor(), request.form.get("theme", "")
+        if wanted not in THEMES:
+            abort(400)
+
+        def unit(found: Session) -> None:
+            users.find(found, known.name).theme = None if wanted == "auto" else wanted
+
+        self._parts.database.write(unit)
+        return redirect(url_for("account.show"), 303)
+
+    @route("/account/sign-ins/<int:sign_in_id>/end", Right.ACCOUNT, methods=("POST",))
+    def end_sign_in(self, sign_in_id: int) -> Response:
+        """End one of the visitor's own sign-ins."""
+        self._sign_ins.end(visitor(), sign_in_id)
+        return redirect(url_for("account.show"), 303)
+
+    def _is_right(self, known: Visitor, form: PasswordForm) -> bool:
+        """Check the present password, under the same limits as at the sign-in."""
+        answer = self._sign_ins.check(known.name, form.present.data or "", origin=known.origin)
+        if isinstance(answer, User):
+            return True
+        problem = gettext("This is not your present password.")
+        if isinstance(answer, Wait):
+            problem = gettext("Too many tries. Wait %(s)s s, then try again.", s=answer.seconds)
+        form.present.errors = (problem,)
+        return False
+
+    def _changed(self, known: Visitor, form: PasswordForm) -> bool:
+        fresh = form.fresh.data or ""
+        if fresh == form.present.data:
+            form.fresh.errors = (gettext("This is the password that you have."),)
+            return False
+        try:
+            self._parts.user_commands(known).set_password(known.name, fresh)
+        except ValueError:
+            form.fresh.errors = (gettext("Your name cannot be your password."),)
+            return False
+        return True
+
+    def _page(self, password: PasswordForm, preferences: PreferencesForm) -> str:
+        known = visitor()
+        found = self._parts.database.read(
+            lambda reader: sessions.of_user(reader, users.find(reader, known.name))
+        )
+        return render_template(
+            "pages/account.html", password=password, preferences=preferences, sign_ins=found
+        )
+
+
+def _preferences(known: Visitor, *, submitted: bool = False) -> PreferencesForm:
+    form = PreferencesForm(
+        request.form if submitted else None,
+        data={"language": known.locale, "timezone": known.timezone, "theme": known.theme},
+    )
+    browser = ("", _AS_BROWSER)
+    form.language.choices = [browser, *((tag, name) for tag, (_, name) in LANGUAGES.items())]
+    form.timezone.choices = [browser, *((zone, zone) for zone in sorted(zones()))]
+    form.theme.choices = [browser, *_THEMES.items()]
+    return form

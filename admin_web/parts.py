@@ -1,0 +1,57 @@
+"""What the console is made of: handed to it from outside, once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from admin_web.visitors import Visitor
+from scheduler.commands import Commands
+from scheduler.user_commands import UserCommands
+from sql.engine import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that pages get their facts from and act through.
+
+    Attributes:
+        database: a small pool of its own, so that a busy console delays nobody.
+        now_ms: the database's clock.
+        timezone: of jobs that name none.
+        secret: what cookies are signed with is derived from it.
+        is_broker_up: whether messages can travel; answers at once.
+        host: the address that the console listens at.
+        console_url: where people reach it; https makes its cookies Secure.
+        trusted_proxies: how many reverse proxies stand before it.
+        metrics_token: opens /metrics; empty = nobody may read it.
+
+    """
+
+    database: Database
+    now_ms: Callable[[], int]
+    timezone: str
+    secret: str
+    is_broker_up: Callable[[], bool]
+    host: str = "127.0.0.1"
+    console_url: str = ""
+    trusted_proxies: int = 0
+    metrics_token: str = ""
+
+    @property
+    def is_https(self) -> bool:
+        """Whether browsers reach the console by https only."""
+        return self.console_url.startswith("https://")
+
+    def commands(self, visitor: Visitor) -> Commands:
+        """Return what acts on jobs and runs in a visitor's name, on their apps only."""
+        return Commands(
+            self.database,
+            self.now_ms,
+            timezone=self.timezone,
+            who=visitor.name,
+            origin=visitor.origin,
+            app_ids=visitor.app_ids,
+        )
+
+    def user_commands(self, visitor: Visitor) -> UserCommands:
+        """Return what acts on users in a visitor's name."""
+        return UserCommands(self.database, who=visitor.name, origin=visitor.origin)

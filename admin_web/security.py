@@ -1,0 +1,92 @@
+"""What browsers are told, and which requests are none of a browser's that uses the console."""
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+from flask import Flask, abort, request
+from werkzeug.wrappers import Response
+
+from admin_web.parts import Parts
+
+#: No inline script or style, nothing from elsewhere, in no frame.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "object-src 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+#: No form of ours is larger: a script has up to 512 kB.
+BODY_BYTES = 1_000_000
+FORM_FIELDS = 1_000
+#: Read by programs, by whatever name they reach us: no cookie counts there.
+_FOR_PROGRAMS = frozenset({"health.healthz", "health.metrics"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Security:
+    """Refuses foreign hosts and foreign pages, and sets the headers of every answer."""
+
+    def __init__(self, parts: Parts) -> None:
+        own = {"localhost", socket.gethostname().lower(), parts.host.lower()}
+        console = urlsplit(parts.console_url)
+        self._hosts = own | ({console.hostname.lower()} if console.hostname else set())
+        self._public = console.netloc
+        self._is_https = parts.is_https
+
+    def guard(self, app: Flask) -> None:
+        """Stand before and behind every route."""
+        app.config["MAX_CONTENT_LENGTH"] = BODY_BYTES
+        app.config["MAX_FORM_MEMORY_SIZE"] = BODY_BYTES
+        app.config["MAX_FORM_PARTS"] = FORM_FIELDS
+        app.before_request(self.check)
+        app.after_request(self.dress)
+
+    def check(self) -> None:
+        """Refuse a name that is not ours (DNS rebinding), and what another site's page sends."""
+        if request.endpoint in _FOR_PROGRAMS:
+            return
+        if not self._is_own(request.host):
+            abort(400, "host")
+        if request.method not in _SAFE and not self._is_own_page():
+            abort(403, "origin")
+
+    def dress(self, response: Response) -> Response:
+        """Set the headers that every answer has."""
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        if self._is_https:
+            response.headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+        if request.endpoint == "static" and "v" in request.args:
+            response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        else:
+            response.headers.setdefault("Cache-Control", "no-store")
+        response.headers.pop("Server", None)
+        return response
+
+    def _is_own(self, host: str) -> bool:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name in self._hosts or _is_address(name)
+
+    def _is_own_page(self) -> bool:
+        if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+            return False
+        page = request.headers.get("Origin")
+        return page is None or urlsplit(page).netloc in {request.host, self._public} - {""}
+
+
+def _is_address(name: str) -> bool:
+    # No name leads to a literal address, so it cannot be a foreign page's.
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

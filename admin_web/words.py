@@ -1,0 +1,84 @@
+"""What stored words are called on pages, and the tone and shape of each state.
+
+A state is told by colour and by shape, so that nobody needs to see colours.
+"""
+
+from dataclasses import dataclass
+
+from flask_babel import LazyString, lazy_gettext
+
+from sql.run_status import Kind, RunStatus
+from sql.users import Role
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state on a page: its word, the tone (a class of the style sheet), the shape (an icon)."""
+
+    word: LazyString
+    tone: str
+    shape: str
+
+
+STATUS = {
+    RunStatus.PLANNED: State(lazy_gettext("planned"), "quiet", "ring"),
+    RunStatus.ROUTED: State(lazy_gettext("routed"), "info", "arrow"),
+    RunStatus.SENT: State(lazy_gettext("sent"), "info", "arrow"),
+    RunStatus.RUNNING: State(lazy_gettext("running"), "busy", "play"),
+    RunStatus.SUCCEEDED: State(lazy_gettext("succeeded"), "good", "check"),
+    RunStatus.FAILED: State(lazy_gettext("failed"), "bad", "cross"),
+    RunStatus.TIMED_OUT: State(lazy_gettext("timed out"), "bad", "clock"),
+    RunStatus.KILLED: State(lazy_gettext("killed"), "warn", "square"),
+    RunStatus.REFUSED: State(lazy_gettext("refused"), "warn", "minus"),
+    RunStatus.LOST: State(lazy_gettext("lost"), "bad", "question"),
+    RunStatus.UNDELIVERED: State(lazy_gettext("undelivered"), "bad", "triangle"),
+    RunStatus.CANCELLED: State(lazy_gettext("cancelled"), "quiet", "minus"),
+}
+KIND = {
+    Kind.CRON: lazy_gettext("schedule"),
+    Kind.MISFIRE: lazy_gettext("misfire"),
+    Kind.MANUAL: lazy_gettext("by hand"),
+    Kind.API: lazy_gettext("API"),
+    Kind.RETRY: lazy_gettext("retry"),
+    Kind.PARENT: lazy_gettext("parent"),
+}
+#: A process that registered: see `sql.liveness`.
+PROCESS = {
+    "alive": State(lazy_gettext("alive"), "good", "check"),
+    "draining": State(lazy_gettext("draining"), "warn", "square"),
+    "silent": State(lazy_gettext("silent"), "bad", "question"),
+}
+ROLE = {
+    Role.ADMINISTRATOR.name.lower(): lazy_gettext("administrator"),
+    Role.OPERATOR.name.lower(): lazy_gettext("operator"),
+    Role.VIEWER.name.lower(): lazy_gettext("viewer"),
+}
+#: Deeds of the audit trail; one that is missing is shown as it is stored.
+ACTION = {
+    "app.create": lazy_gettext("made an app"),
+    "app.update": lazy_gettext("changed an app"),
+    "job.create": lazy_gettext("made a job"),
+    "job.update": lazy_gettext("changed a job"),
+    "job.start": lazy_gettext("started a job"),
+    "job.stop": lazy_gettext("stopped a job"),
+    "job.delete": lazy_gettext("deleted a job"),
+    "job.trigger": lazy_gettext("triggered a job"),
+    "run.kill": lazy_gettext("killed a run"),
+    "cluster.pause": lazy_gettext("paused dispatch"),
+    "cluster.resume": lazy_gettext("resumed dispatch"),
+    "user.add": lazy_gettext("added a user"),
+    "user.password": lazy_gettext("changed a password"),
+    "user.rights": lazy_gettext("changed rights"),
+    "session.open": lazy_gettext("signed in"),
+    "session.refuse": lazy_gettext("was refused at the sign-in"),
+    "session.end": lazy_gettext("signed out"),
+}
+#: Kinds of objects in the audit trail.
+OBJECT = {
+    "app": lazy_gettext("app"),
+    "job": lazy_gettext("job"),
+    "run": lazy_gettext("run"),
+    "cluster": lazy_gettext("cluster"),
+    "user": lazy_gettext("user"),
+    "session": lazy_gettext("sign-in"),
+}

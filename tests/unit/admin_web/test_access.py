@@ -1,0 +1,108 @@
+"""Every route with every role: what may be called is exactly what stands here."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from admin_web.gate import Gate
+from admin_web.visitors import Right
+from tests.support.console import Visit, signed_in
+from tests.unit.admin_web.conftest import USERS
+
+EVERYBODY = frozenset(USERS)
+NOBODY_ELSE = frozenset({"admin"})
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Who may call an endpoint, and what to call it with.
+
+    `anonymous`: also who has not signed in. `admits`: what it answers to those who may.
+    """
+
+    roles: frozenset[str] = EVERYBODY
+    anonymous: bool = False
+    values: dict[str, Any] = field(default_factory=dict)
+    form: dict[str, str] = field(default_factory=dict)
+    admits: frozenset[int] = frozenset({200, 303})
+
+
+#: One line for each endpoint; a new one without a line fails the first test.
+TABLE: dict[str, Expected] = {
+    "static": Expected(anonymous=True, values={"filename": "console.css"}),
+    "sign_in.login": Expected(anonymous=True, admits=frozenset({200, 422})),
+    "sign_in.logout": Expected(),
+    "sign_in.browser": Expected(anonymous=True),
+    "dashboard.show": Expected(),
+    "account.show": Expected(),
+    "account.change_password": Expected(admits=frozenset({422})),
+    "account.change_preferences": Expected(form={"language": "", "timezone": "", "theme": ""}),
+    "account.change_theme": Expected(form={"theme": "dark"}),
+    "account.end_sign_in": Expected(values={"sign_in_id": 999}),
+    "audit_trail.show": Expected(NOBODY_ELSE),
+    "health.healthz": Expected(anonymous=True, admits=frozenset({200, 503})),
+    "health.metrics": Expected(frozenset(), admits=frozenset({200})),
+}
+
+
+def calls(app: Flask) -> list[tuple[str, str, str]]:
+    """Return each endpoint with a path of its own and each method that it answers."""
+    with app.test_request_context():
+        return [
+            (rule.endpoint, method, app.url_for(rule.endpoint, **TABLE[rule.endpoint].values))
+            for rule in app.url_map.iter_rules()
+            for method in sorted((rule.methods or set()) & {"GET", "POST"})
+        ]
+
+
+def call(visit: Visit, endpoint: str, method: str, path: str) -> int:
+    if method == "GET":
+        return visit.client.get(path).status_code
+    return visit.post(path, TABLE[endpoint].form).status_code
+
+
+def test_every_endpoint_stands_in_the_table_and_no_other(app: Flask) -> None:
+    assert {rule.endpoint for rule in app.url_map.iter_rules()} == set(TABLE)
+
+
+@pytest.mark.parametrize("name", sorted(USERS))
+def test_a_role_may_call_what_the_table_says_and_nothing_else(app: Flask, name: str) -> None:
+    for endpoint, method, path in calls(app):
+        visit = signed_in(app, name)
+
+        status = call(visit, endpoint, method, path)
+
+        expected = TABLE[endpoint]
+        may = expected.anonymous or name in expected.roles
+        assert (status in expected.admits) if may else (status == 403), (endpoint, method, status)
+
+
+def test_whoever_has_not_signed_in_is_sent_to_do_so(app: Flask) -> None:
+    for endpoint, method, path in calls(app):
+        visit = Visit(app)
+        visit.get("/login")
+
+        status = call(visit, endpoint, method, path)
+
+        expected = TABLE[endpoint]
+        if expected.anonymous:
+            assert status in expected.admits, (endpoint, method, status)
+        elif endpoint == "health.metrics":
+            assert status == 403
+        else:
+            assert status == (303 if method == "GET" else 401), (endpoint, method, status)
+
+
+def test_what_changes_something_is_never_a_get(app: Flask) -> None:
+    admin = signed_in(app, "admin")
+
+    for endpoint, method, path in calls(app):
+        if method == "POST" and endpoint != "sign_in.login":
+            assert admin.client.get(path).status_code == 405, endpoint
+
+
+def test_a_route_without_a_right_keeps_the_console_from_starting(app: Flask) -> None:
+    with pytest.raises(LookupError, match=r"routes without a right: dashboard\.show"):
+        Gate(None, {name: Right.ANYONE for name in TABLE if name != "dashboard.show"}).guard(app)  # type: ignore[arg-type]

@@ -1,0 +1,70 @@
+"""Every text of the console is there in Chinese, with the same places for values."""
+
+import re
+from pathlib import Path
+
+import pytest
+from babel.messages.extract import extract_from_dir
+from babel.messages.pofile import read_po
+
+import admin_web
+
+CONSOLE = Path(admin_web.__file__).parent
+METHODS = [("templates/**.html", "jinja2"), ("**.py", "python")]
+KEYWORDS = {"_": None, "gettext": None, "lazy_gettext": None, "ngettext": (1, 2)}
+
+
+def texts() -> dict[str, str]:
+    """Return each text of templates and Python with the place where it stands."""
+    found: dict[str, str] = {}
+    for place, line, message, _comments, _context in extract_from_dir(
+        str(CONSOLE), METHODS, keywords=KEYWORDS, strip_comment_tags=True
+    ):
+        for text in (message,) if isinstance(message, str) else message:
+            found.setdefault(text, f"{place}:{line}")
+    return found
+
+
+def chinese() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in sorted(CONSOLE.glob("translations/zh_CN/*.po")):
+        with path.open("rb") as source:
+            found |= {message.id: message.string for message in read_po(source) if message.id}
+    return found
+
+
+def places(text: str) -> list[str]:
+    return sorted(re.findall(r"%\(\w+\)[sd]", text))
+
+
+def test_every_text_is_translated() -> None:
+    known = chinese()
+
+    assert len(texts()) > 100
+    assert [f"{place}: {text!r}" for text, place in texts().items() if not known.get(text)] == []
+
+
+def test_no_translation_is_left_of_a_text_that_is_gone() -> None:
+    assert sorted(set(chinese()) - set(texts())) == []
+
+
+def test_values_have_the_same_places() -> None:
+    assert [text for text, said in chinese().items() if places(text) != places(said)] == []
+
+
+@pytest.mark.parametrize("path", sorted(CONSOLE.rglob("templates/**/*.html")), ids=lambda p: p.name)
+def test_no_text_stands_bare_in_a_template(path: Path) -> None:
+    """Words between tags that go through no `_()` would be English for everybody."""
+    source = re.sub(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", "", path.read_text(), flags=re.DOTALL)
+    source = re.sub(r"<(code|svg|title)\b.*?</\1>", "", source, flags=re.DOTALL)
+
+    bare = [text.strip() for text in re.findall(r">([^<]*[A-Za-z]{3}[^<]*)<", source)]
+
+    assert [text for text in bare if text != "Warren"] == []
+
+
+@pytest.mark.parametrize("path", sorted(CONSOLE.rglob("templates/**/*.html")), ids=lambda p: p.name)
+def test_nothing_in_a_template_needs_what_the_policy_refuses(path: Path) -> None:
+    source = path.read_text()
+
+    assert re.findall(r"\sstyle=|\son[a-z]+=|<style|<script(?! src=)|javascript:", source) == []

@@ -1,0 +1,73 @@
+"""The console inside `warren up`, on a port that is free."""
+
+import errno
+
+from admin_web.service import Console
+from sql.engine import Database
+from warren.console_wiring import address, make_console, open_console_database
+from warren.errors import CommandError
+from warren.settings import Settings
+
+#: Where nobody asked for a port, so many more are tried after the usual one: a second `warren up`
+#: on a machine just works.
+NEXT_PORTS = 20
+
+
+class UpConsole:
+    """A console beside a scheduler, in the same process.
+
+    Args:
+        settings: where it listens.
+        database: the scheduler's; the console has connections of its own to the same file.
+        secret: what its cookies are signed with.
+
+    """
+
+    def __init__(self, settings: Settings, database: Database, secret: str) -> None:
+        self._settings = settings
+        self._secret = secret
+        url = database.url.render_as_string(hide_password=False)
+        self._database = open_console_database(url, beside=database)
+        self._console: Console | None = None
+        #: The first administrator's, if one was made just now.
+        self.password: str | None = None
+
+    @property
+    def address(self) -> str:
+        """Where people find it."""
+        return address(self._settings, self._console.port) if self._console else ""
+
+    def start(self) -> None:
+        """Begin to answer.
+
+        Raises:
+            CommandError: the port is taken.
+
+        """
+        self._console = self._make()
+        self.password = self._console.start()
+
+    def stop(self) -> None:
+        """End in order."""
+        if self._console is not None:
+            self._console.stop()
+        self._database.close()
+
+    def _make(self) -> Console:
+        wanted = self._settings.port
+        was_asked_for = "port" in self._settings.model_fields_set
+        for port in range(wanted, wanted + 1 if was_asked_for else wanted + NEXT_PORTS):
+            try:
+                return make_console(
+                    self._settings,
+                    self._database,
+                    self._secret,
+                    is_broker_up=lambda: True,
+                    port=port,
+                )
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise CommandError(
+                        f"cannot listen at {self._settings.host}: {error}"
+                    ) from error
+        raise CommandError(f"port {wanted} is taken; choose another one by --port or WARREN_PORT")
