@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.clearing import Wish
 from scheduler.commands import Commands
 from scheduler.job_spec import AppSpec, JobSpec
 from scheduler.trail import LONGEST_VALUE, Action, Trail
@@ -204,3 +205,31 @@ class TestFirstAdministrator:
         users.add("alice", "correct horse", role=Role.ADMINISTRATOR)
 
         assert users.add_first() is None
+
+
+def test_clearing_runs_is_noted_before_the_first_one_goes_and_a_dry_run_is_not(rows: Rows) -> None:
+    job_id = rows.job("nightly")
+    rows.run(job_id, NOW - 2_000, status="SUCCEEDED")
+    noted: list[list[str]] = []
+
+    assert commands(rows).clear_runs(Wish(job_id=job_id), dry_run=True) == 1
+    assert deeds(rows) == []
+
+    wish = Wish(job_id=job_id, keep=0)
+    count = commands(rows).clear_runs(wish, on_progress=lambda _count: noted.append(deeds(rows)))
+    assert (count, noted) == (1, [["run.clear"]])
+    [entry] = entries(rows.database)
+    assert json.loads(entry.after or "") == {"job_id": job_id, "keep": 0}
+
+
+@pytest.mark.parametrize("whose", ["job", "app", "all"])
+def test_whoever_may_touch_another_app_only_clears_nothing(rows: Rows, whose: str) -> None:
+    job_id = rows.job("nightly")
+    rows.run(job_id, NOW - 2_000, status="SUCCEEDED")
+    other, own = rows.app("other"), rows.app("reports")
+    wish = {"job": Wish(job_id=job_id), "app": Wish(app_id=own), "all": Wish()}[whose]
+
+    with pytest.raises(NotFound):
+        commands(rows, app_ids=frozenset({other})).clear_runs(wish)
+
+    assert commands(rows, app_ids=frozenset({own})).clear_runs(Wish(app_id=own)) == 1

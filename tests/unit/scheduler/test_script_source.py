@@ -57,3 +57,11 @@ def test_longest_source_and_longest_param_fit_into_one_message() -> None:
 )
 def test_line_ends_and_byte_order_mark_go_but_for_powershell(language: str, kept: str) -> None:
     assert normal_source(language, "\ufeffa\r\nb\rc\r\n") == kept
+
+
+@pytest.mark.parametrize("source", ["a\r\r\nb", "\ufeff\ufeffa\r\n", "a\r", "\r\n\r\n"])
+@pytest.mark.parametrize("language", ["shell", "powershell"])
+def test_what_is_normal_stays_as_it_is(language: str, source: str) -> None:
+    once = normal_source(language, source)
+
+    assert normal_source(language, once) == once
