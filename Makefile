@@ -19,15 +19,19 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install test check lint format bench services clean made-elsewhere
+.PHONY: help up install console test check lint format bench services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 up: $(INSTALLED) ## Install into ./.venv and run everything here, with the example jobs
+	@scripts/build-console --quietly
 	@$(BIN)/warren up --jobs examples/handlers.py --apply examples/jobs.yaml
 
 install: $(INSTALLED) ## Install into ./.venv, with all that it needs
+
+console: ## Build the console's scripts with npm; without them its pages work all the same
+	@scripts/build-console
 
 test: $(TEST_INSTALLED) services ## Check format, lint and types and run all tests, on services of its own
 	@$(MAKE) --no-print-directory lint
@@ -53,7 +57,7 @@ services: ## Install RabbitMQ and MariaDB for the tests, where that may be done;
 	@scripts/install-test-services
 
 clean: ## Remove the environment and all caches; what `warren up` keeps in ./.warren stays
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf admin_web/frontend/node_modules admin_web/static/bundle $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml constraints.txt scripts/make-environment

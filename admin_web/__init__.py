@@ -9,6 +9,7 @@ How a page is added:
 3. A page group is a class in `pages/` with a `name` and the parts that it needs in `__init__`. Its
    views are methods marked `@route(rule, Right.…, methods=…)`; there is no other way to add one, so
    no route is without a right. Append it to `pages/__init__.py`.
+   Ids in rules are `<id:run_id>`; places in lists are read by `key_of("before")`.
 4. Templates extend `layout.html` and build on `macros/*.html`. Everything is escaped. No `style`
    attribute and no inline script: the content security policy refuses both.
 5. Each text is `_("…")` in templates, `gettext`/`lazy_gettext` in Python, and has its Chinese

@@ -10,6 +10,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from admin_web import language, looks, menu, moments
 from admin_web.errors import ErrorPages
 from admin_web.gate import Gate
+from admin_web.keys import IdConverter
 from admin_web.pages import page_groups
 from admin_web.parts import Parts
 from admin_web.routes import mount
@@ -35,6 +36,7 @@ def create_app(parts: Parts) -> Flask:
         WTF_CSRF_SSL_STRICT=False,  # Security compares the origin, behind proxies too
     )
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    app.url_map.converters["id"] = IdConverter
     sign_ins = SignIns(parts.database, parts.now_ms)
     rights = mount(app, page_groups(parts, sign_ins))
     Security(parts).guard(app)

@@ -59,7 +59,9 @@ class Moments:
         distance = timedelta(milliseconds=instant_ms - self._now_ms())
         if abs(distance) < timedelta(seconds=2):
             return str(gettext("now"))
-        return format_timedelta(distance, add_direction=True, threshold=1.2, locale=get_locale())
+        return format_timedelta(
+            distance, add_direction=True, threshold=1.2, format="narrow", locale=get_locale()
+        )
 
     def lasting(self, duration_ms: int) -> str:
         """Return a duration, to three figures or to the second."""

@@ -46,7 +46,7 @@ class Console:
 
     def start(self) -> str | None:
         """Begin to answer; return the first administrator's password if one was made just now."""
-        password = UserCommands(self._parts.database, who="console").add_first()
+        password = UserCommands(self._parts.database, who="console", origin="console").add_first()
         self._server.start()
         self._loop.start()
         return password

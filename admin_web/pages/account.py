@@ -78,7 +78,7 @@ class AccountPages:
         self._parts.database.write(unit)
         return redirect(url_for("account.show"), 303)
 
-    @route("/account/sign-ins/<int:sign_in_id>/end", Right.ACCOUNT, methods=("POST",))
+    @route("/account/sign-ins/<id:sign_in_id>/end", Right.ACCOUNT, methods=("POST",))
     def end_sign_in(self, sign_in_id: int) -> Response:
         """End one of the visitor's own sign-ins."""
         self._sign_ins.end(visitor(), sign_in_id)

@@ -13,6 +13,7 @@ from wtforms.validators import Length, Optional
 
 from admin_web import words
 from admin_web.forms import ConsoleForm
+from admin_web.keys import key_of
 from admin_web.parts import Parts
 from admin_web.routes import route
 from admin_web.visitors import Right
@@ -80,7 +81,7 @@ class TrailPages:
             name=form.name.data or None,
             since_ms=self._midnight_ms(form.since),
             until_ms=self._midnight_ms(form.until, days=1),
-            before_id=request.args.get("before", type=int),
+            before_id=key_of("before"),
             limit=LINES + 1,
         )
 

@@ -1,0 +1,247 @@
+"""The first pages: what they show, to whom, in which words."""
+
+import json
+import re
+
+import pytest
+from flask import Flask
+
+from admin_web.moments import Moments
+from scheduler.commands import Commands
+from scheduler.job_spec import AppSpec, JobSpec
+from sql import presence
+from sql.engine import Database
+from sql.presence import Beat
+from tests.support.console import METRICS_TOKEN, Clock, Visit, make_app, signed_in
+from tests.support.ledger_rows import Rows
+
+NASTY = '"><img src=x onerror=alert(1)>{{7*7}}'
+
+
+def commands(database: Database, clock: Clock) -> Commands:
+    return Commands(database, clock.now_ms, timezone="UTC", who="alice", origin="10.0.0.9")
+
+
+def beat(database: Database, clock: Clock, group: str, key: str, address: str) -> None:
+    one = Beat(group=group, key=key, address=address, boot_id="b", beat_at=clock.now)
+    database.write(lambda session: presence.hold(session, one))
+
+
+@pytest.fixture
+def rows(database: Database) -> Rows:
+    return Rows(database.url.render_as_string(hide_password=False))
+
+
+class TestDashboard:
+    def test_without_anything_it_says_what_to_do_next(self, admin: Visit) -> None:
+        page = admin.get("/").text
+
+        assert "There is no job yet." in page
+        assert "warren executor --app NAME handlers.py" in page
+        assert "No scheduler lives" in page
+
+    def test_it_shows_what_runs_what_failed_and_what_is_due(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly", trigger_status=1, trigger_next_time=clock.now + 60_000)
+        rows.run(job_id, clock.now - 5_000, status="RUNNING", started_at=clock.now - 4_000)
+        rows.run(job_id, clock.now - 9_000, status="FAILED", handle_msg="disk full")
+
+        page = admin.get("/").text
+
+        assert page.count("<strong>nightly</strong>") == 3
+        assert "disk full" in page
+        assert "in 60s" in page
+
+    def test_an_operator_sees_own_apps_only(self, app: Flask, rows: Rows, clock: Clock) -> None:
+        for name, app_name in (("mine", "reports"), ("theirs", "mails")):
+            job_id = rows.job(name, app=app_name, trigger_status=1, trigger_next_time=clock.now + 1)
+            rows.run(job_id, clock.now - 1, app=app_name, status="FAILED")
+            rows.run(job_id, clock.now - 2, app=app_name, status="RUNNING", started_at=clock.now)
+        beat(rows.database, clock, presence.EXECUTOR, "mails", "their-executor")
+
+        page = signed_in(app, "operator").get("/").text
+
+        assert "mine" in page
+        assert "theirs" not in page
+        assert "their-executor" not in page
+        assert "Runs today" not in page
+
+    def test_failures_come_newest_first_whatever_their_app_and_status(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        for number, status in enumerate(["FAILED", "LOST", "TIMED_OUT", "UNDELIVERED"]):
+            job_id = rows.job(f"job-{number}", app=("reports", "mails")[number % 2])
+            rows.run(
+                job_id, clock.now - number * 1_000, ("reports", "mails")[number % 2], status=status
+            )
+
+        page = admin.get("/").text
+
+        assert re.findall(r"<strong>(job-\d)</strong>", page) == [f"job-{n}" for n in range(4)]
+
+    def test_pause_and_broker_are_told(self, database: Database, clock: Clock) -> None:
+        commands(database, clock).pause()
+
+        page = signed_in(make_app(database, clock, is_broker_up=lambda: False), "admin").get("/")
+
+        assert "Dispatch is paused" in page.text
+        assert "The broker does not answer" in page.text
+
+    def test_what_others_wrote_is_text(self, admin: Visit, rows: Rows, clock: Clock) -> None:
+        job_id = rows.job(NASTY)
+        rows.run(job_id, clock.now - 1, status="FAILED", handle_msg=NASTY)
+        beat(rows.database, clock, presence.EXECUTOR, "reports", NASTY)
+
+        page = admin.get("/").text
+
+        assert "<img" not in page
+        assert "{{7*7}}" in page
+
+
+class TestAuditTrail:
+    def test_it_shows_values_before_and_after(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        for param in ("old", "new"):
+            spec = JobSpec(name="nightly", app="reports", handler="h", param=param)
+            commands(database, clock).apply(
+                [AppSpec(name="reports")], [spec], dry_run=False, prune=False
+            )
+
+        page = admin.get("/audit?kind=job").text
+
+        assert "changed a job" in page
+        assert "<del>old</del>" in page
+        assert "<ins>new</ins>" in page
+        assert "10.0.0.9" in page
+
+    def test_older_entries_are_a_page_further(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        for _ in range(30):
+            commands(database, clock).pause()
+            commands(database, clock).resume()
+
+        first = admin.get("/audit?kind=cluster").text
+        older = re.search(r'href="([^"]+)" rel="next"', first)
+        assert older is not None
+        second = admin.get(older[1].replace("&amp;", "&")).text
+
+        assert first.count('class="fixed"') == 50
+        assert second.count('class="fixed"') == 10
+        assert 'rel="next"' not in second
+
+    @pytest.mark.parametrize(
+        "query", ["since=yesterday", "kind=nothing", "until=2026-99-99", "who=" + "x" * 500]
+    )
+    def test_a_filter_that_cannot_be_is_told(self, admin: Visit, query: str) -> None:
+        assert admin.get(f"/audit?{query}").status_code == 422
+
+    @pytest.mark.parametrize("query", ["before=x", "before=-1", "before=10000000000000000000000"])
+    def test_a_place_that_cannot_be_breaks_nothing(self, admin: Visit, query: str) -> None:
+        assert admin.get(f"/audit?{query}").status_code in (200, 422)
+
+    def test_an_id_that_can_be_none_is_not_there(self, admin: Visit) -> None:
+        path = "/account/sign-ins/99999999999999999999999/end"
+
+        assert admin.post(path).status_code == 404
+
+    def test_sql_in_a_filter_is_a_name(self, admin: Visit) -> None:
+        page = admin.get("/audit", query_string={"who": "' OR 1=1 --"})
+
+        assert "No entry fits." in page.text
+
+
+class TestLanguageAndZone:
+    def test_chinese_by_the_browser_by_cookie_and_by_choice(self, visit: Visit) -> None:
+        assert "登录" in visit.get("/login", headers={"Accept-Language": "zh"}).text
+
+        visit.post("/browser", {"language": "zh-CN"})
+        assert 'lang="zh-CN"' in visit.get("/login").text
+
+        visit.sign_in("admin")
+        visit.post("/account/preferences", {"language": "en", "timezone": "", "theme": ""})
+        assert 'lang="en"' in visit.get("/").text
+
+    def test_times_are_in_the_viewers_zone_with_the_other_beside(self, admin: Visit) -> None:
+        form = {"language": "", "timezone": "Asia/Shanghai", "theme": "dark"}
+        admin.post("/account/preferences", form)
+
+        page = admin.get("/audit").text
+
+        assert "2027-01-15 16:00:00 Asia/Shanghai · 2027-01-15 08:00:00 UTC" in page
+        assert 'data-theme="dark"' in page
+
+    def test_choices_that_are_none_change_nothing(self, admin: Visit) -> None:
+        form = {"language": "xx", "timezone": "../../etc/passwd", "theme": "pink"}
+
+        assert admin.post("/account/preferences", form).status_code == 422
+        assert admin.post("/account/theme", {"theme": "pink"}).status_code == 400
+
+    def test_nonsense_in_cookies_is_passed_over(self, visit: Visit) -> None:
+        for name in ("warren_language", "warren_theme", "warren_zone"):
+            visit.client.set_cookie(name, NASTY)
+
+        answer = visit.get("/login")
+
+        assert answer.status_code == 200
+        assert "<img" not in answer.text
+
+    @pytest.mark.parametrize(
+        ("duration_ms", "words"),
+        [(7, "0.007 s"), (1_234, "1.23 s"), (61_000, "1 min 01 s"), (3_660_000, "1 h 01 min")],
+    )
+    def test_durations_are_short(self, duration_ms: int, words: str) -> None:
+        assert Moments("UTC", lambda: 0).lasting(duration_ms) == words
+
+
+class TestHealth:
+    def test_all_is_well_when_a_scheduler_lives(
+        self, visit: Visit, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, presence.ADMIN, presence.SCHEDULER, "node-1")
+
+        answer = visit.get("/healthz")
+
+        assert answer.status_code == 200
+        assert json.loads(answer.text) == {
+            "status": "ok",
+            "database": True,
+            "broker": True,
+            "schedulers": True,
+        }
+
+    def test_a_console_is_no_scheduler(
+        self, visit: Visit, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, presence.ADMIN, presence.CONSOLE, "console-1")
+
+        assert visit.get("/healthz").status_code == 503
+
+    def test_a_silent_scheduler_or_a_broker_away_is_told(
+        self, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, presence.ADMIN, presence.SCHEDULER, "node-1")
+        clock.pass_seconds(10)
+
+        answer = Visit(make_app(database, clock, is_broker_up=lambda: False)).get("/healthz")
+
+        assert answer.status_code == 503
+        assert json.loads(answer.text)["broker"] is False
+        assert "node-1" not in answer.text
+
+    def test_metrics_need_the_token(self, visit: Visit, database: Database, clock: Clock) -> None:
+        beat(database, clock, presence.EXECUTOR, "reports", "one")
+        allowed = {"Authorization": f"Bearer {METRICS_TOKEN}"}
+
+        assert visit.get("/metrics").status_code == 403
+        assert visit.get("/metrics", headers={"Authorization": "Bearer no"}).status_code == 403
+        assert 'warren_executors{state="alive"} 1.0' in visit.get("/metrics", headers=allowed).text
+
+    def test_without_a_token_in_the_settings_nobody_reads_metrics(
+        self, database: Database, clock: Clock
+    ) -> None:
+        visit = Visit(make_app(database, clock, metrics_token=""))
+
+        assert visit.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 403

@@ -1,0 +1,373 @@
+"""Signing in: who is let in, how a sign-in ends, and what guessing gets."""
+
+import statistics
+import time
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from admin_web.gate import local_path
+from admin_web.sign_ins import ACCOUNT_LIMIT, ADDRESS_LIMIT, IDLE_SECONDS, LONGEST_SECONDS
+from scheduler.user_commands import UserCommands
+from sql import migration, sessions, trail
+from sql.engine import Database
+from sql.models import SignIn, TrailEntry
+from sql.trail import TrailFilter
+from sql.users import Role
+from tests.support.console import PASSWORD, Clock, Visit, make_app, signed_in
+
+FRESH = "another horse battery"
+
+
+def deeds(database: Database, **wanted: Any) -> list[TrailEntry]:
+    return list(database.read(lambda session: trail.listing(session, TrailFilter(**wanted))))
+
+
+def is_in(visit: Visit) -> bool:
+    return visit.get("/account").status_code == 200
+
+
+class TestWayIn:
+    def test_the_right_password_leads_to_the_page_that_was_asked_for(self, visit: Visit) -> None:
+        asked = visit.get("/audit?kind=job")
+        assert asked.headers["Location"] == "/login?next=/audit?kind%3Djob"
+
+        answer = visit.sign_in("admin", path=asked.headers["Location"])
+
+        assert answer.headers["Location"] == "/audit?kind=job"
+
+    @pytest.mark.parametrize(
+        "target",
+        [
+            "//evil.example",
+            "https://evil.example",
+            "/\\evil.example",
+            "javascript:alert(1)",
+            "/\t/evil.example",
+            "evil",
+            "",
+            "\\\\evil.example",
+            "/ok\r\nX: y",
+        ],
+    )
+    def test_no_other_site_is_gone_on_to(self, target: str) -> None:
+        assert local_path(target) == "/"
+
+    def test_wrong_and_unknown_get_the_same_answer(self, visit: Visit) -> None:
+        wrong = visit.sign_in("admin", "not the password")
+        unknown = visit.sign_in("nobody", "not the password")
+
+        assert wrong.status_code == unknown.status_code == 401
+        assert "The name or the password is wrong." in wrong.text
+        scrubbed = [answer.text.replace(visit.token, "") for answer in (wrong, unknown)]
+        assert scrubbed[0].replace("admin", "x") == scrubbed[1].replace("nobody", "x")
+
+    def test_an_unknown_name_takes_as_long_as_a_known_one(self, app: Flask) -> None:
+        def seconds(name: str, number: int) -> float:
+            visit = Visit(app, f"10.0.{number}.1" if name == "admin" else f"10.1.{number}.1")
+            visit.get("/login")
+            began = time.perf_counter()
+            visit.post("/login", {"username": name, "password": "not the password"})
+            return time.perf_counter() - began
+
+        known = [seconds("admin", number) for number in range(6)]
+        unknown = [seconds(f"nobody-{number}", number) for number in range(6)]
+
+        assert statistics.median(unknown) > 0.5 * statistics.median(known)
+
+    def test_an_empty_field_is_named_and_nothing_is_counted(
+        self, visit: Visit, database: Database
+    ) -> None:
+        answer = visit.sign_in("admin", "")
+
+        assert answer.status_code == 422
+        assert "Fill this in." in answer.text
+        assert 'value="admin"' in answer.text
+        assert deeds(database, kind="session") == []
+
+    def test_the_cookie_is_new_and_tells_nothing(self, visit: Visit, database: Database) -> None:
+        visit.get("/login")
+        before = visit.cookie()
+
+        visit.sign_in("admin")
+
+        cookie = visit.client.get_cookie("warren")
+        assert cookie is not None
+        assert cookie.value != before
+        assert cookie.http_only
+        assert cookie.same_site == "Lax"
+        stored = database.read(lambda session: session.query(SignIn).one().token_hash)
+        assert stored not in cookie.decoded_value
+        assert "admin" not in cookie.decoded_value
+
+    def test_a_changed_cookie_is_nobodys(self, visit: Visit) -> None:
+        visit.sign_in("admin")
+        value = visit.cookie()
+        changed = value[:10] + ("A" if value[10] != "A" else "B") + value[11:]
+
+        visit.client.set_cookie("warren", changed)
+
+        assert not is_in(visit)
+
+
+class TestEnd:
+    def test_signing_out_ends_a_copied_cookie_too(self, app: Flask, admin: Visit) -> None:
+        thief = Visit(app)
+        thief.client.set_cookie("warren", admin.cookie())
+        assert is_in(thief)
+
+        admin.post("/logout")
+
+        assert not is_in(thief)
+        assert not is_in(admin)
+
+    def test_another_password_ends_all_sign_ins_but_this_one(
+        self, app: Flask, admin: Visit
+    ) -> None:
+        elsewhere = signed_in(app, "admin")
+        form = {"present": PASSWORD, "fresh": FRESH, "again": FRESH}
+
+        answer = admin.post("/account/password", form)
+
+        assert answer.status_code == 303
+        assert is_in(admin)
+        assert not is_in(elsewhere)
+        assert Visit(app).sign_in("admin", FRESH).status_code == 303
+
+    def test_other_rights_end_a_sign_in(self, app: Flask, database: Database) -> None:
+        operator = signed_in(app, "operator")
+
+        commands = UserCommands(database, who="admin")
+        commands.set_rights("operator", role=Role.VIEWER, app_names=["mails"])
+
+        assert not is_in(operator)
+
+    def test_without_a_click_a_sign_in_ends(self, admin: Visit, clock: Clock) -> None:
+        clock.pass_seconds(IDLE_SECONDS - 1)
+        assert is_in(admin)
+        clock.pass_seconds(IDLE_SECONDS - 1)
+        assert is_in(admin)
+
+        clock.pass_seconds(IDLE_SECONDS + 1)
+
+        assert not is_in(admin)
+
+    def test_a_page_that_refreshes_itself_keeps_no_sign_in_alive(
+        self, admin: Visit, clock: Clock
+    ) -> None:
+        for _ in range(3):
+            clock.pass_seconds(IDLE_SECONDS / 2 - 1)
+            answer = admin.get("/", headers={"Warren-Live": "1"})
+
+        assert answer.status_code == 401
+
+    def test_after_half_a_day_a_sign_in_ends_however_busy(self, admin: Visit, clock: Clock) -> None:
+        for _ in range(int(LONGEST_SECONDS / IDLE_SECONDS)):
+            assert is_in(admin)
+            clock.pass_seconds(IDLE_SECONDS)
+
+        clock.pass_seconds(1)
+
+        assert not is_in(admin)
+
+    def test_one_of_the_own_sign_ins_can_be_ended_and_nobody_elses(
+        self, app: Flask, admin: Visit, database: Database
+    ) -> None:
+        viewer = signed_in(app, "viewer")
+        elsewhere = signed_in(app, "admin")
+        rows = database.read(lambda session: session.query(SignIn).order_by(SignIn.id).all())
+
+        for row in rows[1:]:
+            admin.post(f"/account/sign-ins/{row.id}/end")
+
+        assert is_in(admin)
+        assert is_in(viewer)
+        assert not is_in(elsewhere)
+
+    def test_what_has_run_out_is_forgotten(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        database.write(
+            lambda session: sessions.clean(session, seen_before_ms=clock.now + 1, made_before_ms=0)
+        )
+
+        assert not is_in(admin)
+
+
+class TestGuessing:
+    def guess(self, visit: Visit, name: str = "admin", password: str = "wrong wrong") -> int:
+        return visit.post("/login", {"username": name, "password": password}).status_code
+
+    def test_one_account_is_guessed_a_few_times_from_wherever(self, app: Flask) -> None:
+        answers = []
+        for number in range(ACCOUNT_LIMIT[0] + 2):
+            visit = Visit(app, f"10.0.0.{number}")
+            visit.get("/login")
+            answers.append(self.guess(visit))
+
+        assert answers == [401] * ACCOUNT_LIMIT[0] + [429] * 2
+
+    def test_one_address_guesses_a_few_times_whichever_names(self, visit: Visit) -> None:
+        visit.get("/login")
+
+        answers = [self.guess(visit, f"user-{number}") for number in range(20)]
+
+        assert answers == [401] * ADDRESS_LIMIT[0] + [429] * (20 - ADDRESS_LIMIT[0])
+
+    def test_the_right_password_waits_too_and_other_users_do_not(
+        self, app: Flask, visit: Visit
+    ) -> None:
+        visit.get("/login")
+        for _ in range(ACCOUNT_LIMIT[0]):
+            self.guess(visit)
+
+        answer = visit.sign_in("admin", PASSWORD)
+
+        assert answer.status_code == 429
+        assert int(answer.headers["Retry-After"]) > 0
+        assert Visit(app, "10.9.9.9").sign_in("operator").status_code == 303
+
+    def test_after_the_time_that_was_told_it_goes_on(self, visit: Visit, clock: Clock) -> None:
+        visit.get("/login")
+        for _ in range(ACCOUNT_LIMIT[0]):
+            self.guess(visit)
+        answer = visit.sign_in("admin", PASSWORD)
+
+        clock.pass_seconds(int(answer.headers["Retry-After"]))
+
+        assert visit.sign_in("admin", PASSWORD).status_code == 303
+
+    def test_two_consoles_and_a_restart_count_together(
+        self, database: Database, clock: Clock
+    ) -> None:
+        answers = []
+        for _ in range(ACCOUNT_LIMIT[0] + 1):
+            visit = Visit(make_app(database, clock))
+            visit.get("/login")
+            answers.append(self.guess(visit))
+
+        assert answers[-2:] == [401, 429]
+
+    def test_the_right_password_costs_nothing(self, app: Flask) -> None:
+        for _ in range(ACCOUNT_LIMIT[0] + 3):
+            assert Visit(app).sign_in("admin").status_code == 303
+
+    def test_capitals_and_forwarded_addresses_are_no_way_around(self, app: Flask) -> None:
+        answers = []
+        for number in range(ACCOUNT_LIMIT[0] + 1):
+            visit = Visit(app)
+            visit.get("/login")
+            form = {"username": "aDmin" if number % 2 else "admin", "password": "wrong wrong"}
+            headers = {"X-Forwarded-For": f"10.0.0.{number}"}
+            answers.append(visit.post("/login", form, headers=headers).status_code)
+
+        assert answers[-1] == 429
+
+    def test_behind_a_trusted_proxy_each_visitor_is_counted_alone(
+        self, database: Database, clock: Clock
+    ) -> None:
+        visit = Visit(make_app(database, clock, trusted_proxies=1))
+        visit.get("/login")
+
+        answers = [
+            visit.post(
+                "/login",
+                {"username": f"user-{number}", "password": "wrong wrong"},
+                headers={"X-Forwarded-For": f"10.0.0.{number}"},
+            ).status_code
+            for number in range(ADDRESS_LIMIT[0] + 2)
+        ]
+
+        assert set(answers) == {401}
+
+    def test_the_present_password_cannot_be_guessed_on_the_account_page(self, admin: Visit) -> None:
+        form = {"present": "wrong wrong", "fresh": FRESH, "again": FRESH}
+
+        pages = [admin.post("/account/password", form).text for _ in range(ACCOUNT_LIMIT[0] + 1)]
+
+        assert "This is not your present password." in pages[0]
+        assert "Too many tries." in pages[-1]
+
+
+class TestTrail:
+    def test_sign_ins_and_refusals_are_noted_with_their_address(
+        self, app: Flask, database: Database
+    ) -> None:
+        visit = Visit(app, "10.1.2.3")
+        visit.sign_in("admin", "not the password")
+        visit.sign_in("admin")
+        visit.post("/logout")
+
+        found = deeds(database, kind="session")
+
+        assert [entry.action for entry in found] == [
+            "session.end",
+            "session.open",
+            "session.refuse",
+        ]
+        assert {(entry.who, entry.origin) for entry in found} == {("admin", "10.1.2.3")}
+
+    def test_a_password_typed_as_a_name_is_not_kept(self, visit: Visit, database: Database) -> None:
+        visit.sign_in("my secret password", "x")
+
+        assert [entry.who for entry in deeds(database, kind="session")] == ["(unknown user)"]
+
+
+class TestFirstAdministrator:
+    @pytest.fixture
+    def empty(self, sqlite_url: str) -> Any:
+        database = Database(sqlite_url)
+        migration.upgrade(database)
+        yield database
+        database.close()
+
+    def test_must_choose_a_password_before_anything_else(
+        self, empty: Database, clock: Clock
+    ) -> None:
+        first = UserCommands(empty, who="console").add_first()
+        visit = Visit(make_app(empty, clock))
+        assert visit.sign_in("admin", first or "").status_code == 303
+
+        assert visit.get("/").headers["Location"] == "/account"
+        assert visit.get("/audit").headers["Location"] == "/account"
+        form = {"present": first, "fresh": FRESH, "again": FRESH}
+        assert visit.post("/account/password", form).status_code == 303
+        assert visit.get("/").status_code == 200
+
+    @pytest.mark.parametrize("password", ["admin", "123456", "password", "", "xxl"])
+    def test_has_no_password_that_anybody_knows(
+        self, empty: Database, clock: Clock, password: str
+    ) -> None:
+        UserCommands(empty, who="console").add_first()
+
+        answer = Visit(make_app(empty, clock)).sign_in("admin", password)
+
+        assert answer.status_code in (401, 422)
+
+    @pytest.mark.parametrize(
+        ("fresh", "words"),
+        [
+            ("short", "A password has 8 to 200 characters."),
+            ("x" * 201, "A password has 8 to 200 characters."),
+            (PASSWORD, "This is the password that you have."),
+        ],
+    )
+    def test_a_bad_new_password_is_refused_beside_its_field(
+        self, admin: Visit, fresh: str, words: str
+    ) -> None:
+        form = {"present": PASSWORD, "fresh": fresh, "again": fresh}
+
+        answer = admin.post("/account/password", form)
+
+        assert answer.status_code == 422
+        assert words in answer.text
+
+    @pytest.mark.parametrize("fresh", ["x" * 64, "пароль 密码 ünïcode", "  with spaces  "])
+    def test_a_good_new_password_is_taken_as_it_is(
+        self, app: Flask, admin: Visit, fresh: str
+    ) -> None:
+        form = {"present": PASSWORD, "fresh": fresh, "again": fresh}
+
+        assert admin.post("/account/password", form).status_code == 303
+        assert Visit(app).sign_in("admin", fresh).status_code == 303
