@@ -1,9 +1,16 @@
-# One image for schedulers, executors and short commands: docker build --tag warren .
+# One image for schedulers, executors, consoles and short commands: docker build --tag warren .
 # Handlers are not in it: mount them, or put them on top in an image of your own (FROM warren).
+
+FROM node:20-bookworm-slim AS scripts
+WORKDIR /source
+COPY admin_web admin_web
+COPY scripts/build-console scripts/
+RUN scripts/build-console
 
 FROM python:3.11-slim-bookworm AS wheels
 WORKDIR /source
 COPY . .
+COPY --from=scripts /source/admin_web/static/bundle admin_web/static/bundle
 RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels .
 
 FROM python:3.11-slim-bookworm

@@ -29,6 +29,7 @@ FOUND_PROBLEMS = 1
 NEEDED = {
     "scheduler": ("settings", "database", "broker", "secret", "routes", "mail server"),
     "executor": ("settings", "broker", "secret", "log folder", "state folder"),
+    "console": ("settings", "database", "broker", "secret"),
 }
 
 
@@ -36,7 +37,9 @@ NEEDED = {
 @click.option(
     "--for", "kind", type=click.Choice(list(NEEDED)), help="Only what this kind of process needs."
 )
-@click.option("--alive", is_flag=True, help="Only whether a scheduler of this host lives.")
+@click.option(
+    "--alive", is_flag=True, help="Only whether a scheduler, or the console, of this host lives."
+)
 @takes_settings("database_url", "broker_url", "log_dir", "state_dir")
 def check(settings: Settings, kind: str | None, alive: bool) -> int:
     """Check settings, database, broker, routes, folders and secret; status 1 when one is wrong."""
@@ -53,7 +56,8 @@ def check(settings: Settings, kind: str | None, alive: bool) -> int:
     if kind is not None:
         checks = {name: checks[name] for name in NEEDED[kind]}
     if alive:
-        checks = {"scheduler": lambda: check_alive(settings)}
+        key = presence.CONSOLE if kind == "console" else presence.SCHEDULER
+        checks = {key: lambda: check_alive(settings, key)}
     outcomes = [_say(name, one) for name, one in checks.items()]
     return 0 if all(outcomes) else FOUND_PROBLEMS
 
@@ -104,15 +108,15 @@ def check_routes() -> str:
     return " and ".join(["XXL-JOB's ten", ", ".join(routers)]) if routers else "XXL-JOB's ten"
 
 
-def check_alive(settings: Settings) -> str:
-    """Return the name of a living scheduler of this host, or raise."""
+def check_alive(settings: Settings, key: str) -> str:
+    """Return the name of a living scheduler or console of this host, or raise."""
     host = socket.gethostname()
     with open_database(settings) as database:
-        rows, now_ms = registrations(database, presence.ADMIN)
+        rows, now_ms = registrations(database, presence.ADMIN, key)
     living = [row.registry_value for row in rows if state(row, now_ms) != "silent"]
     here = next((name for name in living if name.startswith(f"{host[:48]}-")), None)
     if here is None:
-        raise ValueError(f"no scheduler of {host} lives")
+        raise ValueError(f"no {key} of {host} lives")
     return f"{here} lives"
 
 

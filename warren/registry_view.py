@@ -24,9 +24,15 @@ EXECUTOR_HEADERS = ("app", "address", "state", "up", "beat", "running", "waiting
 SCHEDULER_HEADERS = ("node", "state", "up", "beat")
 
 
-def registrations(database: Database, group: str) -> tuple[Sequence[Registration], int]:
-    """Return the executors or the schedulers, and the database's clock in epoch milliseconds."""
-    key = presence.SCHEDULER if group == presence.ADMIN else None
+def registrations(
+    database: Database, group: str, key: str | None = None
+) -> tuple[Sequence[Registration], int]:
+    """Return who is registered in a group, and the database's clock in epoch milliseconds.
+
+    Of the group ADMIN it is the schedulers, unless `key` tells of others.
+    """
+    if group == presence.ADMIN and key is None:
+        key = presence.SCHEDULER
     return database.read(
         lambda session: (presence.listing(session, group, key), database_now_ms(session))
     )

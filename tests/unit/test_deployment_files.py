@@ -227,7 +227,7 @@ class TestUnits:
     def test_there_is_one_for_each_kind_of_process(self) -> None:
         kinds = {self.words(path)[0] for path in UNITS}
 
-        assert kinds == {"scheduler", "executor"}
+        assert kinds == {"scheduler", "executor", "console"}
 
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
     def test_commands_are_real_ones(self, path: Path) -> None:
