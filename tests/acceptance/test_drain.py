@@ -19,7 +19,7 @@ def test_drained_executor_ends_its_run_and_gives_the_waiting_one_to_another(
     fleet.job("work", handler="until-file", param=str(release))
     at_work = fleet.trigger("work")
     fleet.await_start(at_work)
-    waiting = fleet.trigger("work", param=fleet.handlers)
+    waiting = fleet.trigger("work", param=str(fleet.handlers))
     fleet.await_status(waiting, RunStatus.SENT)
     staying = fleet.executor("b-staying")
     fleet.await_executors(staying)

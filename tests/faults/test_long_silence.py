@@ -98,7 +98,7 @@ def _occupy(deployment: Deployment, app: str, release: Path) -> dict[str, int]:
     runs = {name: deployment.trigger(name) for name in ("once", "at-least-once")}
     for run_id in runs.values():
         deployment.await_status(run_id, RunStatus.RUNNING)
-    runs["waiting"] = deployment.trigger("once", param=deployment.handlers)
+    runs["waiting"] = deployment.trigger("once", param=str(deployment.handlers))
     deployment.await_status(runs["waiting"], RunStatus.SENT)
     return runs
 

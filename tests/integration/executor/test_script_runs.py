@@ -287,7 +287,11 @@ class TestSurroundings:
     def test_signals_act_as_in_any_program(self, floor: JobFloor) -> None:
         finished = run(floor, "grep -E 'Sig(Blk|Ign)' /proc/self/status; yes | head -n 1")
 
-        assert finished.log_tail == ("SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\ny\n")
+        blocked, ignored, printed = finished.log_tail.splitlines()
+        # Signals 32 and 33 are the C library's own, blocked as whoever started all this had them.
+        assert int(blocked.split()[1], 16) & ~(0b11 << 31) == 0
+        assert ignored == "SigIgn:\t0000000000000000"
+        assert printed == "y"
 
     def test_source_is_a_private_file_that_goes_with_the_run(self, floor: JobFloor) -> None:
         finished = run(floor, 'stat -c %a "$0" "$(dirname "$0")"; echo "$0"')
