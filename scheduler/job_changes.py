@@ -76,12 +76,55 @@ class JobChanges:
             return *self._create(session, app_id, spec, now_ms), ()
         job = jobs.lock(session, job.id)
         source = _source(job)
-        changed = self._edit(session, job, spec, now_ms)
+        changed = self.edit(session, job, spec, now_ms)
         diff = script_difference(source, _source(job)) if changed else ()
         switched = self._switch(session, job, spec, now_ms)
         if changed:
             return "update", (*changed, *switched), diff
         return (switched[0].split()[-1], (), ()) if switched else ("unchanged", (), ())
+
+    def edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
+        """Change a locked job, its name too; return what changed, in words.
+
+        Raises:
+            ValueError: it is enabled and could never fire again.
+
+        """
+        columns = _columns(spec)
+        changed = {
+            name: value
+            for name, value in columns.items()
+            if (getattr(job, name) or "") != (value or "")
+        }
+        words = differences(job, changed)
+        before = {name: getattr(job, name) for name in changed} | _script(job)
+        words += apply_script(session, job, spec, who=self._who, now_ms=now_ms)
+        if not words:
+            return ()
+        after = changed | _script(job)
+        self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
+        rescheduled = not _SCHEDULE_COLUMNS.isdisjoint(changed)
+        if rescheduled:
+            self._leave_schedule(session, job, now_ms)
+        for name, value in changed.items():
+            setattr(job, name, value)
+        job.update_time = at(now_ms)
+        if not _STOPPING_COLUMNS.isdisjoint(changed):
+            job.stop_reason = None
+        if rescheduled:
+            self._enter_schedule(session, job, now_ms)
+        elif "misfire_strategy" in changed:
+            self._record(session, job, now_ms)
+        session.flush()
+        runs.update_planned(
+            session,
+            job.id,
+            kinds=_TICKS,
+            handler=job.executor_handler,
+            param=job.executor_param,
+            glue_id=job.glue_id,
+        )
+        return words
 
     def link(
         self, session: Session, app_id: int, spec: JobSpec, now_ms: int
@@ -182,43 +225,6 @@ class JobChanges:
             self.start(session, job, now_ms)
         self._note(session, Action.JOB_CREATE, job, now_ms, after=_recorded(job))
         return "create", ()
-
-    def _edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
-        columns = _columns(spec)
-        changed = {
-            name: value
-            for name, value in columns.items()
-            if (getattr(job, name) or "") != (value or "")
-        }
-        words = differences(job, changed)
-        before = {name: getattr(job, name) for name in changed} | _script(job)
-        words += apply_script(session, job, spec, who=self._who, now_ms=now_ms)
-        if not words:
-            return ()
-        after = changed | _script(job)
-        self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
-        rescheduled = not _SCHEDULE_COLUMNS.isdisjoint(changed)
-        if rescheduled:
-            self._leave_schedule(session, job, now_ms)
-        for name, value in changed.items():
-            setattr(job, name, value)
-        job.update_time = at(now_ms)
-        if not _STOPPING_COLUMNS.isdisjoint(changed):
-            job.stop_reason = None
-        if rescheduled:
-            self._enter_schedule(session, job, now_ms)
-        elif "misfire_strategy" in changed:
-            self._record(session, job, now_ms)
-        session.flush()
-        runs.update_planned(
-            session,
-            job.id,
-            kinds=_TICKS,
-            handler=job.executor_handler,
-            param=job.executor_param,
-            glue_id=job.glue_id,
-        )
-        return words
 
     def _leave_schedule(self, session: Session, job: Job, now_ms: int) -> None:
         reason = f"schedule changed by {self._who}"

@@ -94,8 +94,8 @@ def jobs(session: Session, *, now_ms: int, app: str | None = None) -> Rows:
     statement = (
         select(
             *JOB_COLUMNS,
-            _of_last_run(Run.status, now_ms).label("last_status"),
-            _of_last_run(Run.due_at, now_ms).label("last_due_at"),
+            of_last_run(Run.status, now_ms).label("last_status"),
+            of_last_run(Run.due_at, now_ms).label("last_due_at"),
         )
         .join(App, App.id == Job.job_group)
         .order_by(App.app_name, Job.job_desc)
@@ -172,7 +172,7 @@ def tick(session: Session, run_id: int) -> Rows:
     return session.execute(statement.order_by(Run.shard_index, Run.attempt)).all()
 
 
-def _of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelect[Any]:
+def of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelect[Any]:
     """Give a column of a job's last run, for use in a query of jobs.
 
     Backwards along the unique key of ticks, so one row is read, however many runs a job has.

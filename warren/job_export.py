@@ -1,15 +1,14 @@
 """`warren jobs export`: jobs as a job file that, applied, changes nothing."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy.orm import Session
 
 from scheduler.alarms.policy import AlarmTargets
 from scheduler.job_rules import problems
 from scheduler.job_spec import AppSpec, JobSpec
-from scheduler.scripts import language_of
-from sql import apps, exports, families
-from sql.models import App, Job
+from scheduler.stored_spec import app_spec, job_spec
+from sql import exports, families
 from warren.access import now_ms, open_database
 from warren.added_routes import route_names
 from warren.settings import Settings
@@ -60,11 +59,11 @@ def read_specs(
     """
     rows = exports.jobs(session, app=app, names=names)
     children = families.children_names(session, [job for job, _ in rows])
-    specs = [_job_spec(job, owner, children.get(job.id, ())) for job, owner in rows]
+    specs = [job_spec(job, owner, children.get(job.id, ())) for job, owner in rows]
     wanted = {owner for _, owner in rows} | ({app} if app else set())
     found = exports.apps(session)
     told = [one for one in found if one.app_name in wanted or not (app or names)]
-    return [_app_spec(one) for one in told], specs
+    return [app_spec(one) for one in told], specs
 
 
 def sound_specs(
@@ -160,54 +159,3 @@ def _field(name: str, value: Inline) -> Iterator[str]:
 
 def _at(line: str) -> str:
     return " " * (2 * INDENT) + line
-
-
-def _app_spec(app: App) -> AppSpec:
-    return AppSpec(
-        name=app.app_name,
-        title=None if app.title == app.app_name else app.title,
-        addresses=apps.split(app.address_list) if app.address_type == apps.MANUAL else (),
-        alarm=_targets(app),
-    )
-
-
-def _job_spec(job: Job, app: str, children: Sequence[str]) -> JobSpec:
-    language = language_of(job.glue_type)
-    script: Mapping[str, str] = {}
-    if language:
-        script = {
-            "script_language": language,
-            "script_source": job.glue_source or "",
-            "script_remark": job.glue_remark or "",
-        }
-    return JobSpec(
-        name=job.job_desc,
-        app=app,
-        author=job.author or "",
-        schedule_kind=job.schedule_type,
-        schedule_conf=job.schedule_conf or "",
-        timezone=job.timezone or "",
-        handler="" if language else job.executor_handler or "",
-        param=job.executor_param or "",
-        route=job.executor_route_strategy,
-        block=job.executor_block_strategy,
-        misfire=job.misfire_strategy,
-        delivery=job.delivery,
-        concurrency=job.concurrency,
-        timeout=job.executor_timeout,
-        retries=job.executor_fail_retry_count,
-        retry_delay=job.retry_delay,
-        fresh_process=bool(job.fresh_process),
-        children=tuple(child.removeprefix(f"{app}/") for child in children),
-        alarm=_targets(job),
-        enabled=True if job.trigger_status else None,
-        **script,
-    )
-
-
-def _targets(row: App | Job) -> AlarmTargets:
-    return AlarmTargets(
-        emails=tuple(email for email in (row.alarm_email or "").split(",") if email),
-        webhook=row.alarm_webhook or "",
-        style=row.alarm_style or "",
-    )

@@ -5,49 +5,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from scheduler import job_words
-from scheduler.schedule import Schedule
 from scheduler.scripts import language_of
-from sql.parked import PARKED_MS
+from scheduler.upcoming import is_waiting, next_fire
 from sql.rows import AnyRow
 from warren.instants import iso, local
 from warren.terminal import relative
 
 HEADERS = ("name", "app", "schedule", "next", "state", "last run", "last due")
-
-
-def next_fires(job: AnyRow, *, now_ms: int, count: int, timezone: str) -> list[int]:
-    """Return the next ticks in epoch milliseconds; of a stopped job, as if it were started now.
-
-    A fixed delay has one at most: the end of a run sets the next one.
-    """
-    schedule = Schedule.parse(job.schedule_type, job.schedule_conf or "", job.timezone or timezone)
-    anchor = job.trigger_next_time if job.trigger_status else 0
-    if schedule.waits_for_completion:
-        return [] if is_waiting(job) else [anchor or now_ms]
-    found: list[int] = []
-    while len(found) < count:
-        tick = schedule.next_after(found[-1] if found else now_ms, anchor or now_ms)
-        if tick is None:
-            break
-        found.append(tick)
-    return found
-
-
-def is_waiting(job: AnyRow) -> bool:
-    """Whether the end of a run is to set a job's next tick."""
-    return bool(job.trigger_status and job.trigger_next_time == PARKED_MS)
-
-
-def next_fire(job: AnyRow, *, now_ms: int, timezone: str) -> int | None:
-    """Return an enabled job's next tick; None when it is stopped or has none."""
-    if not job.trigger_status:
-        return None
-    try:
-        found = next_fires(job, now_ms=now_ms, count=1, timezone=timezone)
-    except ValueError:
-        # A schedule that somebody broke in the database: the scheduler will stop the job.
-        return None
-    return found[0] if found else None
 
 
 def job_json(

@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from scheduler.upcoming import next_fires
 from sql import families, listings
 from warren.access import now_ms, open_database
 from warren.acting import open_commands
@@ -12,7 +13,7 @@ from warren.instants import iso, local
 from warren.job_apply import apply_file
 from warren.job_export import export_jobs
 from warren.job_trigger import trigger_job
-from warren.job_view import HEADERS, job_facts, job_json, job_line, next_fires, waits
+from warren.job_view import HEADERS, job_facts, job_json, job_line, waits
 from warren.options import as_json, examples, takes_settings
 from warren.run_view import HEADERS as RUN_HEADERS
 from warren.run_view import run_line

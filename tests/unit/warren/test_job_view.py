@@ -6,8 +6,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from scheduler.upcoming import next_fire, next_fires
 from sql.parked import PARKED_MS
-from warren.job_view import HEADERS, job_facts, job_json, job_line, next_fire, next_fires
+from warren.job_view import HEADERS, job_facts, job_json, job_line
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 HOUR = 3_600_000
