@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from admin_web.visitors import Visitor
+from broker.rpc import Requester
 from scheduler.commands import Commands
 from scheduler.user_commands import UserCommands
 from sql.engine import Database
@@ -19,6 +20,7 @@ class Parts:
         timezone: of jobs that name none.
         secret: what cookies are signed with is derived from it.
         is_broker_up: whether messages can travel; answers at once.
+        requester: asks executors for run logs; None = no executor can be asked.
         host: the address that the console listens at.
         console_url: where people reach it; https makes its cookies Secure.
         trusted_proxies: how many reverse proxies stand before it.
@@ -31,6 +33,7 @@ class Parts:
     timezone: str
     secret: str
     is_broker_up: Callable[[], bool]
+    requester: Requester | None = None
     host: str = "127.0.0.1"
     console_url: str = ""
     trusted_proxies: int = 0

@@ -148,7 +148,10 @@ class Know(Message, frozen=True, kw_only=True):
 
 
 class ReadLog(Message, frozen=True, kw_only=True):
-    """Asks for lines of a run's log from `from_line` (1-based). Answered with `LogChunk`."""
+    """Asks for lines of a run's log from `from_line` (1-based). Answered with `LogChunk`.
+
+    `at_end`: for the last `limit` lines instead, whatever `from_line` says.
+    """
 
     question_id: str
     reply_to: str
@@ -156,6 +159,7 @@ class ReadLog(Message, frozen=True, kw_only=True):
     scheduled_day: str
     from_line: Natural
     limit: Natural = 1_000
+    at_end: bool = False
 
 
 class StillOpen(Message, frozen=True, kw_only=True):

@@ -113,6 +113,7 @@ class Commands:
             question.from_line,
             min(question.limit, LINE_LIMIT),
             growing=growing,
+            at_end=question.at_end,
         )
         return LogChunk(
             question_id=question.question_id,

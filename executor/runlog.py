@@ -90,18 +90,28 @@ class RunLogs:
         return tail
 
     def read(
-        self, run_id: int, day: str, from_line: int, limit: int = 1_000, *, growing: bool = False
+        self,
+        run_id: int,
+        day: str,
+        from_line: int,
+        limit: int = 1_000,
+        *,
+        growing: bool = False,
+        at_end: bool = False,
     ) -> Lines:
         """Return up to `limit` lines of a run's log and CHUNK_BYTES of text.
 
-        While the log is `growing`, a last line without its line feed is held back. The file is
-        read in pieces, never as a whole. `day` is `yyyy-MM-dd`, as in the file's path.
+        While the log is `growing`, a last line without its line feed is held back. `at_end`: the
+        last lines there are, whatever `from_line` says. The file is read in pieces, never as a
+        whole. `day` is `yyyy-MM-dd`, as in the file's path.
         """
         from_line = max(1, from_line)
         if not _DAY.fullmatch(day):
             return _nothing(from_line, missing=True)
         try:
             with _open(f"{self._prefix}{day}/{int(run_id)}.log") as file:
+                if at_end:
+                    from_line = max(1, _count_lines(file) - limit + 1)
                 if not _skip_lines(file, from_line - 1):
                     return _nothing(from_line)
                 return _take_lines(file, from_line, max(0, limit), growing=growing)
@@ -164,6 +174,16 @@ def _no_follow(path: str, flags: int) -> int:
 
 def _open(path: str) -> io.BufferedReader:
     return open(path, "rb", opener=_no_follow)
+
+
+def _count_lines(file: io.BufferedReader) -> int:
+    """Return how many lines there are, the last one unfinished or not, and go back to the start."""
+    count, last = 0, b"\n"
+    while data := file.read(_READ_BYTES):
+        count += data.count(b"\n")
+        last = data[-1:]
+    file.seek(0)
+    return count + (last != b"\n")
 
 
 def _skip_lines(file: io.BufferedReader, count: int) -> bool:

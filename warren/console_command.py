@@ -1,11 +1,12 @@
 """`warren console`: one web console, until it is told to end."""
 
 import contextlib
-from functools import partial
 
 import click
 
+from admin_web.connections import ConsoleConnections
 from sql import schema
+from sql.clock import DatabaseClock
 from warren.console_wiring import address, make_console, open_console_database
 from warren.errors import CommandError
 from warren.options import examples, takes_settings
@@ -32,14 +33,11 @@ def console(settings: Settings) -> None:
         schema.check(database)
         transport = connect_broker(settings)
         held.callback(transport.close)
-        publisher = transport.publisher("console")
+        secret, clock = needed_secret(settings), DatabaseClock(database)
+        connections = ConsoleConnections(transport, database, secret, clock.now_ms)
+        held.callback(connections.close)
         try:
-            node = make_console(
-                settings,
-                database,
-                needed_secret(settings),
-                is_broker_up=partial(getattr, publisher, "is_ready"),
-            )
+            node = make_console(settings, database, secret, clock, connections)
         except OSError as error:
             raise CommandError(
                 f"cannot listen at {settings.host}:{settings.port}: {error.strerror}; "

@@ -1,7 +1,6 @@
 """Makes the console from the settings: apart from the rest, so that only it loads Flask."""
 
-from collections.abc import Callable
-
+from admin_web.connections import ConsoleConnections
 from admin_web.parts import Parts
 from admin_web.service import Console
 from sql.clock import DatabaseClock
@@ -32,23 +31,26 @@ def make_console(
     settings: Settings,
     database: Database,
     secret: str,
+    clock: DatabaseClock,
+    connections: ConsoleConnections,
     *,
-    is_broker_up: Callable[[], bool],
     port: int | None = None,
 ) -> Console:
     """Return a console that is not started yet; `port` replaces that of the settings.
+
+    Whoever opened its connections closes them, after it.
 
     Raises:
         OSError: the port is taken.
 
     """
-    clock = DatabaseClock(database)
     parts = Parts(
         database=database,
         now_ms=clock.now_ms,
         timezone=settings.timezone,
         secret=secret,
-        is_broker_up=is_broker_up,
+        is_broker_up=connections.is_ready,
+        requester=connections.requester,
         host=settings.host,
         console_url=settings.console_url or "",
         trusted_proxies=settings.trusted_proxies,

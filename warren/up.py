@@ -45,7 +45,7 @@ class AllInOne:
         self._executors: list[Executor] = []
         self._scheduler: SchedulerNode | None = None
         self._cleaner = make_log_cleaner(settings)
-        self.console = UpConsole(settings, database, secret)
+        self.console = UpConsole(settings, database, self._broker.transport(), secret)
         self.finished = FinishedRuns(database)
 
     def start(self, *, app: str, count: int, sources: Sequence[str]) -> None:

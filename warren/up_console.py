@@ -2,7 +2,10 @@
 
 import errno
 
+from admin_web.connections import ConsoleConnections
 from admin_web.service import Console
+from broker.transport import Transport
+from sql.clock import DatabaseClock
 from sql.engine import Database
 from warren.console_wiring import address, make_console, open_console_database
 from warren.errors import CommandError
@@ -19,16 +22,21 @@ class UpConsole:
     Args:
         settings: where it listens.
         database: the scheduler's; the console has connections of its own to the same file.
-        secret: what its cookies are signed with.
+        transport: by which it asks executors for run logs; closed by it.
+        secret: what its cookies and its questions are signed with.
 
     """
 
-    def __init__(self, settings: Settings, database: Database, secret: str) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, transport: Transport, secret: str
+    ) -> None:
         self._settings = settings
+        self._transport = transport
         self._secret = secret
         url = database.url.render_as_string(hide_password=False)
         self._database = open_console_database(url, beside=database)
         self._console: Console | None = None
+        self._connections: ConsoleConnections | None = None
         #: The first administrator's, if one was made just now.
         self.password: str | None = None
 
@@ -44,26 +52,29 @@ class UpConsole:
             CommandError: the port is taken.
 
         """
-        self._console = self._make()
+        clock = DatabaseClock(self._database)
+        self._connections = ConsoleConnections(
+            self._transport, self._database, self._secret, clock.now_ms
+        )
+        self._console = self._make(clock, self._connections)
         self.password = self._console.start()
 
     def stop(self) -> None:
         """End in order."""
         if self._console is not None:
             self._console.stop()
+        if self._connections is not None:
+            self._connections.close()
+        self._transport.close()
         self._database.close()
 
-    def _make(self) -> Console:
+    def _make(self, clock: DatabaseClock, connections: ConsoleConnections) -> Console:
         wanted = self._settings.port
         was_asked_for = "port" in self._settings.model_fields_set
         for port in range(wanted, wanted + 1 if was_asked_for else wanted + NEXT_PORTS):
             try:
                 return make_console(
-                    self._settings,
-                    self._database,
-                    self._secret,
-                    is_broker_up=lambda: True,
-                    port=port,
+                    self._settings, self._database, self._secret, clock, connections, port=port
                 )
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:

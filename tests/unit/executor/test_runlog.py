@@ -238,3 +238,24 @@ class TestCleaning:
 
     def test_folder_that_is_not_there_has_nothing_to_clean(self, logs: RunLogs) -> None:
         assert logs.clean(1) == 0
+
+
+@pytest.mark.parametrize(("text", "first"), [("1\n2\n3\n4\n", 3), ("1\n2\n3\n4", 3), ("1\n", 1)])
+def test_the_last_lines_are_found_without_knowing_their_numbers(
+    logs: RunLogs, text: str, first: int
+) -> None:
+    write(logs, text)
+
+    found = logs.read(1, DAY, 99, 2, at_end=True)
+
+    assert (found.from_line, found.to_line) == (first, text.count("\n") + (text[-1] != "\n"))
+    assert found.text.startswith(str(first))
+    assert found.is_end
+
+
+def test_of_a_growing_log_the_end_is_before_its_unfinished_line(logs: RunLogs) -> None:
+    write(logs, "one\ntwo\nthr")
+
+    found = logs.read(1, DAY, 1, 2, growing=True, at_end=True)
+
+    assert (found.from_line, found.to_line, found.text) == (2, 2, "two")

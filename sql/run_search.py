@@ -1,0 +1,260 @@
+"""The console's list of runs: newest first, page by page, always along an index.
+
+    a job's runs                along `i_tick`, by tick
+    of some states or apps      along `i_status_due`, a part for each state and app, by due time
+    all runs                    along `i_trigger_time`, by due time to the second
+
+Kind and address have no index: runs are looked at in one of those orders, so many for a page and
+no more. A page that was not filled by then says where looking goes on.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, union_all
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from sql.instants import at, epoch_ms
+from sql.models import App, Job, Run
+from sql.rows import AnyRow, Rows
+from sql.run_status import RunStatus
+
+#: Runs looked at for one page; each costs a read by primary key.
+LOOKED_AT = 4_000
+#: Parts, each of one state and app, in one statement and in one search.
+PARTS_AT_ONCE, PARTS = 100, 600
+#: Characters of a message that a line needs.
+MESSAGE = 400
+#: Of one job, runs due so long after their tick are still found by when they were due.
+LATE_MS = 3_600_000
+
+#: Where a page ended: the columns of its last run in the order of the list.
+Place = tuple[int, ...]
+
+_WALKED = (Run.id, Run.kind, Run.executor_address, Run.status, Run.due_at)
+_TICK = (Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSearch:
+    """Which runs to show. None, and no statuses, mean all; `before` is where the last page ended.
+
+    `app_ids` are those that exist for whoever asks, or fewer. Instants are those of due times:
+    from `since_ms` up to `until_ms`, without it.
+    """
+
+    app_ids: Collection[int] | None = None
+    job_id: int | None = None
+    statuses: frozenset[RunStatus] = frozenset()
+    kind: str | None = None
+    address: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    before: Place | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A page of runs; `older` is where the next one begins, None when there is no more.
+
+    `is_cut`: so many runs were looked at that the page was left unfilled.
+    """
+
+    runs: Rows
+    older: Place | None = None
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Walk:
+    """Rows in the list's order, each with its place; `end`: where looking stopped, if it did."""
+
+    rows: Sequence[tuple[Place, AnyRow]]
+    end: Place | None
+
+
+def page(session: Session, wanted: RunSearch) -> Found:
+    """Return a page of runs, newest first; a place of another list's order gives its first page."""
+    walk = _walk(session, wanted)
+    chosen = [(place, row) for place, row in walk.rows if _fits(row, wanted)]
+    if len(chosen) > wanted.limit:
+        chosen = chosen[: wanted.limit]
+        return Found(runs=_shown(session, chosen), older=chosen[-1][0])
+    is_cut = walk.end is not None and len(chosen) < wanted.limit
+    return Found(runs=_shown(session, chosen), older=walk.end, is_cut=is_cut)
+
+
+def _walk(session: Session, wanted: RunSearch) -> _Walk:
+    if wanted.job_id is not None:
+        return _along_ticks(session, wanted, wanted.job_id)
+    parts = _parts(session, wanted)
+    if parts is None:
+        return _along_time(session, wanted)
+    return _along_statuses(session, wanted, parts)
+
+
+def _parts(session: Session, wanted: RunSearch) -> list[tuple[RunStatus, int]] | None:
+    """Return the states and apps to look through, None when all runs are the shorter way."""
+    if wanted.app_ids is None and not wanted.statuses:
+        return None
+    app_ids = wanted.app_ids
+    if app_ids is None:
+        app_ids = session.execute(select(App.id)).scalars().all()
+    found = list(product(sorted(wanted.statuses or RunStatus), sorted(app_ids)))
+    return found if len(found) <= PARTS or wanted.statuses else None
+
+
+def _along_ticks(session: Session, wanted: RunSearch, job_id: int) -> _Walk:
+    statement = (
+        select(*_WALKED, *_TICK, Run.job_group)
+        .with_hint(Run, "FORCE INDEX (i_tick)", "mysql")
+        .where(Run.job_id == job_id, *_before(_TICK, wanted.before))
+        .order_by(*(column.desc() for column in _TICK))
+    )
+    if wanted.since_ms is not None:
+        statement = statement.where(Run.scheduled_at >= wanted.since_ms - LATE_MS)
+    if wanted.until_ms is not None:
+        statement = statement.where(Run.scheduled_at < wanted.until_ms)
+    limit = _limit(wanted, has_rest=_has_rest(wanted) or bool(wanted.statuses))
+    rows = session.execute(statement.limit(limit)).all()
+    return _walked(
+        [((r.scheduled_at, r.origin_id, r.shard_index, r.attempt), r) for r in rows], limit
+    )
+
+
+def _along_time(session: Session, wanted: RunSearch) -> _Walk:
+    statement = (
+        select(*_WALKED, Run.trigger_time, Run.job_group)
+        .with_hint(Run, "FORCE INDEX (i_trigger_time)", "mysql")
+        .where(Run.trigger_time.is_not(None))
+        .order_by(Run.trigger_time.desc(), Run.id.desc())
+    )
+    if wanted.before is not None and len(wanted.before) == 2:  # noqa: PLR2004 - time and id
+        due, run_id = at(wanted.before[0]), wanted.before[1]
+        statement = statement.where(
+            Run.trigger_time <= due, or_(Run.trigger_time < due, Run.id < run_id)
+        )
+    if wanted.since_ms is not None:
+        statement = statement.where(Run.trigger_time >= at(wanted.since_ms))
+    if wanted.until_ms is not None:
+        statement = statement.where(Run.trigger_time <= at(wanted.until_ms))
+    limit = _limit(wanted, has_rest=_has_rest(wanted) or wanted.app_ids is not None)
+    rows = session.execute(statement.limit(limit)).all()
+    return _walked([((epoch_ms(r.trigger_time), r.id), r) for r in rows], limit)
+
+
+def _along_statuses(
+    session: Session, wanted: RunSearch, parts: Sequence[tuple[RunStatus, int]]
+) -> _Walk:
+    if not parts:
+        return _Walk(rows=[], end=None)
+    limit = wanted.limit + 1
+    if _has_rest(wanted):
+        limit = max(limit, LOOKED_AT // len(parts))
+    rows: list[AnyRow] = []
+    for first in range(0, len(parts), PARTS_AT_ONCE):
+        some = [_part(wanted, *part, limit) for part in parts[first : first + PARTS_AT_ONCE]]
+        rows += session.execute(union_all(*(select(part.subquery()) for part in some))).all()
+    by_part: dict[tuple[str, int], list[AnyRow]] = {}
+    for row in rows:
+        by_part.setdefault((row.status, row.job_group), []).append(row)
+    # What lies beyond the end of a part that goes on is not known: others may not show it either.
+    ends = [min(map(_due_place, some)) for some in by_part.values() if len(some) >= limit]
+    end = max(ends, default=None)
+    placed = sorted(((_due_place(row), row) for row in rows), key=lambda p: p[0], reverse=True)
+    return _Walk(rows=[one for one in placed if end is None or one[0] >= end], end=end)
+
+
+def _part(
+    wanted: RunSearch, status: RunStatus, app_id: int, limit: int
+) -> Select[*tuple[Any, ...]]:
+    """Return the newest runs of one state and app."""
+    order = (Run.due_at, Run.id)
+    statement = (
+        select(*_WALKED, Run.job_group)
+        .with_hint(Run, "FORCE INDEX (i_status_due)", "mysql")
+        .where(Run.status == status, Run.job_group == app_id, *_before(order, wanted.before))
+        .order_by(*(column.desc() for column in order))
+        .limit(limit)
+    )
+    if wanted.since_ms is not None:
+        statement = statement.where(Run.due_at >= wanted.since_ms)
+    if wanted.until_ms is not None:
+        statement = statement.where(Run.due_at < wanted.until_ms)
+    return statement
+
+
+def _due_place(row: AnyRow) -> Place:
+    return (row.due_at, row.id)
+
+
+def _before(
+    columns: Sequence[InstrumentedAttribute[Any]], place: Place | None
+) -> list[ColumnElement[bool]]:
+    """Return that a row comes before a place in ascending order; nothing for a foreign place."""
+    if place is None or len(place) != len(columns):
+        return []
+    pairs = list(zip(columns, place, strict=True))
+    earlier = [
+        and_(*(one == value for one, value in pairs[:number]), column < value)
+        for number, (column, value) in enumerate(pairs)
+    ]
+    return [columns[0] <= place[0], or_(*earlier)]
+
+
+def _has_rest(wanted: RunSearch) -> bool:
+    """Whether something is asked for that no index knows."""
+    return wanted.kind is not None or wanted.address is not None
+
+
+def _limit(wanted: RunSearch, *, has_rest: bool) -> int:
+    return LOOKED_AT if has_rest else wanted.limit + 1
+
+
+def _walked(placed: list[tuple[Place, AnyRow]], limit: int) -> _Walk:
+    return _Walk(rows=placed, end=placed[-1][0] if len(placed) >= limit else None)
+
+
+def _fits(row: AnyRow, wanted: RunSearch) -> bool:
+    return (
+        (wanted.app_ids is None or row.job_group in wanted.app_ids)
+        and (not wanted.statuses or row.status in wanted.statuses)
+        and wanted.kind in (None, row.kind)
+        and wanted.address in (None, row.executor_address)
+        and (wanted.since_ms is None or row.due_at >= wanted.since_ms)
+        and (wanted.until_ms is None or row.due_at < wanted.until_ms)
+    )
+
+
+def _shown(session: Session, chosen: Sequence[tuple[Place, AnyRow]]) -> Rows:
+    """Return what a line shows of each run, in the order given."""
+    statement = (
+        select(
+            Run.id,
+            Run.job_id,
+            Job.job_desc.label("job"),
+            App.app_name.label("app"),
+            Job.timezone,
+            Run.kind,
+            Run.status,
+            Run.due_at,
+            Run.started_at,
+            Run.finished_at,
+            Run.kill_requested_at,
+            Run.executor_address,
+            Run.shard_index,
+            Run.shard_total,
+            Run.attempt,
+            func.substr(Run.handle_msg, 1, MESSAGE).label("handle_msg"),
+            func.substr(Run.trigger_msg, 1, MESSAGE).label("trigger_msg"),
+        )
+        .outerjoin(Job, Job.id == Run.job_id)
+        .outerjoin(App, App.id == Run.job_group)
+        .where(Run.id.in_([row.id for _, row in chosen]))
+    )
+    by_id = {row.id: row for row in session.execute(statement)} if chosen else {}
+    # One that was cleared in between is gone.
+    return [by_id[row.id] for _, row in chosen if row.id in by_id]
