@@ -19,7 +19,10 @@ class MenuEntry:
 
 
 #: After the dashboard, in this order.
-ENTRIES = (MenuEntry("audit_trail.show", "trail", lazy_gettext("Audit trail"), Right.ADMINISTER),)
+ENTRIES = (
+    MenuEntry("users.index", "people", lazy_gettext("Users"), Right.ADMINISTER),
+    MenuEntry("audit_trail.show", "trail", lazy_gettext("Audit trail"), Right.ADMINISTER),
+)
 
 
 def install(app: Flask) -> None:

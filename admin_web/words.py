@@ -47,6 +47,7 @@ PROCESS = {
     "alive": State(lazy_gettext("alive"), "good", "check"),
     "draining": State(lazy_gettext("draining"), "warn", "square"),
     "silent": State(lazy_gettext("silent"), "bad", "question"),
+    "absent": State(lazy_gettext("never seen"), "quiet", "ring"),
 }
 ROLE = {
     Role.ADMINISTRATOR.name.lower(): lazy_gettext("administrator"),
@@ -69,6 +70,10 @@ ACTION = {
     "user.add": lazy_gettext("added a user"),
     "user.password": lazy_gettext("changed a password"),
     "user.rights": lazy_gettext("changed rights"),
+    "user.delete": lazy_gettext("deleted a user"),
+    "app.delete": lazy_gettext("deleted an app"),
+    "executor.drain": lazy_gettext("drained an executor"),
+    "glue.save": lazy_gettext("saved a script"),
     "session.open": lazy_gettext("signed in"),
     "session.refuse": lazy_gettext("was refused at the sign-in"),
     "session.end": lazy_gettext("signed out"),
@@ -76,6 +81,8 @@ ACTION = {
 #: Kinds of objects in the audit trail.
 OBJECT = {
     "app": lazy_gettext("app"),
+    "executor": lazy_gettext("executor"),
+    "glue": lazy_gettext("script"),
     "job": lazy_gettext("job"),
     "run": lazy_gettext("run"),
     "cluster": lazy_gettext("cluster"),

@@ -36,6 +36,10 @@ class Action(StrEnum):
     USER_ADD = "user.add"
     USER_PASSWORD = "user.password"  # noqa: S105 - the name of a deed
     USER_RIGHTS = "user.rights"
+    USER_DELETE = "user.delete"
+    APP_DELETE = "app.delete"
+    EXECUTOR_DRAIN = "executor.drain"
+    GLUE_SAVE = "glue.save"
     SESSION_OPEN = "session.open"
     SESSION_REFUSE = "session.refuse"
     SESSION_LIMIT = "session.limit"

@@ -8,9 +8,11 @@ from sqlalchemy.orm import Session
 
 from scheduler.passwords import check_password, hash_password
 from scheduler.trail import CLI, Action, Trail
-from sql import apps, users
+from sql import apps, user_accounts, users
 from sql.clock import database_now_ms
 from sql.engine import Database
+from sql.errors import Conflict
+from sql.models import User
 from sql.users import Rights, Role
 
 #: The administrator that a first start makes; 16 characters of password, 96 bits.
@@ -18,6 +20,14 @@ FIRST_NAME = "admin"
 FIRST_PASSWORD_BYTES = 12
 
 NAME_PATTERN = r"[A-Za-z0-9_.-]{4,50}"
+
+
+class OwnUser(Conflict):
+    """Nobody deletes themselves or changes their own rights."""
+
+
+class LastAdministrator(Conflict):
+    """Somebody must be left who may do this."""
 
 
 class UserCommands:
@@ -32,6 +42,7 @@ class UserCommands:
 
     def __init__(self, database: Database, *, who: str, origin: str = CLI) -> None:
         self._database = database
+        self._who = who
         self._trail = Trail(who=who, origin=origin)
 
     def add(
@@ -42,8 +53,9 @@ class UserCommands:
         role: Role,
         app_names: Sequence[str] = (),
         may_edit_glue: bool = False,
+        must_change: bool = False,
     ) -> None:
-        """Make a user.
+        """Make a user; with `must_change` the password is good for one sign-in.
 
         Raises:
             ValueError: name, password or rights are not acceptable, in one line.
@@ -58,6 +70,8 @@ class UserCommands:
         def unit(session: Session) -> None:
             rights = _rights(session, role, app_names, may_edit_glue=may_edit_glue)
             user_id = users.add(session, name, password_hash, rights)
+            if must_change:
+                user_accounts.demand_new_password(session, user_id)
             self._note(session, Action.USER_ADD, name, user_id, after=_shown(rights))
 
         self._database.write(unit)
@@ -80,8 +94,10 @@ class UserCommands:
 
         return self._database.write(unit)
 
-    def set_password(self, name: str, password: str) -> None:
+    def set_password(self, name: str, password: str, *, must_change: bool = False) -> None:
         """Give a user another password; whoever is signed in as that user is so no longer.
+
+        With `must_change` it is good for one sign-in, at which another is to be chosen.
 
         Raises:
             ValueError: the password is not acceptable.
@@ -94,6 +110,7 @@ class UserCommands:
         def unit(session: Session) -> None:
             user = users.find(session, name)
             users.set_password(user, password_hash)
+            user.must_change_password = int(must_change)
             self._note(session, Action.USER_PASSWORD, name, user.id)
 
         self._database.write(unit)
@@ -106,10 +123,18 @@ class UserCommands:
         app_names: Sequence[str] = (),
         may_edit_glue: bool = False,
     ) -> None:
-        """Give a user other rights; whoever is signed in as that user is so no longer."""
+        """Give a user other rights; whoever is signed in as that user is so no longer.
+
+        Raises:
+            ValueError: the rights are not acceptable, in one line.
+            NotFound: there is no such user or app.
+            OwnUser: it is whoever asks.
+            LastAdministrator: there would be no administrator.
+
+        """
 
         def unit(session: Session) -> None:
-            user = users.find(session, name)
+            user = self._lock_other(session, name, leaves=role is not Role.ADMINISTRATOR)
             before = users.rights_of(user)
             rights = _rights(session, role, app_names, may_edit_glue=may_edit_glue)
             users.set_rights(user, rights)
@@ -123,6 +148,34 @@ class UserCommands:
             )
 
         self._database.write(unit)
+
+    def delete(self, name: str) -> None:
+        """Remove a user with every sign-in; what they did stays in the audit trail.
+
+        Raises:
+            NotFound: there is no such user.
+            OwnUser: it is whoever asks.
+            LastAdministrator: there would be no administrator.
+
+        """
+
+        def unit(session: Session) -> None:
+            user = self._lock_other(session, name, leaves=True)
+            before = _shown(users.rights_of(user))
+            user_accounts.remove(session, user)
+            self._note(session, Action.USER_DELETE, name, user.id, before=before)
+
+        self._database.write(unit)
+
+    def _lock_other(self, session: Session, name: str, *, leaves: bool) -> User:
+        # Administrators first: of two that unmake each other at one time the second sees the first.
+        administrators = user_accounts.lock_administrators(session)
+        user = users.find(session, name)
+        if user.username.casefold() == self._who.casefold():
+            raise OwnUser(f"{user.username} cannot do this to their own user")
+        if leaves and administrators == [user.username]:
+            raise LastAdministrator(f"{user.username} is the only administrator")
+        return user
 
     def _note(
         self,

@@ -5,6 +5,7 @@ from admin_web.pages.audit_trail import TrailPages
 from admin_web.pages.dashboard import DashboardPages
 from admin_web.pages.health import HealthPages
 from admin_web.pages.sign_in import SignInPages
+from admin_web.pages.users import UserPages
 from admin_web.parts import Parts
 from admin_web.routes import PageGroup
 from admin_web.sign_ins import SignIns
@@ -16,6 +17,7 @@ def page_groups(parts: Parts, sign_ins: SignIns) -> list[PageGroup]:
         SignInPages(parts, sign_ins),
         DashboardPages(parts),
         AccountPages(parts, sign_ins),
+        UserPages(parts),
         TrailPages(parts),
         HealthPages(parts),
     ]

@@ -42,6 +42,13 @@ TABLE: dict[str, Expected] = {
     "account.change_theme": Expected(form={"theme": "dark"}),
     "account.end_sign_in": Expected(values={"sign_in_id": 999}),
     "audit_trail.show": Expected(NOBODY_ELSE),
+    "users.index": Expected(NOBODY_ELSE),
+    "users.new": Expected(NOBODY_ELSE),
+    "users.create": Expected(NOBODY_ELSE, admits=frozenset({422})),
+    "users.show": Expected(NOBODY_ELSE, values={"user_id": 2}),
+    "users.change_rights": Expected(NOBODY_ELSE, values={"user_id": 2}, admits=frozenset({422})),
+    "users.reset_password": Expected(NOBODY_ELSE, values={"user_id": 2}, admits=frozenset({422})),
+    "users.delete": Expected(NOBODY_ELSE, values={"user_id": 999}, admits=frozenset({404})),
     "health.healthz": Expected(anonymous=True, admits=frozenset({200, 503})),
     "health.metrics": Expected(frozenset(), admits=frozenset({200})),
 }

@@ -1,0 +1,96 @@
+"""Users as an administrator sees them: listed, found by id, removed."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from sql.errors import NotFound
+from sql.models import App, SignIn, User
+from sql.rows import Rows
+from sql.users import Role
+
+_APART = {"synchronize_session": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserFilter:
+    """Which users to show, by name from `after` on; `name` is a part of it, None = any."""
+
+    name: str | None = None
+    role: Role | None = None
+    after: str = ""
+    limit: int = 50
+
+
+def listing(session: Session, wanted: UserFilter) -> Rows:
+    """Return users by name: the row, and `seen_at` of the sign-in that was at work last."""
+    seen = (
+        select(func.max(SignIn.seen_at))
+        .where(SignIn.user_id == User.id, SignIn.generation == User.generation)
+        .correlate(User)
+        .scalar_subquery()
+    )
+    statement = (
+        select(User, seen.label("seen_at"))
+        .where(User.username > wanted.after)
+        .order_by(User.username)
+        .limit(wanted.limit)
+    )
+    if wanted.name:
+        statement = statement.where(User.username.contains(wanted.name, autoescape=True))
+    if wanted.role is not None:
+        statement = statement.where(User.role == int(wanted.role))
+    return session.execute(statement).all()
+
+
+def by_id(session: Session, user_id: int) -> User:
+    """Return a user.
+
+    Raises:
+        NotFound: there is none.
+
+    """
+    user = session.get(User, user_id)
+    if user is None:
+        raise NotFound(f"no user {user_id}")
+    return user
+
+
+def lock_administrators(session: Session) -> list[str]:
+    """Let nobody else make or unmake an administrator until the end; return their names."""
+    found = select(User).where(User.role == int(Role.ADMINISTRATOR)).order_by(User.id)
+    return [user.username for user in session.execute(found.with_for_update()).scalars()]
+
+
+def remove(session: Session, user: User) -> None:
+    """Delete a locked user with every sign-in."""
+    session.execute(delete(SignIn).where(SignIn.user_id == user.id), execution_options=_APART)
+    session.delete(user)
+    session.flush()
+
+
+def take_away_app(session: Session, app_id: int) -> None:
+    """Take an app that is being deleted from everybody; their sign-ins of before are void."""
+    found = select(User).where(User.permission.is_not(None)).order_by(User.id).with_for_update()
+    for user in session.execute(found).scalars():
+        listed = (user.permission or "").split(",")
+        left = [one for one in listed if one.strip() != str(app_id)]
+        if len(left) < len(listed):
+            user.permission = ",".join(left) or None
+            user.generation += 1
+    session.flush()
+
+
+def demand_new_password(session: Session, user_id: int) -> None:
+    """Let a user choose a password at the next sign-in."""
+    session.execute(
+        update(User).where(User.id == user_id).values(must_change_password=1),
+        execution_options=_APART,
+    )
+
+
+def app_names(session: Session) -> dict[int, str]:
+    """Return every app's name by its id."""
+    rows = session.execute(select(App.id, App.app_name).order_by(App.app_name))
+    return {row.id: row.app_name for row in rows}
