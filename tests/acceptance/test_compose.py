@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.support.command import Command, run_warren
 from tests.support.compose import Service
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
+from tests.support.ports import free_ports
 from tests.support.rabbitmq import PrivateRabbit
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +41,7 @@ class Host:
         self._folder = folder
         self._rabbitmq = rabbitmq
         self._mariadb = mariadb
+        [self._console_port] = free_ports(1)
         self._running = ExitStack()
         self.services = compose.read_services(ROOT / "docker-compose.yml", SECRETS)
         self.started: dict[str, Command] = {}
@@ -104,6 +107,8 @@ class Host:
             "WARREN_LOG_DIR": "/var/lib/warren/logs",
             "WARREN_STATE_DIR": "/var/lib/warren/state",
         } | service.environment
+        if "WARREN_HOST" in inside:
+            inside |= {"WARREN_HOST": "127.0.0.1", "WARREN_PORT": str(self._console_port)}
         return {name: self._outside(service, value) for name, value in inside.items()}
 
     def _outside(self, service: Service, text: str) -> str:
@@ -142,7 +147,7 @@ def test_a_job_runs_on_what_docker_compose_starts(host: Host) -> None:
 def test_every_service_is_healthy(host: Host) -> None:
     long_running = [host.services[name] for name in host.started]
 
-    assert len(long_running) == 4
+    assert len(long_running) == 5
     for service in long_running:
         eventually(lambda one=service: host.is_healthy(one), 30.0)  # type: ignore[misc]
 
@@ -196,3 +201,15 @@ def test_an_executors_user_cannot_read_what_is_not_its_apps(
 def connection(rabbitmq: PrivateRabbit) -> pika.BlockingConnection:
     url = rabbitmq.vhost_url(VHOST, "executor-examples", SECRETS["EXECUTOR_PASSWORD"])
     return pika.BlockingConnection(pika.URLParameters(url))
+
+
+def test_console_tells_its_health_to_whoever_asks(host: Host) -> None:
+    def answer() -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{host._console_port}/healthz") as page:
+                return str(page.read().decode())
+        except OSError:
+            return ""
+
+    assert eventually(answer, 20.0)
+    assert "admin password: " in host.started["console"].text
