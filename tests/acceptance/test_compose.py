@@ -212,4 +212,4 @@ def test_console_tells_its_health_to_whoever_asks(host: Host) -> None:
             return ""
 
     assert eventually(answer, 20.0)
-    assert "admin password: " in host.started["console"].text
+    assert "admin password: " in host.started["console"].text()
