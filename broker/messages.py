@@ -309,6 +309,12 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     draining: bool = False
 
 
+class Drain(Message, frozen=True, kw_only=True):
+    """Asks a boot to take nothing new, to finish what runs, however long it takes, and to end."""
+
+    boot_id: BootId
+
+
 class Goodbye(Message, frozen=True, kw_only=True):
     """A drained executor ends; nothing of this boot runs or waits any more."""
 
@@ -324,7 +330,9 @@ class Canary(Message, frozen=True, kw_only=True):
     number: Natural
 
 
-ToExecutor = Trigger | Welcome | Refused | Beat | IdleBeat | Kill | Know | ReadLog | StillOpen
+ToExecutor = (
+    Trigger | Welcome | Refused | Beat | IdleBeat | Kill | Know | ReadLog | StillOpen | Drain
+)
 ToScheduler = (
     BeatAnswer
     | IdleBeatAnswer

@@ -30,7 +30,8 @@ class Executor:
 
     `secret` is the cluster's. `make_slots` is `Slots` with all but its callbacks. The journal is
     kept in `<state_dir>/<address>/`. After `join`, `failure` says in one line why it ended by
-    itself, and `exit_status` is what the process should end with.
+    itself, and `exit_status` is what the process should end with; `was_drained` says that it ends,
+    or ended, because somebody asked for it through the schedulers.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Executor:
             app=check_app(app), address=check_address(address), boot_id=secrets.token_hex(8)
         )
         self.failure = ""
+        self.was_drained = False
         self._transport = transport
         self._secret = secret
         self._make_slots = make_slots
@@ -145,7 +147,7 @@ class Executor:
             script_folder=folder.script_folder,
             log=self._log,
         )
-        core = self._core = Core(premises, self._refused)
+        core = self._core = Core(premises, self._refused, self._drain)
         self._shutdown = Shutdown(
             core,
             self._loop,
@@ -158,6 +160,12 @@ class Executor:
     def _end(self, hurry: bool) -> None:
         if self._shutdown is not None:
             self._shutdown.begin(hurry=hurry)
+
+    def _drain(self) -> None:
+        if self._shutdown is not None and not self.was_drained:
+            self.was_drained = True
+            self._log.info("drain_received")
+            self._shutdown.begin_patiently()
 
     def _refused(self, reason: str) -> None:
         address = self.identity.address

@@ -13,6 +13,7 @@ from typing import Any
 
 from broker.messages import (
     Beat,
+    Drain,
     Finished,
     Goodbye,
     Heartbeat,
@@ -43,18 +44,25 @@ QUESTION_SECONDS = 10.0
 GOODBYE_SECONDS = 60.0
 GOODBYE_CONFIRM_SECONDS = 2.0
 
-Command = Welcome | Refused | Beat | IdleBeat | Kill | Know | ReadLog | StillOpen
+Command = Welcome | Refused | Beat | IdleBeat | Kill | Know | ReadLog | StillOpen | Drain
 
 
 class Core:
     """One boot of one executor. Belongs to the loop's thread, but for what says otherwise.
 
-    `on_refused(reason)` is called when another living executor holds the address.
+    `on_refused(reason)` is called when another living executor holds the address, `on_drain()`
+    each time that somebody asks for an end without haste.
     """
 
-    def __init__(self, premises: Premises, on_refused: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        premises: Premises,
+        on_refused: Callable[[str], None],
+        on_drain: Callable[[], None],
+    ) -> None:
         self._premises = premises
         self._on_refused = on_refused
+        self._on_drain = on_drain
         self._identity = premises.identity
         self._ledger = premises.ledger
         self._clock = premises.clock
@@ -146,6 +154,8 @@ class Core:
                 self._welcome(message, arrival.cluster)
             elif isinstance(message, Refused):
                 self._refused(message)
+            elif isinstance(message, Drain):
+                self._drain(message)
             elif self._was_welcomed:
                 self._parts.commands.obey(message)
         self._command_inbox.ack([arrival.delivery for arrival in arrivals])
@@ -195,6 +205,10 @@ class Core:
     def _refused(self, refused: Refused) -> None:
         if refused.boot_id == self._identity.boot_id:
             self._on_refused(refused.reason)
+
+    def _drain(self, drain: Drain) -> None:
+        if drain.boot_id == self._identity.boot_id:
+            self._on_drain()
 
     # -- what nobody tells --------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ stopped (grace) ──> intake and slots closed ──> reports confirmed ──
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -63,10 +64,21 @@ class Shutdown:
         self._on_over = on_over
         self._steps: Iterator[bool] | None = None
         self._is_hurried = False
+        #: Until when running jobs may go on, None = for as long as they take.
+        self._drain_until: float | None = None
+
+    def begin_patiently(self) -> None:
+        """Start to end, with all the time that running jobs need, until `begin` is called too."""
+        self._start()
 
     def begin(self, *, hurry: bool) -> None:
         """Start to end; a second call with `hurry` stops waiting for running jobs."""
         self._is_hurried = self._is_hurried or hurry
+        if self._drain_until is None:
+            self._drain_until = self._loop.time() + self._drain_seconds
+        self._start()
+
+    def _start(self) -> None:
         if self._steps is None:
             self._steps = self._walk()
             self._advance()
@@ -80,9 +92,7 @@ class Shutdown:
     def _walk(self) -> Iterator[bool]:
         ending = self._ending
         ending.begin_draining()
-        yield from self._wait(
-            lambda: ending.is_working and not self._is_hurried, self._drain_seconds
-        )
+        yield from self._wait(lambda: ending.is_working and not self._is_over_time)
         ending.stop_runs()
         yield from self._wait(lambda: ending.is_working, self._grace_seconds + PROOF_SECONDS)
         ending.stop_taking()
@@ -90,7 +100,12 @@ class Shutdown:
         yield from self._wait(lambda: ending.has_unsaid, REPORT_SECONDS)
         ending.close()
 
-    def _wait(self, is_busy: Callable[[], bool], seconds: float) -> Iterator[bool]:
+    @property
+    def _is_over_time(self) -> bool:
+        is_late = self._drain_until is not None and self._loop.time() >= self._drain_until
+        return self._is_hurried or is_late
+
+    def _wait(self, is_busy: Callable[[], bool], seconds: float = math.inf) -> Iterator[bool]:
         deadline = self._loop.time() + seconds
         while is_busy() and self._loop.time() < deadline:
             yield True

@@ -28,6 +28,7 @@ from scheduler.connections import Connections
 from scheduler.counters import Counters
 from scheduler.delivery import Delivery
 from scheduler.dispatcher import Dispatcher
+from scheduler.drainer import Drainer
 from scheduler.greeter import Greeter
 from scheduler.inquirer import Inquirer
 from scheduler.killer import Killer
@@ -190,6 +191,7 @@ class SchedulerNode:
             self._loop("undertaker", self.undertaker.tick, longest_seconds=1.0),
             self._loop("inquirer", self.inquirer.tick, longest_seconds=1.0),
             self._loop("killer", self.killer.tick),
+            self._loop("drainer", self.drainer.tick),
             self._loop("reporter", self.reporter.tick, longest_seconds=LOOK_SECONDS),
             self._loop("cleaner", self.cleaner.tick, longest_seconds=LOOK_SECONDS),
         ]
@@ -236,6 +238,12 @@ class SchedulerNode:
             publisher=opened.words,
             sealer=self._sealer,
             app_names=self._app_names,
+        )
+        self.drainer = Drainer(
+            database=self._database,
+            publisher=opened.words,
+            sealer=self._sealer,
+            roster=self.roster,
         )
 
     def _make_sending(self) -> None:

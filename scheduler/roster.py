@@ -59,6 +59,7 @@ class Roster:
         self._healthy_since: float | None = None
         self._vouched_at = float("-inf")
         self._left_at: dict[tuple[str, str], float] = {}
+        self._drained: frozenset[tuple[str, str, str]] = frozenset()
 
     def set_health(self, healthy: bool) -> None:
         """Say whether this scheduler itself is fit to judge; a gap starts all deadlines anew."""
@@ -106,6 +107,11 @@ class Roster:
             if member is not None and member.boot_id == boot_id:
                 member.gone = True
                 self._left_at[app, address] = self._clock()
+
+    def set_drained(self, boots: Iterable[tuple[str, str, str]]) -> None:
+        """Say which boots, as app, address and boot id, are to be given nothing new."""
+        with self._lock:
+            self._drained = frozenset(boots)
 
     def forget(self, app: str, address: str, boot_id: str) -> None:
         """Drop a boot of which nothing is left to settle."""
@@ -174,6 +180,8 @@ class Roster:
     def _takes_triggers(self, member: Member) -> bool:
         heartbeat = member.heartbeat
         if heartbeat is None or heartbeat.draining or member.gone:
+            return False
+        if (member.app, member.address, member.boot_id) in self._drained:
             return False
         return self._clock() - member.seen_at <= self._patience.dead_after
 

@@ -15,7 +15,7 @@ def state(row: Registration, now_ms: int) -> str:
         return "absent"
     if now_ms - row.beat_at > _limit_ms(row):
         return "silent"
-    return "draining" if row.draining else "alive"
+    return "draining" if row.draining or row.drain_asked_at else "alive"
 
 
 def _limit_ms(row: Registration) -> int:

@@ -239,6 +239,8 @@ class Registration(Model):
     beat_at: Mapped[int] = mapped_column(BigInteger, default=0)
     load: Mapped[str | None] = mapped_column(LongText)
     draining: Mapped[int] = mapped_column(SmallInteger, default=0)
+    #: When somebody asked that this boot be drained, 0 = nobody did.
+    drain_asked_at: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
 class User(Model):

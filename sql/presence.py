@@ -58,6 +58,7 @@ def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
             beat_at=beat.beat_at,
             load=beat.load,
             draining=int(beat.draining),
+            drain_asked_at=0,
             update_time=at(beat.beat_at),
         ),
     )

@@ -2,9 +2,10 @@
 
 import click
 
+from scheduler.fleet_commands import FleetCommands
 from sql import cluster, presence
-from warren.access import open_database
-from warren.acting import open_commands
+from warren.access import now_ms, open_database
+from warren.acting import open_commands, operator
 from warren.instants import iso, local
 from warren.options import as_json, examples, takes_settings
 from warren.registry_view import (
@@ -23,7 +24,7 @@ from warren.terminal import print_json, print_table, relative, visible
 
 @click.group()
 def executors() -> None:
-    """Show the executors."""
+    """Show and drain the executors."""
 
 
 @executors.command("list", epilog=examples("warren executors list", "warren executors list --json"))
@@ -39,6 +40,20 @@ def list_executors(settings: Settings, as_json: bool) -> None:
         return
     lines = [executor_line(row, now, lists) for row in rows]
     print_table(EXECUTOR_HEADERS, lines, nothing="no executor has registered")
+
+
+@executors.command("drain", epilog=examples("warren executors drain reports-1"))
+@click.argument("address")
+@takes_settings("database_url")
+def drain_executor(settings: Settings, address: str) -> None:
+    """Let an executor take nothing new, finish what runs, and end.
+
+    ADDRESS is APP/ADDRESS where executors of two apps have one. What waits there is run elsewhere.
+    """
+    with open_database(settings, for_writing=True) as database:
+        fleet = FleetCommands(database, lambda: now_ms(database), who=operator())
+        changed = fleet.drain(address)
+    print(f"{address} drains" if changed else f"{address} drains already")
 
 
 @click.group()

@@ -87,7 +87,7 @@ class AllInOne:
     @property
     def failure(self) -> str:
         """Why an executor ended by itself; empty while all is well."""
-        ended = [one for one in self._executors if one.join(0)]
+        ended = [one for one in self._executors if one.join(0) and not one.was_drained]
         if not ended:
             return ""
         return ended[0].failure or f"executor {ended[0].identity.address} has ended"

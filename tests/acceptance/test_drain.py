@@ -54,3 +54,27 @@ def test_second_sigterm_ends_running_jobs_at_once(fleet: Deployment) -> None:
     assert time.monotonic() - began < 5
     assert fleet.await_final(run_id)[0].status == RunStatus.KILLED
     assert fleet.processes_of_runs() == []
+
+
+def test_executor_drained_from_afar_ends_by_itself_when_its_run_is_over(
+    fleet: Deployment, tmp_path: Path
+) -> None:
+    fleet.app = "far-app"
+    release = tmp_path / "release"
+    leaving = fleet.executor("far-away", drain_seconds=0)
+    fleet.await_executors(leaving)
+    fleet.job("work", handler="until-file", param=str(release))
+    at_work = fleet.trigger("work")
+    fleet.await_start(at_work)
+
+    told = fleet.warren("executors", "drain", "far-away")
+    told_again = fleet.warren("executors", "drain", "far-app/far-away")
+
+    assert told.strip() == "far-away drains"
+    assert told_again.strip() == "far-app/far-away drains already"
+    assert "draining" in fleet.warren("executors", "list")
+    assert leaving.is_running
+    release.touch()
+    assert leaving.wait(20) == 0
+    assert fleet.await_final(at_work)[0].status == RunStatus.SUCCEEDED
+    eventually(lambda: "far-away" not in fleet.warren("executors", "list"), 20, every=0.2)

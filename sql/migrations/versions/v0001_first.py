@@ -261,6 +261,7 @@ def upgrade() -> None:
         sa.Column("beat_at", sa.BigInteger(), nullable=False),
         sa.Column("load", _LONG_TEXT, nullable=True),
         sa.Column("draining", sa.SmallInteger(), nullable=False),
+        sa.Column("drain_asked_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("registry_group", "registry_key", "registry_value", name="i_g_k_v"),
         **_OPTIONS,

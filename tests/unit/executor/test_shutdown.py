@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -43,10 +43,10 @@ class Case:
             on_over=self.loop.stop,
         )
 
-    def run(self, *, hurry: bool = False) -> float:
+    def run(self, *, hurry: bool = False, begin: Callable[[], None] | None = None) -> float:
         """Shut down and return the seconds it took."""
         begun_at = self.loop.time()
-        self.loop.call_soon(lambda: self.shutdown.begin(hurry=hurry))
+        self.loop.call_soon(begin or (lambda: self.shutdown.begin(hurry=hurry)))
         self.loop.call_later(5, self.loop.stop)
         self.loop.run_forever()
         return self.loop.time() - begun_at
@@ -122,3 +122,27 @@ def test_processes_are_waited_for_after_the_intake_is_closed(case: Case) -> None
 
     assert case.run() >= 0.05
     assert case.ending.steps == ORDER
+
+
+def test_patient_end_waits_for_a_running_job_beyond_the_drain(case: Case) -> None:
+    case.ending.is_working = True
+    case.loop.call_later(0.4, setattr, case.ending, "is_working", False)
+
+    assert case.run(begin=case.shutdown.begin_patiently) >= 0.4
+    assert case.ending.steps == ORDER
+
+
+def test_signal_during_a_patient_end_gives_the_drain_from_then_on(case: Case) -> None:
+    case.ending.is_working = True
+    case.loop.call_later(0.1, lambda: case.shutdown.begin(hurry=False))
+
+    assert 0.3 <= case.run(begin=case.shutdown.begin_patiently) < 0.6
+    assert case.ending.steps == ["draining", "stop runs", "stop taking", "close"]
+
+
+def test_wish_to_drain_after_a_signal_makes_nothing_longer(case: Case) -> None:
+    case.ending.is_working = True
+    case.loop.call_later(0.05, case.shutdown.begin_patiently)
+
+    assert 0.2 <= case.run() < 0.4
+    assert case.ending.steps[1] == "stop runs"

@@ -287,3 +287,31 @@ def test_health_is_counted_from_its_start_and_is_none_after_a_gap(
     roster.set_health(True)
 
     assert roster.healthy_seconds == 0
+
+
+def test_boot_that_is_to_be_drained_lives_and_gets_nothing_new(roster: Roster) -> None:
+    join(roster)
+    join(roster, "two", "b2")
+
+    roster.set_drained([("demo", "one", "b1")])
+
+    assert standing(roster) is Standing.ALIVE
+    assert roster.routable("demo") == {"two": "b2"}
+
+
+def test_wish_to_drain_is_about_one_boot_only(roster: Roster) -> None:
+    join(roster, boot="b1")
+    roster.set_drained([("demo", "one", "b1")])
+
+    join(roster, boot="b2")
+
+    assert roster.routable("demo") == {"one": "b2"}
+
+
+def test_wish_that_was_taken_back_counts_no_more(roster: Roster) -> None:
+    join(roster)
+    roster.set_drained([("demo", "one", "b1")])
+
+    roster.set_drained([])
+
+    assert roster.routable("demo") == {"one": "b1"}
