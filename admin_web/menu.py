@@ -20,6 +20,11 @@ class MenuEntry:
 
 #: After the dashboard, in this order.
 ENTRIES = (
+    MenuEntry("jobs.index", "jobs", lazy_gettext("Jobs"), Right.VIEW),
+    MenuEntry("runs.index", "runs", lazy_gettext("Runs"), Right.VIEW),
+    MenuEntry("apps.index", "apps", lazy_gettext("Apps"), Right.VIEW),
+    MenuEntry("executors.index", "executors", lazy_gettext("Executors"), Right.VIEW),
+    MenuEntry("schedulers.index", "clock", lazy_gettext("Schedulers"), Right.VIEW),
     MenuEntry("users.index", "people", lazy_gettext("Users"), Right.ADMINISTER),
     MenuEntry("audit_trail.show", "trail", lazy_gettext("Audit trail"), Right.ADMINISTER),
 )

@@ -221,6 +221,7 @@ class SchedulerNode:
             sealer=self._sealer,
             roster=self.roster,
             is_clock_steady=lambda: self.clock.is_steady,
+            failing_roles=lambda: self.failing_roles,
         )
         self._pulsing = self._loop("pulse", self.pulse.tick)
         self.presence = Presence(

@@ -1,7 +1,8 @@
 """This scheduler's own life: its registration, its canary, and whether it may judge others (R7)."""
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker import topology
 from broker.messages import Canary
@@ -29,6 +30,7 @@ class Pulse:
 
     Args:
         is_clock_steady: whether the database's clock is believed now.
+        failing_roles: those whose last round failed; they are kept in the registration.
 
     """
 
@@ -42,6 +44,7 @@ class Pulse:
         sealer: Sealer,
         roster: Roster,
         is_clock_steady: Callable[[], bool],
+        failing_roles: Callable[[], Sequence[str]],
     ) -> None:
         self._node = node
         self._boot_id = boot_id
@@ -50,6 +53,7 @@ class Pulse:
         self._sealer = sealer
         self._roster = roster
         self._is_clock_steady = is_clock_steady
+        self._failing_roles = failing_roles
         self._number = 0
         self._canary_sent_at = float("-inf")
         self._on_their_way: dict[int, float] = {}
@@ -101,6 +105,7 @@ class Pulse:
             address=self._node,
             boot_id=self._boot_id,
             beat_at=now_ms,
+            load=json.dumps({"failing": list(self._failing_roles())}),
         )
 
     def _send_canary(self) -> None:

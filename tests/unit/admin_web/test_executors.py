@@ -1,0 +1,181 @@
+"""Executors and schedulers as pages: what is shown to whom, draining, pausing."""
+
+import json
+
+import pytest
+from flask import Flask
+
+from sql import apps, cluster, drains, presence
+from sql.engine import Database
+from tests.support.console import Clock, Visit, make_app, signed_in
+
+LOAD = {
+    "cpu_percent": 42.4,
+    "memory_percent": 91.0,
+    "slots": 8,
+    "running": 3,
+    "waiting": 5,
+    "handlers": ["report.daily", "<script>alert(1)</script>"],
+}
+
+
+def beat(database: Database, clock: Clock, app: str, address: str, load: str | None = None) -> None:
+    sign = presence.Beat(
+        group=presence.ADMIN if app in (presence.SCHEDULER, presence.CONSOLE) else "EXECUTOR",
+        key=app,
+        address=address,
+        boot_id="boot-one-2",
+        beat_at=clock.now_ms(),
+        load=json.dumps(LOAD) if load is None else load,
+    )
+    database.write(lambda session: presence.hold(session, sign))
+
+
+def asked(database: Database) -> list[str]:
+    return [boot.address for boot in database.read(drains.asked)]
+
+
+class TestListing:
+    def test_load_slots_and_handlers_are_shown_escaped(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "reports", "host-1")
+
+        page = admin.get("/executors").text
+
+        assert "42 %" in page
+        assert "3 / 8" in page
+        assert "report.daily" in page
+        assert "&lt;script&gt;" in page
+        assert "<script>alert" not in page
+
+    @pytest.mark.parametrize("load", ["", "{", "[1]", '{"slots": "many", "handlers": [7]}'])
+    def test_load_that_cannot_be_read_breaks_nothing(
+        self, admin: Visit, database: Database, clock: Clock, load: str
+    ) -> None:
+        beat(database, clock, "reports", "host-1", load)
+
+        assert "host-1" in admin.get("/executors").text
+
+    def test_others_executors_do_not_exist(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "reports", "host-1")
+        beat(database, clock, "mails", "post-1")
+
+        page = signed_in(app, "viewer").get("/executors").text
+
+        assert "host-1" in page
+        assert "post-1" not in page
+        assert "Drain" not in page.replace('<span class="unseen">Drain</span>', "")
+
+    def test_silent_and_never_seen_ones_are_told_apart(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "reports", "host-1")
+        clock.pass_seconds(60)
+
+        def listed(session: object) -> None:
+            apps.list_addresses(session, apps.find(session, "reports").id, ["host-2"])
+
+        database.write(listed)
+
+        page = admin.get("/executors").text
+
+        assert "silent" in admin.get("/executors?state=silent&address=host-1").text
+        assert "not listed" in page
+        assert "host-2" in admin.get("/executors?state=absent").text
+        assert "host-1" not in admin.get("/executors?state=absent").text
+
+    def test_filters_and_pages(self, admin: Visit, database: Database, clock: Clock) -> None:
+        for number in range(120):
+            beat(database, clock, "reports", f"host-{number:03}")
+
+        first = admin.get("/executors?app=reports").text
+
+        assert "host-099" in first
+        assert "host-100" not in first
+        assert "after=reports/host-099" in first
+        assert "host-100" in admin.get("/executors?app=reports&after=reports/host-099").text
+        assert "No executor fits." in admin.get("/executors?app=mails").text
+        assert admin.get("/executors?state=sleepy").status_code == 422
+
+
+class TestDraining:
+    def test_operator_drains_an_executor_of_an_own_app(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "reports", "host-1")
+        operator = signed_in(app, "operator")
+
+        answer = operator.post("/executors/drain", {"app": "reports", "address": "host-1"})
+
+        assert answer.status_code == 303
+        assert asked(database) == ["host-1"]
+        page = operator.get("/executors").text
+        assert "host-1 drains: it ends when its last run does." in page
+        assert ">draining</span>" in page
+        assert "Drain the executor" not in page
+
+    @pytest.mark.parametrize("form", [{}, {"app": "reports"}, {"app": "reports", "address": "nix"}])
+    def test_unknown_address_is_404(self, admin: Visit, form: dict[str, str]) -> None:
+        assert admin.post("/executors/drain", form).status_code == 404
+
+    def test_executor_of_a_foreign_app_is_404(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "mails", "post-1")
+
+        answer = signed_in(app, "operator").post(
+            "/executors/drain", {"app": "mails", "address": "post-1"}
+        )
+
+        assert answer.status_code == 404
+        assert asked(database) == []
+
+    def test_viewer_may_not(self, app: Flask, database: Database, clock: Clock) -> None:
+        beat(database, clock, "reports", "host-1")
+
+        answer = signed_in(app, "viewer").post(
+            "/executors/drain", {"app": "reports", "address": "host-1"}
+        )
+
+        assert answer.status_code == 403
+        assert asked(database) == []
+
+
+class TestSchedulers:
+    def test_schedulers_consoles_and_failing_roles_are_shown(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, presence.SCHEDULER, "node-1", '{"failing": ["planner"]}')
+        beat(database, clock, presence.CONSOLE, "console-1")
+
+        page = signed_in(app, "viewer").get("/schedulers").text
+
+        assert "node-1" in page
+        assert "planner" in page
+        assert "console-1" in page
+        assert "Pause sending" not in page
+
+    def test_broker_away_and_no_scheduler_are_told(self, database: Database, clock: Clock) -> None:
+        app = make_app(database, clock, is_broker_up=lambda: False)
+
+        page = signed_in(app, "admin").get("/schedulers").text
+
+        assert "No scheduler has registered" in page
+        assert "The message broker does not answer this console." in page
+
+    def test_pausing_says_who_and_since_when_until_it_is_resumed(
+        self, admin: Visit, database: Database
+    ) -> None:
+        admin.post("/schedulers/pause")
+
+        assert database.read(cluster.pause) == (1_800_000_000_000, "admin")
+        page = admin.get("/schedulers").text
+        assert "Sending is paused by admin since 2027-01-15 08:00:00" in page
+        admin.post("/schedulers/pause")
+        assert "It was paused already." in admin.get("/schedulers").text
+        admin.post("/schedulers/resume")
+        assert database.read(cluster.pause) == (0, "")
+        assert "Sending is paused" not in admin.get("/schedulers").text
