@@ -5,6 +5,8 @@ from admin_web.parts import Parts
 from admin_web.service import Console
 from sql.clock import DatabaseClock
 from sql.engine import Database
+from warren.added_routes import route_names
+from warren.job_export import job_file
 from warren.settings import Settings
 
 #: Connections of a console, half as many more when needed; it has a few threads more.
@@ -51,6 +53,8 @@ def make_console(
         secret=secret,
         is_broker_up=connections.is_ready,
         requester=connections.requester,
+        added_routes=route_names(),
+        job_file=job_file,
         host=settings.host,
         console_url=settings.console_url or "",
         trusted_proxies=settings.trusted_proxies,

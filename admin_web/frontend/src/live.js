@@ -35,5 +35,5 @@ async function refresh(part) {
 function isInUse(part) {
   const selected = getSelection();
   const isSelecting = selected && !selected.isCollapsed && part.contains(selected.anchorNode);
-  return part.contains(document.activeElement) || part.querySelector("details[open]") || isSelecting;
+  return part.contains(document.activeElement) || part.querySelector("details[open], input[type=checkbox]:checked") || isSelecting;
 }

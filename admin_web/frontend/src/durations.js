@@ -1,0 +1,51 @@
+// How long a job's last runs took, over time: read from the table beside it, drawn by uPlot.
+import uPlot from "uplot";
+
+const HEIGHT = 180;
+
+export function drawDurations(place) {
+  const rows = [...document.querySelectorAll("#durations tr[data-at]")].reverse();
+  if (rows.length < 2) return;
+  const at = rows.map((row) => Number(row.dataset.at) / 1000);
+  const seconds = (good) => rows.map((row) => (row.dataset.good === good ? Number(row.dataset.ms) / 1000 : null));
+  const data = [at, seconds("1"), seconds("0")];
+  let chart = draw(place, data);
+  new ResizeObserver(() => chart.setSize({ width: place.clientWidth, height: HEIGHT })).observe(place);
+  const redraw = () => {
+    chart.destroy();
+    chart = draw(place, data);
+  };
+  // Colours are read once by a canvas.
+  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+}
+
+function draw(place, data) {
+  const colour = (name) => resolved(place, `var(--${name})`);
+  const axis = { stroke: colour("quiet"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 } };
+  const points = (label, name) => ({
+    label,
+    stroke: colour(name),
+    paths: () => null,
+    points: { show: true, size: 6, fill: colour(name), stroke: colour(name) },
+    value: (_, value) => (value == null ? "–" : `${value.toPrecision(3)} s`),
+  });
+  const options = {
+    width: place.clientWidth,
+    height: HEIGHT,
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), place.dataset.zone),
+    scales: { y: { range: (_, _low, high) => [0, (high || 1) * 1.15] } },
+    axes: [axis, { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => `${tick} s`) }],
+    series: [{ label: "", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, points(place.dataset.good, "good"), points(place.dataset.bad, "bad")],
+  };
+  return new uPlot(options, data, place);
+}
+
+function resolved(place, value) {
+  const probe = document.createElement("span");
+  probe.style.color = value;
+  place.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}

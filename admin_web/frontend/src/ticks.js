@@ -1,0 +1,17 @@
+// The box in a table's head ticks all boxes of its form. The table may be replaced while one looks,
+// so it is listened to from the form.
+
+export function tickAll() {
+  for (const form of document.querySelectorAll("form.jobs")) {
+    reveal(form);
+    new MutationObserver(() => reveal(form)).observe(form, { childList: true, subtree: true });
+    form.addEventListener("change", (event) => {
+      if (!event.target.matches("[data-tick-all]")) return;
+      for (const box of form.querySelectorAll("input[name=id]")) box.checked = event.target.checked;
+    });
+  }
+}
+
+function reveal(form) {
+  for (const box of form.querySelectorAll("[data-tick-all]")) if (box.parentElement.hidden) box.parentElement.hidden = false;
+}
