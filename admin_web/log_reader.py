@@ -88,7 +88,10 @@ class LogReader:
             if obstacle is not None:
                 return LogPart(answer=obstacle, from_line=from_line)
             question = _question(source, from_line, limit, at_end=at_end)
-            chunk = self._requester.ask([question], ANSWER_SECONDS)[0]
+            try:
+                chunk = self._requester.ask([question], ANSWER_SECONDS)[0]
+            except ValueError:  # an address of XXL-JOB's, which is a URL, can be asked nothing
+                chunk = None
             return self._part(source, chunk, from_line)
 
     def _part(self, source: Source, chunk: object, from_line: int) -> LogPart:

@@ -24,3 +24,8 @@ def shown(line: str) -> str:
     """Return a line without terminal codes, its other control characters made visible."""
     plain = _TERMINAL.sub("", line) if "\x1b" in line else line
     return _OVERWRITTEN.sub("", plain).translate(_SIGNS)
+
+
+def shown_text(text: str) -> str:
+    """Return several lines, each as `shown` gives it."""
+    return "\n".join(shown(line) for line in text.split("\n"))

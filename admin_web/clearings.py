@@ -1,0 +1,103 @@
+"""Clears runs in the background, one wish at a time, and knows how far it is."""
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import structlog
+
+from scheduler.clearing import Choice, Wish
+from scheduler.commands import Commands
+from sql.errors import DatabaseUnavailable
+
+log = structlog.get_logger()
+
+
+class Stand(StrEnum):
+    """How a clearing stands."""
+
+    RUNNING = "RUNNING"
+    DONE = "DONE"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A clearing: what was asked for, by whom, how many runs it has cleared.
+
+    `app_id` None = of all apps; `job` is the name as it was typed.
+    """
+
+    choice: Choice
+    who: str
+    began_at: int
+    app_id: int | None = None
+    app: str = ""
+    job: str = ""
+    count: int = 0
+    stand: Stand = Stand.RUNNING
+
+    def concerns(self, name: str, app_ids: Collection[int] | None) -> bool:
+        """Return whether a user of this name and these apps may know about it."""
+        return app_ids is None or self.who == name or self.app_id in app_ids
+
+
+class Clearings:
+    """The clearing of this console that is at work, or was the last one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._progress: Progress | None = None
+        self._is_to_stop = threading.Event()
+
+    @property
+    def progress(self) -> Progress | None:
+        """How it stands; None before the first one."""
+        return self._progress
+
+    def start(self, commands: Commands, wish: Wish, progress: Progress) -> bool:
+        """Begin; False while another one is at work."""
+        with self._lock:
+            if self._progress is not None and self._progress.stand is Stand.RUNNING:
+                return False
+            self._progress = progress
+            self._is_to_stop.clear()
+        # As a daemon: a console that ends leaves the rest, as every step is whole.
+        threading.Thread(
+            target=self._clear, args=(commands, wish), name="clearing", daemon=True
+        ).start()
+        return True
+
+    def stop(self) -> None:
+        """Let it end after its present step."""
+        self._is_to_stop.set()
+
+    def _clear(self, commands: Commands, wish: Wish) -> None:
+        try:
+            count = commands.clear_runs(wish, on_progress=self._note)
+        except _StopAsked:
+            self._set(stand=Stand.STOPPED)
+        except DatabaseUnavailable as error:
+            log.warning("clearing_broken_off", error=str(error))
+            self._set(stand=Stand.FAILED)
+        except Exception:
+            log.exception("clearing_failed")
+            self._set(stand=Stand.FAILED)
+        else:
+            self._set(stand=Stand.DONE, count=count)
+
+    def _note(self, count: int) -> None:
+        self._set(count=count)
+        if self._is_to_stop.is_set():
+            raise _StopAsked
+
+    def _set(self, **changes: object) -> None:
+        with self._lock:
+            assert self._progress is not None, "a clearing has begun"
+            self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
+
+
+class _StopAsked(Exception):
+    """Somebody asked a clearing to end."""

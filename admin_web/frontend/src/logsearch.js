@@ -1,0 +1,75 @@
+// Searches the lines of a log that are on the page: marks what fits, and goes from one to the next.
+
+const MOST_MARKS = 2_000;
+const PAUSE_MS = 150;
+
+/** `tools` holds the field, the count and the two buttons; it is shown here, as it needs a script. */
+export function searchLog(box, tools, nothing) {
+  const field = tools.querySelector("#log-search");
+  const count = tools.querySelector("output");
+  let marks = [];
+  let here = -1;
+  let timer = 0;
+
+  function run(isMoving) {
+    const wanted = field.value.toLowerCase();
+    clear();
+    if (wanted) for (const code of box.querySelectorAll("code")) if (marks.length < MOST_MARKS) mark(code, wanted);
+    here = marks.length ? Math.min(Math.max(here, 0), marks.length - 1) : -1;
+    show(isMoving);
+  }
+
+  function mark(code, wanted) {
+    const text = code.textContent;
+    const low = text.toLowerCase();
+    // Some letters change their number when they become small: then places would not agree.
+    if (low.length !== text.length || !low.includes(wanted)) return;
+    const parts = [];
+    let from = 0;
+    for (let at = low.indexOf(wanted); at >= 0; at = low.indexOf(wanted, from)) {
+      const found = document.createElement("mark");
+      found.textContent = text.slice(at, at + wanted.length);
+      parts.push(text.slice(from, at), found);
+      marks.push(found);
+      from = at + wanted.length;
+    }
+    parts.push(text.slice(from));
+    code.replaceChildren(...parts);
+  }
+
+  function clear() {
+    for (const code of new Set(marks.map((found) => found.parentNode))) if (code) code.textContent = code.textContent;
+    marks = [];
+  }
+
+  function show(isMoving) {
+    marks.forEach((found, index) => found.classList.toggle("here", index === here));
+    const all = marks.length >= MOST_MARKS ? `${MOST_MARKS}+` : marks.length;
+    count.textContent = field.value ? (marks.length ? `${here + 1} / ${all}` : nothing) : "";
+    if (isMoving && here >= 0) marks[here].scrollIntoView({ block: "center" });
+  }
+
+  function step(by) {
+    if (!marks.length) return;
+    here = (here + by + marks.length) % marks.length;
+    show(true);
+  }
+
+  tools.hidden = false;
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => run(true), PAUSE_MS);
+  });
+  field.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    step(event.shiftKey ? -1 : 1);
+  });
+  for (const button of tools.querySelectorAll("[data-log-step]")) button.addEventListener("click", () => step(Number(button.dataset.logStep)));
+  return {
+    refresh: () => field.value && run(false),
+    get isActive() {
+      return Boolean(field.value);
+    },
+  };
+}

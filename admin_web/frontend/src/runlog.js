@@ -1,0 +1,183 @@
+// Follows a run's log: asks for the lines after the last one, and puts them below.
+//
+// The server tells three things with each answer: what came of asking the executor, whether there
+// are more lines at present, and whether the run is still open. Lines are text, never HTML.
+import { searchLog } from "./logsearch.js";
+
+const HEADERS = { "Warren-Live": "1", Accept: "application/json" };
+const POLL_MS = 700;
+const SLOWEST_MS = 30_000;
+const MOST_LINES = 20_000;
+const NEAR_PIXELS = 60;
+
+export function followLog() {
+  const box = document.getElementById("log");
+  if (box) new Follower(box).start();
+}
+
+class Follower {
+  constructor(box) {
+    this.box = box;
+    this.text = box.dataset;
+    this.next = Number(box.dataset.next);
+    this.isOpen = "open" in box.dataset;
+    this.isEnd = "end" in box.dataset;
+    this.failures = box.dataset.answer === "LINES" ? 0 : 1;
+    this.isAtWork = false;
+    this.timer = 0;
+    this.follow = document.getElementById("log-follow");
+    this.search = searchLog(box, document.querySelector("[data-log-tools]"), box.dataset.textNone);
+  }
+
+  start() {
+    this.follow.checked = this.isOpen && !("placed" in this.text);
+    this.follow.addEventListener("change", () => this.settle());
+    this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    document.addEventListener("visibilitychange", () => document.hidden || this.plan(0));
+    document.getElementById("log-further").hidden = true;
+    this.settle();
+    this.say();
+    this.plan(this.isEnd || this.failures ? POLL_MS : 0);
+  }
+
+  /** Whether there may be lines that somebody wants to see now. */
+  get isWanted() {
+    if (document.hidden) return false;
+    if (this.isOpen) return this.follow.checked || this.isNearEnd || this.box.childElementCount < MOST_LINES;
+    return (!this.isEnd || this.failures > 0) && (this.isNearEnd || this.follow.checked);
+  }
+
+  get isNearEnd() {
+    return this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight < NEAR_PIXELS;
+  }
+
+  plan(pause) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.round(), pause);
+  }
+
+  async round() {
+    if (this.isAtWork || !this.isWanted) return;
+    this.isAtWork = true;
+    const pause = await this.ask();
+    this.isAtWork = false;
+    if (this.isOpen || !this.isEnd || this.failures) this.plan(pause);
+  }
+
+  /** Ask once; return how long to wait before asking again. */
+  async ask() {
+    let found;
+    try {
+      const answer = await fetch(`${this.text.lines}?from=${this.next}`, { headers: HEADERS, credentials: "same-origin" });
+      if (answer.status === 401) location.reload();
+      if (!answer.ok) throw new Error(answer.status);
+      found = await answer.json();
+    } catch {
+      return this.failed(this.text.textLost);
+    }
+    document.getElementById("log-state").innerHTML = found.state;
+    this.isOpen = found.is_open;
+    if (found.answer === "BUSY") return this.failed(this.text.textBusy);
+    if (found.answer === "SILENT") {
+      // Of a run that is over, the end that was kept is all there will be.
+      if (!this.isOpen && this.next === 1) this.isEnd = true;
+      return this.failed(this.text.textSilent);
+    }
+    this.failures = 0;
+    this.isEnd = found.is_end;
+    document.querySelector("[data-log-notice]")?.remove();
+    if (found.lines.length) this.append(found.first, found.lines);
+    this.say();
+    return this.isEnd ? POLL_MS : 0;
+  }
+
+  failed(words) {
+    this.failures += 1;
+    this.tell(words);
+    return Math.min(POLL_MS * 2 ** this.failures, SLOWEST_MS);
+  }
+
+  append(first, lines) {
+    if (first !== this.next) return;
+    const rows = document.createDocumentFragment();
+    lines.forEach((line, index) => rows.append(row(first + index, line)));
+    for (const other of this.box.querySelectorAll(".log-empty, .kept")) other.remove();
+    this.box.append(rows);
+    this.next = first + lines.length;
+    if (this.follow.checked) this.trim();
+    this.search.refresh();
+    this.settle();
+  }
+
+  /** Keep the page light: the oldest lines go, and a link leads back to them. */
+  trim() {
+    let surplus = this.box.childElementCount - MOST_LINES;
+    if (surplus <= 0) return;
+    while (surplus-- > 0) this.box.firstElementChild.remove();
+    const first = Number(this.box.firstElementChild.id.slice(1));
+    const earlier = document.getElementById("log-earlier");
+    earlier.hidden = false;
+    earlier.querySelector("[rel=prev]").href = `?line=${Math.max(1, first - 500)}`;
+  }
+
+  settle() {
+    if (this.follow.checked) this.box.scrollTop = this.box.scrollHeight;
+    this.plan(this.isEnd ? POLL_MS : 0);
+  }
+
+  scrolled() {
+    if (this.follow.checked && !this.isNearEnd) this.follow.checked = false;
+    else if (this.isOpen && this.isNearEnd && !this.search.isActive) this.follow.checked = true;
+    clearTimeout(this.noting);
+    this.noting = setTimeout(() => this.notePlace(), 200);
+    if (this.isNearEnd) this.plan(this.isEnd ? POLL_MS : 0);
+  }
+
+  /** Keep the first line in sight in the address, so that a reload comes back to it. */
+  notePlace() {
+    const url = new URL(location.href);
+    url.hash = "";
+    url.searchParams.delete("line");
+    const number = this.follow.checked ? 0 : this.firstInSight();
+    if (number > 1) url.searchParams.set("line", number);
+    history.replaceState(null, "", url);
+  }
+
+  firstInSight() {
+    const top = this.box.getBoundingClientRect().top;
+    const lines = this.box.querySelectorAll(".log-line[id]");
+    let low = 0;
+    let high = lines.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (lines[middle].getBoundingClientRect().bottom > top + 4) high = middle;
+      else low = middle + 1;
+    }
+    return lines.length ? Number(lines[low].id.slice(1)) : 0;
+  }
+
+  say() {
+    if (this.failures) return;
+    if (!this.isEnd) this.tell(this.text.textMore);
+    else this.tell(this.isOpen ? this.text.textOpen : this.text.textOver);
+  }
+
+  tell(words) {
+    const standing = document.getElementById("log-standing");
+    if (standing.textContent !== words) standing.textContent = words;
+  }
+}
+
+function row(number, text) {
+  const line = document.createElement("div");
+  line.className = "log-line";
+  line.id = `L${number}`;
+  const link = document.createElement("a");
+  link.className = "log-number";
+  link.href = `#L${number}`;
+  link.textContent = number;
+  const code = document.createElement("code");
+  code.textContent = text;
+  line.append(link, code);
+  return line;
+}

@@ -1,0 +1,94 @@
+"""Clearing runs by hand: which, whose, and how far it is."""
+
+from flask import flash, redirect, render_template, request, url_for
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from admin_web.clearings import Clearings, Progress, Stand
+from admin_web.parts import Parts
+from admin_web.routes import route
+from admin_web.run_forms import CLEARED, ClearForm
+from admin_web.visitors import Right, Visitor, visitor
+from scheduler.clearing import Choice, wish_of
+from sql import run_choices
+
+
+class ClearingPages:
+    """For administrators, and for operators with their own apps."""
+
+    name = "clearing"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._clearings = Clearings()
+
+    @route("/runs/clear", Right.OPERATE)
+    def show(self) -> str:
+        """Ask what to clear, and show how far the present clearing is."""
+        return self._page(self._form(visitor()))
+
+    @route("/runs/clear/start", Right.OPERATE, methods=("POST",))
+    def start(self) -> Response | tuple[str, int]:
+        """Begin to clear in the background."""
+        known = visitor()
+        form = self._form(known)
+        if not form.validate() or not self._is_allowed(form, known):
+            return self._page(form), 422
+        choice, now_ms = Choice(int(form.choice.data)), self._parts.now_ms()
+        app_id = None if form.job_id is not None else form.app_id
+        wish = wish_of(choice, now_ms=now_ms, job_id=form.job_id, app_id=app_id)
+        progress = Progress(
+            choice=choice,
+            who=known.name,
+            began_at=now_ms,
+            app_id=form.app_id,
+            app=form.app.data or "",
+            job=(form.job.data or "").strip(),
+        )
+        if not self._clearings.start(self._parts.commands(known), wish, progress):
+            form.complain(gettext("Another clearing is at work; only one is at a time."))
+            return self._page(form), 409
+        return redirect(url_for("clearing.show"), 303)
+
+    @route("/runs/clear/stop", Right.OPERATE, methods=("POST",))
+    def stop(self) -> Response:
+        """Let the clearing that is at work end, if the visitor may know about it."""
+        known, progress = visitor(), self._clearings.progress
+        if progress is not None and progress.concerns(known.name, known.app_ids):
+            self._clearings.stop()
+            flash(gettext("It ends after its present step; what is cleared stays cleared."))
+        return redirect(url_for("clearing.show"), 303)
+
+    def _form(self, known: Visitor) -> ClearForm:
+        form = ClearForm(request.form or request.args)
+        self._parts.database.read(lambda session: form.offer(session, known.app_ids))
+        return form
+
+    def _is_allowed(self, form: ClearForm, known: Visitor) -> bool:
+        """Refuse what is not about an app of the visitor's, beside the field."""
+        if known.app_ids is None:
+            return True
+        name = (form.job.data or "").strip()
+        if form.job_id is not None:
+            found = self._parts.database.read(
+                lambda session: run_choices.jobs_named(session, name, known.app_ids)
+            )
+            if form.job_id not in found:
+                form.job.errors = [gettext("No job of yours has this name.")]
+                return False
+        elif form.app_id is None:
+            form.app.errors = [gettext("Choose one of your apps, or a job.")]
+            return False
+        return True
+
+    def _page(self, form: ClearForm) -> str:
+        known, progress = visitor(), self._clearings.progress
+        is_busy = progress is not None and progress.stand is Stand.RUNNING
+        is_known = progress is not None and progress.concerns(known.name, known.app_ids)
+        return render_template(
+            "pages/clearing.html",
+            form=form,
+            progress=progress if is_known else None,
+            is_busy=is_busy,
+            choices=CLEARED,
+        )

@@ -1,0 +1,158 @@
+"""Runs: found, looked at, killed, run again, and their logs."""
+
+from typing import Any
+
+from flask import Response, current_app, flash, redirect, render_template, request, url_for
+from flask_babel import gettext
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response as AnyResponse
+
+from admin_web import run_timeline, run_words
+from admin_web.log_pages import LogPages
+from admin_web.log_reader import LogReader
+from admin_web.log_text import shown_text
+from admin_web.moments import Moments
+from admin_web.parts import Parts
+from admin_web.routes import route
+from admin_web.run_forms import RunFilterForm, instant_ms, place_of
+from admin_web.visitors import Right, Visitor, visitor
+from sql import run_relations, run_search
+from sql.errors import Conflict
+from sql.rows import AnyRow
+from sql.run_search import Found, RunSearch
+from sql.run_status import OPEN
+
+LINES = 50
+
+
+class RunPages:
+    """Runs, for the apps of whoever looks."""
+
+    name = "runs"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._moments = Moments(parts.timezone, parts.now_ms)
+        self._logs = LogPages(parts, LogReader(parts.requester))
+
+    @route("/runs", Right.VIEW)
+    def index(self) -> str | tuple[str, int]:
+        """Show runs, newest first."""
+        known, form = visitor(), RunFilterForm(request.args)
+        self._parts.database.read(lambda session: form.offer(session, known.app_ids))
+        if not form.validate():
+            form.say_times()
+            return self._list(form, Found(runs=[])), 422
+        wanted = self._wanted(form)
+        return self._list(
+            form, self._parts.database.read(lambda session: run_search.page(session, wanted))
+        )
+
+    @route("/runs/<id:run_id>", Right.VIEW)
+    def show(self, run_id: int) -> str:
+        """Show all about a run."""
+        known, now_ms = visitor(), self._parts.now_ms()
+        facts = self._parts.database.read(lambda session: _facts(session, known, run_id))
+        run = facts["run"]
+        return render_template(
+            "pages/run.html",
+            **facts,
+            now_ms=now_ms,
+            is_open=run.status in OPEN,
+            steps=run_timeline.steps(run, now_ms),
+            shares=run_timeline.shares(run, now_ms),
+            cause=run_words.CAUSE.get(run.kind, ""),
+            result=run_words.RESULT[run.status],
+            tail=shown_text(run.log_tail or ""),
+            job_url=_job_url(run),
+        )
+
+    @route("/runs/<id:run_id>/kill", Right.OPERATE, methods=("POST",))
+    def kill(self, run_id: int) -> AnyResponse:
+        """End a run, wherever it is."""
+        try:
+            self._parts.commands(visitor()).kill(run_id)
+        except Conflict:
+            flash(gettext("It was over already."), "error")
+        else:
+            flash(gettext("Its end was asked for."))
+        return redirect(url_for("runs.show", run_id=run_id), 303)
+
+    @route("/runs/<id:run_id>/again", Right.OPERATE, methods=("POST",))
+    def again(self, run_id: int) -> AnyResponse:
+        """Trigger a run's job by hand, with the same param; show the new run."""
+        known = visitor()
+        run = self._parts.database.read(
+            lambda session: run_relations.run(session, run_id, known.app_ids)
+        )
+        if run.job is None:
+            flash(gettext("Its job was deleted; it cannot run again."), "error")
+            return redirect(url_for("runs.show", run_id=run_id), 303)
+        fresh = self._parts.commands(known).trigger(
+            f"{run.app}/{run.job}", param=run.executor_param or "", addresses=()
+        )
+        flash(gettext("This is the new run."))
+        return redirect(url_for("runs.show", run_id=fresh), 303)
+
+    @route("/runs/<id:run_id>/log", Right.VIEW)
+    def log(self, run_id: int) -> str:
+        """Show a run's log."""
+        return self._logs.show(visitor(), run_id)
+
+    @route("/runs/<id:run_id>/log/lines", Right.VIEW)
+    def log_lines(self, run_id: int) -> Response:
+        """Give the lines from `from` on to the script that follows a log."""
+        return self._logs.lines(visitor(), run_id)
+
+    @route("/runs/<id:run_id>/log/download", Right.VIEW)
+    def download_log(self, run_id: int) -> Response:
+        """Give a whole log as a text file."""
+        return self._logs.download(visitor(), run_id)
+
+    def _list(self, form: RunFilterForm, found: Found) -> str:
+        return render_template(
+            "pages/runs.html",
+            form=form,
+            found=found,
+            older="-".join(map(str, found.older)) if found.older else "",
+            is_first=place_of(request.args.get("before")) is None,
+            now_ms=self._parts.now_ms(),
+        )
+
+    def _wanted(self, form: RunFilterForm) -> RunSearch:
+        zone = self._moments.zone()
+        return RunSearch(
+            app_ids=form.app_ids,
+            job_id=form.job_id,
+            statuses=form.statuses,
+            kind=form.kind.data or None,
+            address=(form.address.data or "").strip() or None,
+            since_ms=instant_ms(form.since.data, zone),
+            until_ms=instant_ms(form.until.data, zone),
+            before=place_of(request.args.get("before")),
+            limit=LINES,
+        )
+
+
+def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
+    run = run_relations.run(session, run_id, known.app_ids)
+    found = run_relations.relations(session, run, known.app_ids)
+    attempts = sorted({row.attempt for row in found.tick})
+    shards: dict[int, dict[int, Any]] = {}
+    for row in found.tick:
+        shards.setdefault(row.shard_index, {})[row.attempt] = row
+    is_cut = len(found.tick) >= run_relations.SHOWN
+    return {
+        "run": run,
+        "relations": found,
+        "attempts": attempts,
+        "shards": shards,
+        "is_cut": is_cut,
+    }
+
+
+def _job_url(run: AnyRow) -> str:
+    """Return where the page of a run's job is, empty when the job or such pages are not there."""
+    if run.job is None or "jobs.show" not in current_app.view_functions:
+        return ""
+    return url_for("jobs.show", job_id=run.job_id)
