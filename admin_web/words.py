@@ -65,6 +65,7 @@ ACTION = {
     "job.delete": lazy_gettext("deleted a job"),
     "job.trigger": lazy_gettext("triggered a job"),
     "run.kill": lazy_gettext("killed a run"),
+    "run.clear": lazy_gettext("cleared runs"),
     "cluster.pause": lazy_gettext("paused dispatch"),
     "cluster.resume": lazy_gettext("resumed dispatch"),
     "user.add": lazy_gettext("added a user"),
