@@ -1,0 +1,249 @@
+"""The dashboard's figures, charts and timeline: what they show, to whom, of how much."""
+
+import re
+from datetime import date, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from flask import Flask
+
+from admin_web import standing
+from admin_web.job_counter import FRESH_SECONDS, JobCounter
+from broker.messages import Load
+from sql import dashboard, lateness, outlook, presence, reports
+from sql.engine import Database
+from sql.instants import at
+from sql.presence import Beat
+from sql.reports import Counts
+from tests.support.console import Clock, Visit, signed_in
+from tests.support.ledger_rows import Rows
+
+#: The day of the tests' clock.
+TODAY = date(2027, 1, 15)
+
+
+@pytest.fixture
+def rows(database: Database) -> Rows:
+    return Rows(database.url.render_as_string(hide_password=False))
+
+
+def report(database: Database, day: date, *counts: int) -> None:
+    database.write(
+        lambda session: reports.store(
+            session, day, Counts(*counts), already_cleared=Counts(), at=at(0)
+        )
+    )
+
+
+def days(page: str) -> list[str]:
+    return re.findall(r'<th scope="row">(\S+)</th>', page)
+
+
+class TestDays:
+    def test_the_last_seven_days_are_there_whether_they_have_runs_or_not(
+        self, admin: Visit, database: Database
+    ) -> None:
+        report(database, TODAY - timedelta(days=2), 1, 20, 3)
+
+        page = admin.get("/").text
+
+        assert days(page) == [str(TODAY - timedelta(days=n)) for n in range(7)]
+        assert re.findall(r'data-value="(\d+)"', page)[6:9] == ["20", "3", "1"]
+
+    @pytest.mark.parametrize(
+        ("asked", "first", "count"),
+        [
+            ("range=1", "2027-01-15", 1),
+            ("range=30", "2026-12-17", 30),
+            ("range=custom&since=2026-12-30&until=2027-01-02", "2026-12-30", 4),
+            ("range=custom&since=2027-01-10", "2027-01-10", 6),
+            ("range=custom&until=2027-01-03", "2027-01-03", 1),
+        ],
+    )
+    def test_another_range_may_be_chosen(
+        self, admin: Visit, database: Database, asked: str, first: str, count: int
+    ) -> None:
+        report(database, date.fromisoformat(first), 0, 5, 0)
+
+        page = admin.get(f"/?{asked}").text
+
+        assert len(days(page)) == count
+        assert days(page)[-1] == first
+
+    @pytest.mark.parametrize(
+        ("since", "words"),
+        [
+            ("2027-01-02", "comes after the last one"),
+            ("2020-01-01", "more than 366 days"),
+            ("yesterday", "A day is written like 2026-01-31."),
+        ],
+    )
+    def test_no_range_is_told_beside_the_day_and_kept(
+        self, admin: Visit, since: str, words: str
+    ) -> None:
+        answer = admin.get(f"/?range=custom&since={since}&until=2027-01-01")
+
+        assert answer.status_code == 422
+        assert words in answer.text
+        assert f'value="{since}"' in answer.text
+
+    def test_a_range_that_is_none_of_ours_is_no_error_of_the_console(self, admin: Visit) -> None:
+        assert admin.get("/?range=9999999").status_code == 422
+
+    def test_shares_make_a_whole_ring(self, admin: Visit, database: Database) -> None:
+        report(database, TODAY, 1, 6, 3)
+
+        page = admin.get("/").text
+
+        parts = re.findall(r'class="(\w+)" cx=.*?stroke-dasharray="([\d.]+)', page)
+        assert parts == [("good", "60.0"), ("bad", "30.0"), ("busy", "10.0")]
+        assert "60 %" in page
+
+    def test_the_report_of_all_apps_is_not_for_those_who_see_some(self, app: Flask) -> None:
+        page = signed_in(app, "operator").get("/?range=custom&since=bad")
+
+        assert page.status_code == 200
+        assert "Runs per day" not in page.text
+
+
+class TestLateness:
+    def test_it_is_from_due_to_started_of_ones_own_apps(
+        self, app: Flask, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        for number, (name, late) in enumerate([("reports", 20), ("reports", 40), ("mails", 9_000)]):
+            due = clock.now - 60_000 * (number + 1)
+            job_id = rows.job(f"job-{number}", app=name)
+            rows.run(job_id, due, name, status="SUCCEEDED", started_at=due + late)
+
+        assert "p95 9 s, at most 9 s" in admin.get("/").text
+        assert "p95 40 ms, at most 40 ms" in signed_in(app, "operator").get("/").text
+
+    def test_without_a_run_within_the_hour_there_is_none(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        due = clock.now - lateness.WITHIN_MS - 2_000
+        rows.run(rows.job("old"), due, status="SUCCEEDED", started_at=due + 5)
+
+        assert "no run within the hour" in admin.get("/").text
+
+    def test_the_spread_of_a_hundred(self) -> None:
+        assert standing.spread(range(1, 101)) == standing.Lateness(100, 50, 95, 100)
+
+    def test_only_so_many_runs_are_looked_at(
+        self, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(lateness, "LOOKED_AT", 2)
+        job_id = rows.job("often")
+        for number in range(4):
+            due = clock.now - 1_000 * number
+            rows.run(job_id, due, status="SUCCEEDED", started_at=due + number)
+
+        late = rows.database.read(lambda s: lateness.recent(s, None, now_ms=clock.now))
+
+        assert late == [0, 1]
+
+
+class TestOutlook:
+    def jobs(self, rows: Rows, clock: Clock, *minutes: float, app: str = "reports") -> None:
+        for minute in minutes:
+            due = clock.now + int(minute * 60_000)
+            rows.job(f"in-{minute}", app=app, trigger_status=1, trigger_next_time=due)
+
+    def test_each_minute_has_a_column_as_high_as_its_jobs(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        self.jobs(rows, clock, 2, 2.5, 30, 61)
+
+        page = admin.get("/").text
+
+        columns = re.findall(r'<rect x="(\d+)".*?height="([\d.]+)".*?· (\d+)</title>', page)
+        assert columns == [("21", "44.0", "2"), ("301", "25.0", "1")]
+        assert "in-61" not in page
+
+    def test_more_than_a_list_holds_is_counted(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        self.jobs(rows, clock, *range(1, 13))
+
+        assert "4 more" in admin.get("/").text
+
+    def test_of_very_many_it_says_until_when_it_looked(
+        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(outlook, "LOOKED_AT", 2)
+        self.jobs(rows, clock, 1, 2, 3)
+
+        page = admin.get("/").text
+
+        assert "only those until 2027-01-15 08:02:00 are shown" in page
+
+    def test_jobs_of_other_apps_have_no_part_in_it(
+        self, app: Flask, rows: Rows, clock: Clock
+    ) -> None:
+        self.jobs(rows, clock, 1, app="mails")
+
+        assert 'class="hour"' not in signed_in(app, "operator").get("/").text
+
+
+class TestProcesses:
+    def beat(self, database: Database, clock: Clock, load: bytes) -> None:
+        one = Beat(
+            group=presence.EXECUTOR,
+            key="reports",
+            address="reports-1",
+            boot_id="b",
+            beat_at=clock.now,
+            load=load.decode(),
+        )
+        database.write(lambda session: presence.hold(session, one))
+
+    def test_an_executor_shows_slots_cpu_and_memory(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        load = Load(cpu_percent=95.4, memory_percent=40, slots=8, running=2)
+        self.beat(database, clock, msgspec.json.encode(load))
+
+        page = admin.get("/").text
+
+        assert [words in page for words in ("2/8", "95 %", "40 %")] == [True] * 3
+        assert 'width="95.4" height="4" class="high"' in page
+
+    @pytest.mark.parametrize("load", [b"", b"{", b"[1]", b"{}"])
+    def test_a_load_that_tells_nothing_harms_nothing(
+        self, admin: Visit, database: Database, clock: Clock, load: bytes
+    ) -> None:
+        self.beat(database, clock, load)
+
+        page = admin.get("/")
+
+        assert page.status_code == 200
+        assert "reports-1" in page.text
+
+    def test_the_broker_is_said_to_answer(self, admin: Visit) -> None:
+        assert "answers" in admin.get("/").text
+
+
+class TestJobCounter:
+    def test_jobs_are_counted_once_in_a_while_for_each_set_of_apps(
+        self, rows: Rows, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[Any] = []
+        count = dashboard.job_counts
+        monkeypatch.setattr(
+            dashboard, "job_counts", lambda s, apps: asked.append(apps) or count(s, apps)
+        )
+        now = [100.0]
+        counter = JobCounter(lambda: now[0])
+        mine = frozenset({rows.app("reports")})
+        rows.job("one", trigger_status=1)
+
+        def look(apps: frozenset[int] | None) -> tuple[int, int]:
+            return rows.database.read(lambda session: counter.of(session, apps))
+
+        assert [look(None), look(mine), look(None), look(mine)] == [(1, 1)] * 4
+        rows.job("two")
+        now[0] += FRESH_SECONDS
+
+        assert look(None) == (2, 1)
+        assert asked == [None, mine, None]
