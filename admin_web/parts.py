@@ -8,6 +8,7 @@ from broker.rpc import Requester
 from scheduler.app_commands import AppCommands
 from scheduler.commands import Commands
 from scheduler.fleet_commands import FleetCommands
+from scheduler.glue_commands import GlueCommands
 from scheduler.job_commands import JobCommands
 from scheduler.job_spec import AppSpec, JobSpec
 from scheduler.user_commands import UserCommands
@@ -78,6 +79,16 @@ class Parts:
     def fleet_commands(self, visitor: Visitor) -> FleetCommands:
         """Return what acts on executors in a visitor's name, on their apps only."""
         return FleetCommands(
+            self.database,
+            self.now_ms,
+            who=visitor.name,
+            origin=visitor.origin,
+            app_ids=visitor.app_ids,
+        )
+
+    def glue_commands(self, visitor: Visitor) -> GlueCommands:
+        """Return what acts on scripts in a visitor's name, on their apps only."""
+        return GlueCommands(
             self.database,
             self.now_ms,
             who=visitor.name,

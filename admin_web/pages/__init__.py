@@ -6,6 +6,7 @@ from admin_web.pages.audit_trail import TrailPages
 from admin_web.pages.clearing import ClearingPages
 from admin_web.pages.dashboard import DashboardPages
 from admin_web.pages.executors import ExecutorPages
+from admin_web.pages.glue import GluePages
 from admin_web.pages.health import HealthPages
 from admin_web.pages.job_actions import JobActions
 from admin_web.pages.jobs import JobPages
@@ -28,6 +29,7 @@ def page_groups(parts: Parts, sign_ins: SignIns) -> list[PageGroup]:
         AccountPages(parts, sign_ins),
         RunPages(parts),
         ClearingPages(parts),
+        GluePages(parts),
         AppPages(parts),
         ExecutorPages(parts),
         SchedulerPages(parts),

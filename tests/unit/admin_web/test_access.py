@@ -13,6 +13,7 @@ from tests.unit.admin_web.conftest import USERS
 
 EVERYBODY = frozenset(USERS)
 NOBODY_ELSE = frozenset({"admin"})
+SCRIPTERS = frozenset({"admin", "scripter"})
 OPERATORS = frozenset({"admin", "operator", "scripter", "stranger"})
 
 
@@ -70,6 +71,12 @@ TABLE: dict[str, Expected] = {
     "clearing.show": Expected(OPERATORS),
     "clearing.start": Expected(OPERATORS, admits=frozenset({422})),
     "clearing.stop": Expected(OPERATORS),
+    "glue.show": Expected(values={"job_id": 999}, admits=frozenset({404})),
+    "glue.save": Expected(SCRIPTERS, values={"job_id": 999}, admits=frozenset({404})),
+    "glue.version": Expected(values={"job_id": 999, "glue_id": 1}, admits=frozenset({404})),
+    "glue.compare": Expected(values={"job_id": 999}, admits=frozenset({404})),
+    "glue.restore": Expected(SCRIPTERS, values={"job_id": 999}, admits=frozenset({404})),
+    "glue.try_out": Expected(SCRIPTERS, values={"job_id": 999}, admits=frozenset({404})),
     "apps.index": Expected(),
     "apps.new": Expected(NOBODY_ELSE),
     "apps.create": Expected(NOBODY_ELSE, admits=frozenset({422})),
