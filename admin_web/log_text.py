@@ -16,16 +16,20 @@ _SIGNS = (
     | {code: f"\\u{code:04x}" for code in range(0x2066, 0x206A)}
     | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 )
-#: A carriage return is how a progress bar writes over itself: only its last state is a line.
-_OVERWRITTEN = re.compile(r"[^\r]*\r(?=[^\r])")
 
 
 def shown(line: str) -> str:
     """Return a line without terminal codes, its other control characters made visible."""
     plain = _TERMINAL.sub("", line) if "\x1b" in line else line
-    return _OVERWRITTEN.sub("", plain).translate(_SIGNS)
+    return _last_state(plain).translate(_SIGNS)
 
 
 def shown_text(text: str) -> str:
     """Return several lines, each as `shown` gives it."""
     return "\n".join(shown(line) for line in text.split("\n"))
+
+
+def _last_state(line: str) -> str:
+    """Return what a line that writes over itself, as progress bars do, shows in the end."""
+    text = line.rstrip("\r")
+    return text.rpartition("\r")[2] + line[len(text) :]

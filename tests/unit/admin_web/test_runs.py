@@ -5,11 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 from flask import Flask
+from sqlalchemy import select
 
+from sql import run_search
 from sql.engine import Database
-from sql.models import TrailEntry
+from sql.models import Run, TrailEntry
 from sql.run_status import Kind, RunStatus
-from tests.support.console import Clock, Visit, make_app, signed_in
+from tests.support.console import Clock, Visit, signed_in
 from tests.support.ledger_rows import Rows
 
 NASTY = '"><img src=x onerror=alert(1)>{{7*7}}'
@@ -127,6 +129,286 @@ class TestList:
 
         assert found == sorted(fits, key=fits.__getitem__, reverse=True)
         assert found
+
+
+class TestFilters:
+    def test_times_are_those_of_the_viewer(self, admin: Visit, rows: Rows, clock: Clock) -> None:
+        job_id = rows.job("nightly")
+        run_ids = [rows.run(job_id, clock.now - n * HOUR_MS, status="LOST") for n in range(5)]
+        admin.client.set_cookie("warren_zone", "Asia/Shanghai")
+        # The clock stands at 2027-01-15 08:00 UTC, which is 16:00 in Shanghai.
+
+        page = admin.get("/runs?since=2027-01-15T13:00&until=2027-01-15T15:00&job=nightly").text
+
+        assert shown(page) == run_ids[2:4]
+        assert shown(admin.get("/runs?since=2027-01-15T15:00&status=LOST").text) == run_ids[:2]
+        assert shown(admin.get("/runs?until=2027-01-15T13:00").text) == run_ids[4:]
+
+    def test_what_is_wrong_stands_beside_the_field_and_what_was_typed_stays(
+        self, admin: Visit, rows: Rows
+    ) -> None:
+        for app in ("reports", "mails"):
+            rows.job("twin", app)
+
+        for field, typed, words in (
+            ("job", "absent", "No job has this name"),
+            ("job", "twin", "Several apps have such a job"),
+            ("since", "yesterday", "A time is written like"),
+            ("since", "0001-01-01T00:00", "A time is written like"),
+            ("since", "2026-02-01T00:00&until=2026-01-01T00:00", "lies before the beginning"),
+            ("status", "1%20OR%201", "field-error"),
+            ("address", "x" * 200, "This is too long."),
+        ):
+            answer = admin.get(f"/runs?{field}={typed}")
+
+            assert answer.status_code == 422, typed
+            assert words in answer.text, typed
+            assert typed.partition("&")[0] in answer.text or field == "status"
+
+    def test_a_place_that_is_none_is_no_error(self, admin: Visit, rows: Rows, clock: Clock) -> None:
+        rows.run(rows.job("nightly"), clock.now, status="LOST")
+
+        for place in ("x", "-1-2", "9" * 20 + "-1", "1-2-3-4-5", f"{2**63 - 1}-1", "1", "5-5-5"):
+            for query in ("", "&job=nightly", "&status=LOST"):
+                assert admin.get(f"/runs?before={place}{query}").status_code == 200, place
+
+    def test_a_rare_kind_is_found_though_looking_stops_in_between(
+        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(run_search, "LOOKED_AT", 20)
+        job_id = rows.job("nightly")
+        rare = rows.run(job_id, clock.now - 90_000, status="LOST", kind=Kind.API)
+        for number in range(60):
+            rows.run(job_id, clock.now - number * 1_000, status="SUCCEEDED")
+        found, path, steps = [], "/runs?kind=API", 0
+
+        while path:
+            page, steps = admin.get(path).text, steps + 1
+            found += shown(page)
+            path = older(page)
+
+        assert found == [rare]
+        assert steps > 2
+        first = admin.get("/runs?kind=API").text
+        assert "looking stopped" in first
+        assert "Look further back" in first
+
+    def test_a_deleted_jobs_runs_are_found_by_its_number(
+        self, app: Flask, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        rows.job("other")
+        run_id = rows.run(777, clock.now, status="SUCCEEDED")
+
+        assert shown(admin.get("/runs?job=777").text) == [run_id]
+        assert "deleted job 777" in admin.get("/runs?job=%23777").text
+        assert signed_in(app, "stranger").get("/runs?job=777").status_code == 422
+
+
+class TestRights:
+    def test_only_runs_of_own_apps_are_there(self, app: Flask, rows: Rows, clock: Clock) -> None:
+        mine = rows.run(rows.job("mine"), clock.now, status="FAILED")
+        theirs = rows.run(rows.job("theirs", "mails"), clock.now, "mails", status="FAILED")
+        viewer = signed_in(app, "viewer")
+
+        assert shown(viewer.get("/runs").text) == [mine]
+        assert shown(viewer.get("/runs?status=FAILED").text) == [mine]
+        assert shown(viewer.get("/runs?app=mails").text) == []
+        assert viewer.get("/runs?job=theirs").status_code == 422
+        for rest in ("", "/log", "/log/lines", "/log/download"):
+            assert viewer.get(f"/runs/{theirs}{rest}").status_code == 404
+            assert viewer.get(f"/runs/{mine}{rest}").status_code == 200
+
+    @pytest.mark.parametrize("deed", ["kill", "again"])
+    def test_nobody_acts_on_another_apps_run(
+        self, app: Flask, rows: Rows, clock: Clock, deed: str
+    ) -> None:
+        run_id = rows.run(rows.job("nightly"), clock.now + HOUR_MS)
+
+        answer = signed_in(app, "stranger").post(f"/runs/{run_id}/{deed}")
+
+        assert answer.status_code == 404
+        assert rows.newest_run(1) == run_id
+        assert stored(rows, run_id).status == RunStatus.PLANNED
+
+    def test_who_only_looks_is_offered_no_deed(self, app: Flask, rows: Rows, clock: Clock) -> None:
+        run_id = rows.run(rows.job("nightly"), clock.now, status="RUNNING")
+        viewer = signed_in(app, "viewer")
+
+        page = viewer.get(f"/runs/{run_id}").text
+
+        assert "/kill" not in page
+        assert "/again" not in page
+        assert "/runs/clear" not in viewer.get("/runs").text
+        assert viewer.post(f"/runs/{run_id}/kill").status_code == 403
+
+    def test_relations_of_other_apps_are_left_out(
+        self, app: Flask, rows: Rows, clock: Clock
+    ) -> None:
+        parent_job = rows.job("secret-parent", "mails")
+        parent = rows.run(parent_job, clock.now, "mails", status="SUCCEEDED")
+        child = rows.run(rows.job("child"), clock.now, kind=Kind.PARENT, origin_id=parent)
+
+        assert "secret-parent" not in signed_in(app, "viewer").get(f"/runs/{child}").text
+        assert "secret-parent" in signed_in(app, "admin").get(f"/runs/{child}").text
+
+
+class TestRun:
+    def test_it_tells_cause_times_and_result_in_words(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = rows.run(
+            rows.job("nightly"),
+            clock.now - 10_000,
+            status="TIMED_OUT",
+            kind=Kind.MISFIRE,
+            routed_at=clock.now - 9_900,
+            sent_at=clock.now - 9_880,
+            started_at=clock.now - 9_000,
+            finished_at=clock.now - 1_000,
+            handle_msg="over 8 s",
+            trigger_msg="MISFIRE, online: one",
+            log_tail="last words \x1b[31mred\x1b[0m",
+        )
+
+        page = admin.get(f"/runs/{run_id}").text
+
+        assert "It took longer than its job allows" in page
+        assert "it makes up for the last of them" in page
+        for gap in ("+0.1 s", "+0.02 s", "+0.88 s", "+8 s", "1 s waited", "8 s worked"):
+            assert gap in page, gap
+        assert "over 8 s" in page
+        assert "MISFIRE, online: one" in page
+        assert "last words red" in page
+
+    def test_attempts_and_shards_of_its_tick_stand_side_by_side(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id, ids = rows.job("nightly"), []
+        for shard, attempt in ((0, 0), (1, 0), (1, 1)):
+            ids.append(
+                rows.run(
+                    job_id,
+                    clock.now,
+                    status="FAILED",
+                    shard_index=shard,
+                    shard_total=2,
+                    attempt=attempt,
+                )
+            )
+        rows.run(job_id, clock.now + 1, status="FAILED")
+
+        page = admin.get(f"/runs/{ids[1]}").text
+        matrix = page[page.index('class="matrix"') :].partition("</table>")[0]
+
+        assert re.findall(r'href="/runs/(\d+)"', matrix) == [str(run_id) for run_id in ids]
+        assert matrix.count("<tr>") == 3
+        assert re.search(rf'class="here" aria-current="true">.*?/runs/{ids[1]}"', matrix)
+
+    def test_parent_and_children_are_linked(self, admin: Visit, rows: Rows, clock: Clock) -> None:
+        child_job = rows.job("mail")
+        parent_job = rows.job("report", child_jobid=str(child_job))
+        parent = rows.run(parent_job, clock.now, status="SUCCEEDED")
+        child = rows.run(child_job, clock.now, kind=Kind.PARENT, origin_id=parent)
+
+        assert f'href="/runs/{child}"' in admin.get(f"/runs/{parent}").text
+        assert f'href="/runs/{parent}"' in admin.get(f"/runs/{child}").text
+
+    def test_a_run_that_waits_can_be_taken_back(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = rows.run(rows.job("nightly"), clock.now + HOUR_MS)
+
+        answer = admin.post(f"/runs/{run_id}/kill")
+
+        assert answer.location == f"/runs/{run_id}"
+        assert stored(rows, run_id).status == RunStatus.CANCELLED
+        assert "Its end was asked for." in admin.get(f"/runs/{run_id}").text
+
+    def test_a_run_that_is_over_is_not_killed_again(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = rows.run(rows.job("nightly"), clock.now, status="SUCCEEDED")
+
+        admin.post(f"/runs/{run_id}/kill")
+
+        assert "It was over already." in admin.get(f"/runs/{run_id}").text
+        assert stored(rows, run_id).status == RunStatus.SUCCEEDED
+
+    def test_run_again_is_a_run_by_hand_with_the_same_param(
+        self, app: Flask, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = rows.run(
+            rows.job("nightly", executor_param="the job's"),
+            clock.now,
+            status="FAILED",
+            param="this run's",
+        )
+
+        answer = signed_in(app, "operator").post(f"/runs/{run_id}/again")
+
+        fresh = stored(rows, int(answer.location.rpartition("/")[2]))
+        assert (fresh.kind, fresh.executor_param) == (Kind.MANUAL, "this run's")
+        assert fresh.status == RunStatus.PLANNED
+        noted = rows.database.read(
+            lambda session: session.execute(select(TrailEntry.who, TrailEntry.action)).all()
+        )
+        assert ("operator", "job.trigger") in noted
+
+    def test_without_its_job_it_cannot_run_again(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        rows.job("other")
+        run_id = rows.run(777, clock.now, status="FAILED")
+
+        assert "/again" not in admin.get(f"/runs/{run_id}").text
+        answer = admin.post(f"/runs/{run_id}/again")
+
+        assert answer.location == f"/runs/{run_id}"
+        assert rows.newest_run(777) == run_id
+
+    def test_a_broadcasts_second_time_is_explained(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = rows.run(rows.job("nightly"), clock.now, status="FAILED", shard_total=3)
+
+        assert "every executor gets a shard again" in admin.get(f"/runs/{run_id}").text
+
+    def test_what_others_wrote_is_text_on_every_page(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = rows.run(
+            rows.job(NASTY, executor_handler=NASTY),
+            clock.now,
+            status="FAILED",
+            param=NASTY,
+            executor_address=NASTY,
+            handle_msg=NASTY,
+            trigger_msg=NASTY,
+            log_tail=NASTY,
+        )
+
+        for path in (f"/runs/{run_id}", f"/runs/{run_id}/log", "/runs", "/runs?job=" + NASTY):
+            page = admin.get(path).text
+            assert "<img" not in page, path
+            assert "49" not in re.sub(r"[0-9a-f]{12}|csrf\S+|value=\S+", "", page), path
+
+    def test_every_state_has_a_page_in_both_languages(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        ids = [
+            rows.run(job_id, clock.now + number, status=status.value)
+            for number, status in enumerate(RunStatus)
+        ]
+
+        for language in ("en", "zh-CN"):
+            admin.client.set_cookie("warren_language", language)
+            assert {admin.get(f"/runs/{run_id}").status_code for run_id in ids} == {200}
+
+
+def stored(rows: Rows, run_id: int) -> Run:
+    """Return a run's row."""
+    return rows.database.read(lambda session: session.get_one(Run, run_id))
 
 
 def _job(rows: Rows, name: str, app: str) -> int:
