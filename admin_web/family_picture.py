@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 220, 34, 10, 60
+BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 190, 34, 10, 44
 #: Characters of a name that fit into a box, and boxes of a column.
-FITTING, MOST = 26, 12
+FITTING, MOST = 23, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,8 @@ class Box:
     name: str
     x: int
     y: int
+    width: int = BOX_WIDTH
+    height: int = BOX_HEIGHT
 
     @property
     def short_name(self) -> str:

@@ -105,17 +105,14 @@ class JobForm(ConsoleForm):
         conf = _text(getattr(self, _CONF[kind])) if kind in _CONF else ""
         return kind, conf, self.timezone.data or ""
 
-    def read(self) -> JobSpec | None:
-        """Return the job that was asked for, without a script's source; None = no such numbers."""
-        for name in _NUMBERS:
-            field = getattr(self, name)
-            if not _NUMBER.fullmatch(_text(field)):
-                field.errors = (_NO_NUMBER,)
-        if any(getattr(self, name).errors for name in _NUMBERS):
-            return None
+    def read(self) -> JobSpec:
+        """Return the job that was asked for, without a script's source.
+
+        A number that is none is said beside its field, and its default stands for it.
+        """
         kind, conf, zone = self.schedule
         language = self.language.data or ""
-        numbers: dict[str, Any] = {name: int(_text(getattr(self, name))) for name in _NUMBERS}
+        numbers: dict[str, Any] = {name: self._number(getattr(self, name)) for name in _NUMBERS}
         return JobSpec(
             app=self.app.data or "",
             name=_text(self.name),
@@ -151,6 +148,13 @@ class JobForm(ConsoleForm):
                 self.complain(words)
             else:
                 field.errors = (*field.errors, words)
+
+    def _number(self, field: Field) -> int:
+        text = _text(field)
+        if not _NUMBER.fullmatch(text):
+            field.errors = (_NO_NUMBER,)
+            text = str(field.default)
+        return int(text)
 
     def _field_of(self, problem: Problem) -> str:
         if problem.field == "schedule":

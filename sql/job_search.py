@@ -164,7 +164,9 @@ def _page(session: Session, wanted: JobFilter) -> Select[tuple[int]]:
         (Job.author, wanted.author),
     ):
         if text:
-            statement = statement.where(column.contains(text, autoescape=True))
+            # The columns' collation tells capitals from small letters; people do not.
+            holds = func.lower(column).contains(text.lower(), autoescape=True)
+            statement = statement.where(holds)
     return _ordered(statement, wanted)
 
 

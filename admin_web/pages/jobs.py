@@ -16,7 +16,7 @@ from admin_web.parts import Parts
 from admin_web.routes import route
 from admin_web.script_starts import start_of
 from admin_web.visitors import Right, visitor
-from scheduler import upcoming
+from scheduler import job_rules, upcoming
 from scheduler.job_commands import JobRefused
 from scheduler.job_spec import AppSpec, JobSpec
 from scheduler.stored_spec import fingerprint
@@ -116,11 +116,11 @@ class JobPages:
         # Neither can be changed by the form, whatever was sent.
         form.app.data, form.language.data = stored.app, stored.script_language
         action = url_for("jobs.save", job_id=job_id)
-        spec = None if "preview" in request.form else form.read()
-        if spec is None:
+        spec = replace(
+            form.read(), script_source=stored.script_source, script_remark=stored.script_remark
+        )
+        if not self._is_to_be_saved(form, spec):
             return self._form(form, action=action, job_id=job_id), _code()
-        script = {name: getattr(stored, f"script_{name}") for name in ("source", "remark")}
-        spec = replace(spec, script_source=script["source"], script_remark=script["remark"])
         try:
             words = self._parts.job_commands(visitor()).update(
                 job_id, spec, seen=form.seen.data or ""
@@ -149,14 +149,13 @@ class JobPages:
     def _make(
         self, form: JobForm, action: str, source: str, *, origin: JobSpec | None = None
     ) -> Page:
-        spec = None if "preview" in request.form else form.read()
-        if spec is None:
-            return self._form(form, action=action, origin=origin), _code()
-        if spec.script_language and not visitor().may(Right.EDIT_GLUE):
-            form.language.errors = (gettext("You may not write scripts."),)
-            return self._form(form, action=action, origin=origin), 422
+        spec = form.read()
         if spec.script_language:
             spec = replace(spec, script_source=source)
+            if not visitor().may(Right.EDIT_GLUE):
+                form.language.errors = (gettext("You may not write scripts."),)
+        if not self._is_to_be_saved(form, spec):
+            return self._form(form, action=action, origin=origin), _code()
         try:
             job_id = self._parts.job_commands(visitor()).create(spec)
         except JobRefused as refused:
@@ -164,6 +163,19 @@ class JobPages:
             return self._form(form, action=action, origin=origin), 422
         flash(gettext("The job was made."))
         return redirect(url_for("jobs.show", job_id=job_id), 303)
+
+    def _is_to_be_saved(self, form: JobForm, spec: JobSpec) -> bool:
+        """Whether a form can be tried; else everything that is wrong with it is said at once."""
+        if "preview" in request.form:
+            return False
+        if not form.errors:
+            return True
+        form.object_to(
+            job_rules.problems(
+                spec, now_ms=self._parts.now_ms(), added_routes=self._parts.added_routes
+            )
+        )
+        return False
 
     def _form(
         self, form: JobForm, *, action: str, job_id: int = 0, origin: JobSpec | None = None

@@ -2,6 +2,15 @@
 import uPlot from "uplot";
 
 const HEIGHT = 180;
+// Seconds of a step, what each tick says, and what the first one and those of another year, day,
+// minute add; the last value: the addition stands below.
+const DAY = "\n{YYYY}-{MM}-{DD}";
+const TIMES = [
+  [86400 * 28, "{YYYY}-{MM}", null, null, null, null, null, null, 1],
+  [86400, "{MM}-{DD}", "\n{YYYY}", null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", DAY, null, DAY, null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", DAY, null, DAY, null, null, null, 1],
+];
 
 export function drawDurations(place) {
   const rows = [...document.querySelectorAll("#durations tr[data-at]")].reverse();
@@ -35,8 +44,8 @@ function draw(place, data) {
     height: HEIGHT,
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), place.dataset.zone),
     scales: { y: { range: (_, _low, high) => [0, (high || 1) * 1.15] } },
-    axes: [axis, { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => `${tick} s`) }],
-    series: [{ label: "", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, points(place.dataset.good, "good"), points(place.dataset.bad, "bad")],
+    axes: [{ ...axis, values: TIMES, space: 80 }, { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => `${tick} s`) }],
+    series: [{ label: place.dataset.started, value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, points(place.dataset.good, "good"), points(place.dataset.bad, "bad")],
   };
   return new uPlot(options, data, place);
 }

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from sql import (
     families,
+    job_search,
     jobs,
     migration,
     parked,
@@ -23,6 +24,7 @@ from sql import (
 )
 from sql.engine import Database
 from sql.instants import at
+from sql.job_search import JobFilter, Order
 from sql.purges import START, Place
 from sql.run_status import Kind, RunStatus
 from sql.ticks import Tick
@@ -283,3 +285,51 @@ def test_a_sign_of_life_finds_its_row_by_its_key(crowded: Database) -> None:
     steps = plans(crowded, lambda session: presence.renew(session, beat))
 
     assert {step.key for step in steps} == {"i_g_k_v"}
+
+
+#: A page in the middle: as dear as the first one.
+PAGES = [
+    (JobFilter(order=Order.NAME, after="3/job-5"), "i_group_name"),
+    (JobFilter(order=Order.NAME, after="3/job-5", app_ids=[3]), "i_group_name"),
+    (JobFilter(order=Order.NEWEST, after="9000"), "PRIMARY"),
+    (JobFilter(order=Order.DUE, after=f"{NOW_MS + 9_000_000}/9000"), "i_status_next"),
+]
+
+
+@pytest.mark.parametrize(("wanted", "key"), PAGES, ids=["name", "app", "newest", "due"])
+def test_a_page_of_jobs_is_read_along_its_index(
+    crowded: Database, wanted: JobFilter, key: str
+) -> None:
+    def unit(session: Session) -> list[tuple[str, Any]]:
+        with statements(crowded) as sent:
+            job_search.search(session, wanted, now_ms=NOW_MS)
+        return list(sent)
+
+    page, rows = (words for words in crowded.read(unit) if words[0].startswith("SELECT"))
+
+    assert wanted.limit <= handler_reads(crowded, page) <= wanted.limit + 3
+    assert [step.key for step in crowded.read(lambda s: _explain(s, *page))] == [key]
+    assert {step.key for step in crowded.read(lambda s: _explain(s, *rows))} <= {
+        "PRIMARY",
+        "i_tick",
+        "i_app_name",
+    }
+
+
+def handler_reads(database: Database, words: tuple[str, Any]) -> int:
+    """Return how many rows a statement really reads."""
+
+    def unit(session: Session) -> int:
+        connection = session.connection()
+        connection.exec_driver_sql("FLUSH STATUS")
+        assert connection.exec_driver_sql(*words).all()
+        found = connection.exec_driver_sql("SHOW SESSION STATUS LIKE 'Handler_read%%'")
+        return sum(int(row[1]) for row in found)
+
+    return database.read(unit)
+
+
+def test_the_last_runs_of_a_job_are_read_backwards_along_its_ticks(crowded: Database) -> None:
+    steps = plans(crowded, lambda session: job_search.last_runs(session, 7, now_ms=2**53, limit=20))
+
+    assert [step.key for step in steps] == ["i_tick"]

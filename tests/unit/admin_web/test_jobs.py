@@ -1,0 +1,719 @@
+"""The pages of jobs: who sees what, and what becomes of it."""
+
+import re
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from scheduler.commands import Commands
+from scheduler.job_spec import AppSpec, JobSpec
+from sql import job_search, listings
+from sql.engine import Database
+from sql.models import Job, TrailEntry
+from tests.support.console import Clock, Visit, make_app, signed_in
+from tests.support.ledger_rows import Rows
+from warren.job_export import job_file
+
+NASTY = '"><img src=x onerror=alert(1)>{{7*7}}'
+GOOD = {
+    "app": "reports",
+    "name": "nightly",
+    "author": "ops",
+    "schedule_kind": "CRON",
+    "cron": "0 0 2 * * ?",
+    "timezone": "Asia/Shanghai",
+    "handler": "report.daily",
+    "param": "a\r\nb",
+    "route": "ROUND",
+    "block": "COVER_EARLY",
+    "misfire": "FIRE_ONCE_NOW",
+    "delivery": "AT_LEAST_ONCE",
+    "concurrency": "2",
+    "timeout": "30",
+    "retries": "3",
+    "retry_delay": "10",
+    "fresh_process": "y",
+    "children": "",
+    "emails": "ops@example.com, dev@example.com",
+    "webhook": "https://example.com/hook",
+    "style": "",
+}
+
+FILTERS: list[tuple[str, set[str]]] = [
+    ("app=mails", {"beta"}),
+    ("state=enabled", {"beta"}),
+    ("state=stopped", {"alpha", "ga_ma"}),
+    ("name=LPH", {"alpha"}),
+    ("name=lph", {"alpha"}),
+    ("name=a_m", {"ga_ma"}),
+    ("name=%25", set()),
+    ("handler=mail.", {"beta"}),
+    ("author=ann", {"alpha"}),
+    ("author=ann&app=mails", set()),
+    ("order=due", {"beta"}),
+]
+#: Each field with what it cannot be.
+BAD_INPUT: list[tuple[dict[str, str], str]] = [
+    ({"app": "mails"}, "app"),
+    ({"app": "nowhere"}, "app"),
+    ({"name": ""}, "name"),
+    ({"name": "x" * 256}, "name"),
+    ({"name": "a/b"}, "name"),
+    ({"name": "a\x00b"}, "name"),
+    ({"name": "taken"}, "name"),
+    ({"author": "x" * 65}, "author"),
+    ({"schedule_kind": "WEEKLY"}, "schedule_kind"),
+    ({"cron": "0 0 25 * * ?"}, "cron"),
+    ({"cron": "0 0 0 1 1 ? 1999"}, "cron"),
+    ({"cron": "0 " * 200}, "cron"),
+    ({"schedule_kind": "FIX_RATE", "seconds": "0"}, "seconds"),
+    ({"schedule_kind": "FIX_DELAY", "seconds": "1.5"}, "seconds"),
+    ({"schedule_kind": "AT", "at": "tomorrow"}, "at"),
+    ({"schedule_kind": "AT", "at": "2026-01-01T00:00:00"}, "at"),
+    ({"schedule_kind": "AT", "at": "2020-01-01T00:00:00Z", "enabled": "y"}, "at"),
+    ({"timezone": "Mars/Base"}, "timezone"),
+    ({"handler": ""}, "handler"),
+    ({"handler": "x" * 256}, "handler"),
+    ({"param": "x" * 65_537}, "param"),
+    ({"route": "NEAREST"}, "route"),
+    ({"block": "PUSH"}, "block"),
+    ({"misfire": "PANIC"}, "misfire"),
+    ({"delivery": "EXACTLY_ONCE"}, "delivery"),
+    ({"concurrency": "0"}, "concurrency"),
+    ({"concurrency": "many"}, "concurrency"),
+    ({"timeout": "-1"}, "timeout"),
+    ({"timeout": "1e3"}, "timeout"),
+    ({"retries": "1001"}, "retries"),
+    ({"retry_delay": "9" * 30}, "retry_delay"),
+    ({"children": "nobody"}, "children"),
+    ({"children": "mails/secret"}, "children"),
+    ({"children": "taken\ntaken"}, "children"),
+    ({"emails": "nobody"}, "emails"),
+    ({"webhook": "ftp://example.com"}, "webhook"),
+    ({"style": "smoke"}, "style"),
+    ({"language": "cobol"}, "language"),
+    ({"language": "shell", "handler": ""}, "language"),
+]
+PREVIEWS = [
+    ("schedule_kind=CRON&cron=0+0+2+*+*+%3F&timezone=Asia/Shanghai", "Asia/Shanghai"),
+    ("schedule_kind=CRON&cron=", "Its next times are shown here."),
+    ("schedule_kind=CRON&cron=0+0+25+*+*+%3F", "expected hour to be 0-23"),
+    ("schedule_kind=CRON&cron=0+0+0+1+1+%3F+1999", "It never fires again."),
+    ("schedule_kind=FIX_RATE&seconds=30", "Every 30 s"),
+    ("schedule_kind=FIX_DELAY&seconds=5", "5 s after the end of each run"),
+    ("schedule_kind=NONE", "No schedule"),
+    ("schedule_kind=X&cron=1", "Its next times are shown here."),
+    ("schedule_kind=CRON&cron=0+0+2+*+*+%3F&timezone=Mars/X", "to be an IANA name"),
+    ("", "Its next times are shown here."),
+]
+
+
+@pytest.fixture
+def rows(database: Database) -> Rows:
+    return Rows(database.url.render_as_string(hide_password=False))
+
+
+@pytest.fixture
+def operator(app: Flask) -> Visit:
+    """A browser of somebody who operates `reports` and may not write scripts."""
+    return signed_in(app, "operator")
+
+
+def job_of(database: Database, name: str) -> Any:
+    """Return a job's row by name."""
+    return database.read(lambda session: listings.job(session, name))
+
+
+def ids(database: Database) -> set[int]:
+    return database.read(lambda session: set(session.execute(select(Job.id)).scalars()))
+
+
+def apply(database: Database, clock: Clock, *specs: JobSpec) -> None:
+    commands = Commands(database, clock.now_ms, timezone="UTC", who="alice")
+    names = {spec.app for spec in specs}
+    commands.apply([AppSpec(name=name) for name in names], specs, dry_run=False, prune=False)
+
+
+def seen(visit: Visit, job_id: int) -> str:
+    found = re.search(
+        r'name="seen"[^>]*value="([0-9a-f]+)"', visit.get(f"/jobs/{job_id}/edit").text
+    )
+    assert found is not None
+    return found[1]
+
+
+def error_of(page: str, field: str) -> str:
+    """Return what a page says is wrong with a field."""
+    found = re.search(rf'id="{field}-error">(?:<svg.*?</svg>)?([^<]+)<', page)
+    return found[1] if found else ""
+
+
+class TestList:
+    def test_without_jobs_it_says_what_to_do_next(self, operator: Visit) -> None:
+        page = operator.get("/jobs").text
+
+        assert "There is no job yet." in page
+        assert 'href="/jobs/new"' in page
+        assert "warren jobs apply jobs.yaml" in page
+
+    def test_a_viewer_is_offered_nothing_to_do(self, app: Flask, rows: Rows) -> None:
+        rows.job("nightly")
+
+        page = signed_in(app, "viewer").get("/jobs").text
+
+        assert "nightly" in page
+        assert "/jobs/new" not in page
+        assert "formaction" not in page
+        assert "checkbox" not in page.partition("<main")[2]
+
+    def test_jobs_of_foreign_apps_are_left_out(self, app: Flask, rows: Rows) -> None:
+        rows.job("mine")
+        rows.job("theirs", app="mails")
+
+        page = signed_in(app, "operator").get("/jobs").text
+
+        assert "mine" in page
+        assert "theirs" not in page
+        assert 'value="mails"' not in page
+        assert "theirs" not in signed_in(app, "operator").get("/jobs?app=mails").text
+
+    def test_it_shows_schedule_next_fire_and_last_run(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job(
+            "nightly",
+            schedule_type="CRON",
+            schedule_conf="0 0 2 * * ?",
+            timezone="Asia/Shanghai",
+            trigger_status=1,
+            trigger_next_time=clock.now + 60_000,
+        )
+        rows.run(job_id, clock.now - 90_000, status="SUCCEEDED")
+        rows.run(job_id, clock.now - 9_000, status="FAILED")
+
+        page = admin.get("/jobs").text
+
+        assert "At 02:00, every day" in page
+        assert "Asia/Shanghai" in page
+        assert "failed" in page
+        assert "9s ago" in page
+
+    def test_filters_leave_what_fits(self, admin: Visit, rows: Rows, clock: Clock) -> None:
+        rows.job("alpha", author="joanna")
+        rows.job("ga_ma")
+        rows.job(
+            "beta",
+            app="mails",
+            executor_handler="mail.send",
+            trigger_status=1,
+            trigger_next_time=clock.now + 5,
+        )
+
+        for query, expected in FILTERS:
+            page = admin.get(f"/jobs?{query}").text
+
+            assert set(re.findall(r'<a href="/jobs/\d+">([^<]+)</a>', page)) == expected, query
+
+    @pytest.mark.parametrize("order", ["name", "newest", "due"])
+    def test_pages_hold_each_job_once_in_order(
+        self, admin: Visit, rows: Rows, clock: Clock, order: str
+    ) -> None:
+        for number in range(120):
+            rows.job(
+                f"job-{number * 7 % 120:03}",
+                app=("reports", "mails")[number % 2],
+                trigger_status=1,
+                trigger_next_time=clock.now + number % 3,
+            )
+
+        pages, path = [], f"/jobs?order={order}"
+        while path:
+            page = admin.get(path).text
+            pages.append(re.findall(r'<a href="/jobs/(\d+)">', page))
+            further = re.search(r'href="([^"]+)" rel="next"', page)
+            path = further[1].replace("&amp;", "&") if further else ""
+
+        shown = [int(one) for page in pages for one in page]
+        assert [len(page) for page in pages] == [50, 50, 20]
+        assert len(set(shown)) == 120
+        if order == "newest":
+            assert shown == sorted(shown, reverse=True)
+
+    def test_a_place_that_is_none_is_harmless(self, admin: Visit, rows: Rows) -> None:
+        rows.job("nightly")
+
+        for after in ["x", "1/2/3", "9" * 40, "1/" + "9" * 40, "'", "-1"]:
+            for order in ["name", "newest", "due"]:
+                answer = admin.get(f"/jobs?order={order}&after={after}")
+
+                assert answer.status_code == 200, (order, after)
+
+    def test_a_filter_that_cannot_be_is_told(self, admin: Visit) -> None:
+        for query in ["order=x", "state=x", "app=nowhere", "name=" + "x" * 300]:
+            assert admin.get(f"/jobs?{query}").status_code == 422, query
+
+    def test_what_others_wrote_is_text(self, admin: Visit, rows: Rows, clock: Clock) -> None:
+        job_id = rows.job(NASTY, author=NASTY, executor_handler=NASTY, stop_reason=NASTY)
+        rows.run(job_id, clock.now - 1, status="FAILED", handle_msg=NASTY)
+
+        for path in ("/jobs", f"/jobs/{job_id}", f"/jobs/{job_id}/edit"):
+            page = admin.get(path).text
+            assert "<img" not in page
+            assert "{{7*7}}" in page
+
+
+class TestForm:
+    def test_a_job_is_made_as_it_was_asked_for(self, operator: Visit, database: Database) -> None:
+        operator.get("/jobs/new")
+
+        answer = operator.post("/jobs/create", GOOD | {"enabled": "y"})
+
+        assert answer.status_code == 303
+        job = job_of(database, "reports/nightly")
+        assert answer.location == f"/jobs/{job.id}"
+        assert (job.schedule_type, job.schedule_conf) == ("CRON", "0 0 2 * * ?")
+        assert (job.timezone, job.executor_handler) == ("Asia/Shanghai", "report.daily")
+        assert job.executor_param == "a\nb"
+        assert (job.executor_route_strategy, job.executor_block_strategy) == (
+            "ROUND",
+            "COVER_EARLY",
+        )
+        assert (job.misfire_strategy, job.delivery) == ("FIRE_ONCE_NOW", "AT_LEAST_ONCE")
+        assert (job.concurrency, job.executor_timeout) == (2, 30)
+        assert (job.executor_fail_retry_count, job.retry_delay) == (3, 10)
+        assert (job.fresh_process, job.trigger_status) == (1, 1)
+        assert job.alarm_email == "ops@example.com,dev@example.com"
+
+    def test_each_kind_of_schedule_has_its_own_field(
+        self, operator: Visit, database: Database
+    ) -> None:
+        for kind, field, value in [
+            ("FIX_RATE", "seconds", "30"),
+            ("FIX_DELAY", "seconds", "60"),
+            ("NONE", "cron", ""),
+        ]:
+            sent = GOOD | {"name": kind, "schedule_kind": kind, field: value}
+
+            assert operator.post("/jobs/create", sent).status_code == 303
+            job = job_of(database, f"reports/{kind}")
+            assert (job.schedule_type, job.schedule_conf) == (kind, value)
+
+    def test_what_is_wrong_stands_beside_its_field_and_nothing_changes(
+        self, operator: Visit, database: Database, rows: Rows
+    ) -> None:
+        rows.job("taken")
+        rows.job("secret", app="mails")
+        before = ids(database)
+
+        for wrong, field in BAD_INPUT:
+            answer = operator.post("/jobs/create", GOOD | wrong)
+
+            assert answer.status_code == 422, wrong
+            assert error_of(answer.text, field), wrong
+            assert 'value="report.daily"' in answer.text or "handler" in wrong
+            assert ids(database) == before
+
+    def test_everything_that_is_wrong_is_said_at_once(self, operator: Visit) -> None:
+        page = operator.post("/jobs/create", GOOD | {"timeout": "x", "cron": "?", "name": ""}).text
+
+        assert error_of(page, "timeout") == "A whole number is asked for."
+        assert error_of(page, "cron")
+        assert error_of(page, "name")
+
+    def test_chinese_viewers_are_told_in_chinese(self, operator: Visit) -> None:
+        operator.client.set_cookie("warren_language", "zh-CN")
+
+        page = operator.post("/jobs/create", GOOD | {"name": "", "timeout": "x"}).text
+
+        assert error_of(page, "timeout") == "请填写整数。"
+        assert error_of(page, "name").startswith("一行，最多 255 个字符")  # noqa: RUF001
+
+    def test_a_circle_of_children_is_refused(
+        self, operator: Visit, database: Database, clock: Clock
+    ) -> None:
+        apply(
+            database,
+            clock,
+            JobSpec(name="a", app="reports", handler="h"),
+            JobSpec(name="b", app="reports", handler="h", children=("a",)),
+        )
+        job = job_of(database, "reports/a")
+
+        answer = operator.post(
+            f"/jobs/{job.id}/save",
+            GOOD | {"name": "a", "children": "b", "seen": seen(operator, job.id)},
+        )
+
+        assert answer.status_code == 422
+        assert "circle" in error_of(answer.text, "children")
+        assert job_of(database, "reports/a").child_jobid in (None, "")
+
+    def test_an_edit_changes_the_name_too_and_keeps_app_and_state(
+        self, operator: Visit, database: Database
+    ) -> None:
+        operator.get("/jobs/new")
+        operator.post("/jobs/create", GOOD | {"enabled": "y"})
+        job = job_of(database, "reports/nightly")
+
+        answer = operator.post(
+            f"/jobs/{job.id}/save",
+            GOOD | {"name": "daily", "app": "mails", "seen": seen(operator, job.id)},
+        )
+
+        assert answer.status_code == 303
+        changed = job_of(database, "reports/daily")
+        assert changed.id == job.id
+        assert changed.trigger_status == 1
+
+    def test_an_edit_by_somebody_else_meanwhile_is_told_and_not_overwritten(
+        self, operator: Visit, database: Database, clock: Clock
+    ) -> None:
+        spec = JobSpec(name="nightly", app="reports", handler="first")
+        apply(database, clock, spec)
+        job = job_of(database, "reports/nightly")
+        token = seen(operator, job.id)
+        apply(database, clock, JobSpec(name="nightly", app="reports", handler="second"))
+
+        answer = operator.post(f"/jobs/{job.id}/save", GOOD | {"handler": "third", "seen": token})
+
+        assert answer.status_code == 422
+        assert "Somebody else changed this job" in answer.text
+        assert 'value="third"' in answer.text
+        assert job_of(database, "reports/nightly").executor_handler == "second"
+
+    def test_a_start_meanwhile_is_no_other_edit(
+        self, operator: Visit, database: Database, clock: Clock
+    ) -> None:
+        operator.get("/jobs/new")
+        operator.post("/jobs/create", GOOD)
+        job = job_of(database, "reports/nightly")
+        token = seen(operator, job.id)
+        Commands(database, clock.now_ms, timezone="UTC", who="bob").start("reports/nightly")
+
+        answer = operator.post(f"/jobs/{job.id}/save", GOOD | {"param": "new", "seen": token})
+
+        assert answer.status_code == 303
+        assert job_of(database, "reports/nightly").trigger_status == 1
+
+    def test_children_of_foreign_apps_are_neither_shown_nor_lost(
+        self, operator: Visit, database: Database, clock: Clock
+    ) -> None:
+        apply(
+            database,
+            clock,
+            JobSpec(name="secret", app="mails", handler="h"),
+            JobSpec(name="own", app="reports", handler="h"),
+            JobSpec(name="p", app="reports", handler="h", children=("own", "mails/secret")),
+        )
+        parent, child = job_of(database, "reports/p"), job_of(database, "mails/secret")
+
+        shown = operator.get(f"/jobs/{parent.id}").text
+        form = operator.get(f"/jobs/{parent.id}/edit").text
+        answer = operator.post(
+            f"/jobs/{parent.id}/save",
+            GOOD | {"name": "p", "children": "", "seen": seen(operator, parent.id)},
+        )
+
+        assert "secret" not in shown + form
+        assert "Jobs of apps that are not yours follow too: 1" in shown
+        assert answer.status_code == 303
+        assert job_of(database, "reports/p").child_jobid == str(child.id)
+
+    def test_preview_without_a_script_saves_nothing(
+        self, operator: Visit, database: Database
+    ) -> None:
+        answer = operator.post("/jobs/create", GOOD | {"preview": "1", "name": ""})
+
+        assert answer.status_code == 200
+        assert "At 02:00, every day" in answer.text
+        assert answer.text.count("<li><time") == 5
+        assert ids(database) == set()
+
+    def test_the_preview_says_what_is_being_typed(self, operator: Visit) -> None:
+        for query, expected in PREVIEWS:
+            answer = operator.get(f"/jobs/preview?{query}")
+
+            assert answer.status_code == 200
+            assert expected in answer.text, query
+
+
+class TestScripts:
+    def script(self, database: Database, clock: Clock) -> Any:
+        spec = JobSpec(
+            name="shelly", app="reports", script_language="shell", script_source="echo secret\n"
+        )
+        apply(database, clock, spec)
+        return job_of(database, "reports/shelly")
+
+    def test_who_may_write_scripts_makes_one(self, app: Flask, database: Database) -> None:
+        scripter = signed_in(app, "scripter")
+
+        answer = scripter.post("/jobs/create", GOOD | {"language": "python", "handler": ""})
+
+        assert answer.status_code == 303
+        assert job_of(database, "reports/nightly").glue_type == "GLUE_PYTHON"
+
+    def test_a_copy_has_the_source_of_its_script(self, database: Database, clock: Clock) -> None:
+        job = self.script(database, clock)
+        scripter = signed_in(make_app(database, clock, job_file=job_file), "scripter")
+        assert 'value="shelly copy"' in scripter.get(f"/jobs/{job.id}/copy").text
+
+        answer = scripter.post(
+            f"/jobs/{job.id}/copy/create", GOOD | {"name": "twin", "language": "shell"}
+        )
+
+        assert answer.status_code == 303
+        assert "echo secret" in scripter.get(f"{answer.location}/yaml").text
+
+    def test_copying_one_needs_the_right_to_write_scripts(
+        self, operator: Visit, database: Database, clock: Clock
+    ) -> None:
+        job = self.script(database, clock)
+
+        answer = operator.post(
+            f"/jobs/{job.id}/copy/create", GOOD | {"name": "twin", "language": "shell"}
+        )
+
+        assert answer.status_code == 422
+        assert error_of(answer.text, "language") == "You may not write scripts."
+        assert ids(database) == {job.id}
+
+    def test_its_other_fields_are_open_to_who_may_not_and_its_source_is_not(
+        self, operator: Visit, database: Database, clock: Clock
+    ) -> None:
+        job = self.script(database, clock)
+
+        answer = operator.post(
+            f"/jobs/{job.id}/save",
+            GOOD | {"name": "shelly", "language": "", "seen": seen(operator, job.id)},
+        )
+
+        assert answer.status_code == 303
+        saved = job_of(database, "reports/shelly")
+        assert (saved.glue_id, saved.executor_timeout) == (job.glue_id, 30)
+
+
+class TestActions:
+    def jobs(self, rows: Rows) -> list[int]:
+        schedule = {"schedule_type": "CRON", "schedule_conf": "0 0 2 * * ?"}
+        return [rows.job(name, **schedule) for name in ("one", "two", "three")]
+
+    def test_ticked_jobs_start_and_stop_and_those_that_cannot_say_why(
+        self, operator: Visit, database: Database, rows: Rows
+    ) -> None:
+        made = self.jobs(rows)
+        bare = rows.job("bare")
+        operator.get("/jobs")
+
+        started = operator.post("/jobs/start", {"id": [*made[:2], bare]}, follow_redirects=True)
+        after_start = [job_of(database, name).trigger_status for name in ("one", "two", "three")]
+        operator.post("/jobs/stop", {"id": made[:1]})
+
+        assert "Started: 2" in started.text
+        assert "cannot start job bare: it has no schedule" in started.text
+        assert after_start == [1, 1, 0]
+        assert job_of(database, "one").trigger_status == 0
+
+    def test_the_button_of_a_line_is_about_its_job_only(
+        self, operator: Visit, database: Database, rows: Rows
+    ) -> None:
+        one, two, _ = self.jobs(rows)
+
+        operator.post("/jobs/start", {"id": [one], "only": two})
+
+        assert [job_of(database, name).trigger_status for name in ("one", "two")] == [0, 1]
+
+    def test_ticked_jobs_are_triggered(
+        self, operator: Visit, database: Database, rows: Rows, clock: Clock
+    ) -> None:
+        one, two, _ = self.jobs(rows)
+
+        operator.post("/jobs/trigger", {"id": [one, two]})
+
+        for job_id in (one, two):
+            runs = database.read(
+                lambda s, j=job_id: job_search.last_runs(s, j, now_ms=clock.now, limit=5)
+            )
+            assert [run.kind for run in runs] == ["MANUAL"]
+
+    def test_deleting_asks_first(self, operator: Visit, database: Database, rows: Rows) -> None:
+        one, two, three = self.jobs(rows)
+
+        asked = operator.post("/jobs/ask-delete", {"id": [one, two]})
+        still = ids(database)
+        answer = operator.post("/jobs/delete", {"id": [one, two]}, follow_redirects=True)
+
+        assert "reports/one" in asked.text
+        assert still == {one, two, three}
+        assert "Deleted: reports/one, reports/two" in answer.text
+        assert ids(database) == {three}
+
+    def test_a_child_is_not_deleted_without_its_parent(
+        self, operator: Visit, database: Database, rows: Rows
+    ) -> None:
+        one, two, _ = self.jobs(rows)
+        parent = rows.job("parent", child_jobid=str(one))
+
+        refused = operator.post("/jobs/delete", {"id": [one, two]}, follow_redirects=True)
+        both = operator.post("/jobs/delete", {"id": [one, parent]})
+
+        assert "still among the children of reports/parent" in refused.text
+        assert both.status_code == 303
+        assert not {one, parent} & ids(database)
+        assert two in ids(database)
+
+    def test_a_foreign_parent_is_not_named(self, operator: Visit, rows: Rows) -> None:
+        one = self.jobs(rows)[0]
+        rows.job("hidden-parent", app="mails", child_jobid=str(one))
+
+        answer = operator.post("/jobs/delete", {"id": [one]}, follow_redirects=True)
+
+        assert "still among the children of other apps" in answer.text
+        assert "hidden-parent" not in answer.text
+
+    def test_triggering_takes_a_parameter_and_known_executors_only(
+        self, operator: Visit, database: Database, rows: Rows, clock: Clock
+    ) -> None:
+        one = self.jobs(rows)[0]
+        rows.executor("exec-1", clock.now, "{}")
+        page = operator.get(f"/jobs/{one}/trigger").text
+
+        refused = operator.post(
+            f"/jobs/{one}/trigger/run", {"param": "keep me", "addresses": ["exec-9"]}
+        )
+        too_long = operator.post(f"/jobs/{one}/trigger/run", {"param": "x" * 65_537})
+        answer = operator.post(
+            f"/jobs/{one}/trigger/run", {"param": "this once", "addresses": ["exec-1"]}
+        )
+
+        assert 'value="exec-1"' in page
+        assert refused.status_code == 422
+        assert "keep me" in refused.text
+        assert "expected address to be a registered executor" in refused.text
+        assert too_long.status_code == 422
+        assert answer.status_code == 303
+        [run] = database.read(lambda s: job_search.last_runs(s, one, now_ms=clock.now, limit=5))
+        assert run.kind == "MANUAL"
+
+    def test_where_it_goes_back_to_is_a_page_of_jobs(self, operator: Visit, rows: Rows) -> None:
+        one = self.jobs(rows)[0]
+
+        for sent in ("//evil.example", "https://evil.example", "/jobs\\evil", "/account"):
+            answer = operator.post("/jobs/start", {"id": one, "back": sent})
+            assert answer.location in ("/jobs", "/")
+        kept = operator.post("/jobs/stop", {"id": one, "back": "/jobs?app=reports"})
+        assert kept.location == "/jobs?app=reports"
+
+    def test_what_is_no_id_is_not_found(self, operator: Visit) -> None:
+        for sent in ["x", "-1", "9" * 30, "1.5", "1 OR 1=1"]:
+            assert operator.post("/jobs/start", {"id": sent}).status_code == 404, sent
+
+    def test_what_is_done_stands_in_the_trail(
+        self, operator: Visit, database: Database, rows: Rows
+    ) -> None:
+        one = self.jobs(rows)[0]
+        operator.post("/jobs/start", {"id": one})
+        operator.post("/jobs/trigger", {"id": one})
+        operator.post("/jobs/delete", {"id": one})
+
+        about = select(TrailEntry).where(TrailEntry.kind == "job", TrailEntry.object_id == one)
+        entries = database.read(lambda session: session.execute(about).scalars().all())
+        assert [(entry.who, entry.action) for entry in entries] == [
+            ("operator", "job.start"),
+            ("operator", "job.trigger"),
+            ("operator", "job.delete"),
+        ]
+
+
+class TestForeignJobs:
+    def test_a_foreign_job_is_not_there_whatever_is_asked(
+        self, app: Flask, database: Database, rows: Rows
+    ) -> None:
+        theirs = rows.job("theirs", app="mails", schedule_type="CRON", schedule_conf="0 0 2 * * ?")
+        operator = signed_in(app, "operator")
+        before = job_of(database, "mails/theirs")
+
+        got = [
+            operator.get(f"/jobs/{theirs}{tail}").status_code
+            for tail in ("", "/edit", "/copy", "/yaml", "/trigger")
+        ]
+        posted = [
+            operator.post(f"/jobs/{theirs}{tail}", GOOD | {"seen": "x"}).status_code
+            for tail in ("/save", "/copy/create", "/trigger/run")
+        ]
+        acted = [
+            operator.post(f"/jobs/{act}", {"id": theirs}).status_code
+            for act in ("start", "stop", "trigger", "ask-delete", "delete")
+        ]
+
+        assert set(got + posted + acted) == {404}
+        assert job_of(database, "mails/theirs") == before
+
+    def test_a_viewer_may_look_and_nothing_else(
+        self, app: Flask, database: Database, rows: Rows
+    ) -> None:
+        own = rows.job("own", alarm_webhook="https://example.com/secret-hook")
+        viewer = signed_in(app, "viewer")
+
+        page = viewer.get(f"/jobs/{own}").text
+        refused = [viewer.get(f"/jobs/{own}{tail}").status_code for tail in ("/edit", "/yaml")]
+        acted = viewer.post("/jobs/delete", {"id": own}).status_code
+
+        assert "secret-hook" not in page
+        assert refused == [403, 403]
+        assert acted == 403
+        assert own in ids(database)
+
+
+class TestJobPage:
+    def test_it_shows_runs_shares_family_and_file(
+        self, database: Database, rows: Rows, clock: Clock
+    ) -> None:
+        child = rows.job("child")
+        job_id = rows.job(
+            "nightly",
+            schedule_type="CRON",
+            schedule_conf="0 0 2 * * ?",
+            timezone="Asia/Shanghai",
+            child_jobid=str(child),
+            stop_reason="its schedule has ended",
+        )
+        rows.job("parent", child_jobid=f"{child},{job_id}")
+        rows.job("no-parent", child_jobid=f"{job_id}{job_id}")
+        for number in range(1, 5):
+            rows.run(
+                job_id,
+                clock.now - number * 10_000,
+                status="FAILED" if number == 4 else "SUCCEEDED",
+                started_at=clock.now - number * 10_000,
+                finished_at=clock.now - number * 10_000 + 1_500,
+            )
+
+        page = (
+            signed_in(make_app(database, clock, job_file=job_file), "admin")
+            .get(f"/jobs/{job_id}")
+            .text
+        )
+
+        assert "its schedule has ended" in page
+        assert "75 %" in page
+        assert "1.5 s" in page
+        assert page.count("<tr data-at=") == 4
+        assert page.count('class="arrow"') == 2
+        assert "reports/parent" in page
+        assert "no-parent" not in page
+        assert "children: [child]" in page
+        assert "Asia/Shanghai" in page
+
+    def test_a_schedule_that_cannot_be_read_breaks_no_page(self, admin: Visit, rows: Rows) -> None:
+        job_id = rows.job("odd", schedule_type="CRON", schedule_conf="nonsense", trigger_status=1)
+
+        assert "Its schedule cannot be read:" in admin.get(f"/jobs/{job_id}").text
+        assert admin.get("/jobs").status_code == 200
+        assert admin.get(f"/jobs/{job_id}/edit").status_code == 200
+
+    def test_an_unknown_job_is_not_there(self, admin: Visit) -> None:
+        assert admin.get("/jobs/999").status_code == 404
+        assert admin.get("/jobs/" + "9" * 25).status_code == 404
