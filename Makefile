@@ -19,10 +19,10 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test check lint format bench services clean made-elsewhere
+.PHONY: help up install console test check lint format bench bench-console services clean made-elsewhere
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 up: $(INSTALLED) ## Install into ./.venv and run everything here, with the example jobs
 	@scripts/build-console --quietly
@@ -52,6 +52,9 @@ format: $(TEST_INSTALLED) ## Format the code and mend what the linter can mend
 
 bench: $(TEST_INSTALLED) services ## Measure throughput and lateness, on services of its own
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+bench-console: $(TEST_INSTALLED) services ## Measure the console's pages with 100,000 jobs and 10,000,000 runs
+	@$(BIN)/python -m benchmarks.console $(BENCH_ARGS)
 
 services: ## Install RabbitMQ and MariaDB for the tests, where that may be done; start nothing
 	@scripts/install-test-services

@@ -1,10 +1,12 @@
 """`make bench` with small figures, so that what measures does not rot."""
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.console import MORE, PAGES
 from scheduler.routing import Route
 from tests.support.command import Command
 from tests.support.mariadb import PrivateMariaDB
@@ -26,10 +28,13 @@ MEASURED = (
 )
 
 
-@pytest.mark.skipif(
+needs_services = pytest.mark.skipif(
     not (PrivateRabbit.is_installed() and PrivateMariaDB.is_installed()),
     reason="the services are not installed: make services",
 )
+
+
+@needs_services
 def test_the_benchmark_measures_everything_and_prints_one_table(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     program = Path(sys.executable)
@@ -41,3 +46,21 @@ def test_the_benchmark_measures_everything_and_prints_one_table(tmp_path: Path) 
     assert status == 0, printed
     rows = [line for line in printed.splitlines() if line.startswith(MEASURED)]
     assert len(rows) == len(MEASURED), printed
+
+
+@needs_services
+def test_the_benchmark_of_the_console_measures_every_page(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    program = Path(sys.executable)
+    arguments = ("-m", "benchmarks.console", "--quick", "--jobs", "300", "--runs", "3000")
+
+    with Command(*arguments, folder=tmp_path, env=env, program=program) as bench:
+        status = bench.wait(120.0)
+        printed = bench.output.read_text()
+
+    assert status == 0, printed
+    measured = re.findall(r"^(.+) \((admin|operator)\) +\d+ ms +\d+ ms", printed, re.MULTILINE)
+    assert measured == [
+        *((page.name, "admin") for page in (*PAGES, *MORE)),
+        *((page.name, "operator") for page in PAGES),
+    ]

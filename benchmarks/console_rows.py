@@ -1,0 +1,201 @@
+"""Rows for measuring the console: as many jobs and runs as a busy company has after a month.
+
+The server makes them itself from MariaDB's sequence tables, many rows in a statement. The runs'
+further indexes are made afterwards, sorted, which takes a fraction of filling them row by row.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sqlalchemy import Index, UniqueConstraint, text
+from sqlalchemy.orm import Session
+
+from scheduler.user_commands import UserCommands
+from sql import migration
+from sql.engine import Database
+from sql.models import Run
+from sql.users import Role
+
+PASSWORD = "only for measuring"
+APPS, EXECUTORS, DAYS = 20, 50, 30
+DAY_MS = 86_400_000
+#: Runs in one statement and transaction.
+AT_ONCE = 100_000
+#: Runs that are not over, the last ones.
+RUNNING, PLANNED = 300, 700
+#: The job that has a script, and its versions.
+SCRIPT_JOB, VERSIONS = 1, 8
+TRAIL = 20_000
+
+_APPS = """
+INSERT INTO xxl_job_group (id, app_name, title, address_type)
+SELECT seq, CONCAT('app-', seq), CONCAT('App ', seq), 0 FROM seq_1_to_{apps}
+"""
+_JOBS = """
+INSERT INTO xxl_job_info (id, job_group, job_desc, author, add_time, update_time, schedule_type,
+ schedule_conf, timezone, misfire_strategy, executor_route_strategy, executor_handler,
+ executor_param, executor_block_strategy, executor_timeout, executor_fail_retry_count, retry_delay,
+ delivery, concurrency, fresh_process, glue_type, trigger_status, trigger_last_time,
+ trigger_next_time)
+SELECT seq, 1 + seq MOD {apps}, CONCAT('job-', seq), CONCAT('author-', seq MOD 100),
+ UTC_TIMESTAMP(), UTC_TIMESTAMP(), 'CRON', CONCAT(seq MOD 60, ' ', seq MOD 60, ' * * * ?'), 'UTC',
+ 'DO_NOTHING',
+ 'ROUND', CONCAT('handler-', seq MOD 500), CONCAT('{{"number": ', seq, '}}'), 'SERIAL_EXECUTION',
+ 0, 0, 0, 'AT_MOST_ONCE', 1, 0, IF(seq = {script_job}, 'GLUE_PYTHON', 'BEAN'), IF(seq MOD 10, 1, 0),
+ IF(seq MOD 10, {now}, 0), IF(seq MOD 10, {now} + (seq * 7919) MOD 3600000, 0)
+FROM seq_1_to_{jobs}
+"""
+_RUNS = """
+INSERT INTO xxl_job_log (id, job_group, job_id, executor_address, executor_handler, executor_param,
+ executor_fail_retry_count, trigger_time, trigger_code, handle_time, handle_code, handle_msg,
+ alarm_status, status, kind, scheduled_at, due_at, origin_id, shard_index, shard_total, attempt,
+ redeliveries, routed_at, routed_by, boot_id, sent_at, started_at, finished_at)
+SELECT n, 1 + job MOD {apps}, job, address, CONCAT('handler-', job MOD 500), '', 0,
+ FROM_UNIXTIME(due DIV 1000), 200, FROM_UNIXTIME(due DIV 1000 + 2),
+ IF(state = 'SUCCEEDED', 200, IF(state = 'FAILED', 500, 0)),
+ IF(state = 'FAILED', 'ConnectionError: the line is bad', CONCAT(n MOD 1000, ' orders')), 0, state,
+ IF(n MOD 40 = 0, 'MANUAL', 'CRON'), due, due, 0, 0, 1, 0, 0,
+ IF(state = 'PLANNED', NULL, due), 'scheduler-1', IF(state = 'PLANNED', NULL, 'boot'),
+ IF(state = 'PLANNED', NULL, due + 5), IF(state = 'PLANNED', NULL, due + 5 + n MOD 60),
+ IF(state IN ('PLANNED', 'RUNNING'), NULL, due + 2000)
+FROM (
+ SELECT seq AS n, 1 + (seq * 7919) MOD {jobs} AS job,
+  {now} - ({runs} - seq) * {apart} DIV 1000 AS due,
+  CONCAT('exec-', seq MOD {executors}) AS address,
+  CASE WHEN seq > {runs} - {planned} THEN 'PLANNED'
+   WHEN seq > {runs} - {planned} - {running} THEN 'RUNNING'
+   WHEN seq MOD 50 = 0 THEN 'FAILED' WHEN seq MOD 997 = 0 THEN 'TIMED_OUT'
+   WHEN seq MOD 4999 = 0 THEN 'LOST' ELSE 'SUCCEEDED' END AS state
+ FROM seq_{first}_to_{last}
+) AS made
+"""
+_REST = (
+    "UPDATE warren_sequence SET next_id = {runs} + 1",
+    """
+INSERT INTO xxl_job_log_report (trigger_day, running_count, suc_count, fail_count, cleared_suc,
+ cleared_fail)
+SELECT DATE(UTC_TIMESTAMP()) - INTERVAL seq DAY, 0, {runs} DIV {days}, {runs} DIV {days} DIV 50,
+ 0, 0
+FROM seq_0_to_400
+""",
+    """
+INSERT INTO xxl_job_registry (registry_group, registry_key, registry_value, update_time, boot_id,
+ boot_at, beat_at, `load`, draining, drain_asked_at)
+SELECT 'EXECUTOR', CONCAT('app-', 1 + seq MOD {apps}), CONCAT('exec-', seq), UTC_TIMESTAMP(),
+ 'boot', {now}, {now} + {day_ms},
+ '{{"cpu_percent":40,"memory_percent":60,"slots":8,"running":3,"waiting":0}}', 0, 0
+FROM seq_1_to_{executors}
+""",
+    """
+INSERT INTO xxl_job_registry (registry_group, registry_key, registry_value, update_time, boot_id,
+ boot_at, beat_at, draining, drain_asked_at)
+SELECT 'ADMIN', 'scheduler', CONCAT('scheduler-', seq), UTC_TIMESTAMP(), 'boot', {now},
+ {now} + {day_ms}, 0, 0
+FROM seq_1_to_3
+""",
+    """
+INSERT INTO xxl_job_logglue (job_id, glue_type, glue_source, glue_remark, author, add_time,
+ update_time)
+SELECT {script_job}, 'GLUE_PYTHON', REPEAT('print("a line of a script")\\n', 200 + seq),
+ CONCAT('version ', seq), 'bench', UTC_TIMESTAMP(), UTC_TIMESTAMP()
+FROM seq_1_to_{versions}
+""",
+    """
+UPDATE xxl_job_info SET glue_updatetime = UTC_TIMESTAMP(), glue_remark = 'the last one',
+ glue_id = (SELECT MAX(id) FROM xxl_job_logglue),
+ glue_source = (SELECT glue_source FROM xxl_job_logglue ORDER BY id DESC LIMIT 1)
+WHERE id = {script_job}
+""",
+    """
+INSERT INTO warren_history (job_id, changed_at, changed_by, watermark, enabled, schedule_type,
+ schedule_conf, timezone, misfire_strategy, anchor)
+SELECT id, {now}, 'bench', {now}, trigger_status, schedule_type, schedule_conf, timezone,
+ misfire_strategy, {now}
+FROM xxl_job_info
+""",
+    """
+INSERT INTO warren_trail (at, who, origin, action, kind, object_id, name, `before`, `after`)
+SELECT {now} - ({trail} - seq) * 1000, CONCAT('author-', seq MOD 100), '10.0.0.9', 'job.update',
+ 'job', 1 + seq MOD {jobs}, CONCAT('app-1/job-', seq MOD {jobs}), '{{"param":"old"}}',
+ '{{"param":"new"}}'
+FROM seq_1_to_{trail}
+""",
+)
+
+
+class Size(NamedTuple):
+    """How much there is."""
+
+    jobs: int
+    runs: int
+
+
+def fill(database: Database, size: Size, now_ms: int, say: Callable[[str], None]) -> None:
+    """Migrate an empty database and fill it; `admin` and `operator` have PASSWORD."""
+    migration.upgrade(database)
+    facts = _facts(size, now_ms)
+    for statement in (_APPS, _JOBS):
+        _do(database, statement, facts)
+    _fill_runs(database, size, facts, say)
+    for statement in _REST:
+        _do(database, statement, facts)
+    say("indexes are analysed")
+    _do(database, "ANALYZE TABLE xxl_job_log, xxl_job_info PERSISTENT FOR ALL", {})
+    users = UserCommands(database, who="bench")
+    users.add("admin", PASSWORD, role=Role.ADMINISTRATOR, app_names=())
+    users.add("operator", PASSWORD, role=Role.OPERATOR, app_names=("app-1", "app-2"))
+
+
+def _facts(size: Size, now_ms: int) -> dict[str, int]:
+    return {
+        "jobs": size.jobs,
+        "runs": size.runs,
+        # Thousandths of a millisecond between two due times.
+        "apart": DAYS * DAY_MS * 1000 // size.runs,
+        "now": now_ms,
+        "apps": APPS,
+        "executors": EXECUTORS,
+        "days": DAYS,
+        "day_ms": DAY_MS,
+        "running": RUNNING,
+        "planned": PLANNED,
+        "script_job": SCRIPT_JOB,
+        "versions": VERSIONS,
+        "trail": TRAIL,
+    }
+
+
+def _fill_runs(
+    database: Database, size: Size, facts: dict[str, int], say: Callable[[str], None]
+) -> None:
+    keys = list(_keys())
+    _alter(database, [f"DROP KEY {name}" for name, _ in keys])
+    for first in range(1, size.runs + 1, AT_ONCE):
+        last = min(first + AT_ONCE - 1, size.runs)
+        _do(database, _RUNS, facts | {"first": first, "last": last})
+        say(f"{last:,} of {size.runs:,} runs")
+    say("indexes of runs are made")
+    _alter(database, [f"ADD {definition}" for _, definition in keys])
+
+
+def _keys() -> list[tuple[str, str]]:
+    """Return the further keys of runs, as the tables' description has them."""
+    found = [one for one in Run.__table__.constraints if isinstance(one, UniqueConstraint)]
+    keys: list[tuple[UniqueConstraint | Index, str]] = [(one, "UNIQUE KEY") for one in found]
+    keys += [(one, "KEY") for one in Run.__table__.indexes]  # type: ignore[attr-defined]
+    return [
+        (str(one.name), f"{kind} {one.name} ({', '.join(column.name for column in one.columns)})")
+        for one, kind in keys
+    ]
+
+
+def _alter(database: Database, changes: list[str]) -> None:
+    _do(database, f"ALTER TABLE xxl_job_log {', '.join(changes)}", {})
+
+
+def _do(database: Database, statement: str, facts: dict[str, int]) -> None:
+    def unit(session: Session) -> None:
+        # A colon in a text would be a value's place.
+        session.execute(text(statement.format(**facts).replace(":", r"\:")))
+
+    database.write(unit)
