@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import date, datetime, time
 from typing import Any
 
-from sqlalchemy import Select, func, select, union_all
+from sqlalchemy import Select, func, select, text
 from sqlalchemy.orm import Session
 
 from sql.models import App, DayReport, Job, Registration, Run
@@ -15,7 +15,15 @@ from sql.run_status import RunStatus
 #: How a run ends when something is wrong with it.
 FAILURES = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.LOST, RunStatus.UNDELIVERED)
 #: Apps whose failures are looked for in one statement: a part for each app and status.
-_APPS_AT_ONCE = 25
+_APPS_AT_ONCE = 50
+#: As text: as expressions, so many parts take longer to put together than to answer.
+_LAST_FAILED = """\
+SELECT id, due_at FROM (
+ SELECT id, due_at FROM xxl_job_log
+ WHERE status = '{status}' AND job_group = {app_id:d} AND due_at >= :since_ms
+ ORDER BY due_at DESC LIMIT :many
+) AS part
+"""
 
 _COLUMNS = (
     Run.id,
@@ -87,15 +95,12 @@ def failed(session: Session, app_ids: Collection[int] | None, *, since_ms: int, 
     found: list[AnyRow] = []
     for first in range(0, len(wanted), _APPS_AT_ONCE):
         parts = [
-            select(Run.id, Run.due_at)
-            .where(Run.status == status, Run.job_group == app_id, Run.due_at >= since_ms)
-            .order_by(Run.due_at.desc())
-            .limit(limit)
-            .subquery()
+            _LAST_FAILED.format(status=status.value, app_id=app_id)
             for status in FAILURES
             for app_id in wanted[first : first + _APPS_AT_ONCE]
         ]
-        found += session.execute(union_all(*(select(part) for part in parts))).all()
+        statement = text(" UNION ALL ".join(parts))
+        found += session.execute(statement, {"since_ms": since_ms, "many": limit}).all()
     newest = sorted(found, key=lambda row: (-row.due_at, -row.id))[:limit]
     chosen = Run.id.in_([row.id for row in newest])
     return _named(session, select(*_COLUMNS, Run.due_at.label("sort_at")).where(chosen))

@@ -10,10 +10,13 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from sql import (
+    dashboard,
     families,
     job_search,
     jobs,
+    lateness,
     migration,
+    outlook,
     parked,
     presence,
     purges,
@@ -221,6 +224,38 @@ def test_a_loops_question_goes_through_its_index(
     assert steps
     assert {step.key for step in steps} == {key}
     assert max(step.rows for step in steps) <= rows
+
+
+DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
+    ("job_counts", lambda s: dashboard.job_counts(s, None), {"i_status_next"}),
+    (
+        "failed",
+        lambda s: dashboard.failed(s, [1, 2, 3, 4, 5], since_ms=NOW_MS, limit=8),
+        {"i_status_due", "PRIMARY"},
+    ),
+    ("running", lambda s: dashboard.running(s, None, limit=8), {"i_status_due", "PRIMARY"}),
+    (
+        "lateness",
+        lambda s: lateness.recent(s, None, now_ms=NOW_MS + 40_000),
+        {"i_trigger_time"},
+    ),
+    (
+        "outlook",
+        lambda s: outlook.read(s, None, from_ms=NOW_MS, to_ms=NOW_MS + 3_600_000, limit=8),
+        {"i_status_next", "PRIMARY"},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("work", "keys"), [case[1:] for case in DASHBOARD], ids=[case[0] for case in DASHBOARD]
+)
+def test_what_the_dashboard_asks_of_jobs_and_runs_goes_through_their_indexes(
+    crowded: Database, work: Callable[[Session], object], keys: set[str]
+) -> None:
+    steps = plans(crowded, work)
+
+    assert {step.key for step in steps if step.table != "xxl_job_group"} == keys
 
 
 def test_stopping_a_job_reads_no_more_than_its_app_has_planned(crowded: Database) -> None:
