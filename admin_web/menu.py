@@ -25,6 +25,7 @@ ENTRIES = (
     MenuEntry("apps.index", "apps", lazy_gettext("Apps"), Right.VIEW),
     MenuEntry("executors.index", "executors", lazy_gettext("Executors"), Right.VIEW),
     MenuEntry("schedulers.index", "clock", lazy_gettext("Schedulers"), Right.VIEW),
+    MenuEntry("ledger.index", "ledger", lazy_gettext("Ledger"), Right.VIEW),
     MenuEntry("users.index", "people", lazy_gettext("Users"), Right.ADMINISTER),
     MenuEntry("audit_trail.show", "trail", lazy_gettext("Audit trail"), Right.ADMINISTER),
 )

@@ -16,7 +16,7 @@ from scheduler.delay_audit import DelaySpan, audit_delays, audit_waiting
 from scheduler.family_audit import audit_children, audit_shards
 from scheduler.job_ledger import JobLedger, Ledgers
 from scheduler.schedule import Schedule
-from sql import history, ledger
+from sql import families, history, ledger
 from sql.engine import Database
 from sql.models import History, SkippedTicks
 from sql.run_status import RunStatus
@@ -98,6 +98,32 @@ def _audit(
         planned=ledger.open_runs(session, planned=True),
         in_flight=ledger.open_runs(session, planned=False),
     )
+
+
+def audit_stretch(
+    session: Session, job_id: int, bounds: tuple[int, int], timezone: str
+) -> JobLedger | None:
+    """Return the ledger of one job for a stretch of time, None when there is no such job.
+
+    Reads nothing of other jobs but of its parents, so that its cost is that of its ticks in the
+    stretch. What is between two stretches that follow each other, as the distance of two ticks of a
+    fixed delay, neither of them sees; nor does it see a fixed delay that waits for ever.
+    """
+    known = ledger.jobs(session, job_id)
+    if not known:
+        return None
+    ledgers = Ledgers({job_id: known[0].name}, job_id)
+    job = ledgers.of(job_id)
+    assert job is not None
+    changes = list(history.changes_of(session, job_id))
+    for span in _spans(changes, known[0].trigger_last_time, bounds, timezone):
+        _compare(session, span, job)
+    for row in ledger.doubled(session, after_ms=bounds[0], until_ms=bounds[1], job_id=job_id):
+        job.double(row.scheduled_at)
+    audit_shards(session, ledgers, bounds, job_id=job_id)
+    if families.parents(session, [job_id]):
+        audit_children(session, ledgers, bounds)
+    return job
 
 
 def _spans(

@@ -40,9 +40,12 @@ class _Heads:
     barred: dict[int, int]
 
 
-def audit_shards(session: Session, ledgers: Ledgers, bounds: tuple[int, int]) -> None:
+def audit_shards(
+    session: Session, ledgers: Ledgers, bounds: tuple[int, int], *, job_id: int | None = None
+) -> None:
     """Find ticks that were expanded into shards of which one has no row, or is one too many."""
-    for row in ledger.broken_shards(session, after_ms=bounds[0], until_ms=bounds[1]):
+    found = ledger.broken_shards(session, after_ms=bounds[0], until_ms=bounds[1], job_id=job_id)
+    for row in found:
         job = ledgers.of(row.job_id)
         if job is None or row.scheduled_at <= ledger.purged_until(session, row.job_id):
             continue

@@ -8,6 +8,10 @@ from typing import NamedTuple
 NAMED = 20
 
 
+#: What is summed up over stretches of time.
+_COUNTS = ("due", "fired", "skipped", "cancelled", "purged", "lost_count", "doubled_count")
+
+
 class Fault(NamedTuple):
     """A tick, in epoch milliseconds, of which something is wrong; `why` "" = plainly that."""
 
@@ -35,6 +39,13 @@ class JobLedger:
     def is_sound(self) -> bool:
         """Whether no tick was lost or doubled."""
         return not self.lost_count and not self.doubled_count
+
+    def take_in(self, later: "JobLedger") -> None:
+        """Add what became of the same job's due times in a later stretch of time."""
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        self.lost = (self.lost + later.lost)[:NAMED]
+        self.doubled = (self.doubled + later.doubled)[:NAMED]
 
     def lose(self, tick: int, why: str = "") -> None:
         """Note a due time without all the rows, or the skip, that it ought to have."""

@@ -56,6 +56,12 @@ def changes(session: Session) -> Sequence[History]:
     return session.execute(select(History).order_by(History.job_id, History.id)).scalars().all()
 
 
+def changes_of(session: Session, job_id: int) -> Sequence[History]:
+    """Return every change of one job, in order."""
+    found = select(History).where(History.job_id == job_id).order_by(History.id)
+    return session.execute(found).scalars().all()
+
+
 def _values(skip: SkippedTicks) -> dict[str, int | str]:
     return {
         "job_id": skip.job_id,

@@ -14,15 +14,16 @@ from sql.run_columns import TICK_COLUMNS
 from sql.run_status import OPEN, Kind, RunStatus
 
 
-def jobs(session: Session) -> Rows:
-    """Return every job's `id, name, trigger_last_time`."""
-    return session.execute(
-        select(
-            Job.id,
-            (App.app_name + "/" + Job.job_desc).label("name"),
-            Job.trigger_last_time,
-        ).join(App, App.id == Job.job_group)
-    ).all()
+def jobs(session: Session, job_id: int | None = None) -> Rows:
+    """Return `id, name, trigger_last_time` of every job, or of one."""
+    statement = select(
+        Job.id,
+        (App.app_name + "/" + Job.job_desc).label("name"),
+        Job.trigger_last_time,
+    ).join(App, App.id == Job.job_group)
+    if job_id is not None:
+        statement = statement.where(Job.id == job_id)
+    return session.execute(statement).all()
 
 
 def ticks_with_rows(
@@ -79,15 +80,20 @@ def jobs_at_work(session: Session) -> set[int]:
     )
 
 
-def broken_shards(session: Session, *, after_ms: int, until_ms: int) -> Rows:
+def broken_shards(
+    session: Session, *, after_ms: int, until_ms: int, job_id: int | None = None
+) -> Rows:
     """Return `job_id, scheduled_at, total, shards` of broadcasts whose shards are not 0 to n-1."""
     total, shards = func.max(Run.shard_total), func.count(Run.shard_index.distinct())
-    return session.execute(
+    statement = (
         select(Run.job_id, Run.scheduled_at, total.label("total"), shards.label("shards"))
         .where(Run.shard_total > 1, Run.scheduled_at > after_ms, Run.scheduled_at <= until_ms)
         .group_by(Run.job_id, Run.scheduled_at, Run.origin_id)
         .having((shards != total) | (func.max(Run.shard_index) >= total))
-    ).all()
+    )
+    if job_id is not None:
+        statement = statement.where(Run.job_id == job_id)
+    return session.execute(statement).all()
 
 
 class Parent(NamedTuple):
@@ -158,18 +164,21 @@ def purged_until(session: Session, job_id: int) -> int:
     return found.scalar_one() or 0
 
 
-def doubled(session: Session, *, after_ms: int, until_ms: int) -> Rows:
+def doubled(session: Session, *, after_ms: int, until_ms: int, job_id: int | None = None) -> Rows:
     """Return `job_id, scheduled_at, rows` of attempts that have more than one row.
 
     The unique key forbids it; this is for a database that has lost its key.
     """
     key = (Run.job_id, Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
-    return session.execute(
+    statement = (
         select(Run.job_id, Run.scheduled_at, func.count().label("rows"))
         .where(Run.scheduled_at > after_ms, Run.scheduled_at <= until_ms)
         .group_by(*key)
         .having(func.count() > 1)
-    ).all()
+    )
+    if job_id is not None:
+        statement = statement.where(Run.job_id == job_id)
+    return session.execute(statement).all()
 
 
 def open_runs(session: Session, *, planned: bool) -> int:

@@ -10,6 +10,7 @@ from admin_web.pages.glue import GluePages
 from admin_web.pages.health import HealthPages
 from admin_web.pages.job_actions import JobActions
 from admin_web.pages.jobs import JobPages
+from admin_web.pages.ledger import LedgerPages
 from admin_web.pages.runs import RunPages
 from admin_web.pages.schedulers import SchedulerPages
 from admin_web.pages.sign_in import SignInPages
@@ -35,5 +36,6 @@ def page_groups(parts: Parts, sign_ins: SignIns) -> list[PageGroup]:
         SchedulerPages(parts),
         UserPages(parts),
         TrailPages(parts),
+        LedgerPages(parts),
         HealthPages(parts),
     ]

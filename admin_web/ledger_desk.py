@@ -1,0 +1,130 @@
+"""Computes ledgers in the background, a job at a time, and keeps them for a while.
+
+A ledger takes as long as its job has ticks, which is too long for a page; so a page shows what is
+known, and since when. One thread works, while there is something to do, in stretches of a day, each
+a short transaction, and rests between them as long as it has worked: pages come first.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+from sqlalchemy.orm import Session
+
+from scheduler.audit import audit_stretch
+from scheduler.job_ledger import JobLedger
+from sql import ledger_listing
+from sql.engine import Database
+
+#: What one transaction looks at.
+STRETCH_MS = 86_400_000
+#: How long a ledger is shown before it is computed again, and how many are kept.
+FRESH_MS = 60_000
+KEPT = 1_000
+#: How many ledgers may be waited for; what was asked for first is dropped first.
+WAITING = 100
+LONGEST_REST_SECONDS = 1.0
+
+log = structlog.get_logger()
+
+
+class Question(NamedTuple):
+    """One job's ledger for the due times in (after, until]; `until_ms` None = up to now."""
+
+    job_id: int
+    after_ms: int
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A ledger and why due times were skipped, as of `at_ms`; no ledger = it could not be had."""
+
+    at_ms: int
+    ledger: JobLedger | None
+    reasons: dict[str, int]
+
+
+class LedgerDesk:
+    """Takes questions and gives what is known; thread-safe.
+
+    Args:
+        database: where rows, skips and history are.
+        now_ms: the database's clock.
+        timezone: for jobs that name none.
+
+    """
+
+    def __init__(self, database: Database, now_ms: Callable[[], int], timezone: str) -> None:
+        self._database = database
+        self._now_ms = now_ms
+        self._timezone = timezone
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Question, Answer] = OrderedDict()
+        self._waiting: OrderedDict[Question, None] = OrderedDict()
+        self._is_working = False
+
+    def ask(self, questions: Iterable[Question]) -> dict[Question, Answer | None]:
+        """Return what is known; what is not, or not any more, will be known later."""
+        now_ms = self._now_ms()
+        with self._lock:
+            found = {question: self._known.get(question) for question in questions}
+            for question, answer in found.items():
+                if answer is None or now_ms - answer.at_ms > FRESH_MS:
+                    self._waiting.setdefault(question)
+            while len(self._waiting) > WAITING:
+                self._waiting.popitem(last=False)
+            if self._waiting and not self._is_working:
+                self._is_working = True
+                threading.Thread(target=self._work, name="ledger desk", daemon=True).start()
+        return found
+
+    def _work(self) -> None:
+        while (question := self._next()) is not None:
+            try:
+                answer = self._answer(question)
+            except Exception as error:  # noqa: BLE001 - the top of a loop
+                log.warning("ledger_not_computed", job_id=question.job_id, error=str(error))
+                answer = Answer(at_ms=self._now_ms(), ledger=None, reasons={})
+            with self._lock:
+                self._known[question] = answer
+                self._waiting.pop(question, None)
+                while len(self._known) > KEPT:
+                    self._known.popitem(last=False)
+
+    def _next(self) -> Question | None:
+        with self._lock:
+            question = next(iter(self._waiting), None)
+            self._is_working = question is not None
+            return question
+
+    def _answer(self, question: Question) -> Answer:
+        now_ms = self._now_ms()
+        until_ms = now_ms if question.until_ms is None else min(question.until_ms, now_ms)
+        whole: JobLedger | None = None
+        for start in range(question.after_ms, until_ms, STRETCH_MS):
+            bounds = start, min(start + STRETCH_MS, until_ms)
+            part = self._stretch(question.job_id, bounds)
+            if whole is not None and part is not None:
+                whole.take_in(part)
+            else:
+                whole = part
+        reasons = self._database.read(
+            lambda session: ledger_listing.skip_reasons(
+                session, question.job_id, (question.after_ms, until_ms)
+            )
+        )
+        return Answer(at_ms=now_ms, ledger=whole, reasons=reasons)
+
+    def _stretch(self, job_id: int, bounds: tuple[int, int]) -> JobLedger | None:
+        def read(session: Session) -> JobLedger | None:
+            return audit_stretch(session, job_id, bounds, self._timezone)
+
+        began = time.monotonic()
+        found = self._database.read(read)
+        time.sleep(min(time.monotonic() - began, LONGEST_REST_SECONDS))
+        return found

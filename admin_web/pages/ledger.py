@@ -1,0 +1,115 @@
+"""The ledger as a page: what became of every due time, per job, for a range of days."""
+
+from datetime import date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from flask import render_template, request
+from flask_babel import gettext, lazy_gettext
+from wtforms import DateField, SelectField, StringField
+from wtforms.validators import Length, Optional
+
+from admin_web.forms import ConsoleForm
+from admin_web.keys import key_of
+from admin_web.ledger_desk import LedgerDesk, Question
+from admin_web.parts import Parts
+from admin_web.routes import route
+from admin_web.visitors import Right, visitor
+from sql import ledger_listing
+from sql.ledger_listing import LedgerFilter
+
+LINES = 20
+LONGEST_DAYS = 31
+_NO_DAY = lazy_gettext("A day is written like 2026-01-31.")
+_DAYS = {"1": 1, "7": 7, "30": 30}
+
+
+class LedgerForm(ConsoleForm):
+    """Asks which jobs and which days."""
+
+    range = SelectField(
+        lazy_gettext("Range"),
+        choices=[
+            ("1", lazy_gettext("today")),
+            ("7", lazy_gettext("7 days")),
+            ("30", lazy_gettext("30 days")),
+            ("custom", lazy_gettext("these days:")),
+        ],
+        default="1",
+    )
+    since = DateField(lazy_gettext("From day"), [Optional()])
+    until = DateField(lazy_gettext("To day"), [Optional()])
+    app = StringField(lazy_gettext("App"), [Optional(), Length(max=64)])
+    name = StringField(lazy_gettext("Job"), [Optional(), Length(max=255)])
+
+
+class LedgerPages:
+    """For everybody, about the jobs of their apps."""
+
+    name = "ledger"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._desk = LedgerDesk(parts.database, parts.now_ms, parts.timezone)
+
+    @route("/ledger", Right.VIEW)
+    def index(self) -> str | tuple[str, int]:
+        """Show the ledgers of a page of jobs, as far as they are computed."""
+        form = LedgerForm(request.args)
+        if not form.validate() or not _is_range(form):
+            for field in (form.since, form.until):
+                if field.process_errors:
+                    field.errors = [_NO_DAY]
+            return render_template("pages/ledger.html", form=form, rows=[], next=None), 422
+        wanted = LedgerFilter(
+            app_ids=visitor().app_ids,
+            app=form.app.data or None,
+            name=form.name.data or None,
+            after_id=key_of("after") or 0,
+            limit=LINES + 1,
+        )
+        found = self._parts.database.read(lambda session: ledger_listing.jobs(session, wanted))
+        after_ms, until_ms = self._bounds(form)
+        questions = [Question(job.id, after_ms, until_ms) for job in found[:LINES]]
+        answers = self._desk.ask(questions)
+        return render_template(
+            "pages/ledger.html",
+            form=form,
+            rows=[
+                (job, answers[question])
+                for job, question in zip(found[:LINES], questions, strict=True)
+            ],
+            next=found[LINES - 1].id if len(found) > LINES else None,
+            is_pending=any(answer is None for answer in answers.values()),
+        )
+
+    def _bounds(self, form: LedgerForm) -> tuple[int, int | None]:
+        """Return the range as (after, until] in milliseconds; None = up to now."""
+        if form.range.data == "custom" and form.since.data and form.until.data:
+            end = self._midnight_ms(form.until.data + timedelta(days=1))
+            return self._midnight_ms(form.since.data) - 1, end - 1
+        now_ms, zone = self._parts.now_ms(), ZoneInfo(self._parts.timezone)
+        today = datetime.fromtimestamp(now_ms / 1000, zone).date()
+        days = _DAYS.get(form.range.data or "", 1)
+        return self._midnight_ms(today - timedelta(days=days - 1)) - 1, None
+
+    def _midnight_ms(self, day: date) -> int:
+        midnight = datetime.combine(day, time(), ZoneInfo(self._parts.timezone))
+        return int(midnight.timestamp() * 1000)
+
+
+def _is_range(form: LedgerForm) -> bool:
+    """Whether the days make a range; if not, say so beside the field."""
+    if form.range.data != "custom":
+        return True
+    since, until = form.since.data, form.until.data
+    if since is None or until is None:
+        missing = form.since if since is None else form.until
+        missing.errors = [gettext("Choose a day.")]
+        return False
+    if not timedelta() <= until - since < timedelta(days=LONGEST_DAYS):
+        form.until.errors = [gettext("The range has 1 to 31 days.")]
+        return False
+    if since.year < 1971 or until.year > 9000:  # noqa: PLR2004 - what the clock can hold
+        form.since.errors = [gettext("Choose a day.")]
+        return False
+    return True
