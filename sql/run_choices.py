@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from sql.models import App, Job, Run
@@ -19,17 +19,18 @@ def apps(session: Session, app_ids: Collection[int] | None) -> Rows:
 
 def jobs_named(session: Session, name: str, app_ids: Collection[int] | None) -> Sequence[int]:
     """Return the ids of up to two jobs called NAME, or APP/NAME, in the given apps."""
-    app, slash, short = name.partition("/")
-    statement = select(Job.id).where(Job.job_desc == name)
-    if slash:
-        statement = (
-            select(Job.id)
-            .join(App, App.id == Job.job_group)
-            .where((Job.job_desc == name) | ((App.app_name == app) & (Job.job_desc == short)))
-        )
-    if app_ids is not None:
-        statement = statement.where(Job.job_group.in_(app_ids))
-    return session.execute(statement.limit(2)).scalars().all()
+    # By app and name, for which there is an index; a name alone would be looked for in all jobs.
+    known = {row.app_name: row.id for row in apps(session, app_ids)}
+    app, _, short = name.partition("/")
+    ways = [and_(Job.job_group.in_(sorted(known.values())), Job.job_desc == name)]
+    if app in known:
+        ways.append(and_(Job.job_group == known[app], Job.job_desc == short))
+    found = {
+        job_id
+        for way in ways
+        for job_id in session.execute(select(Job.id).where(way).limit(2)).scalars()
+    }
+    return sorted(found)
 
 
 def has_runs(session: Session, job_id: int, app_ids: Collection[int] | None) -> bool:

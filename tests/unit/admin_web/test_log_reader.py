@@ -23,7 +23,7 @@ class Executors:
         self.values: dict[str, Any] = {}
         self.is_silent = False
 
-    def ask(self, questions: Sequence[Question], timeout_seconds: float) -> list[LogChunk | None]:
+    def ask(self, questions: Sequence[Question], _timeout: float) -> list[LogChunk | None]:
         _, address, boot_id, build = questions[0]
         question = cast("ReadLog", build("q", "answer.console"))
         self.asked.append(question)

@@ -1,0 +1,124 @@
+"""Whatever is asked about runs, MariaDB reads about a page of them, however many there are.
+
+Counted by the server itself: an execution plan tells an index, not where a limit ends the reading.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from sql import run_choices, run_relations, run_search
+from sql.dashboard import FAILURES
+from sql.engine import Database
+from sql.run_search import Found, RunSearch
+from sql.run_status import OPEN, RunStatus
+from tests.integration.sql.test_plans import RUNS, crowded  # noqa: F401 - a fixture
+from tests.support.sql_rows import NOW_MS
+
+LOOKED_AT = 500
+#: A few statements of a page each: its keys, then its lines with job and app.
+PAGE = 400
+#: Where a page ended within a second, the runs of that second before it are passed again.
+SECOND = 1_000
+FEW_APPS = frozenset({1, 2, 3})
+SUCCEEDED = frozenset({RunStatus.SUCCEEDED})
+
+SEARCHES = [
+    ("all", {}, PAGE),
+    ("an app", {"app_ids": {3}}, 1_000),
+    ("apps of a viewer", {"app_ids": FEW_APPS}, 3_000),
+    ("a state", {"statuses": SUCCEEDED}, 1_000),
+    ("failures", {"statuses": frozenset(FAILURES)}, 2_000),
+    ("open ones of an app", {"statuses": OPEN, "app_ids": {2}}, 1_000),
+    ("a state nobody has", {"statuses": frozenset({RunStatus.LOST})}, 100),
+    ("a job", {"job_id": 7}, PAGE),
+    ("failures of a job", {"job_id": 7, "statuses": frozenset(FAILURES)}, LOOKED_AT + PAGE),
+    ("a time", {"since_ms": NOW_MS + 9_000, "until_ms": NOW_MS + 20_000}, PAGE),
+    ("a time of an app", {"app_ids": {1}, "until_ms": NOW_MS + 20_000}, 1_000),
+    ("a kind nobody has", {"kind": "API"}, SECOND + LOOKED_AT + PAGE),
+    ("an address", {"address": "exec-3"}, SECOND + LOOKED_AT + PAGE),
+    ("an address nobody has", {"address": "absent", "app_ids": {4}}, LOOKED_AT + 1_000),
+    ("a kind of a state", {"kind": "API", "statuses": SUCCEEDED}, LOOKED_AT + 1_000),
+    ("a kind of a job", {"kind": "API", "job_id": 9}, LOOKED_AT + PAGE),
+    ("everything", {"kind": "API", "app_ids": FEW_APPS, "statuses": OPEN, "address": "x"}, 3_000),
+]
+
+
+def reads(database: Database, work: Callable[[Session], Any]) -> tuple[int, Any]:
+    """Return how many rows the server read, of tables and indexes, and what came of it."""
+
+    def unit(session: Session) -> tuple[int, Any]:
+        session.execute(text("FLUSH STATUS"))
+        found = work(session)
+        counts = session.execute(text("SHOW SESSION STATUS LIKE 'Handler_read_%'")).all()
+        # Those of a union's own temporary table are counted apart, as rnd.
+        return sum(int(row[1]) for row in counts if "rnd" not in row[0]), found
+
+    return database.read(unit)
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"), [case[1:] for case in SEARCHES], ids=[case[0] for case in SEARCHES]
+)
+def test_each_page_reads_a_page(
+    crowded: Database,  # noqa: F811 - the fixture
+    monkeypatch: pytest.MonkeyPatch,
+    asked: dict[str, Any],
+    most: int,
+) -> None:
+    monkeypatch.setattr(run_search, "LOOKED_AT", LOOKED_AT)
+    before = None
+
+    for _ in range(3):
+        wanted = RunSearch(before=before, **asked)
+        count, found = reads(crowded, lambda session, w=wanted: run_search.page(session, w))
+
+        assert isinstance(found, Found)
+        assert count <= most < sum(RUNS.values()) / 10
+        before = found.older
+        if before is None:
+            break
+
+
+def test_a_run_and_what_belongs_to_it_are_read_by_keys(
+    crowded: Database,  # noqa: F811 - the fixture
+) -> None:
+    def work(session: Session) -> None:
+        run = run_relations.run(session, 1_234, None)
+        run_relations.relations(session, run, None)
+
+    count, _ = reads(crowded, work)
+
+    assert count < 50
+
+
+def test_a_jobs_last_run_is_read_from_the_end_of_its_index(
+    crowded: Database,  # noqa: F811 - the fixture
+) -> None:
+    count, is_there = reads(crowded, lambda session: run_choices.has_runs(session, 7, None))
+
+    assert is_there
+    assert count < 5
+
+
+def test_a_job_is_found_by_its_name_in_an_index(
+    crowded: Database,  # noqa: F811 - the fixture
+) -> None:
+    crowded.write(
+        lambda session: session.execute(
+            text(
+                "INSERT IGNORE INTO xxl_job_group (id, app_name, title, address_type, update_time)"
+                " VALUES (2, 'two', 'two', 0, NOW())"
+            )
+        )
+    )
+
+    for name, app_ids in (("job-11", {2}), ("two/job-11", None), ("two/job-11", {2})):
+        count, found = reads(
+            crowded, lambda session, n=name, a=app_ids: run_choices.jobs_named(session, n, a)
+        )
+        assert list(found) == [11]
+        assert count < 50, (name, count)
