@@ -80,7 +80,7 @@ class Clearings:
         except _StopAsked:
             self._set(stand=Stand.STOPPED)
         except DatabaseUnavailable as error:
-            log.warning("clearing_broken_off", error=str(error))
+            log.warning("clearing_interrupted", error=str(error))
             self._set(stand=Stand.FAILED)
         except Exception:
             log.exception("clearing_failed")
