@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from scheduler.commands import Commands
 from scheduler.job_spec import AppSpec, JobSpec
 from sql import job_search, listings
 from sql.engine import Database
-from sql.models import Job, TrailEntry
+from sql.models import App, Job, TrailEntry
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.ledger_rows import Rows
 from warren.job_export import job_file
@@ -329,6 +329,14 @@ class TestForm:
 
         assert error_of(page, "timeout") == "请填写整数。"
         assert error_of(page, "name").startswith("一行，最多 255 个字符")  # noqa: RUF001
+
+    def test_without_an_app_the_form_says_what_to_do_first(
+        self, admin: Visit, database: Database
+    ) -> None:
+        database.write(lambda session: session.execute(delete(App)))
+
+        assert "There is no app yet" in admin.get("/jobs/new").text
+        assert error_of(admin.post("/jobs/create", GOOD).text, "app")
 
     def test_a_circle_of_children_is_refused(
         self, operator: Visit, database: Database, clock: Clock
