@@ -9,7 +9,7 @@ no more. A page that was not filled by then says where looking goes on.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -22,9 +22,11 @@ from sql.rows import AnyRow, Rows
 from sql.run_status import RunStatus
 
 #: Runs looked at for one page; each costs a read by primary key.
-LOOKED_AT = 4_000
-#: Parts, each of one state and app, in one statement and in one search.
-PARTS_AT_ONCE, PARTS = 100, 600
+LOOKED_AT = 2_000
+#: Parts, each of one state and app, in one statement; above so many, all runs are the shorter way.
+PARTS_AT_ONCE, PARTS = 100, 240
+#: Many parts give less each, and are then asked again, so often, for what lies behind it.
+PART_ROWS, ROUNDS = 5, 4
 #: Characters of a message that a line needs.
 MESSAGE = 400
 #: Of one job, runs due so long after their tick are still found by when they were due.
@@ -78,8 +80,14 @@ class _Walk:
 
 def page(session: Session, wanted: RunSearch) -> Found:
     """Return a page of runs, newest first; a place of another list's order gives its first page."""
-    walk = _walk(session, wanted)
-    chosen = [(place, row) for place, row in walk.rows if _fits(row, wanted)]
+    chosen: list[tuple[Place, AnyRow]] = []
+    rest = wanted
+    for _ in range(1 if _has_rest(wanted) else ROUNDS):
+        walk = _walk(session, rest)
+        chosen += [(place, row) for place, row in walk.rows if _fits(row, wanted)]
+        if walk.end is None or len(chosen) > wanted.limit:
+            break
+        rest = replace(wanted, before=walk.end)
     if len(chosen) > wanted.limit:
         chosen = chosen[: wanted.limit]
         return Found(runs=_shown(session, chosen), older=chosen[-1][0])
@@ -140,7 +148,7 @@ def _along_time(session: Session, wanted: RunSearch) -> _Walk:
     if wanted.since_ms is not None:
         statement = statement.where(Run.trigger_time >= at(wanted.since_ms))
     if wanted.until_ms is not None:
-        statement = statement.where(Run.trigger_time <= at(wanted.until_ms))
+        statement = statement.where(Run.trigger_time < at(wanted.until_ms + 999))
     limit = _limit(wanted, has_rest=_has_rest(wanted) or wanted.app_ids is not None)
     rows = session.execute(statement.limit(limit)).all()
     return _walked([((epoch_ms(r.trigger_time), r.id), r) for r in rows], limit)
@@ -151,9 +159,9 @@ def _along_statuses(
 ) -> _Walk:
     if not parts:
         return _Walk(rows=[], end=None)
-    limit = wanted.limit + 1
+    limit = min(wanted.limit + 1, max(PART_ROWS, LOOKED_AT // len(parts)))
     if _has_rest(wanted):
-        limit = max(limit, LOOKED_AT // len(parts))
+        limit = max(PART_ROWS, LOOKED_AT // len(parts))
     rows: list[AnyRow] = []
     for first in range(0, len(parts), PARTS_AT_ONCE):
         some = [_part(wanted, *part, limit) for part in parts[first : first + PARTS_AT_ONCE]]

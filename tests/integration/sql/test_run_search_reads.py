@@ -83,6 +83,17 @@ def test_each_page_reads_a_page(
             break
 
 
+def test_many_parts_are_asked_for_little_at_a_time(
+    crowded: Database,  # noqa: F811 - the fixture
+) -> None:
+    wanted = RunSearch(app_ids=frozenset(range(1, 300)), statuses=frozenset(FAILURES))
+
+    count, found = reads(crowded, lambda session: run_search.page(session, wanted))
+
+    assert len(found.runs) == wanted.limit
+    assert count < 8_000
+
+
 def test_a_run_and_what_belongs_to_it_are_read_by_keys(
     crowded: Database,  # noqa: F811 - the fixture
 ) -> None:

@@ -193,6 +193,24 @@ class TestFilters:
         assert "looking stopped" in first
         assert "Look further back" in first
 
+    def test_many_apps_and_states_give_the_same_page_as_few(
+        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job_id = rows.job("nightly")
+        ids = [
+            rows.run(job_id, clock.now - n * 500, status=("FAILED", "LOST", "TIMED_OUT")[n % 7 % 3])
+            for n in range(70)
+        ]
+        monkeypatch.setattr(run_search, "LOOKED_AT", 40)
+        found, path = [], "/runs?status=failures"
+
+        while path:
+            page = admin.get(path).text
+            found += shown(page)
+            path = older(page)
+
+        assert found == ids
+
     def test_a_deleted_jobs_runs_are_found_by_its_number(
         self, app: Flask, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
