@@ -35,6 +35,7 @@ console: ## Build the console's scripts with npm; without them its pages work al
 
 test: $(TEST_INSTALLED) services ## Check format, lint and types and run all tests, on services of its own
 	@$(MAKE) --no-print-directory lint
+	@scripts/build-console --quietly
 	@echo "warren: running the tests"
 	@CI=true $(BIN)/pytest --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 

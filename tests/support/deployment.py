@@ -86,6 +86,10 @@ class Deployment:
         env = {f"WARREN_{name.upper()}": str(value) for name, value in settings.items()}
         return self._start(*arguments, fate=fate, env=env)
 
+    def console(self) -> Command:
+        """Start a console on a free port."""
+        return self._start("console", env={"WARREN_PORT": "0"})
+
     def warren(self, *arguments: str) -> str:
         """Run a short command and return what it printed; it has to succeed."""
         done = run_warren(*arguments, folder=self.folder, env=self.env)

@@ -3,6 +3,7 @@
 The file is copied into a folder; the notes are lines of `starts.jsonl` beside the copy.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -78,6 +79,15 @@ def until_file(context: JobContext) -> str:
     while not Path(context.param).exists():
         time.sleep(0.01)
     return "released"
+
+
+@job("talk")
+def talk(context: JobContext) -> None:
+    """Print a line every now and then, until somebody ends it."""
+    note(context)
+    for number in itertools.count(1):
+        context.log(f"line {number}")
+        time.sleep(0.05)
 
 
 @job("stubborn")

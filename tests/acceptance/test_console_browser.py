@@ -1,0 +1,269 @@
+"""What people do in the console, done in Debian's Chromium on a Warren of real processes.
+
+What lives on a page needs the console's scripts: `make console` builds them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from admin_web.looks import MANIFEST
+from scheduler.user_commands import UserCommands
+from sql import apps
+from sql.run_status import RunStatus
+from sql.users import Role
+from tests.support.browser import PATIENCE_MS, browser, choose_password, require_chromium, sign_in
+from tests.support.deployment import Deployment
+from tests.support.eventually import eventually
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.rabbitmq import PrivateRabbit
+
+PASSWORD = "a password for the tests"
+needs_scripts = pytest.mark.skipif(
+    not MANIFEST.exists(), reason="the console's scripts are not built: make console"
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A Warren with a console, and the first administrator's password."""
+
+    deployment: Deployment
+    url: str
+    first_password: str
+
+
+@pytest.fixture(scope="module")
+def site(
+    rabbitmq: PrivateRabbit,
+    mariadb: PrivateMariaDB,
+    _vhosts: Iterator[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Site]:
+    require_chromium()
+    deployment = Deployment(
+        tmp_path_factory.mktemp("site"),
+        database_url=mariadb.create_database(),
+        broker_url=rabbitmq.vhost_url(next(_vhosts)),
+    )
+    with deployment:
+        scheduler, executor = deployment.scheduler(), deployment.executor("steady")
+        console = deployment.console()
+        password = console.wait_for("admin password: ").rpartition(" ")[2]
+        url = console.wait_for("console: ").split()[1]
+        deployment.database.write(lambda session: apps.ensure(session, "demo"))
+        users = UserCommands(deployment.database, who="the tests")
+        users.add("alice", PASSWORD, role=Role.ADMINISTRATOR, app_names=())
+        users.add("victor", PASSWORD, role=Role.VIEWER, app_names=("demo",))
+        deployment.await_schedulers(scheduler)
+        deployment.await_executors(executor)
+        yield Site(deployment, url, password)
+
+
+@pytest.fixture(scope="module")
+def chromium(site: Site) -> Iterator[Browser]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def page(site: Site, chromium: Browser) -> Iterator[Page]:
+    """A browser of its own in which nobody has signed in."""
+    context = chromium.new_context(base_url=site.url, locale="en", timezone_id="UTC")
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    broken: list[str] = []
+    page.on("pageerror", lambda error: broken.append(str(error)))
+    page.on("console", lambda said: broken.append(said.text) if _is_refusal(said.text) else None)
+    yield page
+    context.close()
+    assert broken == [], "a script failed, or the policy refused something"
+
+
+@pytest.fixture
+def alice(site: Site, page: Page) -> Page:
+    """The administrator's browser."""
+    sign_in(page, site.url, "alice", PASSWORD)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Dashboard")
+    return page
+
+
+def _is_refusal(said: str) -> bool:
+    return "Content Security Policy" in said
+
+
+def headed(page: Page, words: str) -> None:
+    expect(page.get_by_role("heading", level=1)).to_have_text(words)
+
+
+def open_run(page: Page, site: Site, job: str, **options: str) -> int:
+    """Trigger a job and open its run's page."""
+    run_id = site.deployment.trigger(job, **options)
+    page.goto(f"/runs/{run_id}")
+    return run_id
+
+
+def write(editor: Locator, text: str) -> None:
+    """Put a text in the place of all that an editor holds, by keys, as a person does."""
+    editor.click()
+    editor.press("Control+a")
+    editor.press("Delete")
+    editor.press_sequentially(text)
+
+
+def test_the_first_password_opens_the_console_once_it_is_ones_own(page: Page, site: Site) -> None:
+    sign_in(page, site.url, "admin", site.first_password)
+    headed(page, "My account")
+    page.goto("/jobs")
+    headed(page, "My account")
+
+    choose_password(page, site.first_password, PASSWORD)
+    expect(page.get_by_text("Choose a password of your own first")).to_have_count(0)
+    page.goto("/")
+
+    headed(page, "Dashboard")
+
+
+def test_a_new_job_tells_when_it_fires_before_it_is_made(alice: Page) -> None:
+    alice.get_by_role("link", name="Jobs", exact=True).click()
+    alice.get_by_role("link", name="New job").first.click()
+    alice.get_by_label("Name", exact=True).fill("nightly")
+    alice.get_by_label("Handler", exact=True).fill("noop")
+    alice.locator("[name=schedule_kind]").select_option("CRON")
+    alice.locator("[name=cron]").press_sequentially("0 30 2 * * ?")
+    if MANIFEST.exists():
+        expect(alice.locator("#preview time").first).to_contain_text("02:30:00")
+
+    alice.get_by_role("button", name="Make the job").click()
+
+    headed(alice, "nightly")
+
+
+@needs_scripts
+def test_a_job_that_talks_is_started_listened_to_and_killed(alice: Page, site: Site) -> None:
+    site.deployment.job("talker", handler="talk")
+    alice.goto("/jobs?name=talker")
+    alice.get_by_role("link", name="talker", exact=True).click()
+    alice.get_by_role("link", name="Trigger once").click()
+    alice.get_by_role("button", name="Run it now").click()
+    expect(alice.get_by_text("is planned")).to_be_visible()
+    [run] = site.deployment.runs("talker")
+    site.deployment.await_status(run.id, RunStatus.RUNNING)
+
+    alice.goto(f"/runs/{run.id}/log")
+    log = alice.locator("#log")
+    expect(log).to_contain_text("line 1")
+    heard = len(log.inner_text().splitlines())
+    expect(log).to_contain_text(f"line {heard + 20}")
+    alice.goto(f"/runs/{run.id}")
+    alice.locator("summary", has_text="Kill").click()
+    alice.get_by_role("button", name="Kill it").click()
+
+    expect(alice.locator(".verdict-line")).to_contain_text("killed")
+
+
+def test_a_script_is_changed_compared_and_brought_back(alice: Page, site: Site) -> None:
+    site.deployment.job(
+        "script", handler="", script_language="PYTHON", script_source='print("one")\n'
+    )
+    job_id = site.deployment.job_row("script").id
+    alice.goto(f"/glue/{job_id}")
+    editor = alice.locator(".cm-content" if MANIFEST.exists() else "#source")
+    write(editor, 'print("two")')
+    alice.get_by_label("What has changed").fill("says two")
+    alice.get_by_role("button", name="Save as a new version").click()
+    expect(alice.locator("tr.present")).to_contain_text("says two")
+
+    alice.get_by_role("button", name="Compare the two").click()
+    expect(alice.locator("tr.out")).to_contain_text('print("one")')
+    expect(alice.locator("tr.in")).to_contain_text('print("two")')
+    alice.go_back()
+    alice.locator("table.versions tbody tr").last.get_by_role("link").click()
+    alice.get_by_role("button", name="Restore as a new version").click()
+
+    expect(alice.locator("table.versions tbody tr")).to_have_count(3)
+    expect(editor).to_contain_text('print("one")')
+
+
+def test_a_run_that_failed_is_run_again(alice: Page, site: Site) -> None:
+    site.deployment.job("unlucky", handler="fail")
+    failed = open_run(alice, site, "unlucky", param="again")
+    site.deployment.await_final(failed)
+    alice.reload()
+    expect(alice.locator(".verdict-line")).to_contain_text("failed")
+
+    alice.locator("summary", has_text="Run again").click()
+    alice.get_by_role("button", name="Run again").click()
+
+    expect(alice.get_by_text("This is the new run.")).to_be_visible()
+    [first, second] = site.deployment.runs("unlucky")
+    assert (first.id, second.executor_param) == (failed, "again")
+    site.deployment.await_final(second.id)
+
+
+def test_an_executor_is_drained_and_ends(alice: Page, site: Site) -> None:
+    leaving = site.deployment.executor("leaving")
+    site.deployment.await_executors(leaving)
+    alice.goto("/executors")
+    row = alice.get_by_role("row").filter(has_text="leaving")
+
+    row.locator("summary", has_text="Drain").click()
+    row.get_by_role("button", name="Drain the executor").click()
+
+    expect(alice.get_by_text("leaving drains: it ends when its last run does.")).to_be_visible()
+    assert leaving.wait(20) == 0
+
+
+def test_language_and_theme_are_kept(alice: Page) -> None:
+    root = alice.locator("html")
+    alice.goto("/account")
+    alice.locator("[name=language]").select_option("zh-CN")
+    alice.get_by_label("Theme", exact=True).select_option("dark")
+    alice.locator("form", has=alice.locator("[name=language]")).get_by_role("button").click()
+
+    expect(root).to_have_attribute("data-theme", "dark")
+    alice.goto("/")
+    headed(alice, "概览")
+    alice.locator("[data-theme-switch] button").click()
+    expect(root).to_have_attribute("data-theme", "light")
+    alice.goto("/account")
+    alice.locator("[name=language]").select_option("")
+    alice.locator("form", has=alice.locator("[name=language]")).get_by_role("button").click()
+    headed(alice, "My account")
+
+
+def test_a_viewer_sees_and_is_refused_the_rest(page: Page, site: Site) -> None:
+    site.deployment.job("watched")
+    sign_in(page, site.url, "victor", PASSWORD)
+    headed(page, "Dashboard")
+
+    page.goto("/jobs?name=watched")
+    expect(page.get_by_role("link", name="watched", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="New job")).to_have_count(0)
+    for path in ("/jobs/new", "/users", "/audit"):
+        answer = page.goto(path)
+        assert answer is not None
+        assert answer.status == 403, path
+
+
+@needs_scripts
+def test_the_days_of_the_dashboard_are_drawn_with_the_table_behind_them(
+    alice: Page, site: Site
+) -> None:
+    site.deployment.job("counted")
+    site.deployment.await_success(site.deployment.trigger("counted"))
+    expect(alice.locator("#days")).to_be_visible()
+
+    def look() -> bool:
+        alice.goto("/")
+        return alice.locator("[data-days] canvas").count() == 1
+
+    eventually(look, 20, every=0.25)
+    table = alice.locator(".days-table table")
+    expect(table).not_to_be_visible()
+    alice.get_by_text("As a table").click()
+    expect(table).to_be_visible()
+    assert re.search(r"\d{4}-\d\d-\d\d", table.inner_text())

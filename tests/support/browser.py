@@ -1,0 +1,66 @@
+"""Debian's Chromium, driven by Playwright: pages as people have them."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+#: None of these lets it speak to anybody but the console.
+ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+#: How long a page may take to become what a test waits for.
+PATIENCE_MS = 10_000
+
+
+def chromium() -> str:
+    """Return the path of the browser, empty when it is not installed."""
+    return shutil.which("chromium") or ""
+
+
+def require_chromium() -> None:
+    """Skip the test on a machine without the browser, except in CI: there it must be."""
+    if chromium():
+        return
+    reason = "Chromium is not installed: make services"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Give a running browser; it ends with the block."""
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def sign_in(page: Page, url: str, name: str, password: str) -> None:
+    """Sign in by the form; whoever must choose a password first is on that page then."""
+    page.goto(f"{url}/login")
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Password", exact=True).fill(password)
+    page.get_by_role("button", name="Sign in", exact=True).click()
+
+
+def choose_password(page: Page, present: str, fresh: str) -> None:
+    """Choose the first password of one's own."""
+    page.get_by_label("Present password").fill(present)
+    page.get_by_label("New password", exact=True).fill(fresh)
+    page.get_by_label("New password again").fill(fresh)
+    page.locator("form", has=page.get_by_label("Present password")).get_by_role("button").click()
