@@ -1,0 +1,100 @@
+"""What two administrators or authors do at the same time, on MariaDB."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from scheduler.app_commands import AppCommands, AppInUse
+from scheduler.glue_commands import GlueCommands, SavedMeanwhile
+from scheduler.user_commands import LastAdministrator, UserCommands
+from sql import app_listing, glue, user_accounts, users
+from sql.errors import Conflict, NotFound
+from sql.models import Job
+from sql.user_accounts import UserFilter
+from sql.users import Role
+from tests.support.ledger_rows import Rows
+
+PASSWORD = "correct horse battery"
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def rows(mariadb_url: str) -> Iterator[Rows]:
+    rows = Rows(mariadb_url)
+    yield rows
+    rows.database.close()
+
+
+def outcomes(*acts: Callable[[], object]) -> list[str]:
+    """Do things at the same time; return what each came to, in alphabetical order."""
+
+    def outcome(act: Callable[[], object]) -> str:
+        try:
+            act()
+        except Conflict as error:
+            return type(error).__name__
+        except NotFound:
+            return "NotFound"
+        return "done"
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        return sorted(pool.map(outcome, acts))
+
+
+def test_two_administrators_who_delete_each_other_leave_one(rows: Rows) -> None:
+    for name in ("alice", "barbara"):
+        UserCommands(rows.database, who="cli").add(name, PASSWORD, role=Role.ADMINISTRATOR)
+    alice = UserCommands(rows.database, who="alice")
+    barbara = UserCommands(rows.database, who="barbara")
+
+    found = outcomes(lambda: alice.delete("barbara"), lambda: barbara.delete("alice"))
+
+    assert found == [LastAdministrator.__name__, "done"]
+    assert len(rows.database.read(users.listing)) == 1
+    listed = rows.database.read(lambda session: user_accounts.listing(session, UserFilter()))
+    assert listed[0].User.role == Role.ADMINISTRATOR
+
+
+def test_of_two_who_save_a_script_at_once_one_is_told(rows: Rows) -> None:
+    job_id = rows.job("script")
+
+    def first(session: Any) -> int:
+        job = session.get(Job, job_id)
+        return glue.save(
+            session,
+            job,
+            glue_type="GLUE_SHELL",
+            source="echo",
+            remark="first",
+            author="x",
+            now_ms=NOW,
+        )
+
+    based_on = rows.database.write(first)
+
+    def save(who: str) -> Callable[[], object]:
+        commands = GlueCommands(rows.database, lambda: NOW, who=who, origin="cli")
+        return lambda: commands.save(job_id, f"echo {who}", remark="mine", based_on=based_on)
+
+    assert outcomes(save("a"), save("b")) == [SavedMeanwhile.__name__, "done"]
+    assert len(rows.database.read(lambda session: glue.versions(session, job_id))) == 2
+
+
+def test_app_is_deleted_when_its_last_job_is_gone_and_counted_until_then(rows: Rows) -> None:
+    job_id = rows.job("one", app="doomed")
+    app_id = rows.app("doomed")
+    commands = AppCommands(rows.database, lambda: NOW, who="alice", origin="cli")
+
+    with pytest.raises(AppInUse) as refused:
+        commands.delete(app_id)
+
+    assert (refused.value.jobs, refused.value.job_count) == (["one"], 1)
+    listed = rows.database.read(lambda session: app_listing.listing(session, None, limit=10))
+    assert [(row.App.app_name, row.jobs) for row in listed] == [("doomed", 1)]
+    rows.database.write(lambda session: session.delete(session.get(Job, job_id)))
+    assert outcomes(lambda: commands.delete(app_id), lambda: commands.delete(app_id)) == [
+        "NotFound",
+        "done",
+    ]
