@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.passwords import is_password
-from scheduler.user_commands import UserCommands
+from scheduler.user_commands import LastAdministrator, UserCommands
 from sql import users
 from sql.errors import Conflict, NotFound
 from sql.models import User
@@ -104,11 +104,23 @@ def test_another_password_ends_the_sessions_of_before(rows: Rows, commands: User
 
 def test_other_rights_end_the_sessions_of_before(rows: Rows, commands: UserCommands) -> None:
     commands.add("alice", PASSWORD, role=Role.ADMINISTRATOR)
+    commands.add("barbara", PASSWORD, role=Role.ADMINISTRATOR)
 
     commands.set_rights("alice", role=Role.VIEWER, app_names=["mails"])
 
     assert users.rights_of(user(rows)) == Rights(role=Role.VIEWER, app_ids=(2,))
     assert user(rows).generation == 1
+
+
+def test_the_only_administrator_stays_one(rows: Rows, commands: UserCommands) -> None:
+    commands.add("alice", PASSWORD, role=Role.ADMINISTRATOR)
+
+    with pytest.raises(LastAdministrator, match="alice is the only administrator"):
+        commands.set_rights("alice", role=Role.VIEWER, app_names=["mails"])
+    with pytest.raises(LastAdministrator, match="alice is the only administrator"):
+        commands.delete("alice")
+
+    assert users.rights_of(user(rows)).role is Role.ADMINISTRATOR
 
 
 def test_nobody_gets_a_password_or_rights(commands: UserCommands) -> None:
