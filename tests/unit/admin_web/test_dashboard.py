@@ -116,8 +116,8 @@ class TestLateness:
             job_id = rows.job(f"job-{number}", app=name)
             rows.run(job_id, due, name, status="SUCCEEDED", started_at=due + late)
 
-        assert "p95 9 s, at most 9 s" in admin.get("/").text
-        assert "p95 40 ms, at most 40 ms" in signed_in(app, "operator").get("/").text
+        assert "p95 9 s, max 9 s" in admin.get("/").text
+        assert "p95 40 ms, max 40 ms" in signed_in(app, "operator").get("/").text
 
     def test_without_a_run_within_the_hour_there_is_none(
         self, admin: Visit, rows: Rows, clock: Clock
