@@ -71,6 +71,7 @@ PAGES = (
 )
 #: For administrators only.
 MORE = (
+    Page("ledger", "/ledger"),
     Page("users", "/users"),
     Page("audit trail", "/audit"),
     Page("audit trail of one author", "/audit?who=author-7"),

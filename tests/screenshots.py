@@ -24,8 +24,6 @@ ROOT = Path(__file__).parents[1]
 PASSWORD = "a password for pictures"
 #: Runs that have ended before the first picture.
 RUNS = 40
-#: Whoever takes them is nobody in particular.
-ENVIRONMENT = {"WARREN_PORT": "0", "LOGNAME": "you", "USER": "you"}
 WIDE, PHONE = (1440, 900), (390, 844)
 
 
@@ -116,7 +114,7 @@ def _everything() -> Iterator[tuple[str, str]]:
             "--apply",
             str(examples / "jobs.yaml"),
         )
-        with Command("up", *arguments, folder=Path(folder), env=ENVIRONMENT) as up:
+        with Command("up", *arguments, folder=Path(folder), env={"WARREN_PORT": "0"}) as up:
             password = up.wait_for("admin password: ", 60).rpartition(" ")[2].strip()
             url = up.wait_for("console   ").split()[1]
             eventually(lambda: up.text().count("  run ") >= RUNS, 300, every=0.5)
