@@ -48,7 +48,7 @@ def test_session_that_leaves_a_process_fails_names_it_and_ends_it(tmp_path: Path
 
     pid = int((tmp_path / "pid").read_text())
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
-    assert f"a test left a process behind: {pid} sleep" in done.stdout
+    assert f"a test left a process behind: {pid} " in done.stdout
     eventually(lambda: not alive(pid))
 
 

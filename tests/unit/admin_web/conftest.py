@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 from flask import Flask
 
 from sql import apps, migration
@@ -22,9 +23,17 @@ USERS = {
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_hashes() -> Iterator[None]:
+    """Hash passwords in a millisecond: hundreds of sign-ins are made here."""
+    with pytest.MonkeyPatch.context() as patch:
+        quick = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1)
+        patch.setattr("scheduler.passwords._HASHER", quick)
+        yield
+
+
 @pytest.fixture(scope="session")
-def _filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made once: hashing a password takes its time, as it must."""
+def _filled(tmp_path_factory: pytest.TempPathFactory, _quick_hashes: None) -> Path:
     path = tmp_path_factory.mktemp("console") / "filled.db"
     database = Database(f"sqlite:///{path}")
     migration.upgrade(database)

@@ -1,5 +1,6 @@
 """Signing in: who is let in, how a sign-in ends, and what guessing gets."""
 
+import re
 import statistics
 import time
 from typing import Any
@@ -60,7 +61,10 @@ class TestWayIn:
 
         assert wrong.status_code == unknown.status_code == 401
         assert "The name or the password is wrong." in wrong.text
-        scrubbed = [answer.text.replace(visit.token, "") for answer in (wrong, unknown)]
+        scrubbed = [
+            re.sub(r'(name="csrf_token"[^>]*value=)"[^"]*"', r"\1", answer.text)
+            for answer in (wrong, unknown)
+        ]
         assert scrubbed[0].replace("admin", "x") == scrubbed[1].replace("nobody", "x")
 
     def test_an_unknown_name_takes_as_long_as_a_known_one(self, app: Flask) -> None:

@@ -104,7 +104,9 @@ FIELDS = st.fixed_dictionaries(
         "retries": st.integers(0, 10),
         "retry_delay": st.integers(0, 10),
         "fresh_process": st.booleans(),
-        "children": st.lists(LINES.filter(bool), unique=True, max_size=3).map(tuple),
+        "children": st.lists(
+            LINES.map(lambda one: one.replace("/", "-")).filter(bool), unique=True, max_size=3
+        ).map(tuple),
         "alarm": ALARMS,
         "enabled": st.sampled_from([None, True]),
     }
