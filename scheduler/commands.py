@@ -6,42 +6,26 @@ trigger and a kill are rows.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
 from scheduler import lineage
 from scheduler.aftermath import End
-from scheduler.alarms.policy import AlarmTargets
 from scheduler.calendar_days import CalendarDays
 from scheduler.clearing import Clearing, Wish, clear_all
 from scheduler.completion import Completion
 from scheduler.job_changes import JobChanges
+from scheduler.job_file_changes import Change, JobFileChanges
 from scheduler.job_spec import AppSpec, JobSpec
 from scheduler.routing import planned_shards
 from scheduler.trail import CLI, Action, Trail
-from sql import alarm_targets, apps, cluster, families, jobs, presence, runs
+from sql import apps, cluster, families, jobs, presence, runs
 from sql.engine import Database
 from sql.errors import Conflict, NotFound
 from sql.ids import RunIds
 from sql.models import App, Job
 from sql.run_status import OPEN, Kind, RunStatus
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What applying a job file did, or would do.
-
-    `action` is create, update, start, stop, delete or unchanged; `what` is app or job; `name` is
-    the app's name, or APP/NAME. `details` has a line for each field that changed, `diff` the lines
-    of a unified diff of its script.
-    """
-
-    action: str
-    what: str
-    name: str
-    details: tuple[str, ...] = ()
-    diff: tuple[str, ...] = ()
 
 
 class Commands:
@@ -76,6 +60,9 @@ class Commands:
         self._ids = RunIds(database)
         self._completion = Completion(self._ids, now_ms)
         self._changes = JobChanges(timezone=timezone, who=who, trail=self._trail)
+        self._file_changes = JobFileChanges(
+            self._changes, self._trail, now_ms=now_ms, may_touch=self._may_touch
+        )
 
     def apply(
         self,
@@ -97,7 +84,7 @@ class Commands:
         """
 
         def unit(session: Session) -> list[Change]:
-            changes = self._apply(session, wanted_apps, specs, prune=prune)
+            changes = self._file_changes.apply(session, wanted_apps, specs, prune=prune)
             if dry_run:
                 session.rollback()
             return changes
@@ -302,104 +289,6 @@ class Commands:
             finished_at=self._now_ms(),
             never_started=True,
         )
-
-    def _apply(
-        self,
-        session: Session,
-        wanted_apps: Sequence[AppSpec],
-        specs: Sequence[JobSpec],
-        *,
-        prune: bool,
-    ) -> list[Change]:
-        families.lock(session)
-        changes = []
-        app_ids = {}
-        known = apps.ids_by_name(session)
-        unnamed = {spec.app: None for spec in specs}
-        for name, app in (unnamed | {app.name: app for app in wanted_apps}).items():
-            app_ids[name], words = _apply_app(session, name, app)
-            if not self._may_touch(app_ids[name]):
-                raise NotFound(f"no app named {name!r}")
-            if words or name not in known:
-                change = Change(action="create", what="app", name=name)
-                if name in known:
-                    change = replace(change, action="update", details=words)
-                changes.append(change)
-                self._trail.note(
-                    session,
-                    Action(f"app.{change.action}"),
-                    name,
-                    object_id=app_ids[name],
-                    now_ms=self._now_ms(),
-                    after={"changed": list(words)},
-                )
-        applied = [self._apply_job(session, app_ids[spec.app], spec) for spec in specs]
-        changes += self._link(session, specs, app_ids, applied)
-        if prune:
-            kept = {(app_ids[spec.app], spec.name) for spec in specs}
-            changes += self._prune(session, app_ids, kept)
-        return changes
-
-    def _apply_job(self, session: Session, app_id: int, spec: JobSpec) -> Change:
-        action, details, diff = self._changes.apply(session, app_id, spec, self._now_ms())
-        name = f"{spec.app}/{spec.name}"
-        return Change(action=action, what="job", name=name, details=details, diff=diff)
-
-    def _link(
-        self,
-        session: Session,
-        specs: Sequence[JobSpec],
-        app_ids: dict[str, int],
-        applied: Sequence[Change],
-    ) -> list[Change]:
-        """Make jobs the children of others, now that all of them are there."""
-        changes, linked = [], []
-        for spec, change in zip(specs, applied, strict=True):
-            job_id, words = self._changes.link(session, app_ids[spec.app], spec, self._now_ms())
-            changes.append(_also(change, words) if words else change)
-            linked += [job_id] if words else []
-        lineage.refuse_circles(session, linked)
-        return changes
-
-    def _prune(
-        self, session: Session, app_ids: dict[str, int], kept: set[tuple[int, str]]
-    ) -> list[Change]:
-        doomed = [
-            (job, app)
-            for job, app in jobs.listing(session)
-            if job.job_group in app_ids.values() and (job.job_group, job.job_desc) not in kept
-        ]
-        if not doomed:
-            return []
-        lineage.refuse_orphans(session, {job.id for job, _ in doomed})
-        for job, _ in doomed:
-            self._changes.delete(session, jobs.lock(session, job.id), self._now_ms())
-        return [
-            Change(action="delete", what="job", name=f"{app}/{job.job_desc}") for job, app in doomed
-        ]
-
-
-def _also(change: Change, words: str) -> Change:
-    """Return a change of which there is more to say."""
-    if change.action == "create":
-        return change
-    state = (f"state: {change.action}",) if change.action in ("start", "stop") else change.details
-    return replace(change, action="update", details=(words, *state))
-
-
-def _apply_app(session: Session, name: str, wanted: AppSpec | None) -> tuple[int, tuple[str, ...]]:
-    """Make an app as described; return its id and what changed, in words."""
-    app_id, is_changed = apps.ensure(session, name, wanted.title if wanted else None)
-    words = ["title"] if is_changed else []
-    if wanted and apps.list_addresses(session, app_id, wanted.addresses):
-        words.append(f"addresses: {', '.join(wanted.addresses) or 'all that register'}")
-    if wanted and alarm_targets.set_app(session, app_id, **_alarm_columns(wanted.alarm)):
-        words.append("alarm")
-    return app_id, tuple(words)
-
-
-def _alarm_columns(alarm: AlarmTargets) -> dict[str, str]:
-    return {"emails": ",".join(alarm.emails), "webhook": alarm.webhook, "style": alarm.style}
 
 
 def _check_address(session: Session, job: Job, address: str) -> None:

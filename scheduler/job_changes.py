@@ -4,12 +4,12 @@ Each change first decides the ticks that nobody has decided yet, so that no due 
 between an old schedule and a new one, and never goes below the watermark.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 
 from sqlalchemy.orm import Session
 
 from scheduler import lineage
+from scheduler.job_columns import columns_of, record_of, script_of
 from scheduler.job_spec import JobSpec
 from scheduler.job_words import differences, script_difference
 from scheduler.schedule import Schedule, ScheduleKind
@@ -25,26 +25,6 @@ from sql.runs import at
 _TICKS = (Kind.CRON, Kind.MISFIRE)
 _TICKS_AND_RETRIES = (*_TICKS, Kind.RETRY)
 
-#: What the trail keeps of a job that is made or deleted.
-_RECORDED = (
-    "job_desc",
-    "author",
-    "schedule_type",
-    "schedule_conf",
-    "timezone",
-    "misfire_strategy",
-    "executor_route_strategy",
-    "executor_handler",
-    "executor_param",
-    "executor_block_strategy",
-    "executor_timeout",
-    "executor_fail_retry_count",
-    "delivery",
-    "concurrency",
-    "child_jobid",
-    "alarm_email",
-    "trigger_status",
-)
 _SCHEDULE_COLUMNS = frozenset({"schedule_type", "schedule_conf", "timezone"})
 #: What may have stopped a job by itself; a change of any of it is a new chance.
 _STOPPING_COLUMNS = _SCHEDULE_COLUMNS | {"misfire_strategy"}
@@ -90,18 +70,18 @@ class JobChanges:
             ValueError: it is enabled and could never fire again.
 
         """
-        columns = _columns(spec)
+        columns = columns_of(spec)
         changed = {
             name: value
             for name, value in columns.items()
             if (getattr(job, name) or "") != (value or "")
         }
         words = differences(job, changed)
-        before = {name: getattr(job, name) for name in changed} | _script(job)
+        before = {name: getattr(job, name) for name in changed} | script_of(job)
         words += apply_script(session, job, spec, who=self._who, now_ms=now_ms)
         if not words:
             return ()
-        after = changed | _script(job)
+        after = changed | script_of(job)
         self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
         rescheduled = not _SCHEDULE_COLUMNS.isdisjoint(changed)
         if rescheduled:
@@ -194,7 +174,7 @@ class JobChanges:
 
     def delete(self, session: Session, job: Job, now_ms: int) -> None:
         """Remove a locked job; its runs are kept."""
-        self._note(session, Action.JOB_DELETE, job, now_ms, before=_recorded(job))
+        self._note(session, Action.JOB_DELETE, job, now_ms, before=record_of(job))
         self.stop(session, job, now_ms)
         runs.cancel(
             session,
@@ -214,7 +194,9 @@ class JobChanges:
     def _create(
         self, session: Session, app_id: int, spec: JobSpec, now_ms: int
     ) -> tuple[str, tuple[str, ...]]:
-        job = Job(job_group=app_id, add_time=at(now_ms), trigger_last_time=now_ms, **_columns(spec))
+        job = Job(
+            job_group=app_id, add_time=at(now_ms), trigger_last_time=now_ms, **columns_of(spec)
+        )
         job.trigger_status = job.trigger_next_time = 0
         job.glue_type = "BEAN"
         job.update_time = job.add_time
@@ -223,7 +205,7 @@ class JobChanges:
         apply_script(session, job, spec, who=self._who, now_ms=now_ms)
         if spec.enabled:
             self.start(session, job, now_ms)
-        self._note(session, Action.JOB_CREATE, job, now_ms, after=_recorded(job))
+        self._note(session, Action.JOB_CREATE, job, now_ms, after=record_of(job))
         return "create", ()
 
     def _leave_schedule(self, session: Session, job: Job, now_ms: int) -> None:
@@ -338,44 +320,5 @@ def _is_at_work(session: Session, job_id: int) -> bool:
     return False
 
 
-def _recorded(job: Job) -> dict[str, object]:
-    """Return what the trail keeps of a whole job: what is set."""
-    return {
-        name: value for name in _RECORDED if (value := getattr(job, name)) not in (None, "")
-    } | _script(job)
-
-
-def _script(job: Job) -> dict[str, object]:
-    """Return which script a job has: its version, and the hash of its source."""
-    if job.glue_id is None:
-        return {}
-    digest = hashlib.sha256((job.glue_source or "").encode()).hexdigest()
-    return {"script": f"{job.glue_type} version {job.glue_id}, sha256 {digest}"}
-
-
 def _source(job: Job) -> str:
     return (job.glue_source or "") if job.glue_id is not None else ""
-
-
-def _columns(spec: JobSpec) -> dict[str, object]:
-    return {
-        "job_desc": spec.name,
-        "author": spec.author,
-        "alarm_email": ",".join(spec.alarm.emails),
-        "alarm_webhook": spec.alarm.webhook,
-        "alarm_style": spec.alarm.style,
-        "schedule_type": spec.schedule_kind,
-        "schedule_conf": spec.schedule_conf,
-        "timezone": spec.timezone or None,
-        "misfire_strategy": spec.misfire,
-        "executor_route_strategy": spec.route,
-        "executor_handler": spec.handler,
-        "executor_param": spec.param,
-        "executor_block_strategy": spec.block,
-        "executor_timeout": spec.timeout,
-        "executor_fail_retry_count": spec.retries,
-        "retry_delay": spec.retry_delay,
-        "delivery": spec.delivery,
-        "concurrency": spec.concurrency,
-        "fresh_process": int(spec.fresh_process),
-    }

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from scheduler.commands import Change, Commands
+from scheduler.commands import Commands
+from scheduler.job_file_changes import Change
 from scheduler.job_spec import JobSpec
 from sql import apps
 from sql.engine import Database

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler import claiming
-from scheduler.commands import Change
+from scheduler.job_file_changes import Change
 from scheduler.job_spec import JobSpec
 from scheduler.node import SchedulerNode
 from sql import glue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.commands import Change
+from scheduler.job_file_changes import Change
 from warren.job_apply import change_line, change_lines
 from warren.terminal import Screen
 
