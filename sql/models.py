@@ -60,6 +60,8 @@ class Job(Model):
     __table_args__ = (
         UniqueConstraint("job_group", "job_desc", name="i_group_name"),
         Index("i_status_next", "trigger_status", "trigger_next_time"),
+        Index("i_group_status_next", "job_group", "trigger_status", "trigger_next_time"),
+        Index("i_search", "job_group", "job_desc", "executor_handler", "author", "trigger_status"),
         # SQLite would give a deleted job's id, and with it its ticks, to the next job.
         {**_TABLE_OPTIONS, "sqlite_autoincrement": True},
     )

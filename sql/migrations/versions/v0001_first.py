@@ -166,6 +166,18 @@ def upgrade() -> None:
     op.create_index(
         "i_status_next", "xxl_job_info", ["trigger_status", "trigger_next_time"], unique=False
     )
+    op.create_index(
+        "i_group_status_next",
+        "xxl_job_info",
+        ["job_group", "trigger_status", "trigger_next_time"],
+        unique=False,
+    )
+    op.create_index(
+        "i_search",
+        "xxl_job_info",
+        ["job_group", "job_desc", "executor_handler", "author", "trigger_status"],
+        unique=False,
+    )
     op.create_table(
         "xxl_job_lock",
         sa.Column("lock_name", sa.String(length=50), nullable=False),

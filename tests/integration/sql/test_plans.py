@@ -74,6 +74,12 @@ def crowded(mariadb: PrivateMariaDB) -> Iterator[Database]:
 def _fill(session: Session) -> None:
     session.execute(
         text(
+            "INSERT INTO xxl_job_group (id, app_name, title, address_type)"
+            " SELECT seq, CONCAT('app-', seq), '', 0 FROM seq_1_to_5"
+        )
+    )
+    session.execute(
+        text(
             "INSERT INTO xxl_job_info (id, job_group, job_desc, schedule_type, misfire_strategy,"
             " executor_route_strategy, executor_block_strategy, executor_timeout,"
             " executor_fail_retry_count, retry_delay, delivery, concurrency, fresh_process,"
@@ -328,10 +334,39 @@ PAGES = [
     (JobFilter(order=Order.NAME, after="3/job-5", app_ids=[3]), "i_group_name"),
     (JobFilter(order=Order.NEWEST, after="9000"), "PRIMARY"),
     (JobFilter(order=Order.DUE, after=f"{NOW_MS + 9_000_000}/9000"), "i_status_next"),
+    (JobFilter(order=Order.DUE, app_ids=[3]), "i_group_status_next"),
 ]
 
 
-@pytest.mark.parametrize(("wanted", "key"), PAGES, ids=["name", "app", "newest", "due"])
+@pytest.mark.parametrize("order", [Order.DUE, Order.NEWEST])
+@pytest.mark.parametrize("name", ["job-77", "JOB-1", "nowhere"], ids=["few", "many", "none"])
+def test_jobs_found_by_a_text_are_in_the_order_asked_for(
+    crowded: Database, name: str, order: Order
+) -> None:
+    numbers = [n for n in range(1, JOBS + 1) if name.lower() in f"job-{n}"]
+    newest_first = order is Order.NEWEST
+
+    found = crowded.read(
+        lambda session: job_search.search(
+            session, JobFilter(name=name, order=order, app_ids=range(9)), now_ms=NOW_MS
+        )
+    )
+
+    assert [row.id for row in found] == sorted(numbers, reverse=newest_first)[:50]
+
+
+@pytest.mark.parametrize("order", Order)
+def test_a_text_that_no_job_has_is_looked_for_in_the_index_alone(
+    crowded: Database, order: Order
+) -> None:
+    wanted = JobFilter(handler="nowhere", author="nobody", order=order, app_ids=range(9))
+
+    steps = plans(crowded, lambda s: job_search.search(s, wanted, now_ms=NOW_MS))
+
+    assert steps[0].key == "i_search"
+
+
+@pytest.mark.parametrize(("wanted", "key"), PAGES, ids=["name", "app", "newest", "due", "due-app"])
 def test_a_page_of_jobs_is_read_along_its_index(
     crowded: Database, wanted: JobFilter, key: str
 ) -> None:
