@@ -12,14 +12,16 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.cookiejar import CookieJar
+from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
-from benchmarks.console_rows import PASSWORD, SCRIPT_JOB, Size, fill
+from benchmarks.console_rows import EXECUTORS, PASSWORD, SCRIPT_JOB, Size, fill
 from benchmarks.stack import SECRET, Servers, servers
 from sql.engine import Database
 from sql.models import Run
@@ -27,10 +29,11 @@ from tests.support.eventually import eventually
 from tests.support.service import Service
 from warren.access import now_ms
 
-FULL, QUICK = Size(100_000, 10_000_000), Size(2_000, 20_000)
+FULL, QUICK = Size(100_000, 10_000_000, 20), Size(2_000, 20_000, 20)
 ROUNDS, QUICK_ROUNDS = 40, 3
 #: The goal, at the 95th percentile.
 GOAL_MS = 300
+METRICS_TOKEN = "only for measuring"
 #: A statement that fills may take so long.
 FILLING_SECONDS = 3_600
 #: What a server for so many rows would be given at least.
@@ -44,20 +47,31 @@ class Page(NamedTuple):
     path: str
 
 
+#: What {name} stands for is another one each time, as people look at other jobs and runs.
 PAGES = (
     Page("dashboard", "/"),
     Page("dashboard, 30 days", "/?range=30"),
     Page("jobs", "/jobs"),
+    Page("jobs, a page from the middle", "/jobs?after=10/job-{job}"),
     Page("jobs of one app, next fire first", "/jobs?app=app-1&order=due"),
-    Page("jobs by a part of their name", "/jobs?name=99"),
+    Page("jobs that are stopped", "/jobs?state=stopped"),
+    Page("jobs by a part of their name", "/jobs?name={part}"),
     Page("jobs by a name that none has", "/jobs?name=nowhere"),
+    Page("jobs by handler and author", "/jobs?handler=handler-{part}&author=author-9"),
     Page("job", "/jobs/{job}"),
     Page("job, edit", "/jobs/{job}/edit"),
+    Page("job, the form's preview", "/jobs/preview?schedule_kind=CRON&cron={cron}"),
     Page("runs", "/runs"),
-    Page("runs that failed", "/runs?status=FAILED"),
-    Page("runs of one job", "/runs?app=app-1&job=job-20"),
+    Page("runs, a page from the middle", "/runs?until={hour}"),
+    Page("runs that failed in any way", "/runs?status=failures"),
+    Page("runs that were lost", "/runs?status=LOST"),
+    Page("runs in a state that none has", "/runs?status=UNDELIVERED"),
+    Page("runs of one job", "/runs?app=app-2&job=job-{job}"),
+    Page("runs of one job that failed", "/runs?app=app-2&job=job-{job}&status=failures"),
     Page("runs by hand", "/runs?kind=MANUAL"),
-    Page("runs at one executor", "/runs?address=exec-7"),
+    Page("runs by a cause that none has", "/runs?kind=PARENT"),
+    Page("runs at one executor", "/runs?address=exec-{executor}"),
+    Page("runs at one executor that failed", "/runs?address=exec-{executor}&status=FAILED"),
     Page("runs at an executor that there is not", "/runs?address=nowhere"),
     Page("runs of one hour", "/runs?since={hour}&until={next_hour}"),
     Page("run", "/runs/{run}"),
@@ -74,7 +88,8 @@ MORE = (
     Page("ledger", "/ledger"),
     Page("users", "/users"),
     Page("audit trail", "/audit"),
-    Page("audit trail of one author", "/audit?who=author-7"),
+    Page("audit trail of one author", "/audit?who=author-{part}"),
+    Page("figures for Prometheus", "/metrics"),
 )
 
 
@@ -86,6 +101,8 @@ class Visitor:
         self._opener = urllib.request.build_opener(
             urllib.request.HTTPCookieProcessor(CookieJar()), urllib.request.ProxyHandler({})
         )
+        # Only the figures for Prometheus ask for it.
+        self._opener.addheaders = [("Authorization", f"Bearer {METRICS_TOKEN}")]
         token = re.search(r'name="csrf_token" value="([^"]+)"', self.get("/login"))
         assert token is not None
         form = {"username": name, "password": PASSWORD, "csrf_token": token[1]}
@@ -105,15 +122,17 @@ def main() -> None:
     arguments.add_argument("--quick", action="store_true", help="few rows, in half a minute")
     arguments.add_argument("--jobs", type=int, help="another number of jobs")
     arguments.add_argument("--runs", type=int, help="another number of runs")
+    arguments.add_argument("--apps", type=int, help="another number of apps")
     given = arguments.parse_args()
     usual = QUICK if given.quick else FULL
-    size = Size(given.jobs or usual.jobs, given.runs or usual.runs)
+    size = Size(given.jobs or usual.jobs, given.runs or usual.runs, given.apps or usual.apps)
     rounds = QUICK_ROUNDS if given.quick else ROUNDS
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
         servers(Path(folder)) as own,
     ):
-        print(own.facts(), f"{size.jobs:,} jobs and {size.runs:,} runs", sep="\n", flush=True)
+        amounts = f"{size.jobs:,} jobs of {size.apps} apps and {size.runs:,} runs"
+        print(own.facts(), amounts, sep="\n", flush=True)
         _measure(own, size, rounds)
 
 
@@ -124,34 +143,37 @@ def _measure(own: Servers, size: Size, rounds: int) -> None:
     database = Database(url, answer_seconds=FILLING_SECONDS)
     now = now_ms(database)
     fill(database, size, now, _say)
-    places = _places(database, now)
+    places = database.read(lambda session: list(islice(_places(session, size, now), rounds + 1)))
     database.close()
     console = _console(own, url)
     try:
         address = _address(console, own.folder / "console.log")
-        print(f"{'page':<52}{'p50':>9}{'p95':>9}   goal")
+        print(f"{'page':<56}{'first':>9}{'p50':>9}{'p95':>9}   goal")
         for name, pages in (("admin", (*PAGES, *MORE)), ("operator", PAGES)):
             visitor = Visitor(address, name)
             for page in pages:
-                path = page.path.format(**places)
-                _print(f"{page.name} ({name})", list(_times(visitor, path, rounds)))
+                _print(f"{page.name} ({name})", list(_times(visitor, page.path, places)))
     finally:
         console.end()
 
 
-def _places(database: Database, now: int) -> dict[str, str]:
-    """Return ids and hours for the pages' paths; the run is one of those in the middle."""
-    # Of app-2, so that both who look may see it.
-    statement = select(Run.id).where(Run.job_id == 21, Run.finished_at.is_not(None)).limit(1)
-    run_id = database.read(lambda session: session.execute(statement).scalar_one())
-    hour = now - 10 * 86_400_000
-    return {
-        "job": "21",
-        "run": str(run_id),
-        "script": str(SCRIPT_JOB),
-        "hour": time.strftime("%Y-%m-%dT%H:%M", time.gmtime(hour // 1000)),
-        "next_hour": time.strftime("%Y-%m-%dT%H:%M", time.gmtime(hour // 1000 + 3600)),
-    }
+def _places(session: Session, size: Size, now_ms: int) -> Iterator[dict[str, Any]]:
+    """Give what the paths' names stand for, again and again other jobs, runs and hours."""
+    for number in count():
+        # Of app-2, so that both who look may see it.
+        job_id = 1 + size.apps * (1 + number * 1_237 % (size.jobs // size.apps - 2))
+        statement = select(Run.id).where(Run.job_id == job_id, Run.finished_at.is_not(None))
+        hour = now_ms - (10 * 24 + number) * 3_600_000
+        yield {
+            "job": job_id,
+            "run": session.execute(statement.limit(1)).scalar_one(),
+            "part": number % 90 + 10,
+            "executor": number % EXECUTORS,
+            "script": SCRIPT_JOB,
+            "cron": urllib.parse.quote(f"{number} 0 3 ? * MON-FRI"),
+            "hour": time.strftime("%Y-%m-%dT%H:%M", time.gmtime(hour // 1000)),
+            "next_hour": time.strftime("%Y-%m-%dT%H:%M", time.gmtime(hour // 1000 + 3600)),
+        }
 
 
 def _console(own: Servers, url: str) -> Service:
@@ -161,6 +183,7 @@ def _console(own: Servers, url: str) -> Service:
         "WARREN_SECRET": SECRET,
         "WARREN_TIMEZONE": "UTC",
         "WARREN_PORT": "0",
+        "WARREN_METRICS_TOKEN": METRICS_TOKEN,
         "WARREN_LOG_LEVEL": "warning",
     }
     command = [str(Path(sys.executable).with_name("warren")), "console"]
@@ -176,19 +199,21 @@ def _address(console: Service, output: Path) -> str:
     return eventually(look, 30.0)
 
 
-def _times(visitor: Visitor, path: str, rounds: int) -> Iterator[float]:
-    visitor.get(path)
-    for _ in range(rounds):
+def _times(visitor: Visitor, path: str, places: Sequence[dict[str, Any]]) -> Iterator[float]:
+    for place in places:
         began = time.perf_counter()
-        visitor.get(path)
+        visitor.get(path.format(**place))
         yield (time.perf_counter() - began) * 1000
 
 
 def _print(what: str, times: list[float]) -> None:
-    middle = statistics.median(times)
-    most = statistics.quantiles(times, n=20, method="inclusive")[-1]
+    """Print a line; the first look, with nothing in memory yet, stands apart."""
+    first, *rest = times
+    middle = statistics.median(rest)
+    most = statistics.quantiles(rest, n=20, method="inclusive")[-1]
     verdict = "" if most <= GOAL_MS else f"above {GOAL_MS} ms"
-    print(f"{what:<52}{middle:>6.0f} ms{most:>6.0f} ms   {verdict}".rstrip(), flush=True)
+    line = f"{what:<56}{first:>6.0f} ms{middle:>6.0f} ms{most:>6.0f} ms   {verdict}"
+    print(line.rstrip(), flush=True)
 
 
 def _say(words: str) -> None:

@@ -17,7 +17,7 @@ from sql.models import Run
 from sql.users import Role
 
 PASSWORD = "only for measuring"
-APPS, EXECUTORS, DAYS = 20, 50, 30
+EXECUTORS, DAYS = 50, 30
 DAY_MS = 86_400_000
 #: Runs in one statement and transaction.
 AT_ONCE = 100_000
@@ -128,6 +128,7 @@ class Size(NamedTuple):
 
     jobs: int
     runs: int
+    apps: int
 
 
 def fill(database: Database, size: Size, now_ms: int, say: Callable[[str], None]) -> None:
@@ -153,7 +154,7 @@ def _facts(size: Size, now_ms: int) -> dict[str, int]:
         # Thousandths of a millisecond between two due times.
         "apart": DAYS * DAY_MS * 1000 // size.runs,
         "now": now_ms,
-        "apps": APPS,
+        "apps": size.apps,
         "executors": EXECUTORS,
         "days": DAYS,
         "day_ms": DAY_MS,
