@@ -1,8 +1,9 @@
-"""Links to pages that another group of pages has."""
+"""Links to pages that another group of pages has, and to other parts of the same list."""
 
 from typing import Any
+from urllib.parse import urlencode
 
-from flask import url_for
+from flask import request, url_for
 from werkzeug.routing import BuildError
 
 
@@ -12,3 +13,12 @@ def link_to(endpoint: str, **values: Any) -> str:
         return url_for(endpoint, **values)
     except BuildError:
         return ""
+
+
+def same_list(**places: object) -> str:
+    """Return the path of this list with the same filter at another place; None = its beginning.
+
+    Not by `url_for`: it would take names of the query, like `_scheme`, for its own.
+    """
+    query = request.args.to_dict() | places
+    return f"{request.path}?{urlencode({name: at for name, at in query.items() if at is not None})}"

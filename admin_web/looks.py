@@ -8,7 +8,7 @@ from pathlib import Path
 from flask import Flask, request, url_for
 
 from admin_web import words
-from admin_web.links import link_to
+from admin_web.links import link_to, same_list
 from admin_web.visitors import known_visitor
 
 STATIC = Path(__file__).parent / "static"
@@ -27,6 +27,7 @@ def install(app: Flask) -> None:
         bundle=partial(_bundle, _manifest()),
         words=words,
         link_to=link_to,
+        same_list=same_list,
     )
 
 
