@@ -129,7 +129,9 @@ def audit_stretch(
 def _spans(
     changes: list[History], end_ms: int, bounds: tuple[int, int], timezone: str
 ) -> Iterator[_Span]:
-    """Give the spans in which the job was enabled, cut to the bounds."""
+    """Give the spans in which the job was enabled, cut to the bounds; a job may have none."""
+    if not changes:
+        return
     ends = [change.watermark for change in changes[1:]] + [end_ms]
     for change, end in zip(changes, ends, strict=True):
         after_ms, until_ms = max(change.watermark, bounds[0]), min(end, bounds[1])

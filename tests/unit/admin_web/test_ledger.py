@@ -27,8 +27,10 @@ class Books:
         self._database = database
         self._run_id = 0
 
-    def job(self, name: str, *, until_ms: int, app: str = "reports") -> int:
-        """Make a job that has been enabled since two days before midnight."""
+    def job(
+        self, name: str, *, until_ms: int, app: str = "reports", has_schedule: bool = True
+    ) -> int:
+        """Make a job that has been enabled since two days before midnight, or never was."""
 
         def unit(session: Any) -> int:
             job = Job(
@@ -41,6 +43,8 @@ class Books:
             )
             session.add(job)
             session.flush()
+            if not has_schedule:
+                return int(job.id)
             session.add(
                 History(
                     job_id=job.id,
@@ -133,6 +137,14 @@ class TestFigures:
         assert cells(page) == ["10", "6", "4", "0", "0"]
         assert "sound</span>" in page
         assert "missed &lt;b&gt;while&lt;/b&gt; away" in page
+
+    def test_job_without_a_schedule_has_nothing_due(self, admin: Visit, books: Books) -> None:
+        books.job("by-hand", until_ms=0, has_schedule=False)
+
+        page = settled(admin, "/ledger")
+
+        assert "could not be computed" not in page
+        assert cells(page) == ["0", "0", "0", "0", "0"]
 
     def test_lost_and_doubled_ticks_are_named(self, admin: Visit, books: Books) -> None:
         job_id = books.job("bad", until_ms=MIDNIGHT + 4 * MINUTE)
