@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from flask_babel import LazyString, lazy_gettext
 
+from scheduler.passwords import Flaw
 from sql.run_status import Kind, RunStatus
 from sql.users import Role
 
@@ -53,6 +54,12 @@ ROLE = {
     Role.ADMINISTRATOR.name.lower(): lazy_gettext("administrator"),
     Role.OPERATOR.name.lower(): lazy_gettext("operator"),
     Role.VIEWER.name.lower(): lazy_gettext("viewer"),
+}
+PASSWORD_FLAW = {
+    Flaw.LENGTH: lazy_gettext("A password has 8 to 200 characters."),
+    Flaw.NAME: lazy_gettext("The name cannot be the password."),
+    Flaw.COMMON: lazy_gettext("Many people have this password, so it is guessed first."),
+    Flaw.ENCODING: lazy_gettext("There are characters in it that nobody can type."),
 }
 #: Deeds of the audit trail; one that is missing is shown as it is stored.
 ACTION = {

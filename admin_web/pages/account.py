@@ -5,6 +5,7 @@ from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
+from admin_web import words
 from admin_web.forms import PasswordForm, PreferencesForm
 from admin_web.gate import TOKEN
 from admin_web.language import LANGUAGES
@@ -14,6 +15,7 @@ from admin_web.parts import Parts
 from admin_web.routes import route
 from admin_web.sign_ins import SignIns, Wait
 from admin_web.visitors import Right, Visitor, visitor
+from scheduler.passwords import flaw_of
 from sql import sessions, users
 from sql.models import User
 
@@ -100,11 +102,11 @@ class AccountPages:
         if fresh == form.present.data:
             form.fresh.errors = (gettext("This is the password that you have."),)
             return False
-        try:
-            self._parts.user_commands(known).set_password(known.name, fresh)
-        except ValueError:
-            form.fresh.errors = (gettext("Your name cannot be your password."),)
+        flaw = flaw_of(fresh, known.name)
+        if flaw is not None:
+            form.fresh.errors = (words.PASSWORD_FLAW[flaw],)
             return False
+        self._parts.user_commands(known).set_password(known.name, fresh)
         return True
 
     def _page(self, password: PasswordForm, preferences: PreferencesForm) -> str:

@@ -8,10 +8,12 @@ from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
+from admin_web import words
 from admin_web.parts import Parts
 from admin_web.routes import route
 from admin_web.user_forms import NewUserForm, ResetForm, RightsForm, UserFilterForm
 from admin_web.visitors import Right, visitor
+from scheduler.passwords import flaw_of
 from scheduler.user_commands import LastAdministrator, OwnUser
 from sql import user_accounts
 from sql.errors import Conflict
@@ -75,7 +77,7 @@ class UserPages:
         form = self._with_apps(NewUserForm(request.form))
         name, password = form.username.data or "", form.password.data or ""
         wanted = _rights(form) if form.validate() else None
-        if wanted is None or not _is_other(form, name, password):
+        if wanted is None or not _is_fit(form, name, password):
             return self._new_page(form), 422
         try:
             self._parts.user_commands(visitor()).add(
@@ -129,7 +131,7 @@ class UserPages:
         password = form.password.data or ""
         if user.username == visitor().name:
             form.complain(gettext("Change your own password on the page of your account."))
-        elif form.validate() and _is_other(form, user.username, password):
+        elif form.validate() and _is_fit(form, user.username, password):
             commands = self._parts.user_commands(visitor())
             commands.set_password(user.username, password, must_change=True)
             flash(gettext("%(name)s has a new password.", name=user.username))
@@ -191,11 +193,11 @@ def _rights(form: RightsForm) -> Wanted | None:
     return Wanted(role=role, app_names=form.apps.data, may_edit_glue=form.may_edit_glue.data)
 
 
-def _is_other(form: NewUserForm | ResetForm, name: str, password: str) -> bool:
-    if password.casefold() != name.casefold():
-        return True
-    form.password.errors = (gettext("The name cannot be the password."),)
-    return False
+def _is_fit(form: NewUserForm | ResetForm, name: str, password: str) -> bool:
+    flaw = flaw_of(password, name)
+    if flaw is not None:
+        form.password.errors = (words.PASSWORD_FLAW[flaw],)
+    return flaw is None
 
 
 def _refusal(act: Callable[[], None]) -> str:

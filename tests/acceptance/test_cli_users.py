@@ -111,6 +111,7 @@ def test_password_can_be_changed(folder: Folder) -> None:
         ("add me --role viewer --apps mails", PASSWORD, "expected the user's name to be like"),
         ("add dave --role viewer --apps mails", "", "expected a password on standard input"),
         ("add dave --role viewer --apps mails", "hush", "8 to 200 characters, it has 4"),
+        ("add dave --role viewer --apps mails", "Password1", "not to be a common one"),
         ("add dave --role viewer", PASSWORD, "expected the apps of a new viewer, got none"),
         ("add dave --role viewer --apps shop", PASSWORD, "no app named 'shop'"),
         ("add dave --role administrator --apps mails", PASSWORD, "an administrator has all apps"),

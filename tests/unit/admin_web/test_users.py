@@ -56,6 +56,7 @@ class TestAdding:
             ({"username": "OPERATOR"}, "There is a user of this name already."),
             ({"password": "short"}, "A password has 8 to 200"),
             ({"password": "x" * 201}, "A password has 8 to 200"),
+            ({"password": "Password1"}, "Many people have this password"),
             ({"username": "freshfresh", "password": "FreshFresh"}, "cannot be the password"),
             ({"apps": []}, "Choose one app or more."),
             ({"apps": ["nowhere"]}, "field-error"),
@@ -178,7 +179,7 @@ class TestPassword:
         again.sign_in("viewer", FRESH)
         assert again.get("/").headers["Location"] == "/account"
 
-    @pytest.mark.parametrize("password", ["", "short", "x" * 201, "viewer"])
+    @pytest.mark.parametrize("password", ["", "short", "x" * 201, "viewer", "qwertyuiop"])
     def test_unfit_password_changes_nothing(
         self, app: Flask, admin: Visit, database: Database, password: str
     ) -> None:

@@ -4,13 +4,30 @@ import time
 
 import pytest
 
-from scheduler.passwords import check_password, hash_password, is_password
+from scheduler.passwords import (
+    Flaw,
+    check_password,
+    common_passwords,
+    flaw_of,
+    hash_password,
+    is_password,
+)
 
 GOOD = "correct horse"
 
 
 @pytest.mark.parametrize(
-    "password", ["8 digits", "x" * 200, "пароль-пароль", "   spaces   ", "\t\0 a b c"]
+    "password",
+    [
+        "8 digits",
+        "x" * 64,
+        "x" * 200,
+        "пароль-пароль",
+        "密码密码密码密码",
+        "   spaces   ",
+        " password ",
+        "\t\0 a b c",
+    ],
 )
 def test_long_enough_is_good_enough(password: str) -> None:
     check_password(password, "alice")
@@ -32,6 +49,33 @@ def test_others_are_refused_and_not_repeated(password: str, words: str) -> None:
         check_password(password, "alice.cooper")
 
     assert "hush" not in str(refused.value)
+
+
+def test_the_three_thousand_passwords_that_people_use_most_are_refused() -> None:
+    common = common_passwords()
+
+    assert len(common) > 3_000
+    assert {"password", "123456789", "iloveyou", "1qaz2wsx"} <= common
+    assert {flaw_of(password, "alice.cooper") for password in common} == {Flaw.COMMON}
+
+
+@pytest.mark.parametrize("password", ["Password", "PASSWORD1", "QwertyUiop"])
+def test_capitals_make_a_common_password_no_better(password: str) -> None:
+    with pytest.raises(ValueError, match="not to be a common one") as refused:
+        check_password(password, "alice.cooper")
+
+    assert password not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "password", ["   spaces   ", "пароль-пароль", "密码密码密码密码", "x" * 64]
+)
+def test_what_is_kept_is_what_was_typed(password: str) -> None:
+    kept = hash_password(password)
+
+    assert is_password(kept, password)
+    assert not is_password(kept, f"{password} ")
+    assert not is_password(kept, password[:-1])
 
 
 def test_a_password_is_known_again_and_no_other() -> None:
