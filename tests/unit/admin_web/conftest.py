@@ -23,24 +23,27 @@ USERS = {
 }
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _quick_hashes() -> Iterator[None]:
-    """Hash passwords in a millisecond: hundreds of sign-ins are made here."""
-    with pytest.MonkeyPatch.context() as patch:
-        quick = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1)
-        patch.setattr("scheduler.passwords._HASHER", quick)
-        yield
+#: Hashes in a millisecond: hundreds of sign-ins are made here.
+QUICK = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1)
+
+
+@pytest.fixture(autouse=True)
+def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of each test alone: what is tested elsewhere hashes as it does in earnest.
+    monkeypatch.setattr("scheduler.passwords._HASHER", QUICK)
 
 
 @pytest.fixture(scope="session")
-def _filled(tmp_path_factory: pytest.TempPathFactory, _quick_hashes: None) -> Path:
+def _filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("console") / "filled.db"
     database = Database(f"sqlite:///{path}")
     migration.upgrade(database)
     for app in ("reports", "mails"):
         database.write(lambda session, name=app: apps.ensure(session, name))
-    for name, (role, app_names, glue) in USERS.items():
-        add_user(database, name, role, *app_names, glue=glue)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scheduler.passwords._HASHER", QUICK)
+        for name, (role, app_names, glue) in USERS.items():
+            add_user(database, name, role, *app_names, glue=glue)
     with database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()
