@@ -14,6 +14,8 @@ How a page is added:
    attribute and no inline script: the content security policy refuses both.
 5. Each text is `_("…")` in templates, `gettext`/`lazy_gettext` in Python, and has its Chinese
    line in a file of `translations/zh_CN/`, one for each page group; a test names what is missing.
+   What other packages say in English - refusals, reasons, results - goes through `said`: its forms
+   stand in `refusal_phrases.py` and `run_phrases.py`, and a test reads their sources for new ones.
 6. What changes something is a POST with `{{ csrf() }}`; it ends in a redirect (`303`).
 7. The test that walks every route with every role (`tests/unit/admin_web/test_access.py`) needs a
    line for each new endpoint.

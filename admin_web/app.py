@@ -7,7 +7,7 @@ from flask import Flask
 from flask_wtf.csrf import CSRFProtect
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from admin_web import language, looks, menu, moments
+from admin_web import language, looks, menu, moments, said
 from admin_web.errors import ErrorPages
 from admin_web.gate import Gate
 from admin_web.keys import IdConverter
@@ -44,6 +44,7 @@ def create_app(parts: Parts) -> Flask:
     CSRFProtect(app)
     ErrorPages().install(app)
     language.install(app)
+    said.install(app)
     moments.install(app, parts)
     looks.install(app)
     menu.install(app)

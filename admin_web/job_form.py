@@ -13,6 +13,7 @@ from wtforms import BooleanField, Field, HiddenField, SelectField, StringField, 
 from admin_web import job_words
 from admin_web.forms import ConsoleForm
 from admin_web.moments import zones
+from admin_web.said import said
 from scheduler.alarms.policy import AlarmTargets
 from scheduler.alarms.webhook_style import STYLES
 from scheduler.job_rules import Problem
@@ -143,7 +144,7 @@ class JobForm(ConsoleForm):
         """Show each problem beside its field; above all of them, what has none."""
         for problem in problems:
             field = getattr(self, self._field_of(problem), None)
-            words = job_words.problem_words(problem)
+            words = said(problem.text)
             if field is None:
                 self.complain(words)
             else:

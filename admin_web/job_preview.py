@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from flask_babel import gettext
 
 from admin_web import job_words
-from scheduler.job_rules import Problem
+from admin_web.said import said
 from scheduler.upcoming import first_fires
 
 #: How many times are shown.
@@ -29,7 +29,7 @@ def preview(kind: str, conf: str, zone: str, *, now_ms: int) -> Preview | None:
     try:
         fires = first_fires(kind, conf[:1_000], now_ms=now_ms, count=FIRES, timezone=zone)
     except ValueError as error:
-        return Preview(wrong=job_words.problem_words(Problem("schedule", str(error))))
+        return Preview(wrong=said(str(error)))
     if not fires and kind != "NONE":
         return Preview(wrong=gettext("It never fires again."))
     words = job_words.schedule_words(kind, conf)

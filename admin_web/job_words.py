@@ -10,7 +10,6 @@ from admin_web.language import language
 from admin_web.words import State
 from broker.messages import Block, ScriptLanguage
 from scheduler.cron_words import cron_words
-from scheduler.job_rules import Problem
 from scheduler.route_choice import Route
 from scheduler.schedule import ScheduleKind
 from scheduler.scripts import language_of
@@ -140,27 +139,6 @@ _ENABLED = State(lazy_gettext("enabled"), "good", "play")
 _STOPPED = State(lazy_gettext("stopped"), "quiet", "pause")
 _STOPPED_BY_ITSELF = State(lazy_gettext("stopped by itself"), "warn", "triangle")
 _BY_REQUEST = State(lazy_gettext("by request"), "quiet", "ring")
-#: What a field may be, for viewers who read no English.
-_RULES = {
-    "app": lazy_gettext("Choose one of your apps."),
-    "name": lazy_gettext("One line of up to 255 characters without a slash, once in each app."),
-    "author": lazy_gettext("One line of up to 64 characters."),
-    "handler": lazy_gettext("The name under which the executor knows it, one line."),
-    "script": lazy_gettext("The script cannot be like this."),
-    "schedule": lazy_gettext("This schedule cannot be read, or never fires again."),
-    "timezone": lazy_gettext("There is no such time zone."),
-    "param": lazy_gettext("Up to 64 kB of text."),
-    "route": lazy_gettext("Choose one of the list."),
-    "block": lazy_gettext("Choose one of the list."),
-    "misfire": lazy_gettext("Choose one of the list."),
-    "delivery": lazy_gettext("Choose one of the list."),
-    "concurrency": lazy_gettext("A whole number within its bounds."),
-    "timeout": lazy_gettext("A whole number within its bounds."),
-    "retries": lazy_gettext("A whole number within its bounds."),
-    "retry_delay": lazy_gettext("A whole number within its bounds."),
-    "children": lazy_gettext("Names of jobs that exist, without a circle."),
-    "alarm": lazy_gettext("This cannot be told by an alarm."),
-}
 
 
 def state(job: AnyRow) -> State:
@@ -181,13 +159,6 @@ def script_name(glue_type: str) -> str:
 def name_of(advice: Mapping[Any, Advice], value: str) -> str:
     """Return what a choice is called; one that was added is called as it is."""
     return str(advice[value].name) if value in advice else value
-
-
-def problem_words(problem: Problem) -> str:
-    """Return what is wrong with a field, in the viewer's language."""
-    if language() == "en" or problem.field not in _RULES:
-        return problem.text
-    return f"{_RULES[problem.field]} ({problem.text})"
 
 
 def schedule_words(kind: str, conf: str) -> str:

@@ -13,6 +13,7 @@ from admin_web.gate import local_path
 from admin_web.keys import LARGEST
 from admin_web.parts import Parts
 from admin_web.routes import route
+from admin_web.said import said
 from admin_web.visitors import Right, visitor
 from scheduler.job_rules import check_param
 from sql import apps, dashboard, job_search
@@ -72,7 +73,7 @@ class JobActions:
         try:
             gone = self._parts.job_commands(visitor()).delete(self._chosen())
         except ValueError as error:
-            return self._back([str(error)])
+            return self._back([said(str(error))])
         flash(gettext("Deleted: %(names)s", names=", ".join(gone)))
         # The page of a job that is gone is no place to go back to.
         return redirect(_came_from(url_for("jobs.index")), 303)
@@ -98,7 +99,7 @@ class JobActions:
                 f"{job.app}/{job.name}", param=param, addresses=form.addresses.data or ()
             )
         except ValueError as error:
-            field.errors = (str(error),)
+            field.errors = (said(str(error)),)
             return render_template("pages/jobs_trigger.html", form=form, job=job), 422
         flash(gettext("Run %(id)s is planned.", id=run_id))
         return redirect(url_for("jobs.show", job_id=job_id), 303)
@@ -110,7 +111,7 @@ class JobActions:
             try:
                 done += act(name) is not False
             except (ValueError, NotFound) as error:
-                wrong.append(str(error))
+                wrong.append(said(str(error)))
         return done, wrong
 
     def _chosen(self) -> dict[int, str]:

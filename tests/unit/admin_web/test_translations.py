@@ -11,7 +11,7 @@ import admin_web
 
 CONSOLE = Path(admin_web.__file__).parent
 METHODS = [("templates/**.html", "jinja2"), ("**.py", "python")]
-KEYWORDS = {"_": None, "gettext": None, "lazy_gettext": None, "ngettext": (1, 2)}
+KEYWORDS = {"_": None, "gettext": None, "lazy_gettext": None, "ngettext": (1, 2), "phrase": None}
 
 
 def texts() -> dict[str, str]:
