@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from sql import failures
 from sql.database_url import parse
+from sql.outage import Outage
 from sql.turns import Turns
 
 T = TypeVar("T")
@@ -54,6 +55,8 @@ class Database:
         statement_seconds: after how long MySQL or MariaDB itself ends a SELECT; 0 = never. Without
             it the server goes on with what nobody waits for any more.
         retry_seconds: no further try begins when a unit of work has failed for this long.
+        impatient: a unit of work fails at once while MySQL or MariaDB is known to be lost, and no
+            connection is asked beforehand whether it still lives: somebody waits.
         beside: another of the same SQLite file in this process; the writers of both take turns.
 
     Raises:
@@ -69,6 +72,7 @@ class Database:
         answer_seconds: int = ANSWER_SECONDS,
         statement_seconds: int = 0,
         retry_seconds: float = RETRY_SECONDS,
+        impatient: bool = False,
         beside: "Database | None" = None,
     ) -> None:
         self.url = parse(url)
@@ -76,11 +80,12 @@ class Database:
         self.engine = (
             _sqlite_engine(self.url, pool_size)
             if self.is_sqlite
-            else _mysql_engine(self.url, pool_size, answer_seconds)
+            else _mysql_engine(self.url, pool_size, answer_seconds, is_asked_first=not impatient)
         )
         if statement_seconds and not self.is_sqlite:
             _limit_statements(self.engine, statement_seconds)
         self._retry_seconds = retry_seconds
+        self._outage = Outage(self._ask) if impatient and not self.is_sqlite else None
         self._writing = self.engine.execution_options(warren_writing=True)
         # Threads of one process queue here, in order; SQLite's own wait is a lottery.
         self._turns: AbstractContextManager[None] = Turns() if self.is_sqlite else nullcontext()
@@ -119,9 +124,17 @@ class Database:
 
     def close(self) -> None:
         """Close every connection."""
+        if self._outage is not None:
+            self._outage.close()
         self.engine.dispose()
 
+    def _ask(self) -> None:
+        with self.engine.connect() as connection:
+            connection.exec_driver_sql("SELECT 1")
+
     def _retry(self, work: Callable[[], T]) -> T:
+        if self._outage is not None:
+            self._outage.check()
         give_up_at = time.monotonic() + self._retry_seconds
         attempt = 1
         while True:
@@ -132,13 +145,15 @@ class Database:
                 again = attempt < TRIES and time.monotonic() < give_up_at
                 if not again or not failures.may_pass(error):
                     if (failure := failures.unavailable(error, self.url)) is not None:
+                        if self._outage is not None and failures.is_loss(error):
+                            self._outage.begin(failure)
                         raise failure from error
                     raise
             time.sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311 - jitter
             attempt += 1
 
 
-def _mysql_engine(url: URL, pool_size: int, answer_seconds: int) -> Engine:
+def _mysql_engine(url: URL, pool_size: int, answer_seconds: int, *, is_asked_first: bool) -> Engine:
     return create_engine(
         url,
         hide_parameters=True,
@@ -146,7 +161,7 @@ def _mysql_engine(url: URL, pool_size: int, answer_seconds: int) -> Engine:
         pool_size=pool_size,
         max_overflow=pool_size // 2,
         pool_timeout=POOL_SECONDS,
-        pool_pre_ping=True,
+        pool_pre_ping=is_asked_first,
         pool_recycle=_RECYCLE_SECONDS,
         connect_args={
             "connect_timeout": CONNECT_SECONDS,

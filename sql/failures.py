@@ -18,6 +18,9 @@ PASSING_CODES = frozenset({1205, 1213, 1020, 3572, 1927, 2006, 2013, 2055, 4031}
 REFUSING_CODES = frozenset(
     {1021, 1030, 1040, 1044, 1053, 1114, 1142, 1143, 1206, 1290, 1317, 1836, 1969, 3024}
 )
+#: Codes for a server that is not there: no connection (2002, 2003), too many (1040), shutting
+#: down (1053), lost (2006, 2013, 2055, 4031).
+LOSS_CODES = frozenset({2002, 2003, 1040, 1053, 2006, 2013, 2055, 4031})
 
 
 def may_pass(error: DBAPIError | PoolTimeout) -> bool:
@@ -27,6 +30,11 @@ def may_pass(error: DBAPIError | PoolTimeout) -> bool:
     if isinstance(error.orig, sqlite3.OperationalError):
         return "locked" in str(error.orig) or "busy" in str(error.orig)
     return error.connection_invalidated or _code(error) in PASSING_CODES
+
+
+def is_loss(error: DBAPIError | PoolTimeout) -> bool:
+    """Whether MySQL or MariaDB itself is gone or stands still, whoever asks it whatever."""
+    return isinstance(error, DBAPIError) and _code(error) in LOSS_CODES
 
 
 def unavailable(error: DBAPIError | PoolTimeout, url: URL) -> DatabaseUnavailable | None:

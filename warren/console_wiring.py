@@ -25,6 +25,7 @@ def open_console_database(url: str, beside: Database | None = None) -> Database:
         answer_seconds=STATEMENT_SECONDS + 1,
         statement_seconds=STATEMENT_SECONDS,
         retry_seconds=RETRY_SECONDS,
+        impatient=True,
         beside=beside,
     )
 

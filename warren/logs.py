@@ -15,8 +15,9 @@ import structlog
 
 _SECRET_KEY = re.compile(r"secret|password|token", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@]+@")
-#: Libraries whose own log repeats what our events say, with stack traces.
-_SILENCED = ("pika", "alembic", "sqlalchemy")
+#: Libraries whose own log repeats what our events say, with stack traces; and the line of requests
+#: that wait a moment, which is no news.
+_SILENCED = ("pika", "alembic", "sqlalchemy", "waitress.queue")
 
 
 #: Largest log file; one older file is kept beside it.

@@ -54,6 +54,13 @@ def connection_id(session: Session) -> int:
     return session.execute(text("SELECT CONNECTION_ID()")).scalar_one()
 
 
+def answers(database: Database) -> bool:
+    try:
+        return database.read(connection_id) > 0
+    except DatabaseUnavailable:
+        return False
+
+
 class TestSessions:
     def test_every_connection_is_set_up_alike(self, database: Database) -> None:
         query = text(
@@ -375,6 +382,48 @@ class TestUnavailable:
         own_mariadb.start()
 
         assert len(sql_rows.all_runs(database)) == 1
+        database.close()
+
+    @pytest.mark.parametrize("is_frozen", [True, False], ids=["frozen", "killed"])
+    def test_the_impatient_wait_for_a_lost_server_once_and_have_it_back_by_themselves(
+        self, own_mariadb: PrivateMariaDB, *, is_frozen: bool
+    ) -> None:
+        database = Database(
+            own_mariadb.create_database(), answer_seconds=1, retry_seconds=0.5, impatient=True
+        )
+        assert database.read(connection_id) > 0
+        if is_frozen:
+            os.kill(own_mariadb.pid, signal.SIGSTOP)
+        else:
+            own_mariadb.kill()
+        try:
+            started = time.monotonic()
+            with pytest.raises(DatabaseUnavailable):
+                database.read(connection_id)
+            assert time.monotonic() - started < 3
+
+            started = time.monotonic()
+            for _ in range(100):
+                with pytest.raises(DatabaseUnavailable, match="connect"):
+                    database.write(connection_id)
+            assert time.monotonic() - started < 0.5
+        finally:
+            if is_frozen:
+                os.kill(own_mariadb.pid, signal.SIGCONT)
+        if not is_frozen:
+            own_mariadb.start()
+
+        eventually(lambda: answers(database), 5, every=0.05)
+        assert database.write(connection_id) > 0
+        database.close()
+
+    def test_one_slow_statement_keeps_no_impatient_one_out(self, mariadb_url: str) -> None:
+        database = Database(mariadb_url, statement_seconds=1, retry_seconds=0.1, impatient=True)
+
+        with pytest.raises(DatabaseUnavailable):
+            database.read(lambda session: session.execute(text("SELECT SLEEP(5)")))
+
+        assert database.read(connection_id) > 0
         database.close()
 
     def test_a_waiting_upgrade_goes_on_when_the_other_one_is_done(self, mariadb_url: str) -> None:
