@@ -10,6 +10,8 @@ LARGEST = 2**63 - 1
 class IdConverter(IntegerConverter):
     """`<id:run_id>` in a rule: a number that can be a key; any other is 404."""
 
+    regex = "[0-9]{1,19}"
+
     def __init__(self, url_map: Map) -> None:
         super().__init__(url_map, max=LARGEST)
 

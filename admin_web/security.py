@@ -27,6 +27,10 @@ HEADERS = {
 #: No form of ours is larger: a script has up to 512 kB.
 BODY_BYTES = 1_000_000
 FORM_FIELDS = 1_000
+#: No address of ours has more; each costs time before anybody has looked who asks.
+ARGUMENTS = 100
+#: What forms are sent as; nothing else is read.
+_FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", ""})
 #: Read by programs, by whatever name they reach us: no cookie counts there.
 _FOR_PROGRAMS = frozenset({"health.healthz", "health.metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -51,13 +55,17 @@ class Security:
         app.after_request(self.dress)
 
     def check(self) -> None:
-        """Refuse a name that is not ours (DNS rebinding), and what another site's page sends."""
+        """Refuse a name that is not ours (DNS rebinding), and what no page of ours sends."""
+        if request.query_string.count(b"&") >= ARGUMENTS:
+            abort(400, "arguments")
         if request.endpoint in _FOR_PROGRAMS:
             return
         if not self._is_own(request.host):
             abort(400, "host")
         if request.method not in _SAFE and not self._is_own_page():
             abort(403, "origin")
+        if request.method not in _SAFE and request.mimetype not in _FORMS:
+            abort(415)
 
     def dress(self, response: Response) -> Response:
         """Set the headers that every answer has."""
