@@ -38,7 +38,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A wrong name or password; which of both is not told."""
+    """A wrong name or password, or a disabled user; which of them is not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,16 @@ class SignIns:
         if not isinstance(found, User):
             return found
 
-        def unit(session: Session) -> str:
+        def unit(session: Session) -> str | None:
             user = users.find(session, found.username)
+            # The password was right a moment ago; by now it may be another, or the user disabled.
+            if user.generation != found.generation:
+                return None
             self._note(session, Action.SESSION_OPEN, user, origin)
             return self._add(session, user, origin=origin, agent=agent)
 
-        return Welcome(self._database.write(unit))
+        token = self._database.write(unit)
+        return Refusal() if token is None else Welcome(token)
 
     def check(self, name: str, password: str, *, origin: str) -> User | Refusal | Wait:
         """Return the user of a right password.
@@ -87,7 +91,7 @@ class SignIns:
             return Wait(-(-wait_ms // 1000))
         user = self._database.read(lambda session: users.by_name(session, name))
         is_right = is_password(user.password if user else self._nobody, password)
-        if user is None or not is_right:
+        if user is None or user.is_disabled or not is_right:
             self._database.write(
                 lambda session: self._note(session, Action.SESSION_REFUSE, user, origin)
             )

@@ -50,6 +50,8 @@ PROCESS = {
     "silent": State(lazy_gettext("silent"), "bad", "question"),
     "absent": State(lazy_gettext("never seen"), "quiet", "ring"),
 }
+#: A user who may not sign in.
+DISABLED = State(lazy_gettext("disabled"), "warn", "minus")
 ROLE = {
     Role.ADMINISTRATOR.name.lower(): lazy_gettext("administrator"),
     Role.OPERATOR.name.lower(): lazy_gettext("operator"),
@@ -78,6 +80,8 @@ ACTION = {
     "user.add": lazy_gettext("added a user"),
     "user.password": lazy_gettext("changed a password"),
     "user.rights": lazy_gettext("changed rights"),
+    "user.disable": lazy_gettext("disabled a user"),
+    "user.enable": lazy_gettext("enabled a user"),
     "user.delete": lazy_gettext("deleted a user"),
     "app.delete": lazy_gettext("deleted an app"),
     "executor.drain": lazy_gettext("drained an executor"),

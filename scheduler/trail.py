@@ -36,6 +36,8 @@ class Action(StrEnum):
     USER_ADD = "user.add"
     USER_PASSWORD = "user.password"  # noqa: S105 - the name of a deed
     USER_RIGHTS = "user.rights"
+    USER_DISABLE = "user.disable"
+    USER_ENABLE = "user.enable"
     USER_DELETE = "user.delete"
     APP_DELETE = "app.delete"
     EXECUTOR_DRAIN = "executor.drain"

@@ -149,6 +149,29 @@ class UserCommands:
 
         self._database.write(unit)
 
+    def disable(self, name: str) -> None:
+        """Let a user sign in no longer; whoever is signed in as that user is so no longer.
+
+        Everything else of the user stays, until `enable`.
+
+        Raises:
+            NotFound: there is no such user.
+            OwnUser: it is whoever asks.
+            LastAdministrator: there would be no administrator.
+
+        """
+        self._set_disabled(name, Action.USER_DISABLE, is_disabled=True)
+
+    def enable(self, name: str) -> None:
+        """Let a user sign in again.
+
+        Raises:
+            NotFound: there is no such user.
+            OwnUser: it is whoever asks.
+
+        """
+        self._set_disabled(name, Action.USER_ENABLE, is_disabled=False)
+
     def delete(self, name: str) -> None:
         """Remove a user with every sign-in; what they did stays in the audit trail.
 
@@ -164,6 +187,16 @@ class UserCommands:
             before = _shown(users.rights_of(user))
             user_accounts.remove(session, user)
             self._note(session, Action.USER_DELETE, name, user.id, before=before)
+
+        self._database.write(unit)
+
+    def _set_disabled(self, name: str, action: Action, *, is_disabled: bool) -> None:
+        def unit(session: Session) -> None:
+            user = self._lock_other(session, name, leaves=is_disabled)
+            if bool(user.is_disabled) is is_disabled:
+                return
+            users.set_disabled(user, is_disabled=is_disabled)
+            self._note(session, action, name, user.id)
 
         self._database.write(unit)
 

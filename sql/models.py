@@ -263,10 +263,11 @@ class User(Model):
     permission: Mapped[str | None] = mapped_column(Text)
     may_edit_glue: Mapped[int] = mapped_column(SmallInteger, default=0)
     must_change_password: Mapped[int] = mapped_column(SmallInteger, default=0)
+    is_disabled: Mapped[int] = mapped_column(SmallInteger, default=0)
     locale: Mapped[str | None] = mapped_column(String(16))
     timezone: Mapped[str | None] = mapped_column(String(64))
     theme: Mapped[str | None] = mapped_column(String(16))
-    #: Grows with each change of password or role; sessions of an earlier one are void.
+    #: Grows with each change of password, rights or state; sessions of an earlier one are void.
     generation: Mapped[int] = mapped_column(Integer, default=0)
 
 

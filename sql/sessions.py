@@ -29,11 +29,18 @@ def add(
 
 
 def find(session: Session, token_hash: str) -> tuple[SignIn, User] | None:
-    """Return a sign-in with its user, None when it has ended or the user's rights changed since."""
+    """Return a sign-in with its user, None when it has ended.
+
+    So has one from before a change of the user's password, rights or state.
+    """
     row = session.execute(
         select(SignIn, User)
         .join(User, User.id == SignIn.user_id)
-        .where(SignIn.token_hash == token_hash, SignIn.generation == User.generation)
+        .where(
+            SignIn.token_hash == token_hash,
+            SignIn.generation == User.generation,
+            User.is_disabled == 0,
+        )
     ).one_or_none()
     return (row[0], row[1]) if row else None
 

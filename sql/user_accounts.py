@@ -58,9 +58,13 @@ def by_id(session: Session, user_id: int) -> User:
 
 
 def lock_administrators(session: Session) -> list[str]:
-    """Let nobody else make or unmake an administrator until the end; return their names."""
+    """Let nobody else make or unmake an administrator until the end.
+
+    Return the names of those that are not disabled.
+    """
     found = select(User).where(User.role == int(Role.ADMINISTRATOR)).order_by(User.id)
-    return [user.username for user in session.execute(found.with_for_update()).scalars()]
+    locked = session.execute(found.with_for_update()).scalars()
+    return [user.username for user in locked if not user.is_disabled]
 
 
 def remove(session: Session, user: User) -> None:

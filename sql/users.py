@@ -59,6 +59,7 @@ def add_first(session: Session, name: str, password_hash: str) -> int | None:
         "role": int(Role.ADMINISTRATOR),
         "may_edit_glue": 1,
         "must_change_password": 1,
+        "is_disabled": 0,
         "generation": 0,
     }
     insert_unless_there(session, User.__tablename__, [row])
@@ -93,6 +94,12 @@ def set_password(user: User, password_hash: str) -> None:
 def set_rights(user: User, rights: Rights) -> None:
     """Give a locked user other rights; every session of before is void."""
     _give(user, rights)
+    user.generation += 1
+
+
+def set_disabled(user: User, *, is_disabled: bool) -> None:
+    """Let a locked user sign in no longer, or again; every session of before is void."""
+    user.is_disabled = int(is_disabled)
     user.generation += 1
 
 

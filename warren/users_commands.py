@@ -18,13 +18,13 @@ from warren.options import as_json, examples, takes_settings
 from warren.settings import Settings
 from warren.terminal import print_json, print_table
 
-HEADERS = ("name", "role", "apps", "scripts")
+HEADERS = ("name", "role", "apps", "scripts", "state")
 _ROLES = {role.name.lower(): role for role in (Role.ADMINISTRATOR, Role.OPERATOR, Role.VIEWER)}
 
 
 @click.group()
 def users() -> None:
-    """Add users of the console and change their passwords."""
+    """Add users of the console, change their passwords, disable and enable them."""
 
 
 @users.command(
@@ -59,6 +59,26 @@ def passwd(settings: Settings, name: str) -> None:
     print(f"changed the password of {name}")
 
 
+@users.command(epilog=examples("warren users disable bob"))
+@click.argument("name")
+@takes_settings("database_url")
+def disable(settings: Settings, name: str) -> None:
+    """Let a user sign in no longer, and end their sessions."""
+    with open_database(settings, for_writing=True) as database:
+        UserCommands(database, who=operator()).disable(name)
+    print(f"disabled {name}")
+
+
+@users.command(epilog=examples("warren users enable bob"))
+@click.argument("name")
+@takes_settings("database_url")
+def enable(settings: Settings, name: str) -> None:
+    """Let a disabled user sign in again."""
+    with open_database(settings, for_writing=True) as database:
+        UserCommands(database, who=operator()).enable(name)
+    print(f"enabled {name}")
+
+
 @users.command("list", epilog=examples("warren users list", "warren users list --json"))
 @as_json
 @takes_settings("database_url")
@@ -82,6 +102,7 @@ def list_users(settings: Settings, as_json: bool) -> None:
             user["role"],
             "all" if user["role"] == "administrator" else ", ".join(user["apps"]),
             "yes" if user["may_edit_scripts"] else "",
+            "disabled" if user["disabled"] else "",
         )
         for user in shown
     ]
@@ -113,4 +134,5 @@ def _json(user: User, app_names: dict[int, str]) -> dict[str, Any]:
         "role": rights.role.name.lower(),
         "apps": [app_names[app_id] for app_id in rights.app_ids if app_id in app_names],
         "may_edit_scripts": rights.may_edit_glue,
+        "disabled": bool(user.is_disabled),
     }

@@ -141,14 +141,41 @@ class UserPages:
     @route("/users/<id:user_id>/delete", Right.ADMINISTER, methods=("POST",))
     def delete(self, user_id: int) -> Response | tuple[str, int]:
         """Remove a user; every sign-in of the user ends."""
-        user = self._find(user_id)
-        refusal = _refusal(lambda: self._parts.user_commands(visitor()).delete(user.username))
-        if refusal:
-            form = self._rights_form(user)
-            form.complain(refusal)
-            return self._page(user, form, ResetForm()), 409
+        user, commands = self._find(user_id), self._parts.user_commands(visitor())
+        refused = self._refused(user, commands.delete)
+        if refused:
+            return refused
         flash(gettext("%(name)s is deleted.", name=user.username))
         return redirect(url_for("users.index"), 303)
+
+    @route("/users/<id:user_id>/disable", Right.ADMINISTER, methods=("POST",))
+    def disable(self, user_id: int) -> Response | tuple[str, int]:
+        """Let a user sign in no longer; every sign-in of the user ends."""
+        user, commands = self._find(user_id), self._parts.user_commands(visitor())
+        refused = self._refused(user, commands.disable)
+        if refused:
+            return refused
+        flash(gettext("%(name)s may sign in no longer.", name=user.username))
+        return redirect(url_for("users.show", user_id=user_id), 303)
+
+    @route("/users/<id:user_id>/enable", Right.ADMINISTER, methods=("POST",))
+    def enable(self, user_id: int) -> Response | tuple[str, int]:
+        """Let a user sign in again."""
+        user, commands = self._find(user_id), self._parts.user_commands(visitor())
+        refused = self._refused(user, commands.enable)
+        if refused:
+            return refused
+        flash(gettext("%(name)s may sign in again.", name=user.username))
+        return redirect(url_for("users.show", user_id=user_id), 303)
+
+    def _refused(self, user: User, act: Callable[[str], None]) -> tuple[str, int] | None:
+        """Do it to a user; return the page that says why not, None when it was done."""
+        refusal = _refusal(lambda: act(user.username))
+        if not refusal:
+            return None
+        form = self._rights_form(user)
+        form.complain(refusal)
+        return self._page(user, form, ResetForm()), 409
 
     def _find(self, user_id: int) -> User:
         return self._parts.database.read(lambda session: user_accounts.by_id(session, user_id))
@@ -207,5 +234,7 @@ def _refusal(act: Callable[[], None]) -> str:
     except OwnUser:
         return str(gettext("You cannot do this to your own user. Ask another administrator."))
     except LastAdministrator:
-        return str(gettext("This is the only administrator. Make another one first."))
+        return str(
+            gettext("This is the only administrator who can sign in. Make another one first.")
+        )
     return ""

@@ -72,6 +72,7 @@ def test_password_is_one_line_of_standard_input(folder: Folder) -> None:
         "role": "administrator",
         "apps": [],
         "may_edit_scripts": True,
+        "disabled": False,
     }
 
 
@@ -105,6 +106,31 @@ def test_password_can_be_changed(folder: Folder) -> None:
     assert (done.returncode, done.stdout) == (0, "changed the password of carol\n")
 
 
+def test_user_is_disabled_and_enabled_again(folder: Folder) -> None:
+    folder("users", "add", "erika", "--role", "viewer", "--apps", "mails", said=PASSWORD)
+
+    done = [folder("users", "disable", "erika")]
+    table = folder("users", "list").stdout
+    states = {user["name"]: user["disabled"] for user in folder.users()}
+    done.append(folder("users", "enable", "erika"))
+
+    assert [one.stdout for one in done] == ["disabled erika\n", "enabled erika\n"]
+    assert [one.returncode for one in done] == [0, 0]
+    assert "disabled" in next(line for line in table.splitlines() if line.startswith("erika"))
+    assert states.pop("erika") is True
+    assert not any(states.values())
+
+
+def test_the_last_administrator_is_not_disabled(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder("users", "add", "root-user", "--role", "administrator", said=PASSWORD)
+
+    done = folder("users", "disable", "root-user")
+
+    assert done.returncode == 1
+    assert done.stderr == "error: root-user is the only administrator\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said", "complaint"),
     [
@@ -116,6 +142,8 @@ def test_password_can_be_changed(folder: Folder) -> None:
         ("add dave --role viewer --apps shop", PASSWORD, "no app named 'shop'"),
         ("add dave --role administrator --apps mails", PASSWORD, "an administrator has all apps"),
         ("passwd nobody", PASSWORD, "no user named 'nobody'"),
+        ("disable nobody", "", "no user named 'nobody'"),
+        ("enable nobody", "", "no user named 'nobody'"),
     ],
 )
 def test_what_is_wrong_is_one_line(folder: Folder, words: str, said: str, complaint: str) -> None:

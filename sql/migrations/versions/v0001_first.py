@@ -288,6 +288,7 @@ def upgrade() -> None:
         sa.Column("permission", sa.Text(), nullable=True),
         sa.Column("may_edit_glue", sa.SmallInteger(), nullable=False),
         sa.Column("must_change_password", sa.SmallInteger(), nullable=False),
+        sa.Column("is_disabled", sa.SmallInteger(), nullable=False),
         sa.Column("locale", sa.String(length=16), nullable=True),
         sa.Column("timezone", sa.String(length=64), nullable=True),
         sa.Column("theme", sa.String(length=16), nullable=True),

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from scheduler.passwords import is_password
-from scheduler.user_commands import LastAdministrator, UserCommands
-from sql import users
+from scheduler.user_commands import LastAdministrator, OwnUser, UserCommands
+from sql import trail, users
 from sql.errors import Conflict, NotFound
 from sql.models import User
+from sql.trail import TrailFilter
 from sql.users import Rights, Role
 from tests.support.ledger_rows import Rows
 
@@ -123,11 +124,74 @@ def test_the_only_administrator_stays_one(rows: Rows, commands: UserCommands) ->
     assert users.rights_of(user(rows)).role is Role.ADMINISTRATOR
 
 
+def test_a_disabled_user_keeps_everything_but_the_sessions(
+    rows: Rows, commands: UserCommands
+) -> None:
+    commands.add("alice", PASSWORD, role=Role.OPERATOR, app_names=["mails"])
+
+    commands.disable("alice")
+
+    found = user(rows)
+    assert (found.is_disabled, found.generation) == (1, 1)
+    assert users.rights_of(found) == Rights(role=Role.OPERATOR, app_ids=(2,))
+    assert is_password(found.password, PASSWORD)
+    commands.enable("alice")
+    assert (user(rows).is_disabled, user(rows).generation) == (0, 2)
+
+
+def test_disabling_twice_is_disabling_once(rows: Rows, commands: UserCommands) -> None:
+    commands.add("alice", PASSWORD, role=Role.OPERATOR, app_names=["mails"])
+
+    for act in (commands.enable, commands.disable, commands.disable, commands.enable):
+        act("alice")
+
+    noted = rows.database.read(lambda session: trail.listing(session, TrailFilter(kind="user")))
+    assert [(entry.action, entry.name) for entry in noted] == [
+        ("user.enable", "alice"),
+        ("user.disable", "alice"),
+        ("user.add", "alice"),
+    ]
+
+
+def test_a_disabled_administrator_is_none_that_could_act(
+    rows: Rows, commands: UserCommands
+) -> None:
+    commands.add("alice", PASSWORD, role=Role.ADMINISTRATOR)
+    commands.add("barbara", PASSWORD, role=Role.ADMINISTRATOR)
+    commands.disable("barbara")
+
+    with pytest.raises(LastAdministrator, match="alice is the only administrator"):
+        commands.disable("alice")
+    with pytest.raises(LastAdministrator, match="alice is the only administrator"):
+        commands.set_rights("alice", role=Role.VIEWER, app_names=["mails"])
+    with pytest.raises(LastAdministrator, match="alice is the only administrator"):
+        commands.delete("alice")
+
+    commands.delete("barbara")
+    assert not user(rows).is_disabled
+
+
+def test_nobody_disables_or_enables_themselves(rows: Rows, commands: UserCommands) -> None:
+    commands.add("alice", PASSWORD, role=Role.ADMINISTRATOR)
+    commands.add("barbara", PASSWORD, role=Role.ADMINISTRATOR)
+    own = UserCommands(rows.database, who="Alice")
+
+    with pytest.raises(OwnUser):
+        own.disable("alice")
+    commands.disable("alice")
+    with pytest.raises(OwnUser):
+        own.enable("alice")
+
+    assert user(rows).is_disabled
+
+
 def test_nobody_gets_a_password_or_rights(commands: UserCommands) -> None:
     with pytest.raises(NotFound, match="no user named 'nobody'"):
         commands.set_password("nobody", PASSWORD)
     with pytest.raises(NotFound, match="no user named 'nobody'"):
         commands.set_rights("nobody", role=Role.ADMINISTRATOR)
+    with pytest.raises(NotFound, match="no user named 'nobody'"):
+        commands.disable("nobody")
 
 
 def test_the_name_is_no_password_of_its_user(rows: Rows, commands: UserCommands) -> None:

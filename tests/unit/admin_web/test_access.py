@@ -95,6 +95,8 @@ TABLE: dict[str, Expected] = {
     "users.show": Expected(NOBODY_ELSE, values={"user_id": 2}),
     "users.change_rights": Expected(NOBODY_ELSE, values={"user_id": 2}, admits=frozenset({422})),
     "users.reset_password": Expected(NOBODY_ELSE, values={"user_id": 2}, admits=frozenset({422})),
+    "users.disable": Expected(NOBODY_ELSE, values={"user_id": 999}, admits=frozenset({404})),
+    "users.enable": Expected(NOBODY_ELSE, values={"user_id": 999}, admits=frozenset({404})),
     "users.delete": Expected(NOBODY_ELSE, values={"user_id": 999}, admits=frozenset({404})),
     "health.healthz": Expected(anonymous=True, admits=frozenset({200, 503})),
     "health.metrics": Expected(frozenset(), admits=frozenset({200})),

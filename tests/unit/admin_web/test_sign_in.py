@@ -11,7 +11,7 @@ from sqlalchemy import event
 from admin_web.gate import local_path
 from admin_web.sign_ins import ACCOUNT_LIMIT, ADDRESS_LIMIT, IDLE_SECONDS, LONGEST_SECONDS
 from scheduler.user_commands import UserCommands
-from sql import migration, sessions, trail
+from sql import guesses, migration, sessions, trail, users
 from sql.engine import Database
 from sql.models import SignIn, TrailEntry
 from sql.trail import TrailFilter
@@ -27,6 +27,10 @@ def deeds(database: Database, **wanted: Any) -> list[TrailEntry]:
 
 def is_in(visit: Visit) -> bool:
     return visit.get("/account").status_code == 200
+
+
+def without_token(page: str) -> str:
+    return re.sub(r'(name="csrf.token"[^>]*(?:value|content)=)"[^"]*"', r"\1", page)
 
 
 class TestWayIn:
@@ -61,10 +65,7 @@ class TestWayIn:
 
         assert wrong.status_code == unknown.status_code == 401
         assert "The name or the password is wrong." in wrong.text
-        scrubbed = [
-            re.sub(r'(name="csrf_token"[^>]*value=)"[^"]*"', r"\1", answer.text)
-            for answer in (wrong, unknown)
-        ]
+        scrubbed = [without_token(answer.text) for answer in (wrong, unknown)]
         assert scrubbed[0].replace("admin", "x") == scrubbed[1].replace("nobody", "x")
 
     def test_an_unknown_name_costs_the_same_work_as_a_known_one(
@@ -96,6 +97,33 @@ class TestWayIn:
 
         assert known == unknown
         assert [type(step) for step in known].count(Parameters) == 1
+
+    def test_a_user_disabled_while_the_password_is_checked_is_not_let_in(
+        self, visit: Visit, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refund(*told: Any, **more: Any) -> None:
+            real(*told, **more)
+            users.set_disabled(users.find(told[0], "operator"), is_disabled=True)
+
+        real = guesses.refund
+        monkeypatch.setattr(guesses, "refund", refund)
+        answer = visit.sign_in("operator")
+
+        assert answer.status_code == 401
+        assert "The name or the password is wrong." in answer.text
+        assert database.read(lambda session: session.query(SignIn).all()) == []
+
+    def test_a_disabled_user_gets_the_answer_of_a_wrong_password(
+        self, app: Flask, database: Database
+    ) -> None:
+        UserCommands(database, who="admin").disable("operator")
+
+        right = Visit(app, "10.0.0.1").sign_in("operator")
+        wrong = Visit(app, "10.0.0.2").sign_in("operator", "not the password")
+
+        assert right.status_code == wrong.status_code == 401
+        assert without_token(right.text) == without_token(wrong.text)
+        assert [entry.action for entry in deeds(database, kind="session")] == ["session.refuse"] * 2
 
     def test_an_empty_field_is_named_and_nothing_is_counted(
         self, visit: Visit, database: Database

@@ -6,6 +6,8 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
+from admin_web.pages.users import UserPages
+from scheduler.user_commands import UserCommands
 from sql import users
 from sql.engine import Database
 from sql.models import TrailEntry, User
@@ -194,6 +196,78 @@ class TestPassword:
         path = f"/users/{id_of(database, 'admin')}/password"
 
         assert admin.post(path, {"password": FRESH}).status_code == 422
+
+
+class TestDisabling:
+    def test_disabled_user_is_signed_out_at_once_and_cannot_sign_in(
+        self, app: Flask, admin: Visit, database: Database
+    ) -> None:
+        other = signed_in(app, "operator")
+
+        answer = admin.post(f"/users/{id_of(database, 'operator')}/disable")
+
+        assert answer.status_code == 303
+        assert other.get("/jobs").headers["Location"].startswith("/login")
+        assert other.post("/jobs/start").status_code == 401
+        refused = Visit(app).sign_in("operator")
+        assert refused.status_code == 401
+        assert "The name or the password is wrong." in refused.text
+        assert "disabled" in admin.get("/users").text
+
+    def test_enabled_user_signs_in_again_and_no_cookie_of_before_counts(
+        self, app: Flask, admin: Visit, database: Database
+    ) -> None:
+        other, path = signed_in(app, "operator"), f"/users/{id_of(database, 'operator')}"
+
+        admin.post(f"{path}/disable")
+        admin.post(f"{path}/enable")
+
+        assert other.get("/jobs").headers["Location"].startswith("/login")
+        assert Visit(app).sign_in("operator").status_code == 303
+
+    def test_both_are_in_the_trail(self, admin: Visit, database: Database) -> None:
+        path = f"/users/{id_of(database, 'operator')}"
+
+        admin.post(f"{path}/disable")
+        admin.post(f"{path}/enable")
+
+        page = admin.get("/audit?kind=user").text
+        assert "disabled a user" in page
+        assert "enabled a user" in page
+
+    @pytest.mark.parametrize("deed", ["disable", "delete", "rights"])
+    def test_last_administrator_stays_when_two_unmake_each_other_at_once(
+        self, app: Flask, database: Database, monkeypatch: pytest.MonkeyPatch, deed: str
+    ) -> None:
+        """The second request has passed the gate when the first takes its sender's rights."""
+        add_user(database, "second", Role.ADMINISTRATOR)
+        first = signed_in(app, "admin")
+
+        def find(pages: UserPages, user_id: int) -> User:
+            UserCommands(database, who="second").disable("admin")
+            return real(pages, user_id)
+
+        real = UserPages._find
+        monkeypatch.setattr(UserPages, "_find", find)
+        form = {"role": "viewer", "apps": ["mails"]}
+        answer = first.post(f"/users/{id_of(database, 'second')}/{deed}", form)
+
+        assert answer.status_code == 409
+        assert "the only administrator who can sign in" in answer.text
+        found = user(database, "second")
+        assert found is not None
+        assert (found.role, found.is_disabled) == (Role.ADMINISTRATOR, 0)
+
+    @pytest.mark.parametrize("deed", ["disable", "enable"])
+    def test_nobody_does_it_to_themselves(
+        self, admin: Visit, database: Database, deed: str
+    ) -> None:
+        add_user(database, "second", Role.ADMINISTRATOR)
+
+        answer = admin.post(f"/users/{id_of(database, 'admin')}/{deed}")
+
+        assert answer.status_code == 409
+        assert "your own user" in answer.text
 
 
 class TestDeleting:
