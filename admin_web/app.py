@@ -11,6 +11,7 @@ from admin_web import language, looks, menu, moments, said
 from admin_web.errors import ErrorPages
 from admin_web.gate import Gate
 from admin_web.keys import IdConverter
+from admin_web.last_known import LastKnown
 from admin_web.pages import page_groups
 from admin_web.parts import Parts
 from admin_web.routes import mount
@@ -42,12 +43,15 @@ def create_app(parts: Parts) -> Flask:
     Security(parts).guard(app)
     Gate(sign_ins, rights).guard(app)
     CSRFProtect(app)
-    ErrorPages().install(app)
+    last_known = LastKnown(parts.now_ms)
+    last_known.install(app)
+    ErrorPages(last_known).install(app)
     language.install(app)
     said.install(app)
     moments.install(app, parts)
     looks.install(app)
     menu.install(app)
+    app.jinja_env.globals["broker_answers"] = parts.is_broker_up
     if parts.trusted_proxies:
         count = parts.trusted_proxies
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count)  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ from flask_babel import LazyString, gettext, lazy_gettext
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
+from admin_web.last_known import LastKnown
 from sql.errors import DatabaseUnavailable, NotFound
 
 #: Seconds after which the page about a lost database asks again.
@@ -70,6 +71,9 @@ WORDS = {
 class ErrorPages:
     """Answers every error, foreign ones included, with a page of its own."""
 
+    def __init__(self, last_known: LastKnown) -> None:
+        self._last_known = last_known
+
     def install(self, app: Flask) -> None:
         """Answer an app's errors."""
         app.register_error_handler(HTTPException, self.known)
@@ -90,12 +94,13 @@ class ErrorPages:
         return _page(404, 404)
 
     def database_lost(self, error: DatabaseUnavailable) -> tuple[str, int, dict[str, str]]:
-        """Show that the database is away; the page comes back by itself."""
+        """Show that the database is away, and what is last known; it comes back by itself."""
         log.warning("page_not_served", path=_path(), error=str(error))
         headers = {"Retry-After": str(RETRY_SECONDS)}
         if request.method == "GET":
             headers["Refresh"] = str(RETRY_SECONDS)
-        return (*_page(503, 503), headers)
+        known = self._last_known.again()
+        return (known, 503, headers) if known else (*_page(503, 503), headers)
 
     def unexpected(self, error: Exception) -> tuple[str, int]:
         """Show a number that the log has too."""
