@@ -6,11 +6,14 @@ limit, and what it reads is short.
 
 import socket
 import threading
-from typing import Any, cast
+from typing import Any
 
 import structlog
 from flask import Flask
-from waitress.server import create_server
+from waitress.adjustments import Adjustments
+from waitress.task import ThreadedTaskDispatcher
+
+from admin_web.channels import LOOK_SECONDS, TimedServer
 
 #: Requests at a time; more wait in line, up to CONNECTIONS.
 THREADS = 6
@@ -21,7 +24,7 @@ HEADER_BYTES = 32_768
 #: Above what a form may hold: the page that says so is the application's.
 BODY_BYTES = 2_000_000
 #: How long requests at work may take when the console ends.
-ENDING_SECONDS = 5.0
+ENDING_SECONDS = 5
 _BACKLOG = 128
 
 log = structlog.get_logger()
@@ -42,21 +45,29 @@ class ConsoleServer:
 
     def __init__(self, app: Flask, *, host: str, port: int) -> None:
         self._map: dict[int, Any] = {}
-        # Of one socket it makes a server with all of these attributes; its types do not say so.
-        made = create_server(
-            app,
-            map=self._map,
-            sockets=[_listen(host, port)],
-            threads=THREADS,
+        listener = _listen(host, port)
+        limits = Adjustments(
+            sockets=[listener],
             connection_limit=CONNECTIONS,
             channel_timeout=CHANNEL_SECONDS,
+            cleanup_interval=LOOK_SECONDS,
             max_request_header_size=HEADER_BYTES,
             max_request_body_size=BODY_BYTES,
             ident="",
             # Whether a proxy is believed is the application's setting.
             clear_untrusted_proxy_headers=False,
         )
-        self._server = cast("Any", made)
+        threads = ThreadedTaskDispatcher()
+        threads.set_thread_count(THREADS)
+        self._server: Any = TimedServer(
+            app,
+            self._map,
+            _sock=listener,
+            dispatcher=threads,
+            adj=limits,
+            sockinfo=(listener.family, listener.type, listener.proto, listener.getsockname()),
+            bind_socket=False,
+        )
         self.port: int = self._server.effective_port
         self._thread = threading.Thread(target=self._server.run, name="console", daemon=True)
 

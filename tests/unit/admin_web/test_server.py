@@ -1,0 +1,235 @@
+"""The console's server against clients that mean it no good: slow, large, malformed, very many.
+
+A real server at a real port; its patience is short here, so that tests are.
+"""
+
+import contextlib
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from flask import Flask
+
+from admin_web import channels, server
+from admin_web.security import HEADERS
+from admin_web.server import ConsoleServer
+from tests.support.eventually import eventually
+
+#: Other loopback addresses stand for other people.
+ATTACKER, USER = "127.0.0.2", "127.0.0.1"
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture
+def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(channels, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(server, "CHANNEL_SECONDS", 1)
+    monkeypatch.setattr(server, "LOOK_SECONDS", 0)
+
+
+@pytest.fixture
+def port(app: Flask) -> Iterator[int]:
+    console = ConsoleServer(app, host="127.0.0.1", port=0)
+    console.start()
+    yield console.port
+    console.stop()
+
+
+class Client:
+    """A connection by hand."""
+
+    def __init__(self, port: int, source: str = USER) -> None:
+        self.socket = socket.create_connection(
+            ("127.0.0.1", port), timeout=20, source_address=(source, 0)
+        )
+
+    def send(self, data: bytes) -> None:
+        """Send, whether or not anybody still listens."""
+        with contextlib.suppress(OSError):
+            self.socket.sendall(data)
+
+    def answer(self) -> bytes:
+        """Return all that comes until the other side closes."""
+        found = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := self.socket.recv(65_536):
+                found += part
+        return found
+
+    def status(self) -> int:
+        """Return the status of the answer, 0 when the connection ends without one."""
+        self.socket.settimeout(20)
+        with contextlib.suppress(ConnectionResetError):
+            line = self.socket.recv(65_536).partition(b"\r\n")[0].split()
+            return int(line[1]) if line else 0
+        return 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the other side has neither answered nor closed it."""
+        self.socket.settimeout(0.001)
+        try:
+            self.socket.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def is_served(port: int, within: float = 5.0) -> bool:
+    """Whether somebody else gets a page, and soon."""
+    began = time.monotonic()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/login", timeout=20) as answer:
+        return answer.status == 200 and time.monotonic() - began < within
+
+
+@pytest.mark.usefixtures("_short_patience")
+class TestSlow:
+    def test_a_head_that_does_not_end_is_answered_408(self, port: int) -> None:
+        client = Client(port)
+        client.send(b"GET /login HTTP/1.1\r\nHost: localhost\r\n")
+
+        def drip() -> bool:
+            client.send(b"X-A: b\r\n")
+            return client.is_held
+
+        assert drip()
+        eventually(lambda: not drip(), 10, every=0.05)
+
+        assert client.status() == 408
+
+    def test_a_body_that_does_not_end_is_answered_408(self, port: int) -> None:
+        client = Client(port)
+        client.send(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
+
+        def drip() -> bool:
+            client.send(b"a")
+            return client.is_held
+
+        eventually(lambda: not drip(), 10, every=0.05)
+
+        assert client.status() == 408
+
+    def test_who_says_nothing_is_left(self, port: int) -> None:
+        client = Client(port)
+
+        eventually(lambda: not client.is_held, 10, every=0.05)
+
+    def test_who_does_not_fetch_an_answer_is_left(self, app: Flask, port: int) -> None:
+        ended: list[bool] = []
+
+        def endless() -> Iterator[bytes]:
+            try:
+                while True:
+                    yield b"x" * MEGABYTE
+            finally:
+                ended.append(True)
+
+        app.view_functions["health.healthz"] = lambda: app.response_class(endless())
+        client = Client(port)
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+        eventually(lambda: ended, 20, every=0.05)
+        client.close()
+
+    def test_one_address_that_holds_all_it_can_keeps_nobody_else_out(self, port: int) -> None:
+        flood = [Client(port, ATTACKER) for _ in range(server.CONNECTIONS + 20)]
+        for client in flood:
+            client.send(b"GET /login HTTP/1.1\r\nX-A: ")
+
+        assert is_served(port)
+        eventually(lambda: not any(client.is_held for client in flood), 20, every=0.1)
+        again = Client(port, ATTACKER)
+        again.send(b"GET /login HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert again.status() == 200
+
+
+class TestLarge:
+    def test_a_hundred_megabytes_are_refused_before_they_are_read(self, port: int) -> None:
+        size = 100 * MEGABYTE
+        head = f"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"
+        client = Client(port)
+        client.send(head.encode())
+
+        assert client.status() == 413
+        assert is_served(port)
+
+    def test_so_are_those_that_do_not_say_their_size(self, port: int) -> None:
+        client = Client(port)
+        client.send(
+            b"POST /login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        client.socket.settimeout(20)
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 100 * MEGABYTE:
+                client.socket.sendall(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+                sent += 0x10000
+
+        assert sent < 20 * MEGABYTE
+        assert is_served(port)
+
+    def test_a_form_above_its_bound_gets_the_consoles_own_page(self, port: int) -> None:
+        size = MEGABYTE + 500_000
+        head = (
+            f"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n"
+            "Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n\r\n"
+        )
+        client = Client(port)
+        client.send(head.encode() + b"a" * size)
+
+        answer = client.answer()
+
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b"That is too much at once" in answer
+
+    def test_ten_thousand_arguments_are_refused(self, port: int) -> None:
+        short = "&".join("a" for _ in range(10_000))
+        long = "&".join(f"a{number}=1" for number in range(10_000))
+        found = []
+        for query in (short, long):
+            client = Client(port)
+            client.send(f"GET /login?{query} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+            found.append(client.status())
+
+        assert found == [400, 431]
+        assert is_served(port)
+
+
+class TestMalformed:
+    @pytest.mark.parametrize(
+        ("request_bytes", "status"),
+        [
+            (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+            (b"GET\r\n\r\n", 400),
+            (b"GET /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400),
+            (b"GET /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", 400),
+            (b"POST /login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+            (b"GET /login HTTP/1.1\r\nHost: evil.example\r\n\r\n", 400),
+            (b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
+            (b"GET /login HTTP/1.1\r\nHost : localhost\r\nA\x00: b\r\n\r\n", 400),
+        ],
+    )
+    def test_it_is_refused_with_the_headers_of_every_answer(
+        self, port: int, request_bytes: bytes, status: int
+    ) -> None:
+        client = Client(port)
+        client.send(request_bytes)
+        client.socket.shutdown(socket.SHUT_WR)
+
+        answer = client.answer().decode("latin-1")
+
+        head, _, body = answer.partition("\r\n\r\n")
+        assert head.split()[1] == str(status)
+        for name, value in HEADERS.items():
+            assert f"{name}: {value}".lower() in head.lower()
+        assert "no-store" in head
+        assert "waitress" not in answer.lower()
+        assert "Traceback" not in body
