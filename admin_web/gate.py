@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from flask import Flask, abort, g, redirect, request, session, url_for
 from werkzeug.wrappers import Response
 
+from admin_web import forged
 from admin_web.sign_ins import SignIns
 from admin_web.visitors import Right, Visitor
 
@@ -40,6 +41,9 @@ class Gate:
             return None
         found = self.look()
         if found is None:
+            if forged.is_sent():
+                self._sign_ins.note_forgery(origin())
+                abort(401)
             return _to_sign_in()
         if found.may(right):
             return None

@@ -24,6 +24,8 @@ SEEN_SECONDS = 60
 #: Wrong passwords that go at once, and how long each takes to be forgotten, in milliseconds.
 ACCOUNT_LIMIT = (8, 60_000)
 ADDRESS_LIMIT = (15, 20_000)
+#: Forged cookies of one address that are written down at once, and how long until one more is.
+FORGERY_LIMIT = (5, 60_000)
 UNKNOWN = "(unknown user)"
 
 log = structlog.get_logger()
@@ -137,6 +139,17 @@ class SignIns:
                 now_ms=self._now_ms(),
             )
 
+        self._database.write(unit)
+
+    def note_forgery(self, origin: str) -> None:
+        """Write down that somebody sent a cookie that no console signed, so often an address."""
+        limits = {f"forgery:{_network(origin)}": FORGERY_LIMIT}
+
+        def unit(session: Session) -> None:
+            if not guesses.charge(session, limits, now_ms=self._now_ms()):
+                self._note(session, Action.SESSION_FORGE, None, origin)
+
+        log.warning("cookie_refused", origin=origin)
         self._database.write(unit)
 
     def clean(self) -> None:

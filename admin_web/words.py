@@ -88,6 +88,7 @@ ACTION = {
     "glue.save": lazy_gettext("saved a script"),
     "session.open": lazy_gettext("signed in"),
     "session.refuse": lazy_gettext("was refused at the sign-in"),
+    "session.forge": lazy_gettext("sent a forged cookie"),
     "session.end": lazy_gettext("signed out"),
 }
 #: Kinds of objects in the audit trail.

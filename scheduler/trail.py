@@ -44,7 +44,7 @@ class Action(StrEnum):
     GLUE_SAVE = "glue.save"
     SESSION_OPEN = "session.open"
     SESSION_REFUSE = "session.refuse"
-    SESSION_LIMIT = "session.limit"
+    SESSION_FORGE = "session.forge"
     SESSION_END = "session.end"
 
 
