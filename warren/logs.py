@@ -1,6 +1,7 @@
 """Logging: structlog's events on the console when a person looks, one JSON object a line otherwise.
 
-Secrets never get there: values of keys that name one are masked, passwords in URLs too.
+Secrets never get there: values of keys that name one are masked, passwords in URLs too. Whatever
+stands in a value begins no line of its own and moves no cursor.
 """
 
 import logging
@@ -15,6 +16,8 @@ import structlog
 
 _SECRET_KEY = re.compile(r"secret|password|token", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@]+@")
+#: What would begin a line, move a terminal's cursor or turn the direction of writing.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 #: Libraries whose own log repeats what our events say, with stack traces; and the line of requests
 #: that wait a moment, which is no news.
 _SILENCED = ("pika", "alembic", "sqlalchemy", "waitress.queue")
@@ -71,6 +74,8 @@ def configure_logs(level: str, stream: Stream | None = None) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            # Before secrets are masked: an exception's text may hold one.
+            structlog.processors.format_exc_info,
             mask_secrets,
             *_renderers(is_terminal=target.isatty()),
         ],
@@ -78,13 +83,19 @@ def configure_logs(level: str, stream: Stream | None = None) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=target),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(
-        stream=target,
-        level=logging.WARNING,
-        force=True,
-    )
+    of_libraries = logging.StreamHandler(target)
+    of_libraries.setFormatter(OneLine(logging.BASIC_FORMAT))
+    logging.basicConfig(handlers=[of_libraries], level=logging.WARNING, force=True)
     for name in _SILENCED:
         logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+class OneLine(logging.Formatter):
+    """A record of a library, traceback included, on one line and without passwords in URLs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return _visible(_without_passwords(super().format(record)))
 
 
 def mask_secrets(
@@ -94,16 +105,45 @@ def mask_secrets(
     return {key: _masked(key, value) for key, value in event.items()}
 
 
+def show_controls(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Return the event with control characters made visible; a traceback keeps its lines."""
+    return {key: _plain(key, value) for key, value in event.items()}
+
+
 def _masked(key: str, value: Any) -> Any:
     if _SECRET_KEY.search(key):
         return "***"
-    return _URL_PASSWORD.sub(r"\1:***@", value) if isinstance(value, str) else value
+    if isinstance(value, str | BaseException):
+        return _without_passwords(str(value))
+    if isinstance(value, dict):
+        return {name: _masked(str(name), one) for name, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_masked("", one) for one in value]
+    return value
+
+
+def _without_passwords(text: str) -> str:
+    return _URL_PASSWORD.sub(r"\1:***@", text)
+
+
+def _visible(text: str) -> str:
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def _plain(key: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    lines = value.split("\n") if key == "exception" else [value]
+    return "\n".join(map(_visible, lines))
 
 
 def _renderers(*, is_terminal: bool) -> list[structlog.typing.Processor]:
     if is_terminal:
-        return [structlog.dev.ConsoleRenderer()]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+        plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        return [show_controls, plain]
+    return [structlog.processors.JSONRenderer(default=str)]
 
 
 def _number(level: str) -> int:

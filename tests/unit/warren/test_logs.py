@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +79,56 @@ def test_secrets_and_passwords_are_masked(stream: io.StringIO) -> None:
 
     assert "hush" not in stream.getvalue()
     assert "***" in stream.getvalue()
+
+
+@pytest.mark.parametrize("stream_type", [io.StringIO, Terminal])
+def test_secrets_are_masked_wherever_they_stand(stream_type: type[io.StringIO]) -> None:
+    stream = stream_type()
+    configure_logs("info", stream)
+    broken = RuntimeError("cannot reach mysql+pymysql://u:hush@h/d")
+
+    structlog.get_logger().error(
+        "page_failed",
+        exc_info=broken,
+        error=broken,
+        urls=["amqp://u:hush@h", ("smtp://u:hush@h",)],
+        settings={"smtp_password": "hush", "url": "https://u:hush@h"},
+    )
+    logging.getLogger("a library").error("cannot reach amqp://u:hush@h/", exc_info=broken)
+
+    assert "hush" not in stream.getvalue()
+    assert "RuntimeError: cannot reach mysql+pymysql://u:***@h/d" in stream.getvalue()
+
+
+@pytest.mark.parametrize("stream_type", [io.StringIO, Terminal])
+def test_no_value_begins_a_line_or_moves_the_cursor(stream_type: type[io.StringIO]) -> None:
+    stream = stream_type()
+    configure_logs("info", stream)
+    log = structlog.get_logger()
+    log.info("run_planned", user="alice")
+    plain = stream.getvalue()
+    forged = "\r\n2026-01-01 [info] user_signed_in user=admin"
+    stream.truncate(0)
+    stream.seek(0)
+
+    nasty = f"alice{forged}\x1b[2J\x1b]0;x\x07\x9b31m\x00\x08\u2028\u202ex\x85"
+    log.info("run_planned", user=nasty, param=nasty)
+    logging.getLogger("a library").warning("from %s", nasty)
+
+    text = stream.getvalue()
+    assert len(text.splitlines()) == 2
+    left = re.sub(r"\x1b\[\d*m", "", text) if "\x1b[" in plain else text
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", left)
+    assert "user_signed_in" in text
+
+
+def test_a_terminals_traceback_moves_no_cursor() -> None:
+    stream = Terminal()
+    configure_logs("info", stream)
+
+    structlog.get_logger().error("role_failed", exc_info=RuntimeError("a\x1b[2Jb\rc"))
+
+    assert "RuntimeError: a\\x1b[2Jb\\rc" in stream.getvalue()
 
 
 def test_person_gets_no_json() -> None:
