@@ -95,25 +95,32 @@ class ErrorPages:
 
     def database_lost(self, error: DatabaseUnavailable) -> tuple[str, int, dict[str, str]]:
         """Show that the database is away, and what is last known; it comes back by itself."""
-        log.warning("page_not_served", path=_path(), error=str(error))
+        number = _number()
+        log.warning("page_not_served", path=_path(), number=number, error=str(error))
         headers = {"Retry-After": str(RETRY_SECONDS)}
         if request.method == "GET":
             headers["Refresh"] = str(RETRY_SECONDS)
         known = self._last_known.again()
-        return (known, 503, headers) if known else (*_page(503, 503), headers)
+        return (known, 503, headers) if known else (*_page(503, 503, number), headers)
 
     def unexpected(self, error: Exception) -> tuple[str, int]:
         """Show a number that the log has too."""
-        number = secrets.token_hex(4)
+        number = _number()
         log.error("page_failed", path=_path(), number=number, exc_info=error)
-        return _page(500, 500, gettext("Error number: %(number)s", number=number))
+        return _page(500, 500, number)
 
 
-def _page(which: int, code: int, detail: str = "") -> tuple[str, int]:
+def _page(which: int, code: int, number: str = "") -> tuple[str, int]:
     # No database may be asked here: who it is, is known or unknown by now.
     g.setdefault("visitor", None)
     words = WORDS[which]
+    detail = gettext("Error number: %(number)s", number=number) if number else ""
     return render_template("error.html", words=words, code=code, detail=detail), code
+
+
+def _number() -> str:
+    """Return what leads from a page to its line in the log."""
+    return secrets.token_hex(4)
 
 
 def _path() -> str:
