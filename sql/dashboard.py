@@ -4,27 +4,18 @@ from collections.abc import Collection, Sequence
 from datetime import date, datetime, time
 from typing import Any
 
-from sqlalchemy import Select, func, select, text
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
+from sql import newest_runs
 from sql.models import App, DayReport, Job, Registration, Run
+from sql.newest_runs import Parts
 from sql.presence import EXECUTOR
 from sql.rows import AnyRow, Rows
 from sql.run_status import RunStatus
 
 #: How a run ends when something is wrong with it.
-FAILURES = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.LOST, RunStatus.UNDELIVERED)
-#: Apps whose failures are looked for in one statement: a part for each app and status.
-_APPS_AT_ONCE = 50
-#: As text: as expressions, so many parts take longer to put together than to answer.
-_LAST_FAILED = """\
-SELECT id, due_at FROM (
- SELECT id, due_at FROM xxl_job_log
- WHERE status = '{status}' AND job_group = {app_id:d} AND due_at >= :since_ms
- ORDER BY due_at DESC LIMIT :many
-) AS part
-"""
-
+FAILURES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.LOST, RunStatus.UNDELIVERED})
 _COLUMNS = (
     Run.id,
     Run.job_id,
@@ -84,25 +75,10 @@ def running(session: Session, app_ids: Collection[int] | None, *, limit: int) ->
 
 
 def failed(session: Session, app_ids: Collection[int] | None, *, since_ms: int, limit: int) -> Rows:
-    """Return what failed, due last first.
-
-    Read backwards along `(status, job_group, due_at)`, once for each status and app: no index has
-    the failures of all apps in one order.
-    """
-    if app_ids is None:
-        app_ids = session.execute(select(App.id)).scalars().all()
-    wanted = sorted(app_ids)
-    found: list[AnyRow] = []
-    for first in range(0, len(wanted), _APPS_AT_ONCE):
-        parts = [
-            _LAST_FAILED.format(status=status.value, app_id=app_id)
-            for status in FAILURES
-            for app_id in wanted[first : first + _APPS_AT_ONCE]
-        ]
-        statement = text(" UNION ALL ".join(parts))
-        found += session.execute(statement, {"since_ms": since_ms, "many": limit}).all()
-    newest = sorted(found, key=lambda row: (-row.due_at, -row.id))[:limit]
-    chosen = Run.id.in_([row.id for row in newest])
+    """Return what failed, due last first."""
+    failures = Parts(statuses=FAILURES, app_ids=app_ids, since_ms=since_ms)
+    newest, _ = newest_runs.read(session, failures, limit=limit)
+    chosen = Run.id.in_([row.id for _, row in newest[:limit]])
     return _named(session, select(*_COLUMNS, Run.due_at.label("sort_at")).where(chosen))
 
 

@@ -1,7 +1,7 @@
 """The console's list of runs: newest first, page by page, always along an index.
 
     a job's runs                along `i_tick`, by tick
-    of some states or apps      along `i_status_due`, a part for each state and app, by due time
+    of some states or apps      along `i_status_due`, by due time: see `newest_runs`
     all runs                    along `i_trigger_time`, by due time to the second
 
 Kind and address have no index: runs are looked at in one of those orders, so many for a page and
@@ -10,23 +10,22 @@ no more. A page that was not filled by then says where looking goes on.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, union_all
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from sql import newest_runs
 from sql.instants import at, epoch_ms
 from sql.models import App, Job, Run
+from sql.newest_runs import Parts
 from sql.rows import AnyRow, Rows
 from sql.run_status import RunStatus
 
 #: Runs looked at for one page; each costs a read by primary key.
-LOOKED_AT = 2_000
-#: Parts, each of one state and app, in one statement; above so many, all runs are the shorter way.
-PARTS_AT_ONCE, PARTS = 100, 240
-#: Many parts give less each, and are then asked again, so often, for what lies behind it.
-PART_ROWS, ROUNDS = 5, 4
+LOOKED_AT = newest_runs.MOST
+#: A page that is not filled by then is left so.
+ROUNDS = 8
 #: Characters of a message that a line needs.
 MESSAGE = 400
 #: Of one job, runs due so long after their tick are still found by when they were due.
@@ -35,7 +34,7 @@ LATE_MS = 3_600_000
 #: Where a page ended: the columns of its last run in the order of the list.
 Place = tuple[int, ...]
 
-_WALKED = (Run.id, Run.kind, Run.executor_address, Run.status, Run.due_at)
+_WALKED = newest_runs.COLUMNS
 _TICK = (Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
 
 
@@ -81,11 +80,12 @@ class _Walk:
 def page(session: Session, wanted: RunSearch) -> Found:
     """Return a page of runs, newest first; a place of another list's order gives its first page."""
     chosen: list[tuple[Place, AnyRow]] = []
-    rest = wanted
-    for _ in range(1 if _has_rest(wanted) else ROUNDS):
+    rest, looked_at = wanted, 0
+    for _ in range(ROUNDS):
         walk = _walk(session, rest)
         chosen += [(place, row) for place, row in walk.rows if _fits(row, wanted)]
-        if walk.end is None or len(chosen) > wanted.limit:
+        looked_at += len(walk.rows)
+        if walk.end is None or len(chosen) > wanted.limit or looked_at >= LOOKED_AT:
             break
         rest = replace(wanted, before=walk.end)
     if len(chosen) > wanted.limit:
@@ -98,26 +98,14 @@ def page(session: Session, wanted: RunSearch) -> Found:
 def _walk(session: Session, wanted: RunSearch) -> _Walk:
     if wanted.job_id is not None:
         return _along_ticks(session, wanted, wanted.job_id)
-    parts = _parts(session, wanted)
-    if parts is None:
-        return _along_time(session, wanted)
-    return _along_statuses(session, wanted, parts)
-
-
-def _parts(session: Session, wanted: RunSearch) -> list[tuple[RunStatus, int]] | None:
-    """Return the states and apps to look through, None when all runs are the shorter way."""
     if wanted.app_ids is None and not wanted.statuses:
-        return None
-    app_ids = wanted.app_ids
-    if app_ids is None:
-        app_ids = session.execute(select(App.id)).scalars().all()
-    found = list(product(sorted(wanted.statuses or RunStatus), sorted(app_ids)))
-    return found if len(found) <= PARTS or wanted.statuses else None
+        return _along_time(session, wanted)
+    return _along_parts(session, wanted)
 
 
 def _along_ticks(session: Session, wanted: RunSearch, job_id: int) -> _Walk:
     statement = (
-        select(*_WALKED, *_TICK, Run.job_group)
+        select(*_WALKED, *_TICK)
         .with_hint(Run, "FORCE INDEX (i_tick)", "mysql")
         .where(Run.job_id == job_id, *_before(_TICK, wanted.before))
         .order_by(*(column.desc() for column in _TICK))
@@ -135,7 +123,7 @@ def _along_ticks(session: Session, wanted: RunSearch, job_id: int) -> _Walk:
 
 def _along_time(session: Session, wanted: RunSearch) -> _Walk:
     statement = (
-        select(*_WALKED, Run.trigger_time, Run.job_group)
+        select(*_WALKED, Run.trigger_time)
         .with_hint(Run, "FORCE INDEX (i_trigger_time)", "mysql")
         .where(Run.trigger_time.is_not(None))
         .order_by(Run.trigger_time.desc(), Run.id.desc())
@@ -149,54 +137,22 @@ def _along_time(session: Session, wanted: RunSearch) -> _Walk:
         statement = statement.where(Run.trigger_time >= at(wanted.since_ms))
     if wanted.until_ms is not None:
         statement = statement.where(Run.trigger_time < at(wanted.until_ms + 999))
-    limit = _limit(wanted, has_rest=_has_rest(wanted) or wanted.app_ids is not None)
+    limit = _limit(wanted, has_rest=_has_rest(wanted))
     rows = session.execute(statement.limit(limit)).all()
     return _walked([((epoch_ms(r.trigger_time), r.id), r) for r in rows], limit)
 
 
-def _along_statuses(
-    session: Session, wanted: RunSearch, parts: Sequence[tuple[RunStatus, int]]
-) -> _Walk:
-    if not parts:
-        return _Walk(rows=[], end=None)
-    limit = min(wanted.limit + 1, max(PART_ROWS, LOOKED_AT // len(parts)))
-    if _has_rest(wanted):
-        limit = max(PART_ROWS, LOOKED_AT // len(parts))
-    rows: list[AnyRow] = []
-    for first in range(0, len(parts), PARTS_AT_ONCE):
-        some = [_part(wanted, *part, limit) for part in parts[first : first + PARTS_AT_ONCE]]
-        rows += session.execute(union_all(*(select(part.subquery()) for part in some))).all()
-    by_part: dict[tuple[str, int], list[AnyRow]] = {}
-    for row in rows:
-        by_part.setdefault((row.status, row.job_group), []).append(row)
-    # What lies beyond the end of a part that goes on is not known: others may not show it either.
-    ends = [min(map(_due_place, some)) for some in by_part.values() if len(some) >= limit]
-    end = max(ends, default=None)
-    placed = sorted(((_due_place(row), row) for row in rows), key=lambda p: p[0], reverse=True)
-    return _Walk(rows=[one for one in placed if end is None or one[0] >= end], end=end)
-
-
-def _part(
-    wanted: RunSearch, status: RunStatus, app_id: int, limit: int
-) -> Select[*tuple[Any, ...]]:
-    """Return the newest runs of one state and app."""
-    order = (Run.due_at, Run.id)
-    statement = (
-        select(*_WALKED, Run.job_group)
-        .with_hint(Run, "FORCE INDEX (i_status_due)", "mysql")
-        .where(Run.status == status, Run.job_group == app_id, *_before(order, wanted.before))
-        .order_by(*(column.desc() for column in order))
-        .limit(limit)
+def _along_parts(session: Session, wanted: RunSearch) -> _Walk:
+    before = wanted.before
+    parts = Parts(
+        statuses=wanted.statuses or frozenset(RunStatus),
+        app_ids=wanted.app_ids,
+        since_ms=wanted.since_ms,
+        until_ms=wanted.until_ms,
+        before=(before[0], before[1]) if before is not None and len(before) == 2 else None,  # noqa: PLR2004 - due time and id
     )
-    if wanted.since_ms is not None:
-        statement = statement.where(Run.due_at >= wanted.since_ms)
-    if wanted.until_ms is not None:
-        statement = statement.where(Run.due_at < wanted.until_ms)
-    return statement
-
-
-def _due_place(row: AnyRow) -> Place:
-    return (row.due_at, row.id)
+    rows, end = newest_runs.read(session, parts, limit=_limit(wanted, has_rest=_has_rest(wanted)))
+    return _Walk(rows=rows, end=end)
 
 
 def _before(

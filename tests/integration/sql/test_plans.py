@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from sql import (
+    app_days,
     dashboard,
     families,
     job_search,
@@ -240,6 +241,11 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
         {"i_status_due", "PRIMARY"},
     ),
     ("running", lambda s: dashboard.running(s, None, limit=8), {"i_status_due", "PRIMARY"}),
+    (
+        "app_days",
+        lambda s: app_days.count(s, [1, 2], since_ms=NOW_MS, until_ms=NOW_MS + 86_400_000),
+        {"i_status_due"},
+    ),
     (
         "lateness",
         lambda s: lateness.recent(s, None, now_ms=NOW_MS + 40_000),

@@ -1,0 +1,171 @@
+"""The newest runs of some states and apps in one order, along `(status, job_group, due_at)`.
+
+The index has the runs of a state and an app together, a part, by due time; no index has those of
+all parts in one order. The newest run of each part, which the server finds by one step of the index
+each, tells which few parts the newest runs of all can be in: 500 apps cost little more than one.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, func, or_, select, union_all
+from sqlalchemy.orm import Session
+
+from sql.models import App, Run
+from sql.rows import AnyRow
+from sql.run_status import RunStatus
+
+#: What is read of each run.
+COLUMNS = (Run.id, Run.kind, Run.executor_address, Run.status, Run.due_at, Run.job_group)
+#: Parts that are read one by one.
+PARTS = 50
+#: Each gives so many runs at least, and all of them together no more than that.
+PART_ROWS, MOST = 5, 2_000
+_INDEX = "FORCE INDEX (i_status_due)"
+
+#: `due_at` and id of a run; the order goes by both, downwards.
+Due = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Runs of these states and apps, None = all; due from `since_ms` up to `until_ms`, without it.
+
+    `before` is the place behind which to look; None = from the newest on.
+    """
+
+    statuses: frozenset[RunStatus]
+    app_ids: Collection[int] | None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    before: Due | None = None
+
+
+class _Head(NamedTuple):
+    due_at: int
+    status: str
+    app_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What was read of one part or instant, and where that ended, None when nothing is left."""
+
+    rows: Sequence[AnyRow]
+    end: Due | None
+
+
+def read(
+    session: Session, wanted: Parts, *, limit: int
+) -> tuple[list[tuple[Due, AnyRow]], Due | None]:
+    """Return runs with their places, newest first, and the place behind which there may be more.
+
+    They are all that there are before that place; no place tells that there are no more. Without
+    `before` they are `limit` at least, if there are so many and that is no more than MOST / PARTS.
+    """
+    shares = _read(session, wanted, limit)
+    # What lies behind the end of one share may come before what another one has there.
+    end = max((share.end for share in shares if share.end is not None), default=None)
+    rows = {row.id: ((row.due_at, row.id), row) for share in shares for row in share.rows}
+    placed = sorted(rows.values(), key=lambda each: each[0], reverse=True)
+    return [one for one in placed if end is None or one[0] >= end], end
+
+
+def _read(session: Session, wanted: Parts, limit: int) -> list[_Share]:
+    app_ids = wanted.app_ids
+    if app_ids is None:
+        app_ids = session.execute(select(App.id)).scalars().all()
+    parts = list(product((status.value for status in sorted(wanted.statuses)), sorted(app_ids)))
+    if len(parts) <= PARTS:
+        return _one_by_one(session, wanted, parts, limit)
+    heads = _heads(session, wanted, app_ids)
+    if len(heads) <= PARTS:
+        return _one_by_one(session, wanted, [head[1:] for head in heads], limit)
+    # So many parts have a run as young as this one: no older one is needed.
+    oldest = heads[PARTS - 1].due_at
+    fresh = [head[1:] for head in heads if head.due_at > oldest]
+    tied = [head for head in heads if head.due_at == oldest]
+    return [
+        *_one_by_one(session, wanted, fresh, limit),
+        _of_one_instant(session, wanted, tied, limit),
+    ]
+
+
+def _heads(session: Session, wanted: Parts, app_ids: Iterable[int]) -> list[_Head]:
+    """Return the newest run of each part that has any, newest first."""
+    statement = (
+        select(func.max(Run.due_at), Run.status, Run.job_group)
+        .with_hint(Run, _INDEX, "mysql")
+        .where(Run.status.in_(wanted.statuses), Run.job_group.in_(app_ids), *_times(wanted))
+        .group_by(Run.status, Run.job_group)
+    )
+    if wanted.before is not None:
+        due_at, run_id = wanted.before
+        statement = statement.where(Run.due_at <= (due_at if run_id > 0 else due_at - 1))
+    return sorted((_Head(*row) for row in session.execute(statement)), reverse=True)
+
+
+def _one_by_one(
+    session: Session, wanted: Parts, parts: Sequence[tuple[str, int]], limit: int
+) -> list[_Share]:
+    """Return the newest runs of each of few parts."""
+    if not parts:
+        return []
+    each = max(PART_ROWS, min(limit, MOST // len(parts)))
+    some = [_part(wanted, status, app_id).limit(each) for status, app_id in parts]
+    found: dict[tuple[str, int], list[AnyRow]] = {part: [] for part in parts}
+    for row in session.execute(union_all(*(select(part.subquery()) for part in some))):
+        found[row.status, row.job_group].append(row)
+    return [_share(rows, each, None) for rows in found.values()]
+
+
+def _part(wanted: Parts, status: str, app_id: int) -> Select[*tuple[Any, ...]]:
+    return (
+        select(*COLUMNS)
+        .with_hint(Run, _INDEX, "mysql")
+        .where(Run.status == status, Run.job_group == app_id, *_times(wanted), *_behind(wanted))
+        .order_by(Run.due_at.desc(), Run.id.desc())
+    )
+
+
+def _of_one_instant(session: Session, wanted: Parts, tied: Sequence[_Head], limit: int) -> _Share:
+    """Return runs due in the instant that is the newest of many parts; all older ones are left."""
+    due_at = tied[0].due_at
+    statement = (
+        select(*COLUMNS)
+        .with_hint(Run, _INDEX, "mysql")
+        .where(
+            Run.status.in_({head.status for head in tied}),
+            Run.job_group.in_({head.app_id for head in tied}),
+            Run.due_at == due_at,
+            *_behind(wanted),
+        )
+        .order_by(Run.id.desc())
+        .limit(limit)
+    )
+    return _share(session.execute(statement).all(), limit, (due_at, 0))
+
+
+def _share(rows: Sequence[AnyRow], limit: int, rest: Due | None) -> _Share:
+    """Return rows as a share; one that is not full ends at `rest`."""
+    end = min((row.due_at, row.id) for row in rows) if len(rows) >= limit else rest
+    return _Share(rows, end)
+
+
+def _times(wanted: Parts) -> list[ColumnElement[bool]]:
+    found = []
+    if wanted.since_ms is not None:
+        found.append(Run.due_at >= wanted.since_ms)
+    if wanted.until_ms is not None:
+        found.append(Run.due_at < wanted.until_ms)
+    return found
+
+
+def _behind(wanted: Parts) -> list[ColumnElement[bool]]:
+    if wanted.before is None:
+        return []
+    due_at, run_id = wanted.before
+    # The first condition alone is what the index can begin at.
+    return [Run.due_at <= due_at, or_(Run.due_at < due_at, Run.id < run_id)]
