@@ -29,7 +29,7 @@ class SignInPages:
     def login(self) -> str | Response | tuple[str, int] | tuple[str, int, dict[str, str]]:
         """Ask for name and password; go on to where the visitor wanted to be."""
         form = SignInForm(request.form)
-        if request.method == "GET":
+        if request.method != "POST":
             return render_template("pages/login.html", form=form)
         if not form.validate():
             return render_template("pages/login.html", form=form), 422

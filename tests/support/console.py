@@ -5,12 +5,14 @@ from typing import Any
 
 from flask import Flask
 from flask.testing import FlaskClient
+from sqlalchemy import select
 from werkzeug.test import TestResponse
 
 from admin_web.app import create_app
 from admin_web.parts import Parts
 from scheduler.user_commands import UserCommands
 from sql.engine import Database
+from sql.models import Model
 from sql.users import Role
 
 PASSWORD = "correct horse battery"
@@ -48,6 +50,16 @@ def add_user(database: Database, name: str, role: Role, *apps: str, glue: bool =
     """Make a user with PASSWORD."""
     UserCommands(database, who="cli:tests").add(
         name, PASSWORD, role=role, app_names=apps, may_edit_glue=glue
+    )
+
+
+def snapshot(database: Database) -> dict[str, list[tuple[Any, ...]]]:
+    """Return every row of every table, to be compared or searched."""
+    return database.read(
+        lambda session: {
+            table.name: [tuple(row) for row in session.execute(select(table))]
+            for table in Model.metadata.sorted_tables
+        }
     )
 
 

@@ -9,14 +9,14 @@ import pytest
 from argon2 import extract_parameters
 from argon2.low_level import Type
 from flask import Flask
-from sqlalchemy import MetaData, select
+from sqlalchemy import select
 
 from admin_web.sign_ins import FORGERY_LIMIT
 from sql import trail
 from sql.engine import Database
-from sql.models import Model, User
+from sql.models import User
 from sql.trail import TrailFilter
-from tests.support.console import PASSWORD, SECRET, Clock, Visit, make_app, signed_in
+from tests.support.console import PASSWORD, SECRET, Clock, Visit, make_app, signed_in, snapshot
 
 _BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 HTTPS = "https://jobs.example.com"
@@ -49,16 +49,8 @@ def with_cookie(app: Flask, value: str, address: str = "10.1.2.3") -> Visit:
 
 def everything(database: Database) -> list[str]:
     """Return each text in the database, of every table."""
-    metadata: MetaData = Model.metadata
-    return database.read(
-        lambda session: [
-            value
-            for table in metadata.sorted_tables
-            for row in session.execute(select(table))
-            for value in row
-            if isinstance(value, str)
-        ]
-    )
+    tables = snapshot(database).values()
+    return [value for rows in tables for row in rows for value in row if isinstance(value, str)]
 
 
 class TestWhatIsKept:

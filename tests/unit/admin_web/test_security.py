@@ -104,6 +104,34 @@ class TestHost:
     def test_foreign_names_are_refused(self, visit: Visit, host: str) -> None:
         assert visit.get("/login", headers={"Host": host}).status_code == 400
 
+    @pytest.mark.parametrize("path", ["/", "/account", "/nothing", "/users", "/login"])
+    def test_no_invented_name_gets_into_a_page_or_a_redirect(
+        self, database: Database, clock: Clock, path: str
+    ) -> None:
+        """Links and redirects are paths, so they lead back to where the browser is."""
+        invented = {
+            "X-Forwarded-Host": "evil.example",
+            "X-Forwarded-Server": "evil.example",
+            "X-Original-URL": "//evil.example",
+            "Forwarded": "host=evil.example",
+            "Host": "10.9.8.7",
+        }
+        app = make_app(database, clock, trusted_proxies=1)
+        signed = signed_in(app, "admin")
+
+        for visit in (Visit(app), signed):
+            answer = visit.get(path, headers=invented)
+
+            assert answer.status_code < 500
+            for told in (answer.text, str(answer.headers)):
+                assert "evil.example" not in told
+                assert "10.9.8.7" not in told
+
+    def test_a_redirect_is_a_path(self, visit: Visit) -> None:
+        answer = visit.get("/jobs", headers={"Host": "10.9.8.7"})
+
+        assert answer.headers["Location"] == "/login?next=/jobs"
+
     def test_programs_may_call_health_by_any_name(self, visit: Visit) -> None:
         assert visit.get("/healthz", headers={"Host": "console"}).status_code in (200, 503)
 

@@ -2,13 +2,13 @@
 
 import re
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from argon2 import Parameters, PasswordHasher, extract_parameters
 from flask import Flask
 from sqlalchemy import event
 
-from admin_web.gate import local_path
 from admin_web.sign_ins import ACCOUNT_LIMIT, ADDRESS_LIMIT, IDLE_SECONDS, LONGEST_SECONDS
 from scheduler.user_commands import UserCommands
 from sql import guesses, migration, sessions, trail, users
@@ -46,6 +46,9 @@ class TestWayIn:
         "target",
         [
             "//evil.example",
+            "///evil.example",
+            "http:evil.example",
+            "//evil.example\\@localhost",
             "https://evil.example",
             "/\\evil.example",
             "javascript:alert(1)",
@@ -56,8 +59,13 @@ class TestWayIn:
             "/ok\r\nX: y",
         ],
     )
-    def test_no_other_site_is_gone_on_to(self, target: str) -> None:
-        assert local_path(target) == "/"
+    def test_no_other_site_is_gone_on_to(self, visit: Visit, target: str) -> None:
+        path = f"/login?{urlencode({'next': target})}"
+
+        answer = visit.sign_in("admin", path=path)
+        theme = visit.post(path.replace("/login", "/browser"), {"theme": "dark"})
+
+        assert answer.headers["Location"] == theme.headers["Location"] == "/"
 
     def test_wrong_and_unknown_get_the_same_answer(self, visit: Visit) -> None:
         wrong = visit.sign_in("admin", "not the password")
@@ -224,21 +232,39 @@ class TestGuessing:
     def guess(self, visit: Visit, name: str = "admin", password: str = "wrong wrong") -> int:
         return visit.post("/login", {"username": name, "password": password}).status_code
 
-    def test_one_account_is_guessed_a_few_times_from_wherever(self, app: Flask) -> None:
+    @pytest.mark.parametrize(
+        ("address", "name", "limit"),
+        [
+            ("10.0.0.1", "admin", ACCOUNT_LIMIT[0]),
+            ("10.0.0.{}", "admin", ACCOUNT_LIMIT[0]),
+            ("10.0.0.1", "user-{}", ADDRESS_LIMIT[0]),
+            ("fe80::aa:{}", "user-{}", ADDRESS_LIMIT[0]),
+        ],
+        ids=["one account", "from many addresses", "many accounts", "within a network of IPv6"],
+    )
+    def test_twenty_guesses_at_once_are_more_than_are_looked_at(
+        self, app: Flask, address: str, name: str, limit: int
+    ) -> None:
+        answers = [
+            Visit(app, address.format(number)).sign_in(name.format(number), "wrong wrong")
+            for number in range(20)
+        ]
+
+        assert [answer.status_code for answer in answers] == [401] * limit + [429] * (20 - limit)
+        assert all(0 < int(answer.headers["Retry-After"]) <= 60 for answer in answers[limit:])
+
+    def test_twenty_guesses_in_a_minute_are_one_more_than_at_once(
+        self, visit: Visit, clock: Clock
+    ) -> None:
         answers = []
-        for number in range(ACCOUNT_LIMIT[0] + 2):
-            visit = Visit(app, f"10.0.0.{number}")
-            visit.get("/login")
-            answers.append(self.guess(visit))
+        for _ in range(20):
+            answers.append(visit.sign_in("admin", "wrong wrong").status_code)
+            clock.pass_seconds(3)
 
-        assert answers == [401] * ACCOUNT_LIMIT[0] + [429] * 2
-
-    def test_one_address_guesses_a_few_times_whichever_names(self, visit: Visit) -> None:
-        visit.get("/login")
-
-        answers = [self.guess(visit, f"user-{number}") for number in range(20)]
-
-        assert answers == [401] * ADDRESS_LIMIT[0] + [429] * (20 - ADDRESS_LIMIT[0])
+        assert answers.count(401) == ACCOUNT_LIMIT[0]
+        clock.pass_seconds(3)
+        assert visit.sign_in("admin", "wrong wrong").status_code == 401
+        assert visit.sign_in("admin", "wrong wrong").status_code == 429
 
     def test_the_right_password_waits_too_and_other_users_do_not(
         self, app: Flask, visit: Visit
@@ -247,11 +273,16 @@ class TestGuessing:
         for _ in range(ACCOUNT_LIMIT[0]):
             self.guess(visit)
 
-        answer = visit.sign_in("admin", PASSWORD)
+        right = visit.sign_in("admin", PASSWORD)
+        wrong = visit.sign_in("admin", "wrong wrong")
 
-        assert answer.status_code == 429
-        assert int(answer.headers["Retry-After"]) > 0
+        assert right.status_code == wrong.status_code == 429
+        assert int(right.headers["Retry-After"]) > 0
+        assert right.headers["Retry-After"] == wrong.headers["Retry-After"]
+        assert without_token(right.text) == without_token(wrong.text)
+        assert set(right.headers.keys()) == set(wrong.headers.keys())
         assert Visit(app, "10.9.9.9").sign_in("operator").status_code == 303
+        assert visit.sign_in("operator").status_code == 303
 
     def test_after_the_time_that_was_told_it_goes_on(self, visit: Visit, clock: Clock) -> None:
         visit.get("/login")
@@ -288,6 +319,42 @@ class TestGuessing:
             answers.append(visit.post("/login", form, headers=headers).status_code)
 
         assert answers[-1] == 429
+
+    @pytest.mark.parametrize(
+        "name", ["X-Forwarded-For", "X-Real-IP", "Forwarded", "Client-IP", "True-Client-IP"]
+    )
+    def test_an_invented_address_is_neither_counted_nor_written_down(
+        self, app: Flask, database: Database, name: str
+    ) -> None:
+        answers = []
+        for number in range(ADDRESS_LIMIT[0] + 1):
+            visit = Visit(app, "10.5.5.5")
+            visit.get("/login")
+            value = f"for=10.0.0.{number}" if name == "Forwarded" else f"10.0.0.{number}"
+            form = {"username": f"user-{number}", "password": "wrong wrong"}
+            answers.append(visit.post("/login", form, headers={name: value}).status_code)
+
+        assert answers == [401] * ADDRESS_LIMIT[0] + [429]
+        assert {entry.origin for entry in deeds(database, kind="session")} == {"10.5.5.5"}
+
+    def test_behind_a_trusted_proxy_only_its_own_word_counts(
+        self, database: Database, clock: Clock
+    ) -> None:
+        """A proxy appends the address that it sees to whatever the visitor has invented."""
+        visit = Visit(make_app(database, clock, trusted_proxies=1))
+        visit.get("/login")
+
+        answers = [
+            visit.post(
+                "/login",
+                {"username": f"user-{number}", "password": "wrong wrong"},
+                headers={"X-Forwarded-For": f"10.0.0.{number}, 10.7.7.7"},
+            ).status_code
+            for number in range(ADDRESS_LIMIT[0] + 1)
+        ]
+
+        assert answers == [401] * ADDRESS_LIMIT[0] + [429]
+        assert {entry.origin for entry in deeds(database, kind="session")} == {"10.7.7.7"}
 
     def test_behind_a_trusted_proxy_each_visitor_is_counted_alone(
         self, database: Database, clock: Clock
@@ -360,15 +427,42 @@ class TestFirstAdministrator:
         assert visit.post("/account/password", form).status_code == 303
         assert visit.get("/").status_code == 200
 
-    @pytest.mark.parametrize("password", ["admin", "123456", "password", "", "xxl"])
+    @pytest.mark.parametrize(
+        ("name", "password"),
+        [
+            ("admin", "123456"),
+            ("admin", "admin"),
+            ("admin", "password"),
+            ("admin", "admin123"),
+            ("admin", "warren"),
+            ("admin", "default_token"),
+            ("xxl-job", "xxl-job"),
+            ("xxl", "xxl"),
+            ("root", "root"),
+            ("user", "123456"),
+            ("warren", "warren"),
+            ("guest", "guest"),
+        ],
+    )
     def test_has_no_password_that_anybody_knows(
-        self, empty: Database, clock: Clock, password: str
+        self, empty: Database, clock: Clock, name: str, password: str
     ) -> None:
         UserCommands(empty, who="console").add_first()
 
-        answer = Visit(make_app(empty, clock)).sign_in("admin", password)
+        answer = Visit(make_app(empty, clock)).sign_in(name, password)
 
-        assert answer.status_code in (401, 422)
+        assert answer.status_code == 401
+
+    def test_is_the_only_user_of_a_fresh_console_and_made_once(self, empty: Database) -> None:
+        commands = UserCommands(empty, who="console")
+
+        first, second = commands.add_first(), commands.add_first()
+
+        found = empty.read(users.listing)
+        assert [(user.username, user.must_change_password) for user in found] == [("admin", 1)]
+        assert first is not None
+        assert len(first) == 16
+        assert second is None
 
     @pytest.mark.parametrize(
         ("fresh", "words"),
