@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 from flask import Flask
+from sqlalchemy.orm import Session
 
 from admin_web import standing
-from admin_web.job_counter import FRESH_SECONDS, JobCounter
+from admin_web.seldom_counter import FRESH_SECONDS, SeldomCounter
 from broker.messages import Load
-from sql import dashboard, lateness, outlook, presence, reports
+from sql import app_days, dashboard, lateness, outlook, presence, reports
 from sql.engine import Database
 from sql.instants import at
 from sql.presence import Beat
@@ -224,17 +225,63 @@ class TestProcesses:
         assert "answers" in admin.get("/").text
 
 
-class TestJobCounter:
-    def test_jobs_are_counted_once_in_a_while_for_each_set_of_apps(
-        self, rows: Rows, monkeypatch: pytest.MonkeyPatch
+class TestToday:
+    """The clock stands at 2027-01-15 08:00 UTC."""
+
+    def test_operators_and_viewers_see_the_day_of_their_own_apps(
+        self, app: Flask, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
+        mine, other = rows.job("nightly", "reports"), rows.job("letters", "mails")
+        day_ms = 8 * 3_600_000
+        states = ("SUCCEEDED", "SUCCEEDED", "FAILED", "LOST", "RUNNING", "PLANNED", "CANCELLED")
+        for number, status in enumerate(states):
+            rows.run(mine, clock.now - number * 1_000, status=status)
+        rows.run(mine, clock.now - day_ms - 1, status="SUCCEEDED")
+        rows.run(mine, clock.now + 2 * day_ms, status="PLANNED")
+        rows.run(other, clock.now, "mails", status="SUCCEEDED")
+
+        for name in ("operator", "viewer"):
+            page = signed_in(app, name).get("/").text
+            assert "2 succeeded" in page
+            assert "2 failed" in page
+            assert "2 open" in page
+        assert "1 succeeded" in signed_in(app, "stranger").get("/").text
+        assert "Runs today" not in admin.get("/").text
+
+    def test_counting_ends_and_says_so(
+        self, app: Flask, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(app_days, "MOST", 3)
+        job_id = rows.job("nightly")
+        for number in range(5):
+            rows.run(job_id, clock.now - number * 1_000, status="SUCCEEDED")
+        rows.run(job_id, clock.now - 9_000, status="FAILED")
+
+        page = signed_in(app, "viewer").get("/").text
+
+        assert "3+ succeeded" in page
+        assert "1 failed" in page
+        assert re.search(r'<a href="/runs[^"]*">4\+</a>', page)
+
+    def test_the_administrator_sees_the_report(self, admin: Visit, database: Database) -> None:
+        report(database, TODAY, 1, 20_000, 3)
+
+        page = admin.get("/").text
+
+        assert "20,000 succeeded" in page
+        assert '<a href="/runs">20,004</a>' in page
+
+
+class TestSeldomCounter:
+    def test_jobs_are_counted_once_in_a_while_for_each_set_of_apps(self, rows: Rows) -> None:
         asked: list[Any] = []
-        count = dashboard.job_counts
-        monkeypatch.setattr(
-            dashboard, "job_counts", lambda s, apps: asked.append(apps) or count(s, apps)
-        )
+
+        def count(session: Session, apps: frozenset[int] | None) -> tuple[int, int]:
+            asked.append(apps)
+            return dashboard.job_counts(session, apps)
+
         now = [100.0]
-        counter = JobCounter(lambda: now[0])
+        counter = SeldomCounter(count, lambda: now[0])
         mine = frozenset({rows.app("reports")})
         rows.job("one", trigger_status=1)
 

@@ -65,7 +65,8 @@ class TestDashboard:
         assert "mine" in page
         assert "theirs" not in page
         assert "their-executor" not in page
-        assert "Runs today" not in page
+        assert '<a href="/runs">2</a>' in page
+        assert "Runs per day" not in page
 
     def test_failures_come_newest_first_whatever_their_app_and_status(
         self, admin: Visit, rows: Rows, clock: Clock
