@@ -24,7 +24,7 @@ from sql.server_version import problem as version_problem
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 #: Where Alembic keeps the version.
-_VERSION_TABLE = "alembic_version"
+VERSION_TABLE = "alembic_version"
 
 
 def check(database: Database) -> None:
@@ -41,9 +41,9 @@ def newest_version() -> str:
 
 def version_of(connection: Connection) -> str | None:
     """Return the version of a database's schema, None when it has none."""
-    if not inspect(connection).has_table(_VERSION_TABLE):
+    if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    found = connection.exec_driver_sql(f"SELECT version_num FROM {_VERSION_TABLE}")  # noqa: S608 - a constant
+    found = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - a constant
     version = found.scalar()
     return None if version is None else str(version)
 
