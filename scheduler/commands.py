@@ -19,6 +19,7 @@ from scheduler.job_changes import JobChanges
 from scheduler.job_file_changes import Change, JobFileChanges
 from scheduler.job_spec import AppSpec, JobSpec
 from scheduler.routing import planned_shards
+from scheduler.schedule_changes import ScheduleChanges
 from scheduler.trail import CLI, Action, Trail
 from sql import apps, cluster, families, jobs, presence, runs
 from sql.engine import Database
@@ -59,7 +60,8 @@ class Commands:
         self._trail = Trail(who=who, origin=origin)
         self._ids = RunIds(database)
         self._completion = Completion(self._ids, now_ms)
-        self._changes = JobChanges(timezone=timezone, who=who, trail=self._trail)
+        self._schedules = ScheduleChanges(timezone=timezone, who=who)
+        self._changes = JobChanges(self._schedules, self._trail, who=who)
         self._file_changes = JobFileChanges(
             self._changes, self._trail, now_ms=now_ms, may_touch=self._may_touch
         )
@@ -102,7 +104,7 @@ class Commands:
 
         def unit(session: Session) -> bool:
             job, now_ms = self._lock(session, name), self._now_ms()
-            if not self._changes.start(session, job, now_ms):
+            if not self._schedules.start(session, job, now_ms):
                 return False
             self._note(session, Action.JOB_START, job, now_ms)
             return True
@@ -114,7 +116,7 @@ class Commands:
 
         def unit(session: Session) -> bool:
             job, now_ms = self._lock(session, name), self._now_ms()
-            if not self._changes.stop(session, job, now_ms):
+            if not self._schedules.stop(session, job, now_ms):
                 return False
             self._note(session, Action.JOB_STOP, job, now_ms)
             return True

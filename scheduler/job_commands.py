@@ -13,6 +13,7 @@ from scheduler import job_rules, lineage
 from scheduler.job_changes import JobChanges
 from scheduler.job_rules import Problem
 from scheduler.job_spec import JobSpec
+from scheduler.schedule_changes import ScheduleChanges
 from scheduler.stored_spec import fingerprint, job_spec
 from scheduler.trail import Trail
 from sql import apps, families, jobs
@@ -58,7 +59,8 @@ class JobCommands:
         self._now_ms = now_ms
         self._app_ids = app_ids
         self._added_routes = added_routes
-        self._changes = JobChanges(timezone=timezone, who=who, trail=Trail(who=who, origin=origin))
+        schedules = ScheduleChanges(timezone=timezone, who=who)
+        self._changes = JobChanges(schedules, Trail(who=who, origin=origin), who=who)
 
     def create(self, spec: JobSpec) -> int:
         """Make a job; return its id.
