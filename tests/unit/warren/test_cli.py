@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
@@ -34,6 +35,8 @@ COMMANDS = [
     "alarms list",
     "users add",
     "users passwd",
+    "users disable",
+    "users enable",
     "users list",
     "pause",
     "resume",
@@ -113,6 +116,24 @@ def test_no_command_takes_a_secret() -> None:
         command = cli.root.get_command(context, name)
         assert command is not None
         assert "--secret" not in options(command)
+
+
+@pytest.mark.parametrize("secret", ["", "default_token", "s" * 31])
+@pytest.mark.parametrize("command", ["console", "scheduler", "executor --app reports handlers.py"])
+def test_nothing_starts_with_a_secret_that_is_missing_or_short(
+    warren: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, secret: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WARREN_DATABASE_URL", f"sqlite:///{tmp_path}/warren.db")
+    monkeypatch.setenv("WARREN_BROKER_URL", "amqp://127.0.0.1:1/none")
+    monkeypatch.setenv("WARREN_SECRET", secret)
+
+    ended = warren(*command.split())
+
+    assert ended.status == 1
+    assert "WARREN_SECRET: expected at least 32 characters" in ended.err
+    assert not secret or secret not in ended.err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
