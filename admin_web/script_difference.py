@@ -7,7 +7,7 @@ to be compared line by line is shown as taken out and put in as a whole.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import islice
+from itertools import groupby, islice, zip_longest
 
 #: Lines of each side that are compared; alike ends do not count.
 COMPARED = 3_000
@@ -41,6 +41,19 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """Lines that stand side by side; None = nothing is there on that side."""
+
+    old: Line | None
+    new: Line | None
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether it stands for lines that are left out."""
+        return self.old is not None and self.old.kind == "gap"
+
+
+@dataclass(frozen=True, slots=True)
 class _Block:
     """Lines `old_from` to `old_to` of the one and `new_from` to `new_to` of the other."""
 
@@ -64,6 +77,18 @@ def difference(old: str, new: str) -> Difference:
         removed=sum(block.old_to - block.old_from for block in changed),
         is_cut=len(lines) > SHOWN,
     )
+
+
+def side_by_side(lines: Sequence[Line]) -> Iterator[Pair]:
+    """Give the lines of a difference in pairs: what was taken out beside what was put in."""
+    for is_change, group in groupby(lines, key=lambda line: line.kind in ("out", "in")):
+        stretch = list(group)
+        if not is_change:
+            yield from (Pair(line, line) for line in stretch)
+            continue
+        out = [line for line in stretch if line.kind == "out"]
+        put_in = [line for line in stretch if line.kind == "in"]
+        yield from (Pair(*both) for both in zip_longest(out, put_in))
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[_Block]:

@@ -12,7 +12,7 @@ from admin_web.keys import key_of
 from admin_web.parts import Parts
 from admin_web.processes import Process, executors
 from admin_web.routes import route
-from admin_web.script_difference import difference
+from admin_web.script_difference import difference, side_by_side
 from admin_web.visitors import Right, visitor
 from broker.messages import ScriptLanguage
 from scheduler.glue_commands import SavedMeanwhile
@@ -106,7 +106,15 @@ class GluePages:
 
         old, new = self._parts.database.read(read)
         found = difference(old.glue_source or "", new.glue_source or "")
-        return render_template("pages/glue_compare.html", job=job, old=old, new=new, found=found)
+        is_wide = request.args.get("view") == "side"
+        return render_template(
+            "pages/glue_compare.html",
+            job=job,
+            old=old,
+            new=new,
+            found=found,
+            pairs=list(side_by_side(found.lines)) if is_wide else [],
+        )
 
     @route("/glue/<id:job_id>/restore", Right.EDIT_GLUE, methods=("POST",))
     def restore(self, job_id: int) -> Response | tuple[str, int]:

@@ -270,6 +270,20 @@ class TestVersions:
         assert '<tr class="in">' in page
         assert "&lt;b&gt;one&lt;/b&gt;" in page
         assert "<b>one" not in page
+        assert "<del>" not in page
+
+    def test_two_versions_stand_side_by_side_when_asked_for(
+        self, scripter: Visit, database: Database, job_id: int
+    ) -> None:
+        first = current(database, job_id)
+        scripter.post(f"/glue/{job_id}/save", form(database, job_id, source="<b>one</b>\r\n"))
+        query = f"old={first}&new={current(database, job_id)}"
+
+        page = scripter.get(f"/glue/{job_id}/compare?{query}&view=side").text
+
+        assert "<ins>&lt;b&gt;one&lt;/b&gt;</ins>" in page
+        assert "<b>one" not in page
+        assert '<tr class="in">' in page  # what a narrow window shows instead
 
     @pytest.mark.parametrize(
         "query", ["", "?old=1", "?old=1&new=999", "?old=x&new=y", "?old=1&new=-1"]

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from admin_web.script_difference import COMPARED, SHOWN, Difference, difference
+from admin_web.script_difference import COMPARED, SHOWN, Difference, difference, side_by_side
 
 
 def shown(found: Difference) -> list[str]:
@@ -89,3 +89,33 @@ def test_middle_part_that_is_too_large_is_taken_out_and_put_in_as_a_whole() -> N
     assert (found.removed, found.added, found.is_cut) == (COMPARED + 1, 1, False)
     assert shown(found)[0] == " head"
     assert shown(found)[-2:] == ["+b", " tail"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("a\nb\nc\n", "a\nx\nc\n", [("a", "a"), ("b", "x"), ("c", "c")]),
+        ("a\nb\nc\n", "a\nc\n", [("a", "a"), ("b", None), ("c", "c")]),
+        ("a\n", "a\nb\nc\n", [("a", "a"), (None, "b"), (None, "c")]),
+        ("a\nb\nc\n", "x\n", [("a", "x"), ("b", None), ("c", None)]),
+    ],
+)
+def test_side_by_side_what_was_put_in_stands_beside_what_was_taken_out(
+    old: str, new: str, expected: list[tuple[str | None, str | None]]
+) -> None:
+    pairs = list(side_by_side(difference(old, new).lines))
+
+    texts = [
+        (pair.old.text if pair.old else None, pair.new.text if pair.new else None) for pair in pairs
+    ]
+    assert texts == expected
+
+
+def test_side_by_side_each_side_has_its_own_lines_and_gaps_are_gaps() -> None:
+    old, new = text(*range(40)), text(*range(9), "nine", "more", *range(10, 40))
+
+    pairs = list(side_by_side(difference(old, new).lines))
+
+    assert [pair.is_gap for pair in pairs] == [True] + [False] * 8 + [True]
+    assert [pair.old.old for pair in pairs if pair.old and not pair.is_gap] == list(range(7, 14))
+    assert [pair.new.new for pair in pairs if pair.new and not pair.is_gap] == list(range(7, 15))
