@@ -33,15 +33,20 @@ POOL_SECONDS = 5.0
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 10
 
-# A frozen scheduler loses its locks after 9 s, sooner than others give up what waits for them.
+#: A frozen scheduler loses its locks after so long, sooner than others give up what waits for them.
+SILENCE_SECONDS = 9
+#: And a frozen console after so long: ticks are planned further ahead, so only what is due at once,
+#: of a job that it was changing, is late.
+WRITING_SILENCE_SECONDS = 3
 # Nobody waits for a lock for longer than 4 s at a time. The SQL mode is set because a lax server
 # cuts values that do not fit.
 _SESSION_SETTINGS = (
-    "SET SESSION wait_timeout = 9, innodb_lock_wait_timeout = 4, time_zone = '+00:00', "
+    f"SET SESSION wait_timeout = {SILENCE_SECONDS}, innodb_lock_wait_timeout = 4, "
+    "time_zone = '+00:00', "
     "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'"
 )
-#: Below `wait_timeout`, so that the server never closes a connection that is about to be used.
-_RECYCLE_SECONDS = 6
+#: Below both, so that the server never closes a connection that is about to be used.
+_RECYCLE_SECONDS, _WRITING_RECYCLE_SECONDS = 6, 2
 
 
 class Database:
@@ -55,8 +60,9 @@ class Database:
         statement_seconds: after how long MySQL or MariaDB itself ends a SELECT; 0 = never. Without
             it the server goes on with what nobody waits for any more.
         retry_seconds: no further try begins when a unit of work has failed for this long.
-        impatient: a unit of work fails at once while MySQL or MariaDB is known to be lost, and no
-            connection is asked beforehand whether it still lives: somebody waits.
+        impatient: somebody waits. A unit of work fails at once while MySQL or MariaDB is known to
+            be lost, no connection is asked beforehand whether it still lives, and a write that
+            says nothing for 3 s is undone by the server, its locks being in others' way.
         beside: another of the same SQLite file in this process; the writers of both take turns.
 
     Raises:
@@ -80,7 +86,7 @@ class Database:
         self.engine = (
             _sqlite_engine(self.url, pool_size)
             if self.is_sqlite
-            else _mysql_engine(self.url, pool_size, answer_seconds, is_asked_first=not impatient)
+            else _mysql_engine(self.url, pool_size, answer_seconds, impatient=impatient)
         )
         if statement_seconds and not self.is_sqlite:
             _limit_statements(self.engine, statement_seconds)
@@ -153,16 +159,16 @@ class Database:
             attempt += 1
 
 
-def _mysql_engine(url: URL, pool_size: int, answer_seconds: int, *, is_asked_first: bool) -> Engine:
-    return create_engine(
+def _mysql_engine(url: URL, pool_size: int, answer_seconds: int, *, impatient: bool) -> Engine:
+    engine = create_engine(
         url,
         hide_parameters=True,
         isolation_level="READ COMMITTED",
         pool_size=pool_size,
         max_overflow=pool_size // 2,
         pool_timeout=POOL_SECONDS,
-        pool_pre_ping=is_asked_first,
-        pool_recycle=_RECYCLE_SECONDS,
+        pool_pre_ping=not impatient,
+        pool_recycle=_WRITING_RECYCLE_SECONDS if impatient else _RECYCLE_SECONDS,
         connect_args={
             "connect_timeout": CONNECT_SECONDS,
             "read_timeout": answer_seconds,
@@ -171,6 +177,21 @@ def _mysql_engine(url: URL, pool_size: int, answer_seconds: int, *, is_asked_fir
             "init_command": _SESSION_SETTINGS,
         },
     )
+    if impatient:
+        _limit_silence(engine)
+    return engine
+
+
+def _limit_silence(engine: Engine) -> None:
+    """Let the server end a connection soon that stands still in a write, and others later."""
+
+    @event.listens_for(engine, "begin")
+    def limit(connection: Connection) -> None:
+        writing = connection.get_execution_options().get("warren_writing", False)
+        seconds = WRITING_SILENCE_SECONDS if writing else SILENCE_SECONDS
+        if connection.info.get("wait_timeout", SILENCE_SECONDS) != seconds:
+            connection.exec_driver_sql(f"SET SESSION wait_timeout = {seconds}")
+            connection.info["wait_timeout"] = seconds
 
 
 def _limit_statements(engine: Engine, seconds: int) -> None:

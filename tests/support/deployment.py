@@ -86,9 +86,9 @@ class Deployment:
         env = {f"WARREN_{name.upper()}": str(value) for name, value in settings.items()}
         return self._start(*arguments, fate=fate, env=env)
 
-    def console(self) -> Command:
-        """Start a console on a free port."""
-        return self._start("console", env={"WARREN_PORT": "0"})
+    def console(self, *fate: str) -> Command:
+        """Start a console on a free port; `fate` as for schedulers."""
+        return self._start("console", fate=fate, env={"WARREN_PORT": "0"})
 
     def warren(self, *arguments: str) -> str:
         """Run a short command and return what it printed; it has to succeed."""

@@ -5,8 +5,10 @@
 ACTION is SIGKILL or SIGSTOP, sent to itself the first time that it comes to POINT, or the path of a
 file: then it waits at POINT, every time, until that file is there.
 
-    ROLE:before-commit    a scheduler's role has changed runs and not committed it
+    ROLE:before-commit    a scheduler's role has changed runs and not committed it; the role of a
+                          console's threads is waitress
     ROLE:after-commit     it has committed that and done nothing else
+    page-read             a console has read runs for a page and its transaction is open
     triggers-published    triggers were handed to the broker, no confirm was waited for
     triggers-confirmed    the broker has confirmed them, SENT is not written
     trigger-accepted      an executor has a run in its journal and has not acknowledged the trigger
@@ -42,6 +44,8 @@ class Fate:
         if self._action in signal.Signals.__members__:
             if self._struck.acquire(blocking=False):
                 os.kill(os.getpid(), signal.Signals[self._action])
+                # Another thread may take the signal: this one goes no further until it has.
+                time.sleep(0.2)
             return
         while not Path(self._action).exists():
             time.sleep(0.005)
@@ -66,7 +70,7 @@ def _at_commit(role: str, moment: str, fate: Fate) -> None:
     @event.listens_for(Engine, "before_cursor_execute")
     def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
         is_change = statement[:6].upper() in {"INSERT", "UPDATE"} and _TABLE in statement.lower()
-        if is_change and threading.current_thread().name == role:
+        if is_change and _role() == role:
             changed.runs = True
 
     def strike_if_changed() -> None:
@@ -78,6 +82,19 @@ def _at_commit(role: str, moment: str, fate: Fate) -> None:
     else:
         assert moment == "after-commit", moment
         _wrap(Database, "write", after=lambda *_: strike_if_changed())
+
+
+def _role() -> str:
+    return threading.current_thread().name.partition("-")[0]
+
+
+def _at_page(fate: Fate) -> None:
+    from sqlalchemy import Engine, event  # noqa: PLC0415 - executors do without
+
+    @event.listens_for(Engine, "after_cursor_execute")
+    def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if _role() == "waitress" and _TABLE in statement.lower():
+            fate.strike()
 
 
 def _at_publish(fate: Fate) -> None:
@@ -137,6 +154,7 @@ def _wrap(
 
 
 _POINTS: dict[str, Callable[[Fate], None]] = {
+    "page-read": _at_page,
     "triggers-published": _at_publish,
     "triggers-confirmed": _at_confirm,
     "trigger-accepted": _at_acceptance,
