@@ -4,10 +4,13 @@ import ipaddress
 import socket
 from urllib.parse import urlsplit
 
+import structlog
 from flask import Flask, abort, request
+from werkzeug.exceptions import Forbidden
 from werkzeug.wrappers import Response
 
 from admin_web.parts import Parts
+from admin_web.visitors import known_visitor
 
 #: No inline script or style, nothing from elsewhere, in no frame.
 POLICY = (
@@ -35,6 +38,8 @@ _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", 
 _FOR_PROGRAMS = frozenset({"health.healthz", "health.metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
+log = structlog.get_logger()
+
 
 class Security:
     """Refuses foreign hosts and foreign pages, and sets the headers of every answer."""
@@ -53,6 +58,7 @@ class Security:
         app.config["MAX_FORM_PARTS"] = FORM_FIELDS
         app.before_request(self.check)
         app.after_request(self.dress)
+        app.after_request(self.note)
 
     def check(self) -> None:
         """Refuse a name that is not ours (DNS rebinding), and what no page of ours sends."""
@@ -78,6 +84,19 @@ class Security:
         else:
             response.headers.setdefault("Cache-Control", "no-store")
         response.headers.pop("Server", None)
+        return response
+
+    def note(self, response: Response) -> Response:
+        """Log what was refused for want of a right, a token or an origin."""
+        if response.status_code == Forbidden.code:
+            known = known_visitor()
+            log.warning(
+                "request_refused",
+                method=request.method,
+                path=request.path[:200],
+                who=known.name if known else "",
+                origin=request.remote_addr,
+            )
         return response
 
     def _is_own(self, host: str) -> bool:

@@ -60,9 +60,12 @@ class SignIns:
         self._nobody = hash_password(secrets.token_urlsafe())
 
     def open(
-        self, name: str, password: str, *, origin: str, agent: str
+        self, name: str, password: str, *, origin: str, agent: str, instead_of: str = ""
     ) -> Welcome | Refusal | Wait:
-        """Sign somebody in, if the password is right."""
+        """Sign somebody in, if the password is right.
+
+        `instead_of` is the token that the browser has had: its sign-in ends.
+        """
         found = self.check(name, password, origin=origin)
         if not isinstance(found, User):
             return found
@@ -72,6 +75,7 @@ class SignIns:
             # The password was right a moment ago; by now it may be another, or the user disabled.
             if user.generation != found.generation:
                 return None
+            sessions.end_token(session, _hash(instead_of))
             self._note(session, Action.SESSION_OPEN, user, origin)
             return self._add(session, user, origin=origin, agent=agent)
 

@@ -65,9 +65,9 @@ def end(session: Session, user_id: int, sign_in_id: int) -> None:
     session.execute(statement, execution_options=_APART)
 
 
-def end_others(session: Session, user_id: int, sign_in_id: int) -> None:
-    """End all sign-ins of a user but one."""
-    statement = delete(SignIn).where(SignIn.user_id == user_id, SignIn.id != sign_in_id)
+def end_token(session: Session, token_hash: str) -> None:
+    """End the sign-in of a token, if there is one."""
+    statement = delete(SignIn).where(SignIn.token_hash == token_hash)
     session.execute(statement, execution_options=_APART)
 
 

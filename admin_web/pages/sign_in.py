@@ -33,9 +33,12 @@ class SignInPages:
             return render_template("pages/login.html", form=form)
         if not form.validate():
             return render_template("pages/login.html", form=form), 422
-        agent = request.user_agent.string
         answer = self._sign_ins.open(
-            form.username.data or "", form.password.data or "", origin=origin(), agent=agent
+            form.username.data or "",
+            form.password.data or "",
+            origin=origin(),
+            agent=request.user_agent.string,
+            instead_of=str(session.get(TOKEN, "")),
         )
         if isinstance(answer, Welcome):
             return _let_in(answer.token, local_path(request.args.get("next")))

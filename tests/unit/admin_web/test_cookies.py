@@ -99,6 +99,24 @@ class TestWhatIsSent:
 
         assert len(cookies) == 5
 
+    def test_signing_in_again_ends_the_sign_in_of_before(
+        self, app: Flask, database: Database
+    ) -> None:
+        visit = signed_in(app, "admin")
+        copied = visit.cookie()
+
+        visit.sign_in("viewer")
+
+        assert with_cookie(app, copied).get("/").status_code == 303
+        assert visit.get("/").status_code == 200
+        assert len(snapshot(database)["warren_session"]) == 1
+
+    def test_a_refused_sign_in_ends_nothing(self, app: Flask) -> None:
+        visit = signed_in(app, "admin")
+
+        assert visit.sign_in("viewer", "not the password").status_code == 401
+        assert visit.get("/").status_code == 200
+
     def test_a_cookie_from_before_the_sign_in_is_worth_nothing_after_it(self, app: Flask) -> None:
         victim, thief = Visit(app), Visit(app)
         thief.get("/login")

@@ -1,6 +1,7 @@
 """What every answer tells browsers, and what is refused before a view is called."""
 
 import pytest
+import structlog
 from flask import Flask
 
 from admin_web.pages.dashboard import DashboardPages
@@ -88,6 +89,24 @@ class TestForgery:
         headers = {"Origin": "http://jobs.example.com"}
 
         assert visit.post("/account/theme", {"theme": "dark"}, headers=headers).status_code == 303
+
+    @pytest.mark.parametrize(
+        ("path", "headers", "who"),
+        [
+            ("/users/add", {}, "viewer"),
+            ("/account/theme", {"Origin": "https://evil.example"}, ""),
+        ],
+    )
+    def test_what_is_refused_is_logged(
+        self, app: Flask, path: str, headers: dict[str, str], who: str
+    ) -> None:
+        visit = signed_in(app, "viewer")
+
+        with structlog.testing.capture_logs() as told:
+            visit.post(path, headers=headers)
+
+        facts = {"method": "POST", "path": path, "who": who, "origin": "127.0.0.1"}
+        assert told == [{"event": "request_refused", "log_level": "warning"} | facts]
 
     def test_no_header_turns_a_get_into_a_change(self, admin: Visit) -> None:
         answer = admin.get("/account/theme", headers={"X-HTTP-Method-Override": "POST"})
