@@ -1,0 +1,103 @@
+"""A database that comes to no end: a page that says so, soon, and no statement left there."""
+
+import time
+from collections.abc import Iterator
+
+import pymysql
+import pytest
+from structlog.testing import capture_logs
+
+from sql import migration
+from sql.engine import Database
+from sql.users import Role
+from tests.support.console import Clock, Visit, add_user, make_app, signed_in
+from tests.support.eventually import eventually
+from tests.support.mariadb import PrivateMariaDB
+from warren import console_wiring
+
+LIMIT_SECONDS = 1
+#: What this console is doing in the database.
+_AT_WORK = (
+    "SELECT COUNT(*) FROM information_schema.processlist "
+    "WHERE db = '{}' AND command = 'Query' AND info LIKE '%{}%' AND info NOT LIKE '%processlist%'"
+)
+
+
+@pytest.fixture
+def database(mariadb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """A console's own connections, with the limit that its settings give them, made short."""
+    monkeypatch.setattr(console_wiring, "STATEMENT_SECONDS", LIMIT_SECONDS)
+    database = console_wiring.open_console_database(mariadb_url)
+    migration.upgrade(database)
+    add_user(database, "admin", Role.ADMINISTRATOR)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def admin(database: Database) -> Visit:
+    return signed_in(make_app(database, Clock()), "admin")
+
+
+@pytest.fixture
+def other(database: Database) -> Iterator["pymysql.Connection[pymysql.cursors.Cursor]"]:
+    """Somebody else in the same database."""
+    url = database.url
+    connection = pymysql.connect(
+        host=url.host,
+        port=url.port or 0,
+        user=url.username,
+        password=url.password or "",
+        database=url.database,
+    )
+    yield connection
+    connection.close()
+
+
+def test_a_statement_that_waits_is_ended_and_the_page_says_so(
+    admin: Visit,
+    database: Database,
+    mariadb: PrivateMariaDB,
+    other: "pymysql.Connection[pymysql.cursors.Cursor]",
+) -> None:
+    with other.cursor() as cursor:
+        cursor.execute("LOCK TABLES xxl_job_info WRITE")
+        began = time.monotonic()
+
+        with capture_logs() as logs:
+            answer = admin.get("/jobs")
+
+        spent = time.monotonic() - began
+        left = mariadb.execute(_AT_WORK.format(database.url.database, "xxl_job_info"))
+        cursor.execute("UNLOCK TABLES")
+    [line] = [line for line in logs if line["event"] == "page_not_served"]
+    assert answer.status_code == 503
+    assert "The database does not answer" in answer.text
+    assert f"Error number: {line['number']}" in answer.text
+    assert "max_statement_time" in line["error"]
+    assert "max_statement_time" not in answer.text
+    assert spent < 10 * LIMIT_SECONDS
+    assert left == [(0,)]
+    assert eventually(lambda: admin.get("/jobs").status_code == 200)
+
+
+def test_a_statement_that_computes_is_ended_by_the_server_itself(database: Database) -> None:
+    with database.engine.connect() as connection:
+        [(limit,)] = connection.exec_driver_sql("SELECT @@SESSION.max_statement_time").all()
+        assert float(limit) == LIMIT_SECONDS
+        began = time.monotonic()
+
+        with pytest.raises(Exception, match="max_statement_time"):
+            connection.exec_driver_sql("SELECT SUM(SQRT(seq)) FROM seq_1_to_10000000000")
+
+    assert time.monotonic() - began < 10 * LIMIT_SECONDS
+
+
+def test_schedulers_have_no_such_limit(mariadb_url: str) -> None:
+    database = Database(mariadb_url)
+
+    with database.engine.connect() as connection:
+        [(limit,)] = connection.exec_driver_sql("SELECT @@SESSION.max_statement_time").all()
+
+    database.close()
+    assert float(limit) == 0
