@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from flask import url_for
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from wtforms import (
@@ -21,6 +22,7 @@ from wtforms.validators import InputRequired, Length, Optional
 
 from admin_web import words
 from admin_web.forms import ConsoleForm
+from admin_web.gate import LIVE_HEADER
 from admin_web.keys import LARGEST
 from scheduler.clearing import Choice
 from sql import run_choices
@@ -68,6 +70,18 @@ class Whose(ConsoleForm):
         self._app_ids: Collection[int] | None = None
         self._found: list[int] = []
         self.job_id: int | None = None
+
+        self.job.render_kw = {
+            "list": "job-names",
+            "autocomplete": "off",
+            "spellcheck": "false",
+            "hx-get": url_for("runs.job_names"),
+            "hx-trigger": "input changed delay:200ms",
+            "hx-include": "[name='app']",
+            "hx-target": "#job-names",
+            "hx-sync": "this:replace",
+            "hx-headers": f'{{"{LIVE_HEADER}": "1"}}',
+        }
 
     def offer(self, session: Session, app_ids: Collection[int] | None) -> None:
         """Fill in the apps to choose from, and look the job up among them."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import and_, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
 from sql.models import App, Job, Run
@@ -31,6 +31,32 @@ def jobs_named(session: Session, name: str, app_ids: Collection[int] | None) -> 
         for job_id in session.execute(select(Job.id).where(way).limit(2)).scalars()
     }
     return sorted(found)
+
+
+def job_names(
+    session: Session, text: str, app_ids: Collection[int] | None, *, limit: int
+) -> list[str]:
+    """Return the first jobs of the given apps whose name has a text in it, as APP/NAME.
+
+    The text may itself be APP/ and a part of a name.
+    """
+    known = {row.app_name: row.id for row in apps(session, app_ids)}
+    app, _, short = text.partition("/")
+    wanted = [known[app]] if app in known and "/" in text else sorted(known.values())
+    part = short if app in known and "/" in text else text
+    by_id = {app_id: name for name, app_id in known.items()}
+    found = session.execute(
+        select(Job.job_group, Job.job_desc)
+        .with_hint(Job, "FORCE INDEX (i_search)", "mysql")
+        .where(
+            Job.job_group.in_(wanted),
+            # The column's collation tells capitals from small letters; people do not.
+            func.lower(Job.job_desc).contains(part.lower(), autoescape=True),
+        )
+        .order_by(Job.job_group, Job.job_desc)
+        .limit(limit)
+    )
+    return [f"{by_id[row.job_group]}/{row.job_desc}" for row in found]
 
 
 def has_runs(session: Session, job_id: int, app_ids: Collection[int] | None) -> bool:

@@ -16,13 +16,15 @@ from admin_web.parts import Parts
 from admin_web.routes import route
 from admin_web.run_forms import RunFilterForm, instant_ms, place_of
 from admin_web.visitors import Right, Visitor, visitor
-from sql import run_relations, run_search
+from sql import run_choices, run_relations, run_search
 from sql.errors import Conflict
 from sql.rows import AnyRow
 from sql.run_search import Found, RunSearch
 from sql.run_status import OPEN
 
 LINES = 50
+#: Jobs that are suggested while a name is typed.
+SUGGESTED = 12
 
 
 class RunPages:
@@ -47,6 +49,20 @@ class RunPages:
         return self._list(
             form, self._parts.database.read(lambda session: run_search.page(session, wanted))
         )
+
+    @route("/runs/jobs", Right.VIEW)
+    def job_names(self) -> str:
+        """Suggest jobs while a name is typed: options for a list of the page."""
+        text, app = request.args.get("job", "").strip()[:255], request.args.get("app", "")
+        known = visitor()
+
+        def read(session: Session) -> list[str]:
+            mine = {row.app_name: row.id for row in run_choices.apps(session, known.app_ids)}
+            wanted = [mine[app]] if app in mine else known.app_ids
+            return run_choices.job_names(session, text, wanted, limit=SUGGESTED)
+
+        names = self._parts.database.read(read) if text else []
+        return render_template("pages/runs_jobs.html", names=names)
 
     @route("/runs/<id:run_id>", Right.VIEW)
     def show(self, run_id: int) -> str:

@@ -62,6 +62,7 @@ TABLE: dict[str, Expected] = {
     "job_actions.trigger_one": Expected(OPERATORS, values={"job_id": 999}, admits=frozenset({404})),
     "audit_trail.show": Expected(NOBODY_ELSE),
     "runs.index": Expected(),
+    "runs.job_names": Expected(),
     "runs.show": Expected(values={"run_id": 999}, admits=frozenset({404})),
     "runs.log": Expected(values={"run_id": 999}, admits=frozenset({404})),
     "runs.log_lines": Expected(values={"run_id": 999}, admits=frozenset({404})),

@@ -131,6 +131,58 @@ class TestList:
         assert found
 
 
+class TestSuggestions:
+    @pytest.mark.parametrize(
+        ("name", "query", "expected"),
+        [
+            ("admin", "job=night", ["reports/nightly", "mails/nightly", "mails/Midnight"]),
+            ("admin", "job=NIGHT&app=reports", ["reports/nightly"]),
+            ("admin", "job=mails/mid", ["mails/Midnight"]),
+            ("admin", "job=%25", ["reports/100%"]),
+            ("admin", "job=", []),
+            ("admin", "", []),
+            ("viewer", "job=night", ["reports/nightly"]),
+            ("viewer", "job=mails/mid", []),
+            ("viewer", "job=night&app=mails", ["reports/nightly"]),
+            ("stranger", "job=night", ["mails/nightly", "mails/Midnight"]),
+        ],
+    )
+    def test_jobs_of_ones_own_apps_are_suggested_by_a_part_of_their_name(
+        self, app: Flask, rows: Rows, name: str, query: str, expected: list[str]
+    ) -> None:
+        for app_name, job in (
+            ("reports", "nightly"),
+            ("reports", "hourly"),
+            ("reports", "100%"),
+            ("mails", "nightly"),
+            ("mails", "Midnight"),
+        ):
+            rows.job(job, app_name)
+
+        answer = signed_in(app, name).get(f"/runs/jobs?{query}")
+
+        assert answer.status_code == 200
+        assert sorted(re.findall(r'<option value="([^"]+)">', answer.text)) == sorted(expected)
+
+    def test_a_name_is_no_markup_and_they_are_few(self, admin: Visit, rows: Rows) -> None:
+        for number in range(30):
+            rows.job(f"{NASTY}{number:02}")
+
+        page = admin.get("/runs/jobs?job=img").text
+
+        assert page.count("<option") == 12
+        assert "<img" not in page
+
+    def test_the_filter_takes_what_was_suggested(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = rows.run(rows.job("nightly"), clock.now - 1_000, status="LOST")
+        rows.run(rows.job("hourly"), clock.now - 1_000, status="LOST")
+
+        assert shown(admin.get("/runs?job=reports/nightly").text) == [run_id]
+        assert 'list="job-names"' in admin.get("/runs").text
+
+
 class TestFilters:
     def test_times_are_those_of_the_viewer(self, admin: Visit, rows: Rows, clock: Clock) -> None:
         job_id = rows.job("nightly")
