@@ -48,7 +48,7 @@ class Security:
         own = {"localhost", socket.gethostname().lower(), parts.host.lower()}
         console = urlsplit(parts.console_url)
         self._hosts = own | ({console.hostname.lower()} if console.hostname else set())
-        self._public = console.netloc
+        self._public, self._scheme = console.netloc, console.scheme
         self._is_https = parts.is_https
 
     def guard(self, app: Flask) -> None:
@@ -106,8 +106,14 @@ class Security:
     def _is_own_page(self) -> bool:
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
             return False
-        page = request.headers.get("Origin")
-        return page is None or urlsplit(page).netloc in {request.host, self._public} - {""}
+        told = request.headers.get("Origin")
+        if told is None:
+            return True
+        page = urlsplit(told)
+        if page.netloc == self._public != "":
+            # What came by http may have been changed on its way to the browser.
+            return page.scheme == self._scheme
+        return page.netloc == request.host
 
 
 def _is_address(name: str) -> bool:

@@ -90,6 +90,19 @@ class TestForgery:
 
         assert visit.post("/account/theme", {"theme": "dark"}, headers=headers).status_code == 303
 
+    @pytest.mark.parametrize(("scheme", "status"), [("https", 303), ("http", 403)])
+    def test_a_page_that_came_by_http_is_not_one_of_a_console_with_https(
+        self, database: Database, clock: Clock, scheme: str, status: int
+    ) -> None:
+        visit = Visit(make_app(database, clock, console_url="https://jobs.example.com"))
+        base = {"base_url": "https://jobs.example.com"}
+        visit.get("/login", **base)
+        headers = {"Origin": f"{scheme}://jobs.example.com", "Referer": "https://jobs.example.com"}
+
+        answer = visit.post("/browser", {"theme": "dark"}, headers=headers, **base)
+
+        assert answer.status_code == status
+
     @pytest.mark.parametrize(
         ("path", "headers", "who"),
         [
