@@ -1,7 +1,7 @@
 """Whatever stands in a text is only text, in every field, on every page and in every file."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any, cast
 
@@ -9,13 +9,13 @@ import pytest
 import yaml
 from flask import Flask
 
-from broker.messages import LogChunk, ReadLog
-from broker.rpc import Question, Requester
+from broker.rpc import Requester
 from sql.engine import Database
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.eventually import eventually
 from tests.support.furniture import Furniture, furnish
 from tests.support.ledger_rows import Rows
+from tests.support.spoken_logs import SpokenLogs
 from warren.job_export import job_file
 
 PAYLOADS = {
@@ -26,28 +26,6 @@ PAYLOADS = {
 }
 #: Kept for others than people who look at pages.
 SHOWN_NOWHERE = {"scheduler-of-run", "wanted-address"}
-
-
-class Executors:
-    """Stands where a requester does; every log has one line, the text."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def ask(self, questions: Sequence[Question], _timeout: float) -> list[LogChunk | None]:
-        _, address, boot_id, build = questions[0]
-        question = cast("ReadLog", build("q", "answer.console"))
-        chunk = LogChunk(
-            question_id="q",
-            address=address,
-            boot_id=boot_id,
-            run_id=question.run_id,
-            from_line=question.from_line,
-            to_line=question.from_line,
-            text=self.text,
-            is_end=True,
-        )
-        return [chunk]
 
 
 class Page(HTMLParser):
@@ -109,7 +87,7 @@ def test_each_text_is_shown_as_text_and_as_nothing_else(
     database: Database, rows: Rows, clock: Clock, kind: str
 ) -> None:
     payload = PAYLOADS[kind]
-    requester = cast("Requester", Executors(f"{payload}~log-line~"))
+    requester = cast("Requester", SpokenLogs(f"{payload}~log-line~"))
     app = make_app(database, clock, job_file=job_file, requester=requester)
     admin = signed_in(app, "admin")
     made = furnish(rows, "mails", lambda field: f"{payload}~{field}~", clock.now)
