@@ -1,0 +1,62 @@
+"""An administrator disables somebody, on a phone, in a real browser."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from admin_web.server import ConsoleServer
+from sql import apps, migration
+from sql.engine import Database
+from sql.users import Role
+from tests.support.browser import browser, require_chromium, sign_in
+from tests.support.console import PASSWORD, Clock, add_user, make_app
+
+PHONE = {"width": 390, "height": 800}
+
+
+@pytest.fixture
+def url(sqlite_url: str) -> Iterator[str]:
+    database = Database(sqlite_url)
+    migration.upgrade(database)
+    database.write(lambda session: apps.ensure(session, "reports"))
+    add_user(database, "alice", Role.ADMINISTRATOR)
+    add_user(database, "victor", Role.VIEWER, "reports")
+    server = ConsoleServer(make_app(database, Clock()), host="127.0.0.1", port=0)
+    server.start()
+    yield f"http://127.0.0.1:{server.port}"
+    server.stop()
+    database.close()
+
+
+@pytest.fixture
+def chromium() -> Iterator[Browser]:
+    require_chromium()
+    with browser() as found:
+        yield found
+
+
+def a_phone(chromium: Browser, url: str, name: str) -> Page:
+    page = chromium.new_context(viewport=PHONE, locale="en", base_url=url).new_page()
+    sign_in(page, url, name, PASSWORD)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Dashboard")
+    return page
+
+
+def test_who_is_disabled_is_asked_to_sign_in_at_the_next_click(chromium: Browser, url: str) -> None:
+    victor, alice = a_phone(chromium, url, "victor"), a_phone(chromium, url, "alice")
+    alice.goto("/users")
+    alice.get_by_role("link", name="victor").click()
+
+    alice.locator("summary", has_text="Disable").click()
+    question = alice.locator(".confirm-box", has_text="Disable victor?").bounding_box()
+    alice.get_by_role("button", name="Disable the user").click()
+
+    expect(alice.get_by_text("victor may sign in no longer.")).to_be_visible()
+    assert question is not None
+    assert question["x"] >= 0
+    assert question["x"] + question["width"] <= PHONE["width"]
+    victor.goto("/jobs")
+    expect(victor.get_by_role("heading", level=1)).to_have_text("Sign in")
+    sign_in(victor, url, "victor", PASSWORD)
+    expect(victor.get_by_text("The name or the password is wrong.")).to_be_visible()
