@@ -90,6 +90,15 @@ def talk(context: JobContext) -> None:
         time.sleep(0.05)
 
 
+@job("tell-time")
+def tell_time(context: JobContext) -> None:
+    """Print what time it is in milliseconds, ten times a second, until somebody ends it."""
+    note(context)
+    while True:
+        print(f"printed at {time.time_ns() // 1_000_000}")
+        time.sleep(0.1)
+
+
 @job("stubborn")
 def stubborn(context: JobContext) -> None:
     """Ignore SIGTERM, and start daemons in other sessions that do so too; say when all are up."""

@@ -5,7 +5,8 @@
 import { searchLog } from "./logsearch.js";
 
 const HEADERS = { "Warren-Live": "1", Accept: "application/json" };
-const POLL_MS = 700;
+// A line is seen after half of this on average, and the way of one question, some 30 ms.
+const POLL_MS = 400;
 const SLOWEST_MS = 30_000;
 const MOST_LINES = 20_000;
 const NEAR_PIXELS = 60;
