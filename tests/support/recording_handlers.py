@@ -95,7 +95,7 @@ def tell_time(context: JobContext) -> None:
     """Print what time it is in milliseconds, ten times a second, until somebody ends it."""
     note(context)
     while True:
-        print(f"printed at {time.time_ns() // 1_000_000}")
+        print(f"printed at {time.time_ns() // 1_000_000}")  # noqa: T201 - as users do
         time.sleep(0.1)
 
 
