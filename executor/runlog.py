@@ -71,7 +71,8 @@ class RunLogs:
         Whoever writes it goes on after the mark, since logs are opened for appending.
         """
         try:
-            if os.stat(path).st_size <= self.cap_bytes:  # noqa: PTH116 - text, see path_of
+            # Of a link, its own size: what a job has linked there is none of ours to cut.
+            if os.stat(path, follow_symlinks=False).st_size <= self.cap_bytes:  # noqa: PTH116
                 return False
             mark = _CAP_MARK.format(self.cap_bytes).encode()
             os.truncate(path, max(0, self.cap_bytes - len(mark)))

@@ -1,6 +1,7 @@
 """Run logs in the console, asked of a real executor over the broker."""
 
 import json
+import resource
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.support.eventually import eventually
 from tests.support.executor_desk import ExecutorDesk
 
 pytestmark = on_memory
+
+GIGABYTE = 10**9
 
 PRINTER = """
 import sys, time
@@ -242,6 +245,54 @@ def test_a_log_that_was_deleted_leaves_its_end(cluster: Cluster, visit: Visit) -
 
     assert "The executor has no longer this log" in page
     assert "record 1300" in page
+
+
+def test_a_link_in_a_logs_place_leads_nowhere(
+    cluster: Cluster, visit: Visit, tmp_path: Path
+) -> None:
+    run_id = run(cluster, "long")
+    [log] = cluster.folder.glob(f"logs/*/{run_id}.log")
+    (tmp_path / "elsewhere").write_text("root:x:0:0\n")
+    log.unlink()
+    log.symlink_to(tmp_path / "elsewhere")
+
+    pages = [
+        visit.client.get(f"/runs/{run_id}/log{tail}").text
+        for tail in ("", "?line=1", "/lines", "/download")
+    ]
+
+    assert [page for page in pages if "root:x" in page] == []
+
+
+def test_a_log_of_a_gigabyte_takes_no_memory(cluster: Cluster, visit: Visit) -> None:
+    """Most of it is a hole, one line of NULs; executor and console are both in this process."""
+    run_id = run(cluster, "long")
+    [log] = cluster.folder.glob(f"logs/*/{run_id}.log")
+    size = log.stat().st_size
+    with log.open("ab") as file:
+        file.truncate(GIGABYTE)
+        file.seek(GIGABYTE)
+        file.write(b"\nthe end\n")
+    assert log.stat().st_size > GIGABYTE > 1_000 * size
+    before_kb = resident_kb()
+
+    first = visit.get(f"/runs/{run_id}/log").text
+    beyond = visit.get(f"/runs/{run_id}/log?line=1301").status_code
+    lines = ask(visit, run_id, 1_290)
+    far = ask(visit, run_id, 10**12)
+    file_size = len(visit.client.get(f"/runs/{run_id}/log/download").data)
+
+    assert "record 500" in first
+    assert beyond == 200
+    assert lines["answer"] in ("LINES", "SILENT", "BUSY")
+    assert far["lines"] == []
+    assert file_size < log_pages.FILE_BYTES + 1_000_000
+    assert resident_kb() - before_kb < 60_000
+
+
+def resident_kb() -> int:
+    """Return the most memory that this process has had so far, in kB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def test_a_frozen_executor_keeps_nobody_from_other_pages(cluster: Cluster, console: Flask) -> None:

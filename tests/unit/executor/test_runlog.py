@@ -188,6 +188,17 @@ class TestCutting:
         assert path.read_text().endswith("bytes]\nmore\n")
         assert path.stat().st_size == 1_005
 
+    def test_what_a_job_has_linked_in_its_logs_place_is_not_cut(
+        self, logs: RunLogs, tmp_path: Path
+    ) -> None:
+        (tmp_path / "large").write_text("x" * 5_000)
+        path = write(logs, "")
+        path.unlink()
+        path.symlink_to(tmp_path / "large")
+
+        assert logs.cut_back(str(path)) is False
+        assert (tmp_path / "large").stat().st_size == 5_000
+
     def test_log_that_is_not_there_is_not_cut(self, logs: RunLogs) -> None:
         assert logs.cut_back(logs.path_of(AT_MS, 1)) is False
         assert not Path(logs.path_of(AT_MS, 1)).exists()
