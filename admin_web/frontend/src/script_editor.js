@@ -68,7 +68,7 @@ export function openEditor(area) {
         language ? language() : [],
         EditorState.readOnly.of(area.readOnly),
         EditorState.tabSize.of(4),
-        EditorView.contentAttributes.of({ "aria-label": area.labels[0]?.textContent ?? "" }),
+        EditorView.contentAttributes.of({ tabindex: "0", "aria-label": area.labels[0]?.textContent ?? "" }),
         keymap.of([{ key: "Mod-s", preventDefault: true, run: () => save(form, area) }, indentWithTab, ...defaultKeymap, ...historyKeymap, ...searchKeymap]),
         LOOKS,
       ],

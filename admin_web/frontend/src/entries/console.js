@@ -1,5 +1,6 @@
 // On every page.
 import "htmx.org";
+import { closeQuestions } from "../confirm.js";
 import { refreshLiveParts } from "../live.js";
 import { switchThemeInPlace } from "../theme.js";
 import { tellTimeZone } from "../zone.js";
@@ -7,3 +8,4 @@ import { tellTimeZone } from "../zone.js";
 tellTimeZone();
 switchThemeInPlace();
 refreshLiveParts();
+closeQuestions();

@@ -1,0 +1,18 @@
+// A question that is open closes with Escape, or by a click elsewhere.
+
+const OPEN = "details.confirm[open]";
+
+export function closeQuestions() {
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const question of document.querySelectorAll(OPEN)) {
+      const held = question.contains(document.activeElement);
+      question.open = false;
+      if (held) question.querySelector("summary").focus();
+    }
+  });
+  document.addEventListener("click", (event) => {
+    for (const question of document.querySelectorAll(OPEN))
+      if (!question.contains(event.target)) question.open = false;
+  });
+}
