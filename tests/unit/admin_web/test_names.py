@@ -1,0 +1,73 @@
+"""Names that would be more than names: refused wherever one of an app or executor comes in."""
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from broker import codec, topology
+from broker.errors import Malformed
+from broker.messages import Heartbeat, Load
+from scheduler import job_rules
+from sql import apps
+from sql.engine import Database
+from tests.support.console import Visit
+from warren.cli import root
+
+#: Patterns and separators of the broker, ways out of a folder, too long, look-alikes, expressions.
+BAD = [
+    *("warren.#", "*", "#", "..", "../..", "a/b", "a b", "", "a\0b", "a\nb", "name\n"),
+    *("x" * 300, "n\u0430me", "n\uff41me", "name\u200b", "\u202ename", "(a+)+$", "[a-z]", "a|b"),
+    *("a'b", 'a"b', "<b>name", "{{7*7}}", "$(id)", "`id`", "%2e%2e", "~root"),
+]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_no_form_takes_one(admin: Visit, database: Database, name: str) -> None:
+    app: dict[str, Any] = {"title": "A title", "mode": "automatic", "app_name": name}
+    listed = app | {"app_name": "fresh", "mode": "listed", "addresses": name}
+    is_several = len(name.split()) > 1  # spaces part the addresses of a list
+    user = {"username": name, "password": "a password for it", "role": "viewer", "apps": "reports"}
+
+    assert admin.post("/apps/add", app).status_code == 422
+    assert admin.post("/users/add", user).status_code == 422
+    if not is_several and name.strip() == name:
+        assert admin.post("/apps/add", listed).status_code == 422
+        assert set(database.read(apps.ids_by_name)) == {"reports", "mails"}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_no_message_and_no_queue_has_one(name: str) -> None:
+    good = {"app": "reports", "address": "one", "boot_id": "b1", "started_at_ms": 1, "handlers": []}
+    good["load"] = msgspec.to_builtins(Load(cpu_percent=0, memory_percent=0, slots=1, running=0))
+    for field in ("app", "address", "boot_id"):
+        body = msgspec.json.encode({"type": "Heartbeat"} | good | {field: name})
+        with pytest.raises(Malformed):
+            codec.decode(body, Heartbeat)
+    for names in ((name, "one", "b1"), ("reports", name, "b1"), ("reports", "one", name)):
+        with pytest.raises(ValueError, match=r"expected (app|address|boot id) to be "):
+            topology.command_queue(*names)
+
+
+def test_the_message_of_the_test_above_is_a_good_one_but_for_its_name() -> None:
+    load = Load(cpu_percent=0, memory_percent=0, slots=1, running=0)
+    beat = Heartbeat(app="reports", address="one", boot_id="b1", started_at_ms=1, load=load)
+
+    assert codec.decode(codec.encode(beat), Heartbeat) == beat
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_no_job_file_and_no_command_takes_one(name: str) -> None:
+    with pytest.raises(ValueError, match="expected app to be a name"):
+        job_rules.check_app_name(name)
+    with pytest.raises(ValueError, match="expected addresses to be names"):
+        job_rules.check_addresses([name])
+    if "\0" in name:
+        return  # no command line can hold one
+    for arguments in (("--app", name), ("--app", "reports", "--address", name)):
+        if arguments[-1] == "":
+            continue  # an empty address is none: the default one
+        result = CliRunner().invoke(root, ["executor", *arguments, "handlers.py"])
+        assert re.search("expected (app|address) to be ", f"{result.exception}{result.output}")
