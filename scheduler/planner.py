@@ -25,6 +25,8 @@ from sql.parked import PARKED_MS
 from sql.rows import AnyRow
 from sql.run_status import Kind
 
+#: Why a job was stopped that did all it was to do; any other reason is a fault.
+NO_FURTHER_TIME = "its schedule has no further fire time"
 #: How far ahead ticks are planned (XXL-JOB's pre-read).
 WINDOW_MS = 5_000
 #: How near a tick must be for planning to begin. Less than the window, because most ticks are at
@@ -182,9 +184,7 @@ class Planner:
         for skip in plan.skips:
             log.warning("ticks_skipped", job_id=job.id, count=skip.count, reason=skip.reason)
         if plan.next_ms is None and not plan.waits:
-            self._stop(
-                session, job, "its schedule has no further fire time", now_ms, plan.watermark_ms
-            )
+            self._stop(session, job, NO_FURTHER_TIME, now_ms, plan.watermark_ms)
             return
         batch.advanced.append(
             {
@@ -205,7 +205,10 @@ class Planner:
         watermark = job.trigger_last_time if watermark_ms is None else watermark_ms
         jobs.stop_by_itself(session, job.id, reason=reason, watermark_ms=watermark)
         history.record_stop(session, job.id, watermark_ms=watermark, by="scheduler", now_ms=now_ms)
-        log.warning("job_stopped", job_id=job.id, job=job.job_desc, reason=reason)
+        if reason == NO_FURTHER_TIME:
+            log.info("job_ended", job_id=job.id, job=job.job_desc)
+        else:
+            log.warning("job_stopped", job_id=job.id, job=job.job_desc, reason=reason)
 
     def _count_overdue(self, now_ms: int) -> None:
         if 0 <= now_ms - self._overdue_at < self._overdue_age_ms:

@@ -40,7 +40,11 @@ class App(Model):
     """A named group of executors; `address_type` 0 = they register themselves, 1 = a fixed list."""
 
     __tablename__ = "xxl_job_group"
-    __table_args__ = (UniqueConstraint("app_name", name="i_app_name"), _TABLE_OPTIONS)
+    __table_args__ = (
+        UniqueConstraint("app_name", name="i_app_name"),
+        # The runs of a deleted app keep its id: no other app may get it.
+        {**_TABLE_OPTIONS, "sqlite_autoincrement": True},
+    )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     app_name: Mapped[str] = mapped_column(String(64))
@@ -253,7 +257,11 @@ class User(Model):
     """
 
     __tablename__ = "xxl_job_user"
-    __table_args__ = (UniqueConstraint("username", name="i_username"), _TABLE_OPTIONS)
+    __table_args__ = (
+        UniqueConstraint("username", name="i_username"),
+        # The audit trail names users by id too.
+        {**_TABLE_OPTIONS, "sqlite_autoincrement": True},
+    )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     username: Mapped[str] = mapped_column(String(50))

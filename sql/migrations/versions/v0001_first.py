@@ -121,6 +121,7 @@ def upgrade() -> None:
         sa.Column("update_time", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("app_name", name="i_app_name"),
+        sqlite_autoincrement=True,
         **_OPTIONS,
     )
     op.create_table(
@@ -295,6 +296,7 @@ def upgrade() -> None:
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("username", name="i_username"),
+        sqlite_autoincrement=True,
         **_OPTIONS,
     )
     op.create_table(

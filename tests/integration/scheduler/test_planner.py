@@ -153,6 +153,21 @@ def test_a_schedule_that_ends_stops_the_job_and_its_last_tick_still_fires(
     assert (run.status, run.due_at) == (RunStatus.PLANNED, int(at.timestamp() * 1000))
 
 
+def test_a_schedule_that_ends_is_no_warning_and_a_broken_one_is(
+    cluster: Cluster, still: SchedulerNode, events: list[dict[str, Any]]
+) -> None:
+    at = datetime.fromtimestamp(cluster.now_ms() / 1000 + 3, UTC)
+    cluster.job("once", schedule_kind="AT", schedule_conf=at.isoformat(), enabled=True)
+    cluster.job("broken", **EACH_SECOND)
+    cluster.set_job("broken", schedule_conf="no cron")
+
+    still.planner.tick(cluster.now_ms())
+
+    told = {event["job"]: event for event in events if "job" in event}
+    assert (told["once"]["event"], told["once"]["log_level"]) == ("job_ended", "info")
+    assert (told["broken"]["event"], told["broken"]["log_level"]) == ("job_stopped", "warning")
+
+
 def test_a_fixed_delay_waits_for_the_end_of_its_run(cluster: Cluster, still: SchedulerNode) -> None:
     now_ms = cluster.now_ms()
     cluster.job("delayed", **EACH_SECOND)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from sql import cluster, migration, schema
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable, SchemaMismatch
-from sql.models import Model
+from sql.models import App, GlueVersion, Job, Model, User
 from tests.support.sql_rows import new_run, plan, side_by_side
 
 
@@ -86,6 +86,27 @@ class TestUpgrade:
             return list(compare_metadata(context, Model.metadata))
 
         assert database.read(compare) == []
+
+    def test_what_is_made_next_never_has_the_id_of_what_was_deleted(
+        self, database: Database
+    ) -> None:
+        def make(session: Session) -> list[int]:
+            made = [
+                App(app_name="reports", title=""),
+                User(username="alice", password="", role=0),
+                Job(job_group=1, job_desc="nightly"),
+                GlueVersion(job_id=1, glue_type="GLUE_SHELL", glue_source="", glue_remark=""),
+            ]
+            session.add_all(made)
+            session.flush()
+            ids = [row.id for row in made]
+            for row in made:
+                session.delete(row)
+            return ids
+
+        first, second = database.write(make), database.write(make)
+
+        assert all(old < new for old, new in zip(first, second, strict=True))
 
     def test_upgrading_again_changes_nothing(self, database: Database) -> None:
         before = database.read(cluster.cluster_id)
