@@ -243,6 +243,29 @@ class TestVersions:
         newest = database.read(lambda session: glue.versions(session, job_id))[0]
         assert newest.glue_remark == f"version {first} restored"
 
+    def test_each_version_keeps_its_author_whoever_restores_it(
+        self, app: Flask, scripter: Visit, database: Database, job_id: int
+    ) -> None:
+        first = current(database, job_id)
+        scripter.post(f"/glue/{job_id}/save", form(database, job_id))
+        second = current(database, job_id)
+        admin = signed_in(app, "admin")
+        difference = admin.get(f"/glue/{job_id}/compare?old={first}&new={second}").text
+
+        admin.get(f"/glue/{job_id}")
+        admin.post(f"/glue/{job_id}/restore", {"version": str(first), "based_on": str(second)})
+
+        kept = database.read(lambda session: glue.versions(session, job_id))
+        assert [(one.author, one.id) for one in kept[1:]] == [
+            ("scripter", second),
+            ("maker", first),
+        ]
+        assert kept[0].author == "admin"
+        assert all(author in difference for author in ("maker", "scripter"))
+        page = admin.get(f"/glue/{job_id}").text
+        assert all(author in page for author in ("maker", "scripter", "admin"))
+        assert "maker" in admin.get(f"/glue/{job_id}/versions/{first}").text
+
     def test_restoring_over_somebody_elses_save_is_refused(
         self, scripter: Visit, database: Database, job_id: int
     ) -> None:
