@@ -1,0 +1,102 @@
+"""Pages with long names, in windows of three widths: nothing is cut off, nothing sticks out."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from admin_web.server import ConsoleServer
+from sql.users import Role
+from tests.support.browser import browser, require_chromium, sign_in
+from tests.support.console import PASSWORD, Clock, add_user, make_app
+from tests.support.ledger_rows import Rows
+
+LONG = "import-the-prices-of-all-suppliers-from-the-north-and-the-south-without-a-space"
+ADDRESS = "executor-7f9c6d5b8-xk2lp.production.svc.cluster.local:9999"
+PATHS = ("/", "/jobs", "/jobs/1", "/runs", "/runs/1", "/executors", "/apps", "/ledger", "/audit")
+#: Whatever is wider than its place: the page itself, or a table in its frame.
+_WIDER = """
+() => [document.documentElement, ...document.querySelectorAll(".scroll")]
+  .filter((place) => place.scrollWidth > place.clientWidth + 1)
+  .map((place) => `${place.tagName}.${place.className} ${place.scrollWidth}`)
+"""
+
+
+@pytest.fixture
+def site(sqlite_url: str) -> Iterator[str]:
+    clock, rows = Clock(), Rows(sqlite_url)
+    add_user(rows.database, "alice", Role.ADMINISTRATOR)
+    job_id = rows.job(LONG, "reports", schedule_type="CRON", schedule_conf="0 0 2 * * ?")
+    rows.job("nightly report", "reports")
+    for number, status in enumerate(("RUNNING", "FAILED", "SUCCEEDED", "PLANNED")):
+        due = clock.now - 90_000 - number * 60_000
+        rows.run(
+            job_id,
+            due,
+            status=status,
+            executor_address=ADDRESS,
+            started_at=due + 300,
+            handle_msg="ConnectionError: " + "x" * 300,
+        )
+    load = '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62}'
+    rows.executor(ADDRESS, clock.now, load)
+    server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=0)
+    server.start()
+    yield f"http://127.0.0.1:{server.port}"
+    server.stop()
+    rows.database.close()
+
+
+@pytest.fixture
+def chromium() -> Iterator[Browser]:
+    require_chromium()
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def page(chromium: Browser, site: str) -> Page:
+    found = chromium.new_context(locale="en", base_url=site).new_page()
+    sign_in(found, site, "alice", PASSWORD)
+    expect(found.get_by_role("heading", level=1)).to_have_text("Dashboard")
+    return found
+
+
+def test_no_table_is_wider_than_its_place_in_any_window(page: Page) -> None:
+    wider = {}
+
+    for width in (390, 900, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        for path in PATHS:
+            page.goto(path)
+            if found := page.evaluate(_WIDER):
+                wider[path, width] = found
+
+    assert wider == {}
+
+
+def test_a_question_closes_with_escape_and_gives_the_focus_back(page: Page) -> None:
+    page.goto("/executors")
+    question = page.locator("summary", has_text="Drain")
+    if not page.locator("script[src*='console-']").count():
+        pytest.skip("the console's scripts are not built: make console")
+
+    question.click()
+    expect(page.get_by_text("That cannot be taken back")).to_be_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Escape")
+
+    expect(page.get_by_text("That cannot be taken back")).to_be_hidden()
+    expect(question).to_be_focused()
+
+
+def test_jobs_are_suggested_while_a_name_is_typed(page: Page) -> None:
+    page.goto("/runs")
+    if not page.locator("script[src*='console-']").count():
+        pytest.skip("the console's scripts are not built: make console")
+
+    page.get_by_label("Job", exact=True).press_sequentially("nightly r")
+
+    suggested = page.locator("#job-names option")
+    expect(suggested).to_have_count(1)
+    expect(suggested).to_have_attribute("value", "reports/nightly report")
