@@ -16,6 +16,15 @@ from sql.models import Job
 LONGEST_IDS = 255
 
 
+class ChildrenRefused(ValueError):
+    """A job cannot have these children; `app` and `job` are the names of whose they would be."""
+
+    def __init__(self, words: str, app: str, job: str) -> None:
+        super().__init__(words)
+        self.app = app
+        self.job = job
+
+
 def link(session: Session, job: Job, children: Sequence[str]) -> str | None:
     """Give a locked job these children, by NAME in its app or by APP/NAME.
 
@@ -23,7 +32,7 @@ def link(session: Session, job: Job, children: Sequence[str]) -> str | None:
         what changed, in words; None when nothing did.
 
     Raises:
-        ValueError: a child is unknown, or all of them do not fit, in one line that names the job.
+        ChildrenRefused: one is unknown, or all of them do not fit, in one line that names the job.
 
     """
     app_ids = apps.ids_by_name(session)
@@ -31,16 +40,18 @@ def link(session: Session, job: Job, children: Sequence[str]) -> str | None:
     unknown = [child for child, job_id in zip(children, found, strict=True) if job_id is None]
     if unknown:
         listed = ", ".join(repr(child[:100]) for child in unknown)
-        raise ValueError(f"cannot save job {job.job_desc}: unknown child {listed}")
+        raise _refused(session, job.id, f"cannot save job {job.job_desc}: unknown child {listed}")
     before = families.ids(job.child_jobid)
     after = tuple(dict.fromkeys(job_id for job_id in found if job_id is not None))
     if before == after:
         return None
     child_jobid = ",".join(map(str, after))
     if len(child_jobid) > LONGEST_IDS:
-        raise ValueError(
+        raise _refused(
+            session,
+            job.id,
             f"cannot save job {job.job_desc}: expected the ids of its children to take up to "
-            f"{LONGEST_IDS} characters, got: {len(child_jobid)}"
+            f"{LONGEST_IDS} characters, got: {len(child_jobid)}",
         )
     job.child_jobid = child_jobid
     session.flush()
@@ -49,7 +60,7 @@ def link(session: Session, job: Job, children: Sequence[str]) -> str | None:
 
 
 def refuse_circles(session: Session, job_ids: Iterable[int]) -> None:
-    """Raise ValueError, naming the path, when one of the jobs is its own descendant."""
+    """Raise ChildrenRefused, naming the path, when one of the jobs is its own descendant."""
     starts = list(job_ids)
     children = _descendants(session, starts)
     for start in starts:
@@ -58,7 +69,8 @@ def refuse_circles(session: Session, job_ids: Iterable[int]) -> None:
             app_id = next(job.job_group for job in jobs.to_plan(session, [start]).values())
             names = _names(session, app_id, set(circle))
             path = " -> ".join(names[job_id] for job_id in circle)
-            raise ValueError(f"cannot save job {names[start]}: its children form a circle: {path}")
+            words = f"cannot save job {names[start]}: its children form a circle: {path}"
+            raise _refused(session, start, words)
 
 
 def refuse_orphans(session: Session, job_ids: Collection[int]) -> None:
@@ -71,6 +83,10 @@ def refuse_orphans(session: Session, job_ids: Collection[int]) -> None:
     children = ", ".join(sorted("/".join(name) for name in names.values()))
     parents = ", ".join(f"{row.app}/{row.name}" for row in left)
     raise ValueError(f"cannot delete job {children}: still among the children of {parents}")
+
+
+def _refused(session: Session, job_id: int, words: str) -> ChildrenRefused:
+    return ChildrenRefused(words, *families.names(session, [job_id])[job_id])
 
 
 def find_circle(start: int, children: Mapping[int, Sequence[int]]) -> list[int] | None:

@@ -11,6 +11,7 @@ import click
 from scheduler.commands import Commands
 from scheduler.job_file_changes import Change
 from scheduler.job_spec import JobSpec
+from scheduler.lineage import ChildrenRefused
 from sql import apps
 from sql.engine import Database
 from warren.acting import open_commands
@@ -51,11 +52,15 @@ def apply(
     """Apply a file that was read; return every change.
 
     Raises:
-        JobFileError: a job's app is neither in the file nor in the database.
+        JobFileError: a job's app is neither in the file nor in the database, or it cannot have its
+            children.
 
     """
     file.check_apps(database.read(apps.ids_by_name))
-    return commands.apply(file.apps, file.specs, dry_run=dry_run, prune=prune)
+    try:
+        return commands.apply(file.apps, file.specs, dry_run=dry_run, prune=prune)
+    except ChildrenRefused as error:
+        raise file.refused_children(error) from error
 
 
 def change_line(change: Change, *, dry_run: bool) -> str:

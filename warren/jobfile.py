@@ -14,6 +14,7 @@ from scheduler import job_rules
 from scheduler.alarms import rules as alarm_rules
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.job_spec import AppSpec, JobSpec
+from scheduler.lineage import ChildrenRefused
 from warren.errors import JobFileError
 from warren.job_grammar import JobReader, read_alarm, texts
 from warren.yaml_reader import YamlReader, did_you_mean
@@ -25,12 +26,17 @@ SAID_PROBLEMS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """A job file that is right by itself; `app_lines` says where jobs name their apps."""
+    """A job file that is right by itself.
+
+    `app_lines` says where jobs name their apps, `child_lines` where a job, by its app and its name,
+    names its children.
+    """
 
     path: Path
     apps: tuple[AppSpec, ...]
     specs: tuple[JobSpec, ...]
     app_lines: Mapping[str, int]
+    child_lines: Mapping[tuple[str, str], int]
 
     def check_apps(self, existing: Iterable[str]) -> None:
         """Raise JobFileError when a job's app is neither in the file nor among `existing`."""
@@ -43,6 +49,12 @@ class JobFile:
                 if name not in known
             ],
         )
+
+    def refused_children(self, error: ChildrenRefused) -> JobFileError:
+        """Return a refusal with the line of the children that it is about."""
+        line = self.child_lines.get((error.app, error.job))
+        place = self.path if line is None else f"{self.path}:{line}"
+        return JobFileError([f"{place}: {error}"])
 
 
 def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:
@@ -68,6 +80,7 @@ def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) 
         apps=tuple(walk.apps.values()),
         specs=tuple(walk.specs),
         app_lines=walk.app_lines,
+        child_lines=walk.child_lines,
     )
 
 
@@ -79,6 +92,7 @@ class _Walk:
         self.apps: dict[str, AppSpec] = {}
         self.specs: list[JobSpec] = []
         self.app_lines: dict[str, int] = {}
+        self.child_lines: dict[tuple[str, str], int] = {}
         self._job_reader = JobReader(self.reader, now_ms=now_ms, added_routes=added_routes)
         self._job_lines: dict[tuple[str, str], int] = {}
 
@@ -140,6 +154,8 @@ class _Walk:
             self.app_lines.setdefault(spec.app, lines["app"])
         if spec.app and spec.name:
             self._note_name(spec, lines["name"])
+            if "children" in lines:
+                self.child_lines[spec.app, spec.name] = lines["children"]
 
     def _note_name(self, spec: JobSpec, line: int) -> None:
         key = (spec.app, spec.name)

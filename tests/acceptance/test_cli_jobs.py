@@ -299,16 +299,16 @@ def test_children_are_applied_once_and_shown_by_name(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("children: [a]", "cannot save job a: its children form a circle: a -> b -> a"),
-        ("children: [nobody]", "cannot save job b: unknown child 'nobody'"),
+        ("children: [a]", "5: cannot save job a: its children form a circle: a -> b -> a"),
+        ("children: [nobody]", "6: cannot save job b: unknown child 'nobody'"),
     ],
 )
-def test_wrong_children_are_one_line_and_nothing_is_applied(
+def test_wrong_children_are_one_line_that_says_where_and_nothing_is_applied(
     desk: Desk, field: str, words: str
 ) -> None:
     name = desk.file(FAMILY.replace("name: b, app: reports", f"name: b, app: reports, {field}"))
 
-    assert desk.refused("jobs", "apply", name) == words
+    assert desk.refused("jobs", "apply", name) == f"{name}:{words}"
     assert desk.listed("jobs", "list", "--json") == []
 
 
