@@ -13,6 +13,10 @@ _FITTING = {
     "route": r"[A-Z][A-Z0-9_]+",
     "path": r"[a-z][a-z0-9-]+/.+?",
     "n": r"\S+",
+    "least": r"[A-Za-z0-9]+",
+    "most": r"\S+",
+    "numbers": r"[0-9]+-[0-9]+",
+    "names": r"[A-Z]+-[A-Z]+",
     "rows": r"[0-9]+",
 }
 

@@ -72,7 +72,7 @@ RUNS: tuple[Phrase, ...] = (
     phrase("%(what)s at its exit"),
     phrase("ended with exit code %(code)s without a result"),
     phrase("%(signal)s, most likely by the kernel for lack of memory"),
-    phrase("could not be killed: %(names)s"),
+    phrase("could not be killed: %(processes)s"),
     phrase("stopped by %(signal)s"),
     phrase("out of memory"),
     phrase("the executor is shutting down"),

@@ -173,6 +173,7 @@ def test_sentences_that_are_put_together_are_said_part_by_part(text: str, shown:
     [
         "3 of 4 orders",
         "ERROR: disk full",
+        "ROUND: chose worker-1:9999, one of 4",
         "import succeeded",
         "disk full (at last)",
         "a; b",
