@@ -27,7 +27,7 @@ def site(sqlite_url: str) -> Iterator[str]:
     clock, rows = Clock(), Rows(sqlite_url)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
     job_id = rows.job(LONG, "reports", schedule_type="CRON", schedule_conf="0 0 2 * * ?")
-    rows.job("nightly report", "reports")
+    rows.job("nightly report", "reports", author="somebody.with.a.long.name@example.com")
     for number, status in enumerate(("RUNNING", "FAILED", "SUCCEEDED", "PLANNED")):
         due = clock.now - 90_000 - number * 60_000
         rows.run(
