@@ -19,6 +19,8 @@ from admin_web.security import HEADERS
 
 #: How long a request's head, and the whole request, may take to arrive.
 HEAD_SECONDS, REQUEST_SECONDS = 10.0, 40.0
+#: How long somebody may take to fetch an answer, a file of 60 MB at most.
+ANSWER_SECONDS = 900.0
 #: How often connections are looked at.
 LOOK_SECONDS = 2
 #: Connections that one address may hold; some are left for others. A proxy is one address.
@@ -74,10 +76,12 @@ class TimedChannel(HTTPChannel):
     requests_lock: Any
     server: Any
     socket: socket.socket
+    #: Since when there is something that nobody has fetched.
+    unread_since: float | None = None
 
     def end_if_late(self, now: float) -> None:
         """Answer a request that does not arrive, and leave whoever does not fetch an answer."""
-        if self.total_outbufs_len and now - self.last_activity > self.adj.channel_timeout:
+        if self._is_left_unread(now):
             self.will_close = True
             # Else nothing would tell the loop that there is something to do for this connection.
             with contextlib.suppress(OSError):
@@ -92,6 +96,14 @@ class TimedChannel(HTTPChannel):
             self.requests.append(late)
             if len(self.requests) == 1:
                 self.server.add_task(self)
+
+    def _is_left_unread(self, now: float) -> bool:
+        if not self.total_outbufs_len:
+            self.unread_since = None
+            return False
+        self.unread_since = self.unread_since or now
+        is_stuck = now - self.last_activity > self.adj.channel_timeout
+        return is_stuck or now - self.unread_since > ANSWER_SECONDS
 
 
 class TimedServer(TcpWSGIServer):

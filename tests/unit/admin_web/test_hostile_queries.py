@@ -36,7 +36,7 @@ GUESSED = {
 }
 #: Lines of the longest page.
 MOST_LINES = 100
-#: A page of these small tables takes some milliseconds; this is for a machine that is busy.
+#: A page of these small tables takes some milliseconds of a processor.
 PATIENCE_SECONDS = 2.0
 
 
@@ -83,9 +83,9 @@ def test_no_argument_of_any_page_breaks_it_or_brings_more_than_a_page(
         for value in NASTY:
             alone = [{name: value} for name in sorted(names - GUESSED)]
             for query in (*alone, dict.fromkeys(GUESSED, value)):
-                began = time.monotonic()
+                began = time.thread_time()
                 answer = admin.client.get(path, query_string=query, buffered=True)
-                spent = time.monotonic() - began
+                spent = time.thread_time() - began
 
                 known = answer.status_code in (200, 303, 401, 403, 404, 405, 422, 503)
                 assert known, (path, query, answer.status_code)
@@ -209,24 +209,24 @@ def test_a_line_that_no_log_has_is_the_nearest_one(admin: Visit, made: Furniture
 
 
 def test_very_many_arguments_are_refused(admin: Visit) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
 
     few = admin.get("/jobs?" + "&".join(f"a{number}=1" for number in range(90)))
     many = admin.get("/jobs?" + "&".join(f"a{number}=1" for number in range(10_000)))
 
     assert (few.status_code, many.status_code) == (200, 400)
-    assert time.monotonic() - began < PATIENCE_SECONDS
+    assert time.thread_time() - began < PATIENCE_SECONDS
 
 
 def test_a_form_of_very_many_fields_keeps_nobody_waiting(admin: Visit) -> None:
     form = "csrf_token=" + admin.token + "&a=1" * 200_000
     kind = "application/x-www-form-urlencoded"
-    began = time.monotonic()
+    began = time.thread_time()
 
     answer = admin.client.post("/account/theme", data=form, content_type=kind)
 
     assert answer.status_code == 400
-    assert time.monotonic() - began < PATIENCE_SECONDS
+    assert time.thread_time() - began < PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", "application/xml", "x"])

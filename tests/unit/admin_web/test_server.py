@@ -83,11 +83,26 @@ class Client:
         self.socket.close()
 
 
-def is_served(port: int, within: float = 5.0) -> bool:
+def is_served(port: int, within: float = 10.0) -> bool:
     """Whether somebody else gets a page, and soon."""
     began = time.monotonic()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/login", timeout=20) as answer:
         return answer.status == 200 and time.monotonic() - began < within
+
+
+def endless_answer(app: Flask) -> list[bool]:
+    """Let a route answer without end; return a list that has an item once it was told to stop."""
+    ended: list[bool] = []
+
+    def endless() -> Iterator[bytes]:
+        try:
+            while True:
+                yield b"x" * MEGABYTE
+        finally:
+            ended.append(True)
+
+    app.view_functions["health.healthz"] = lambda: app.response_class(endless())
+    return ended
 
 
 @pytest.mark.usefixtures("_short_patience")
@@ -123,20 +138,27 @@ class TestSlow:
         eventually(lambda: not client.is_held, 10, every=0.05)
 
     def test_who_does_not_fetch_an_answer_is_left(self, app: Flask, port: int) -> None:
-        ended: list[bool] = []
-
-        def endless() -> Iterator[bytes]:
-            try:
-                while True:
-                    yield b"x" * MEGABYTE
-            finally:
-                ended.append(True)
-
-        app.view_functions["health.healthz"] = lambda: app.response_class(endless())
+        ended = endless_answer(app)
         client = Client(port)
         client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
         eventually(lambda: ended, 20, every=0.05)
+        client.close()
+
+    def test_who_fetches_it_drop_by_drop_is_left_in_the_end(
+        self, app: Flask, port: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(channels, "ANSWER_SECONDS", 1.5)
+        ended = endless_answer(app)
+        client = Client(port)
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+        def sip() -> list[bool]:
+            with contextlib.suppress(OSError):
+                client.socket.recv(200_000)
+            return ended
+
+        eventually(sip, 20, every=0.05)
         client.close()
 
     def test_one_address_that_holds_all_it_can_keeps_nobody_else_out(self, port: int) -> None:
