@@ -20,6 +20,7 @@ from sql.models import (
     Run,
     SignIn,
     SkippedTicks,
+    TrailEntry,
     User,
 )
 from sql.run_status import Kind, RunStatus
@@ -126,9 +127,11 @@ def _jobs(rows: Rows, made: Furniture, of: Text, now_ms: int) -> None:
                 glue_type="GLUE_SHELL",
                 source=of(f"{number}-source") + "\necho\n",
                 remark=of(f"{number}-remark"),
-                author=of(f"{number}-scripter"),
+                author="cut",
                 now_ms=now_ms,
             )
+            # A name of its own would be cut to its length.
+            session.get_one(GlueVersion, saved).author = of(f"{number}-scripter")
         return int(saved)
 
     made.ids["glue_id"] = rows.database.write(unit)
@@ -183,7 +186,7 @@ def _registry(rows: Rows, app: str, of: Text, now_ms: int) -> None:
 
 def _people(rows: Rows, made: Furniture, of: Text, now_ms: int) -> None:
     user = User(username=of("user"), password="x", role=2, permission=str(made.ids["app_id"]))
-    trail = Trail(who=of("who"), origin=of("origin"))
+    trail = Trail(who="cut", origin="cut")
 
     def unit(session: Any) -> int:
         session.add(user)
@@ -198,6 +201,9 @@ def _people(rows: Rows, made: Furniture, of: Text, now_ms: int) -> None:
             before={of("value-name"): of("before")},
             after={of("value-name"): of("after")},
         )
+        session.flush()
+        whose = update(TrailEntry).where(TrailEntry.who == "cut")
+        session.execute(whose.values(who=of("who"), origin=of("origin")))
         return int(user.id)
 
     made.ids["user_id"] = rows.database.write(unit)

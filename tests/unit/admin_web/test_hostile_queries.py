@@ -29,6 +29,8 @@ NASTY = [
     "(a+)+$",
     "x" * 10_000,
 ]
+#: What each field of a filter is given alone too.
+EACH = {NASTY[0], "%00\0", "9" * 5_000, "x" * 10_000}
 #: Names that people try though no page has them, and those that are no fields of a form.
 GUESSED = {
     *("page", "size", "limit", "offset", "sort", "order", "column", "start", "length"),
