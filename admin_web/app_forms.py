@@ -7,6 +7,7 @@ from wtforms import Field, RadioField, SelectField, StringField, TextAreaField
 from wtforms.validators import InputRequired, Length, Optional, Regexp, ValidationError
 
 from admin_web.forms import ConsoleForm
+from admin_web.offers import offered
 from broker.messages import ADDRESS_PATTERN, APP_PATTERN
 from scheduler.alarms.mail_server import LONGEST_EMAIL, is_email
 from scheduler.alarms.policy import AlarmTargets
@@ -30,10 +31,12 @@ class AppForm(ConsoleForm):
     )
     mode = RadioField(
         lazy_gettext("Executors"),
-        choices=[
-            (AUTOMATIC, lazy_gettext("all that register")),
-            (LISTED, lazy_gettext("only these addresses, in this order")),
-        ],
+        choices=offered(
+            [
+                (AUTOMATIC, lazy_gettext("all that register")),
+                (LISTED, lazy_gettext("only these addresses, in this order")),
+            ]
+        ),
         default=AUTOMATIC,
     )
     addresses = TextAreaField(lazy_gettext("Addresses"))
@@ -41,7 +44,7 @@ class AppForm(ConsoleForm):
     webhook = StringField(lazy_gettext("Webhook for alarms"))
     style = SelectField(
         lazy_gettext("Style of the webhook"),
-        choices=[("", lazy_gettext("by its host")), *((name, name) for name in STYLES)],
+        choices=offered([("", lazy_gettext("by its host")), *((name, name) for name in STYLES)]),
         default="",
     )
 

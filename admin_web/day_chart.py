@@ -10,6 +10,7 @@ from werkzeug.datastructures import MultiDict
 from wtforms import DateField, Form, SelectField
 from wtforms.validators import Optional
 
+from admin_web.offers import offered
 from sql import reports
 from sql.models import DayReport
 
@@ -45,12 +46,14 @@ class RangeForm(Form):
 
     range = SelectField(
         lazy_gettext("Days"),
-        choices=[
-            ("1", lazy_gettext("Today")),
-            ("7", lazy_gettext("7 days")),
-            ("30", lazy_gettext("30 days")),
-            (CUSTOM, lazy_gettext("From … to …")),
-        ],
+        choices=offered(
+            [
+                ("1", lazy_gettext("Today")),
+                ("7", lazy_gettext("7 days")),
+                ("30", lazy_gettext("30 days")),
+                (CUSTOM, lazy_gettext("From … to …")),
+            ]
+        ),
         default=USUAL,
     )
     since = DateField(lazy_gettext("From day"), [Optional()])

@@ -8,6 +8,7 @@ from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
 from admin_web.forms import ConsoleForm
+from admin_web.offers import offered
 from admin_web.visitors import Visitor
 from sql.job_search import JobFilter, Order
 
@@ -27,15 +28,17 @@ class JobFilterForm(ConsoleForm):
     """Asks which jobs to show."""
 
     app = SelectField(lazy_gettext("App"), default="")
-    state = SelectField(lazy_gettext("State"), choices=_STATES, default="")
+    state = SelectField(lazy_gettext("State"), choices=offered(_STATES), default="")
     name = StringField(lazy_gettext("Name"), _SHORT)
     handler = StringField(lazy_gettext("Handler"), _SHORT)
     author = StringField(lazy_gettext("Author"), _SHORT)
-    order = SelectField(lazy_gettext("Sorted by"), choices=_ORDERS, default=Order.NAME.value)
+    order = SelectField(
+        lazy_gettext("Sorted by"), choices=offered(_ORDERS), default=Order.NAME.value
+    )
 
     def offer(self, apps: Sequence[str]) -> None:
         """Fill in the apps that can be chosen."""
-        self.app.choices = [_ALL, *((app, app) for app in apps)]
+        self.app.choices = offered([_ALL, *((app, app) for app in apps)])
 
 
 def wanted(form: JobFilterForm, known: Visitor) -> JobFilter:

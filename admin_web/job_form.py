@@ -13,6 +13,7 @@ from wtforms import BooleanField, Field, HiddenField, SelectField, StringField, 
 from admin_web import job_words
 from admin_web.forms import ConsoleForm
 from admin_web.moments import zones
+from admin_web.offers import offered
 from admin_web.said import said
 from scheduler.alarms.policy import AlarmTargets
 from scheduler.alarms.webhook_style import STYLES
@@ -65,17 +66,17 @@ class JobForm(ConsoleForm):
     def offer(self, *, apps: Sequence[str], routes: Sequence[str], zone: str) -> None:
         """Fill in what can be chosen; `zone` is that of jobs that name none."""
         self.app.choices = _with(self.app, [(app, app) for app in apps])
-        self.schedule_kind.choices = _named(job_words.SCHEDULE)
+        self.schedule_kind.choices = offered(_named(job_words.SCHEDULE))
         cluster = (("", lazy_gettext("the cluster's: %(zone)s", zone=zone)),)
         self.timezone.choices = _with(
             self.timezone, [*cluster, *((one, one) for one in sorted(zones()))]
         )
-        self.language.choices = [_HANDLER, *job_words.LANGUAGES.items()]
+        self.language.choices = offered([_HANDLER, *job_words.LANGUAGES.items()])
         known = [*_named(job_words.ROUTE), *((one, one) for one in routes)]
         self.route.choices = _with(self.route, known)
-        self.block.choices = _named(job_words.BLOCK)
-        self.misfire.choices = _named(job_words.MISFIRE)
-        self.delivery.choices = _named(job_words.DELIVERY)
+        self.block.choices = offered(_named(job_words.BLOCK))
+        self.misfire.choices = offered(_named(job_words.MISFIRE))
+        self.delivery.choices = offered(_named(job_words.DELIVERY))
         told = ("", lazy_gettext("as its host tells"))
         self.style.choices = _with(self.style, [told, *((one, one) for one in STYLES)])
 
@@ -171,12 +172,12 @@ def _named(advice: Mapping[Any, job_words.Advice]) -> list[tuple[Any, str]]:
     return [(str(value), one.name) for value, one in advice.items()]
 
 
-def _with(field: Field, choices: Sequence[tuple[Any, str]]) -> list[tuple[Any, str]]:
+def _with(field: Field, choices: Sequence[tuple[Any, Any]]) -> list[Any]:
     """Return choices with the one that is there already, such as a route that was taken away."""
     present = field.data
     if present and present not in {value for value, _ in choices}:
-        return [*choices, (present, present)]
-    return list(choices)
+        return offered([*choices, (present, present)])
+    return offered(choices)
 
 
 def _text(field: Field) -> str:

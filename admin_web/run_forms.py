@@ -24,6 +24,7 @@ from admin_web import words
 from admin_web.forms import ConsoleForm
 from admin_web.gate import LIVE_HEADER
 from admin_web.keys import LARGEST
+from admin_web.offers import offered
 from scheduler.clearing import Choice
 from sql import run_choices
 from sql.dashboard import FAILURES
@@ -86,7 +87,7 @@ class Whose(ConsoleForm):
     def offer(self, session: Session, app_ids: Collection[int] | None) -> None:
         """Fill in the apps to choose from, and look the job up among them."""
         known = {row.app_name: row.id for row in run_choices.apps(session, app_ids)}
-        self.app.choices = [_ALL, *((name, name) for name in known)]
+        self.app.choices = offered([_ALL, *((name, name) for name in known)])
         chosen = self.app.data or ""
         self._app_ids = {known[chosen]} if chosen in known else app_ids
         self._found = self._look_up(session)
@@ -123,8 +124,10 @@ class Whose(ConsoleForm):
 class RunFilterForm(Whose):
     """Asks which runs to show; times are in the zone of whoever looks."""
 
-    status = SelectField(lazy_gettext("State"), choices=_STATUSES, default="")
-    kind = SelectField(lazy_gettext("Cause"), choices=[_ALL, *words.KIND.items()], default="")
+    status = SelectField(lazy_gettext("State"), choices=offered(_STATUSES), default="")
+    kind = SelectField(
+        lazy_gettext("Cause"), choices=offered([_ALL, *words.KIND.items()]), default=""
+    )
     address = StringField(
         lazy_gettext("Executor"), [Optional(), Length(max=128, message=_TOO_LONG)]
     )
@@ -162,7 +165,7 @@ class ClearForm(Whose):
     choice = RadioField(
         lazy_gettext("Runs to clear"),
         [InputRequired(lazy_gettext("Choose what to clear."))],
-        choices=[(str(int(choice)), text) for choice, text in CLEARED.items()],
+        choices=offered((str(int(choice)), text) for choice, text in CLEARED.items()),
     )
     is_sure = BooleanField(
         lazy_gettext("I know that cleared runs are gone for good."),

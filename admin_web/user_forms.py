@@ -6,6 +6,7 @@ from wtforms.validators import InputRequired, Length, Optional, Regexp
 
 from admin_web import words
 from admin_web.forms import ConsoleForm
+from admin_web.offers import offered
 from scheduler.passwords import LONGEST, SHORTEST
 from scheduler.user_commands import NAME_PATTERN
 from sql.users import Role
@@ -25,7 +26,7 @@ class UserFilterForm(ConsoleForm):
 
     name = StringField(lazy_gettext("Name"), [Optional(), Length(max=50)])
     role = SelectField(
-        lazy_gettext("Role"), choices=[("", lazy_gettext("all")), *_ROLES], default=""
+        lazy_gettext("Role"), choices=offered([("", lazy_gettext("all")), *_ROLES]), default=""
     )
 
 
@@ -34,7 +35,7 @@ class RightsForm(ConsoleForm):
 
     role = SelectField(
         lazy_gettext("Role"),
-        choices=_ROLES,
+        choices=offered(_ROLES),
         default="viewer",
         validate_choice=True,
     )

@@ -11,6 +11,7 @@ from admin_web.gate import TOKEN
 from admin_web.language import LANGUAGES
 from admin_web.looks import THEMES
 from admin_web.moments import zones
+from admin_web.offers import offered
 from admin_web.parts import Parts
 from admin_web.routes import route
 from admin_web.sign_ins import SignIns, Wait
@@ -125,7 +126,9 @@ def _preferences(known: Visitor, *, submitted: bool = False) -> PreferencesForm:
         data={"language": known.locale, "timezone": known.timezone, "theme": known.theme},
     )
     browser = ("", _AS_BROWSER)
-    form.language.choices = [browser, *((tag, name) for tag, (_, name) in LANGUAGES.items())]
-    form.timezone.choices = [browser, *((zone, zone) for zone in sorted(zones()))]
-    form.theme.choices = [browser, *_THEMES.items()]
+    form.language.choices = offered(
+        [browser, *((tag, name) for tag, (_, name) in LANGUAGES.items())]
+    )
+    form.timezone.choices = offered([browser, *((zone, zone) for zone in sorted(zones()))])
+    form.theme.choices = offered([browser, *_THEMES.items()])
     return form

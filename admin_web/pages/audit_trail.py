@@ -14,6 +14,7 @@ from wtforms.validators import Length, Optional
 from admin_web import words
 from admin_web.forms import ConsoleForm
 from admin_web.keys import key_of
+from admin_web.offers import offered
 from admin_web.parts import Parts
 from admin_web.routes import route
 from admin_web.visitors import Right
@@ -31,7 +32,9 @@ class TrailFilterForm(ConsoleForm):
     """Asks which entries to show."""
 
     who = StringField(lazy_gettext("Who"), [Optional(), Length(max=64)])
-    kind = SelectField(lazy_gettext("Object"), choices=[_ALL, *words.OBJECT.items()], default="")
+    kind = SelectField(
+        lazy_gettext("Object"), choices=offered([_ALL, *words.OBJECT.items()]), default=""
+    )
     name = StringField(lazy_gettext("Name"), [Optional(), Length(max=255)])
     since = DateField(lazy_gettext("From day"), [Optional()])
     until = DateField(lazy_gettext("To day"), [Optional()])

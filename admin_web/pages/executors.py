@@ -9,6 +9,7 @@ from wtforms.validators import Length, Optional
 
 from admin_web import words
 from admin_web.forms import ConsoleForm
+from admin_web.offers import offered
 from admin_web.parts import Parts
 from admin_web.processes import Process, executors
 from admin_web.routes import route
@@ -26,7 +27,7 @@ class ExecutorFilterForm(ConsoleForm):
     address = StringField(lazy_gettext("Address"), [Optional(), Length(max=128)])
     state = SelectField(
         lazy_gettext("State"),
-        choices=[_ALL, *((name, state.word) for name, state in words.PROCESS.items())],
+        choices=offered([_ALL, *((name, state.word) for name, state in words.PROCESS.items())]),
         default="",
     )
 

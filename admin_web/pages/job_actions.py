@@ -11,6 +11,7 @@ from wtforms import Field, SelectMultipleField, TextAreaField
 from admin_web.forms import ConsoleForm
 from admin_web.gate import local_path
 from admin_web.keys import LARGEST
+from admin_web.offers import offered
 from admin_web.parts import Parts
 from admin_web.routes import route
 from admin_web.said import said
@@ -140,7 +141,7 @@ class JobActions:
             ]
             return list(dict.fromkeys([*registered, *listed]))
 
-        form.addresses.choices = [(one, one) for one in self._parts.database.read(unit)]
+        form.addresses.choices = offered((one, one) for one in self._parts.database.read(unit))
         return form
 
     def _back(self, wrong: list[str]) -> Response:

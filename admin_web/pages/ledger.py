@@ -11,6 +11,7 @@ from wtforms.validators import Length, Optional
 from admin_web.forms import ConsoleForm
 from admin_web.keys import key_of
 from admin_web.ledger_desk import LedgerDesk, Question
+from admin_web.offers import offered
 from admin_web.parts import Parts
 from admin_web.routes import route
 from admin_web.visitors import Right, visitor
@@ -28,12 +29,14 @@ class LedgerForm(ConsoleForm):
 
     range = SelectField(
         lazy_gettext("Range"),
-        choices=[
-            ("1", lazy_gettext("today")),
-            ("7", lazy_gettext("7 days")),
-            ("30", lazy_gettext("30 days")),
-            ("custom", lazy_gettext("these days:")),
-        ],
+        choices=offered(
+            [
+                ("1", lazy_gettext("today")),
+                ("7", lazy_gettext("7 days")),
+                ("30", lazy_gettext("30 days")),
+                ("custom", lazy_gettext("these days:")),
+            ]
+        ),
         default="1",
     )
     since = DateField(lazy_gettext("From day"), [Optional()])

@@ -9,6 +9,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from admin_web import words
+from admin_web.offers import offered
 from admin_web.parts import Parts
 from admin_web.routes import route
 from admin_web.user_forms import NewUserForm, ResetForm, RightsForm, UserFilterForm
@@ -184,7 +185,7 @@ class UserPages:
         return self._parts.database.read(user_accounts.app_names)
 
     def _with_apps(self, form: Form) -> Form:
-        form.apps.choices = [(name, name) for name in self._apps().values()]
+        form.apps.choices = offered((name, name) for name in self._apps().values())
         return form
 
     def _rights_form(self, user: User) -> RightsForm:
