@@ -21,6 +21,7 @@ class Caller:
     """Keeps cookies and the form's token; each request has a connection of its own."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self._netloc = urllib.parse.urlsplit(url).netloc
         self._cookies: dict[str, str] = {}
         self._token = ""
