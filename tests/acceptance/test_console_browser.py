@@ -217,7 +217,7 @@ def test_a_printed_line_is_in_the_log_within_a_second(
     alice.goto(f"/runs/{run_id}/log")
     alice.evaluate(NOTE_DELAYS)
 
-    eventually(lambda: alice.evaluate("window.delays.length") >= 50, 20, every=0.2)
+    eventually(lambda: alice.evaluate("window.delays.length") >= 30, 20, every=0.2)
     delays = sorted(alice.evaluate("window.delays"))
     site.deployment.commands.kill(run_id)
 
@@ -263,7 +263,7 @@ def _reload_until(page: Page, wanted: Locator) -> None:
         page.reload()
         return wanted.is_visible()
 
-    eventually(look, 20, every=0.1)
+    eventually(look, 20, every=0.25)
 
 
 def test_a_script_is_changed_compared_and_brought_back(alice: Page, site: Site) -> None:
