@@ -65,6 +65,18 @@ class TestList:
             assert fact in line, fact
         assert "second line" not in line
 
+    def test_how_a_run_was_routed_is_told_of_those_only_that_are_not_well(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        for number, status in enumerate(("SUCCEEDED", "RUNNING", "PLANNED", "UNDELIVERED")):
+            due = clock.now - number * 1_000
+            rows.run(job_id, due, status=status, trigger_msg=f"because of {number}")
+
+        page = admin.get("/runs").text
+
+        assert re.findall(r">(because of \d)<", page) == ["because of 2", "because of 3"]
+
     def test_newest_first_and_each_once_however_many_pages(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
@@ -487,3 +499,19 @@ def _job(rows: Rows, name: str, app: str) -> int:
     if (name, app) not in known:
         known[name, app] = rows.job(name, app)
     return int(known[name, app])
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("PLANNED", "No executor has this run yet."),
+        ("UNDELIVERED", "No executor ever had this run, so there is no log."),
+        ("CANCELLED", "No executor ever had this run, so there is no log."),
+    ],
+)
+def test_the_log_of_a_run_without_an_executor_says_whether_one_may_come(
+    admin: Visit, rows: Rows, clock: Clock, status: str, words: str
+) -> None:
+    run_id = rows.run(rows.job("nightly"), clock.now - 1_000, status=status)
+
+    assert words in admin.get(f"/runs/{run_id}/log").text
