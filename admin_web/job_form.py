@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from flask_babel import lazy_gettext
+from flask_babel import gettext, lazy_gettext
 from wtforms import BooleanField, Field, HiddenField, SelectField, StringField, TextAreaField
 
 from admin_web import job_words
@@ -26,6 +26,8 @@ _NUMBERS = ("concurrency", "timeout", "retries", "retry_delay")
 _NO_NUMBER = lazy_gettext("A whole number is asked for.")
 #: Which field holds the configuration of a kind of schedule.
 _CONF = {"CRON": "cron", "FIX_RATE": "seconds", "FIX_DELAY": "seconds", "AT": "at"}
+#: What is asked for and left empty is told in fewer words than a job file's.
+_TYPED = frozenset({"name", "handler", "cron", "seconds", "at"})
 _HANDLER = ("", lazy_gettext("a handler of the executor"))
 
 
@@ -148,6 +150,8 @@ class JobForm(ConsoleForm):
             words = said(problem.text)
             if field is None:
                 self.complain(words)
+            elif field.name in _TYPED and not _text(field):
+                field.errors = (gettext("Fill this in."),)
             else:
                 field.errors = (*field.errors, words)
 

@@ -47,7 +47,10 @@ class AccountPages:
         session.clear()
         session[TOKEN] = self._sign_ins.open_again(known, agent=request.user_agent.string)
         flash(gettext("The password was changed. All other sign-ins of yours have ended."))
-        return redirect(url_for("account.show"), 303)
+        # Who had to choose one came to use the console.
+        return redirect(
+            url_for("dashboard.show" if known.must_change_password else "account.show"), 303
+        )
 
     @route("/account/preferences", Right.ACCOUNT, methods=("POST",))
     def change_preferences(self) -> Response | tuple[str, int]:

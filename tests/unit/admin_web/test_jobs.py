@@ -328,7 +328,15 @@ class TestForm:
         page = operator.post("/jobs/create", GOOD | {"name": "", "timeout": "x"}).text
 
         assert error_of(page, "timeout") == "请填写整数。"
-        assert error_of(page, "name") == "请填写名称"
+        assert error_of(page, "name") == "请填写此项。"
+
+    @pytest.mark.parametrize("field", ["name", "handler", "cron"])
+    def test_what_was_left_empty_is_asked_for_in_few_words(
+        self, operator: Visit, field: str
+    ) -> None:
+        page = operator.post("/jobs/create", GOOD | {field: " "}).text
+
+        assert error_of(page, field) == "Fill this in."
 
     def test_without_an_app_the_form_says_what_to_do_first(
         self, admin: Visit, database: Database
