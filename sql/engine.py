@@ -6,21 +6,20 @@ may also run again after a commit whose answer was lost: what it inserts needs a
 """
 
 import random
-import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from sql import failures
 from sql.database_url import parse
+from sql.mysql_engine import ANSWER_SECONDS, mysql_engine
 from sql.outage import Outage
+from sql.sqlite_engine import sqlite_engine
 from sql.turns import Turns
 
 T = TypeVar("T")
@@ -30,23 +29,6 @@ TRIES = 5
 RETRY_SECONDS = 10.0
 #: How long a thread waits for one of the connections.
 POOL_SECONDS = 5.0
-CONNECT_SECONDS = 5
-ANSWER_SECONDS = 10
-
-#: A frozen scheduler loses its locks after so long, sooner than others give up what waits for them.
-SILENCE_SECONDS = 9
-#: And a frozen console after so long: ticks are planned further ahead, so only what is due at once,
-#: of a job that it was changing, is late.
-WRITING_SILENCE_SECONDS = 3
-# Nobody waits for a lock for longer than 4 s at a time. The SQL mode is set because a lax server
-# cuts values that do not fit.
-_SESSION_SETTINGS = (
-    f"SET SESSION wait_timeout = {SILENCE_SECONDS}, innodb_lock_wait_timeout = 4, "
-    "time_zone = '+00:00', "
-    "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'"
-)
-#: Below both, so that the server never closes a connection that is about to be used.
-_RECYCLE_SECONDS, _WRITING_RECYCLE_SECONDS = 6, 2
 
 
 class Database:
@@ -83,13 +65,22 @@ class Database:
     ) -> None:
         self.url = parse(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        pool = {
+            "pool_size": pool_size,
+            "max_overflow": pool_size // 2,
+            "pool_timeout": POOL_SECONDS,
+        }
         self.engine = (
-            _sqlite_engine(self.url, pool_size)
+            sqlite_engine(self.url, pool)
             if self.is_sqlite
-            else _mysql_engine(self.url, pool_size, answer_seconds, impatient=impatient)
+            else mysql_engine(
+                self.url,
+                pool,
+                answer_seconds=answer_seconds,
+                statement_seconds=statement_seconds,
+                impatient=impatient,
+            )
         )
-        if statement_seconds and not self.is_sqlite:
-            _limit_statements(self.engine, statement_seconds)
         self._retry_seconds = retry_seconds
         self._outage = Outage(self._ask) if impatient and not self.is_sqlite else None
         self._writing = self.engine.execution_options(warren_writing=True)
@@ -157,78 +148,3 @@ class Database:
                     raise
             time.sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311 - jitter
             attempt += 1
-
-
-def _mysql_engine(url: URL, pool_size: int, answer_seconds: int, *, impatient: bool) -> Engine:
-    engine = create_engine(
-        url,
-        hide_parameters=True,
-        isolation_level="READ COMMITTED",
-        pool_size=pool_size,
-        max_overflow=pool_size // 2,
-        pool_timeout=POOL_SECONDS,
-        pool_pre_ping=not impatient,
-        pool_recycle=_WRITING_RECYCLE_SECONDS if impatient else _RECYCLE_SECONDS,
-        connect_args={
-            "connect_timeout": CONNECT_SECONDS,
-            "read_timeout": answer_seconds,
-            "write_timeout": answer_seconds,
-            "charset": "utf8mb4",
-            "init_command": _SESSION_SETTINGS,
-        },
-    )
-    if impatient:
-        _limit_silence(engine)
-    return engine
-
-
-def _limit_silence(engine: Engine) -> None:
-    """Let the server end a connection soon that stands still in a write, and others later."""
-
-    @event.listens_for(engine, "begin")
-    def limit(connection: Connection) -> None:
-        writing = connection.get_execution_options().get("warren_writing", False)
-        seconds = WRITING_SILENCE_SECONDS if writing else SILENCE_SECONDS
-        if connection.info.get("wait_timeout", SILENCE_SECONDS) != seconds:
-            connection.exec_driver_sql(f"SET SESSION wait_timeout = {seconds}")
-            connection.info["wait_timeout"] = seconds
-
-
-def _limit_statements(engine: Engine, seconds: int) -> None:
-    """Let the server end each SELECT after so long; both kinds say it in words of their own."""
-
-    @event.listens_for(engine, "connect")
-    def limit(connection: Any, _record: object) -> None:
-        is_mariadb = "MariaDB" in connection.get_server_info()
-        variable, value = (
-            ("max_statement_time", seconds)
-            if is_mariadb
-            else ("max_execution_time", seconds * 1000)
-        )
-        with connection.cursor() as cursor:
-            cursor.execute(f"SET SESSION {variable} = {int(value)}")
-
-
-def _sqlite_engine(url: URL, pool_size: int) -> Engine:
-    engine = create_engine(
-        url,
-        hide_parameters=True,
-        pool_size=pool_size,
-        max_overflow=pool_size // 2,
-        pool_timeout=POOL_SECONDS,
-        connect_args={"timeout": 5.0, "check_same_thread": False},
-    )
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: sqlite3.Connection, _record: object) -> None:
-        # The driver's own idea of transactions starts them too late and without IMMEDIATE.
-        connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        writing = connection.get_execution_options().get("warren_writing", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
-
-    return engine

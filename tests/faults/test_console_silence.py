@@ -3,7 +3,7 @@
 import signal
 
 from scheduler.user_commands import UserCommands
-from sql.engine import WRITING_SILENCE_SECONDS
+from sql.mysql_engine import WRITING_SILENCE_SECONDS
 from sql.run_status import Kind
 from sql.users import Role
 from tests.support.caller import Caller
