@@ -67,6 +67,12 @@ WORDS = {
     ),
 }
 
+#: Instead of 503's, for a form: it is not sent a second time by itself.
+_NOT_DONE = Words(
+    lazy_gettext("The database does not answer"),
+    lazy_gettext("Look whether it was done before you send it again; most likely it was not."),
+)
+
 
 class ErrorPages:
     """Answers every error, foreign ones included, with a page of its own."""
@@ -98,10 +104,11 @@ class ErrorPages:
         number = _number()
         log.warning("page_not_served", path=_path(), number=number, error=str(error))
         headers = {"Retry-After": str(RETRY_SECONDS)}
-        if request.method == "GET":
-            headers["Refresh"] = str(RETRY_SECONDS)
-        known = self._last_known.again()
-        return (known, 503, headers) if known else (*_page(503, 503, number), headers)
+        if request.method != "GET":
+            return _shown(_NOT_DONE, 503, number), 503, headers
+        headers["Refresh"] = str(RETRY_SECONDS)
+        page = self._last_known.again() or _shown(WORDS[503], 503, number)
+        return page, 503, headers
 
     def unexpected(self, error: Exception) -> tuple[str, int]:
         """Show a number that the log has too."""
@@ -111,11 +118,14 @@ class ErrorPages:
 
 
 def _page(which: int, code: int, number: str = "") -> tuple[str, int]:
+    return _shown(WORDS[which], code, number), code
+
+
+def _shown(words: Words, code: int, number: str) -> str:
     # No database may be asked here: who it is, is known or unknown by now.
     g.setdefault("visitor", None)
-    words = WORDS[which]
     detail = gettext("Error number: %(number)s", number=number) if number else ""
-    return render_template("error.html", words=words, code=code, detail=detail), code
+    return render_template("error.html", words=words, code=code, detail=detail)
 
 
 def _number() -> str:

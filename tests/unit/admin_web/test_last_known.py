@@ -72,6 +72,17 @@ def test_forms_and_what_people_did_are_not_kept(
     assert NOTICE not in admin.get(path).text
 
 
+def test_a_form_is_not_sent_again_by_itself(admin: Visit, lose: Callable[[], None]) -> None:
+    admin.get("/schedulers")
+
+    lose()
+    answer = admin.post("/schedulers/pause")
+
+    assert answer.status_code == 503
+    assert "Refresh" not in answer.headers
+    assert "Look whether it was done before you send it again" in answer.text
+
+
 def test_what_was_said_once_is_not_said_again(admin: Visit, lose: Callable[[], None]) -> None:
     admin.get("/schedulers")
     admin.post("/schedulers/pause")
