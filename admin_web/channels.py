@@ -15,7 +15,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 from waitress.utilities import Error
 
-from admin_web.security import HEADERS
+from admin_web.security import HEADERS, HTTPS_ONLY
 
 #: How long a request's head, and the whole request, may take to arrive.
 HEAD_SECONDS, REQUEST_SECONDS = 10.0, 40.0
@@ -58,10 +58,13 @@ class RefusedRequest(ErrorTask):
     """Answers what never reaches the application, with the headers that its answers have."""
 
     response_headers: Any
+    channel: Any
 
     def execute(self) -> None:
         """Write the answer."""
         self.response_headers.extend([*HEADERS.items(), ("Cache-Control", "no-store")])
+        if self.channel.server.application.config["SESSION_COOKIE_SECURE"]:
+            self.response_headers.append(HTTPS_ONLY)
         super().execute()
 
 

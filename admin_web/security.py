@@ -27,6 +27,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+#: Where browsers reach the console by https: for a year, by nothing else.
+HTTPS_ONLY = ("Strict-Transport-Security", "max-age=31536000")
 #: No form of ours is larger: a script has up to 512 kB.
 BODY_BYTES = 1_000_000
 FORM_FIELDS = 1_000
@@ -78,7 +80,7 @@ class Security:
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         if self._is_https:
-            response.headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+            response.headers.setdefault(*HTTPS_ONLY)
         if request.endpoint == "static" and "v" in request.args:
             response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         else:

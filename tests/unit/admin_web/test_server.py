@@ -15,6 +15,8 @@ from flask import Flask
 from admin_web import channels, server
 from admin_web.security import HEADERS
 from admin_web.server import ConsoleServer
+from sql.engine import Database
+from tests.support.console import Clock, make_app
 from tests.support.eventually import eventually
 
 #: Other loopback addresses stand for other people.
@@ -253,5 +255,19 @@ class TestMalformed:
         for name, value in HEADERS.items():
             assert f"{name}: {value}".lower() in head.lower()
         assert "no-store" in head
+        assert "Strict-Transport-Security" not in head
         assert "waitress" not in answer.lower()
         assert "Traceback" not in body
+
+    def test_with_https_it_says_so(self, database: Database, clock: Clock) -> None:
+        app = make_app(database, clock, console_url="https://jobs.example.com")
+        console = ConsoleServer(app, host="127.0.0.1", port=0)
+        console.start()
+        client = Client(console.port)
+        client.send(b"GET\r\n\r\n")
+
+        answer = client.answer()
+
+        console.stop()
+        assert answer.startswith(b"HTTP/1.0 400 ")
+        assert b"Strict-Transport-Security: max-age=" in answer
