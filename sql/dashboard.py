@@ -77,8 +77,8 @@ def running(session: Session, app_ids: Collection[int] | None, *, limit: int) ->
 def failed(session: Session, app_ids: Collection[int] | None, *, since_ms: int, limit: int) -> Rows:
     """Return what failed, due last first."""
     failures = Parts(statuses=FAILURES, app_ids=app_ids, since_ms=since_ms)
-    newest, _ = newest_runs.read(session, failures, limit=limit)
-    chosen = Run.id.in_([row.id for _, row in newest[:limit]])
+    newest = newest_runs.read(session, failures, limit=limit)
+    chosen = Run.id.in_([row.id for _, row in newest.rows[:limit]])
     return _named(session, select(*_COLUMNS, Run.due_at.label("sort_at")).where(chosen))
 
 

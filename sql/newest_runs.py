@@ -57,20 +57,32 @@ class _Share:
     end: Due | None
 
 
-def read(
-    session: Session, wanted: Parts, *, limit: int
-) -> tuple[list[tuple[Due, AnyRow]], Due | None]:
-    """Return runs with their places, newest first, and the place behind which there may be more.
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """Runs with their places, newest first: all that there are up to `end`.
 
-    They are all that there are before that place; no place tells that there are no more. Without
-    `before` they are `limit` at least, if there are so many and that is no more than MOST / PARTS.
+    `end` is the place behind which there may be more, None when there are no more. `looked_at` is
+    how many runs were read for it.
+    """
+
+    rows: Sequence[tuple[Due, AnyRow]]
+    end: Due | None
+    looked_at: int
+
+
+def read(session: Session, wanted: Parts, *, limit: int) -> Newest:
+    """Return the newest runs.
+
+    Without `before` they are `limit` at least, if there are so many and that is no more than
+    MOST / PARTS.
     """
     shares = _read(session, wanted, limit)
     # What lies behind the end of one share may come before what another one has there.
     end = max((share.end for share in shares if share.end is not None), default=None)
     rows = {row.id: ((row.due_at, row.id), row) for share in shares for row in share.rows}
     placed = sorted(rows.values(), key=lambda each: each[0], reverse=True)
-    return [one for one in placed if end is None or one[0] >= end], end
+    known = [one for one in placed if end is None or one[0] >= end]
+    return Newest(known, end, sum(len(share.rows) for share in shares))
 
 
 def _read(session: Session, wanted: Parts, limit: int) -> list[_Share]:

@@ -75,6 +75,7 @@ class _Walk:
 
     rows: Sequence[tuple[Place, AnyRow]]
     end: Place | None
+    looked_at: int
 
 
 def page(session: Session, wanted: RunSearch) -> Found:
@@ -84,7 +85,7 @@ def page(session: Session, wanted: RunSearch) -> Found:
     for _ in range(ROUNDS):
         walk = _walk(session, rest)
         chosen += [(place, row) for place, row in walk.rows if _fits(row, wanted)]
-        looked_at += len(walk.rows)
+        looked_at += walk.looked_at
         if walk.end is None or len(chosen) > wanted.limit or looked_at >= LOOKED_AT:
             break
         rest = replace(wanted, before=walk.end)
@@ -151,8 +152,8 @@ def _along_parts(session: Session, wanted: RunSearch) -> _Walk:
         until_ms=wanted.until_ms,
         before=(before[0], before[1]) if before is not None and len(before) == 2 else None,  # noqa: PLR2004 - due time and id
     )
-    rows, end = newest_runs.read(session, parts, limit=_limit(wanted, has_rest=_has_rest(wanted)))
-    return _Walk(rows=rows, end=end)
+    found = newest_runs.read(session, parts, limit=_limit(wanted, has_rest=_has_rest(wanted)))
+    return _Walk(rows=found.rows, end=found.end, looked_at=found.looked_at)
 
 
 def _before(
@@ -179,7 +180,8 @@ def _limit(wanted: RunSearch, *, has_rest: bool) -> int:
 
 
 def _walked(placed: list[tuple[Place, AnyRow]], limit: int) -> _Walk:
-    return _Walk(rows=placed, end=placed[-1][0] if len(placed) >= limit else None)
+    end = placed[-1][0] if len(placed) >= limit else None
+    return _Walk(rows=placed, end=end, looked_at=len(placed))
 
 
 def _fits(row: AnyRow, wanted: RunSearch) -> bool:

@@ -50,17 +50,18 @@ def walk(database: Database, wanted: Parts) -> tuple[list[Due], int]:
     """Return all places, read piece by piece, and how many pieces there were."""
     found: list[Due] = []
     for piece in range(1, 1_000):
-        rows, end = database.read(lambda s, w=wanted: newest_runs.read(s, w, limit=LIMIT))
-        found += [place for place, _ in rows]
-        if end is None:
+        newest = database.read(lambda s, w=wanted: newest_runs.read(s, w, limit=LIMIT))
+        found += [place for place, _ in newest.rows]
+        if newest.end is None:
             return found, piece
-        assert wanted.before is None or end < wanted.before, "it goes on from an older place"
+        assert wanted.before is None or newest.end < wanted.before, "it goes on from further back"
+        assert len(newest.rows) <= newest.looked_at < 40
         wanted = Parts(
             statuses=wanted.statuses,
             app_ids=wanted.app_ids,
             since_ms=wanted.since_ms,
             until_ms=wanted.until_ms,
-            before=end,
+            before=newest.end,
         )
     raise AssertionError("it has no end")
 
@@ -105,13 +106,15 @@ def test_apps_that_were_not_asked_for_are_left_out(filled: Database) -> None:
 def test_the_first_piece_has_as_many_as_were_asked_for(filled: Database) -> None:
     wanted = Parts(statuses=frozenset(STATES), app_ids=None)
 
-    rows, _ = filled.read(lambda session: newest_runs.read(session, wanted, limit=5))
+    newest = filled.read(lambda session: newest_runs.read(session, wanted, limit=5))
 
-    assert len(rows) >= 5
-    assert [place for place, _ in rows][:5] == expected(filled, wanted)[:5]
+    assert len(newest.rows) >= 5
+    assert [place for place, _ in newest.rows][:5] == expected(filled, wanted)[:5]
 
 
 def test_no_app_has_no_run(filled: Database) -> None:
     wanted = Parts(statuses=frozenset(STATES), app_ids=frozenset())
 
-    assert filled.read(lambda session: newest_runs.read(session, wanted, limit=5)) == ([], None)
+    newest = filled.read(lambda session: newest_runs.read(session, wanted, limit=5))
+
+    assert (newest.rows, newest.end, newest.looked_at) == ([], None, 0)
