@@ -53,6 +53,7 @@ class _Batch:
     planned: list[runs.NewRun]
     advanced: list[dict[str, int]]
     skips: list[SkippedTicks]
+    stops: list[jobs.Stop]
 
 
 class Planner:
@@ -110,7 +111,9 @@ class Planner:
 
         def stop(job: AnyRow, error: Exception) -> None:
             reason = f"its runs cannot be planned: {' '.join(str(error).split())}"
-            self._database.write(lambda session: self._stop(session, job, reason, now_ms))
+            self._database.write(
+                lambda session: self._write_stops(session, [_stop(job, reason)], now_ms)
+            )
 
         claimed = self._database.write(claim)
         bisect(claimed, plan, stop)
@@ -122,18 +125,19 @@ class Planner:
             for job in jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH)
             if only is None or job.id in only
         ]
-        batch = _Batch([], [], [])
+        batch = _Batch([], [], [], [])
         for job in claimed:
             try:
                 plan = self._decide(job, now_ms)
             except Exception as error:  # noqa: BLE001 - one job's schedule must not stop the others
-                self._stop(session, job, f"its schedule cannot be computed: {error}", now_ms)
+                batch.stops.append(_stop(job, f"its schedule cannot be computed: {error}"))
                 continue
-            self._collect(session, job, plan, batch, now_ms)
+            self._collect(job, plan, batch, now_ms)
         runs.plan(session, batch.planned, self._ids)
         history.record_skips(session, batch.skips)
         if batch.advanced:
             jobs.advance(session, batch.advanced)
+        self._write_stops(session, batch.stops, now_ms)
         return len(claimed), len(batch.planned)
 
     def _decide(self, job: AnyRow, now_ms: int) -> Plan:
@@ -152,9 +156,7 @@ class Planner:
             overdue_limit=OVERDUE_LIMIT,
         )
 
-    def _collect(
-        self, session: Session, job: AnyRow, plan: Plan, batch: _Batch, now_ms: int
-    ) -> None:
+    def _collect(self, job: AnyRow, plan: Plan, batch: _Batch, now_ms: int) -> None:
         for fire in plan.fires:
             batch.planned.append(
                 runs.NewRun(
@@ -184,7 +186,7 @@ class Planner:
         for skip in plan.skips:
             log.warning("ticks_skipped", job_id=job.id, count=skip.count, reason=skip.reason)
         if plan.next_ms is None and not plan.waits:
-            self._stop(session, job, NO_FURTHER_TIME, now_ms, plan.watermark_ms)
+            batch.stops.append(_stop(job, NO_FURTHER_TIME, plan.watermark_ms))
             return
         batch.advanced.append(
             {
@@ -194,21 +196,9 @@ class Planner:
             }
         )
 
-    def _stop(
-        self,
-        session: Session,
-        job: AnyRow,
-        reason: str,
-        now_ms: int,
-        watermark_ms: int | None = None,
-    ) -> None:
-        watermark = job.trigger_last_time if watermark_ms is None else watermark_ms
-        jobs.stop_by_itself(session, job.id, reason=reason, watermark_ms=watermark)
-        history.record_stop(session, job.id, watermark_ms=watermark, by="scheduler", now_ms=now_ms)
-        if reason == NO_FURTHER_TIME:
-            log.info("job_ended", job_id=job.id, job=job.job_desc)
-        else:
-            log.warning("job_stopped", job_id=job.id, job=job.job_desc, reason=reason)
+    def _write_stops(self, session: Session, stops: Sequence[jobs.Stop], now_ms: int) -> None:
+        jobs.stop(session, stops)
+        history.record_stops(session, stops, by="scheduler", now_ms=now_ms)
 
     def _count_overdue(self, now_ms: int) -> None:
         if 0 <= now_ms - self._overdue_at < self._overdue_age_ms:
@@ -220,3 +210,13 @@ class Planner:
         self._overdue_at = now_ms
         took_ms = round((time.monotonic() - began_at) * 1000)
         self._overdue_age_ms = max(OVERDUE_AGE_MS, OVERDUE_TIMES * took_ms)
+
+
+def _stop(job: AnyRow, reason: str, watermark_ms: int | None = None) -> jobs.Stop:
+    """Return that a job stops by itself, and log it."""
+    if reason == NO_FURTHER_TIME:
+        log.info("job_ended", job_id=job.id, job=job.job_desc)
+    else:
+        log.warning("job_stopped", job_id=job.id, job=job.job_desc, reason=reason)
+    watermark = job.trigger_last_time if watermark_ms is None else watermark_ms
+    return jobs.Stop(job_id=job.id, watermark_ms=watermark, reason=reason)

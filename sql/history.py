@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from sql.jobs import Stop
 from sql.models import History, Job, SkippedTicks
 
 
@@ -28,21 +29,24 @@ def record_change(
     )
 
 
-def record_stop(session: Session, job_id: int, *, watermark_ms: int, by: str, now_ms: int) -> None:
-    """Record that a job stopped after its watermark, by itself."""
-    session.execute(
-        insert(History).values(
-            job_id=job_id,
-            changed_at=now_ms,
-            changed_by=by[:64],
-            watermark=watermark_ms,
-            enabled=0,
-            schedule_type="NONE",
-            timezone="",
-            misfire_strategy="",
-            anchor=0,
-        )
-    )
+def record_stops(session: Session, stops: Sequence[Stop], *, by: str, now_ms: int) -> None:
+    """Record that jobs stopped by themselves."""
+    rows = [
+        {
+            "job_id": stop.job_id,
+            "changed_at": now_ms,
+            "changed_by": by[:64],
+            "watermark": stop.watermark_ms,
+            "enabled": 0,
+            "schedule_type": "NONE",
+            "timezone": "",
+            "misfire_strategy": "",
+            "anchor": 0,
+        }
+        for stop in stops
+    ]
+    if rows:
+        session.execute(insert(History), rows)
 
 
 def record_skips(session: Session, skips: Sequence[SkippedTicks]) -> None:

@@ -1,9 +1,10 @@
 """Jobs: claiming the due ones, moving their watermark, and reading them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks, update_each
@@ -71,18 +72,28 @@ def advance(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
     update_each(session, TABLE, rows, guard=f"{TABLE}.trigger_status = 1")
 
 
-def stop_by_itself(session: Session, job_id: int, *, reason: str, watermark_ms: int) -> None:
-    """Stop a claimed job whose schedule has ended or cannot be computed."""
-    session.execute(
-        update(Job)
-        .where(Job.id == job_id)
-        .values(
-            trigger_status=0,
-            trigger_last_time=watermark_ms,
-            trigger_next_time=0,
-            stop_reason=reason[:512],
-        )
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """That a job stops by itself after its watermark, and why."""
+
+    job_id: int
+    watermark_ms: int
+    reason: str
+
+
+def stop(session: Session, stops: Sequence[Stop]) -> None:
+    """Stop claimed jobs whose schedules have ended or cannot be computed."""
+    rows = [
+        {
+            "id": one.job_id,
+            "trigger_status": 0,
+            "trigger_last_time": one.watermark_ms,
+            "trigger_next_time": 0,
+            "stop_reason": one.reason[:512],
+        }
+        for one in stops
+    ]
+    update_each(session, TABLE, rows, guard=f"{TABLE}.trigger_status = 1")
 
 
 def to_plan(session: Session, job_ids: Iterable[int]) -> dict[int, AnyRow]:

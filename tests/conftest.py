@@ -19,6 +19,13 @@ from tests.support.rabbitmq import PrivateRabbit
 _VHOSTS_AT_ONCE = 25
 
 
+def pytest_configure() -> None:
+    """Let signals end what the tests start, even if whoever started the tests ignores them."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _end_of_the_resource_tracker() -> Iterator[None]:
     """Let the tracker go that spawning a zygote has started: it ends with its last pipe."""

@@ -32,7 +32,7 @@ def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(
         )
     )
 
-    at_ms = _start_all(cluster, in_seconds=3)
+    at_ms = _start_all(cluster, in_seconds=8)
     eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) == JOBS, 60, 0.2)
 
     runs = cluster.runs()
@@ -91,4 +91,5 @@ def test_an_idle_scheduler_asks_the_database_little(
     per_second = len(statements) / (time.monotonic() - began)
     cpu_percent = 100 * (time.process_time() - used) / (time.monotonic() - began)
     assert per_second <= 40, statements[-40:]  # with BEGINs, which are half of it
-    assert cpu_percent < 4
+    # A thread that goes round and round without a pause takes most of a core; others' load, some.
+    assert cpu_percent < 12

@@ -1,18 +1,20 @@
 """Ticks become rows, each once, whoever else plans and whatever one job is like."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from scheduler.job_spec import JobSpec
 from scheduler.node import SchedulerNode
 from scheduler.planner import Planner
 from sql import runs
 from sql.parked import PARKED_MS
 from sql.run_status import RunStatus
-from tests.support.cluster import Cluster
+from tests.support.cluster import APP, Cluster
 from tests.support.oracle import assert_sound
+from tests.support.sql_rows import statements
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled": True}
 
@@ -151,6 +153,26 @@ def test_a_schedule_that_ends_stops_the_job_and_its_last_tick_still_fires(
     [run] = cluster.runs()
     assert (job.trigger_status, job.stop_reason) == (0, "its schedule has no further fire time")
     assert (run.status, run.due_at) == (RunStatus.PLANNED, int(at.timestamp() * 1000))
+
+
+def test_a_hundred_schedules_that_end_at_once_take_few_statements(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    at = datetime.fromtimestamp(cluster.now_ms() // 1000 + 30, UTC)
+    once = {"handler": "noop", "app": APP, "schedule_kind": "AT", "enabled": True}
+    counts = []
+
+    for count in (3, 100):
+        at += timedelta(seconds=30)
+        names = [f"once-{count}-{number}" for number in range(count)]
+        cluster.apply(*(JobSpec(name=name, schedule_conf=at.isoformat(), **once) for name in names))
+        with statements(cluster.database) as sent:
+            still.planner.tick(int(at.timestamp() * 1000) - 3_000)
+        counts.append(len(sent))
+
+    assert len(cluster.runs()) == 103
+    assert {job.trigger_status for job in cluster.jobs()} == {0}
+    assert max(counts) < 20
 
 
 def test_a_schedule_that_ends_is_no_warning_and_a_broken_one_is(

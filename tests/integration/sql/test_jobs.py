@@ -121,8 +121,8 @@ class TestAdvance:
         [job_id] = add_due(database, 1)
 
         database.write(
-            lambda session: jobs.stop_by_itself(
-                session, job_id, reason="🛑" * 600, watermark_ms=NOW_MS
+            lambda session: jobs.stop(
+                session, [jobs.Stop(job_id=job_id, reason="🛑" * 600, watermark_ms=NOW_MS)]
             )
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy.orm import Session
 
-from sql import apps, cluster, history, ledger, route_memory
+from sql import apps, cluster, history, jobs, ledger, route_memory
 from sql.engine import Database
 from sql.errors import NotFound
 from sql.ids import LARGEST_BLOCK, RunIds
@@ -138,9 +138,8 @@ class TestHistory:
                 session, job, timezone="UTC", by="ops", now_ms=NOW_MS + 1, anchor_ms=3
             )
             session.flush()
-            history.record_stop(
-                session, job_id, watermark_ms=NOW_MS + 2, by="scheduler", now_ms=NOW_MS + 3
-            )
+            stop = jobs.Stop(job_id=job_id, watermark_ms=NOW_MS + 2, reason="done")
+            history.record_stops(session, [stop], by="scheduler", now_ms=NOW_MS + 3)
 
         database.write(record)
 
