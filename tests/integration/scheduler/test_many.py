@@ -1,17 +1,15 @@
 """Several schedulers share what is due, and a scheduler with nothing to do does little."""
 
 import time
-from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import event, insert, update
-from sqlalchemy.orm import Session
+from sqlalchemy import event
 
 from scheduler.job_spec import JobSpec
-from sql.models import History, Job
 from sql.run_status import RunStatus
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
+from tests.support.one_instant import start_all
 from tests.support.oracle import assert_sound
 
 JOBS = 1_000
@@ -32,7 +30,7 @@ def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(
         )
     )
 
-    at_ms = _start_all(cluster, in_seconds=8)
+    at_ms = start_all(cluster.database, now_ms=cluster.now_ms(), in_seconds=8)
     eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) == JOBS, 60, 0.2)
 
     runs = cluster.runs()
@@ -45,28 +43,6 @@ def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(
         assert routers == {node.name for node in nodes}
     assert {run.executor_address for run in runs} == {"one", "two"}
     assert_sound(cluster)
-
-
-def _start_all(cluster: Cluster, *, in_seconds: int) -> int:
-    """Start all jobs at once, as starting them one by one would, for one instant; return it."""
-    now_ms = cluster.now_ms()
-    at_ms = (now_ms // 1_000 + in_seconds) * 1_000
-    schedule = {
-        "schedule_type": "AT",
-        "schedule_conf": datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(),
-    }
-    known = {"timezone": "UTC", "misfire_strategy": "DO_NOTHING", "changed_by": "test"}
-    change = known | schedule | {"changed_at": now_ms, "watermark": now_ms, "anchor": at_ms}
-    started = {"trigger_status": 1, "trigger_last_time": now_ms, "trigger_next_time": at_ms}
-    job_ids = [job.id for job in cluster.jobs()]
-
-    def unit(session: Session) -> None:
-        rows = [change | {"job_id": job_id, "enabled": 1} for job_id in job_ids]
-        session.execute(insert(History), rows)
-        session.execute(update(Job).values(**schedule, **started))
-
-    cluster.database.write(unit)
-    return at_ms
 
 
 @on_memory

@@ -1,0 +1,30 @@
+"""Many jobs for one instant, started at once, so that the instant need not wait for the last."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from sql.engine import Database
+from sql.models import History, Job
+
+
+def start_all(database: Database, *, now_ms: int, in_seconds: int) -> int:
+    """Start all jobs as starting them one by one would, for one full second; return it."""
+    at_ms = (now_ms // 1_000 + in_seconds) * 1_000
+    schedule = {
+        "schedule_type": "AT",
+        "schedule_conf": datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(),
+    }
+    known = {"timezone": "UTC", "misfire_strategy": "DO_NOTHING", "changed_by": "test"}
+    change = known | schedule | {"changed_at": now_ms, "watermark": now_ms, "anchor": at_ms}
+    started = {"trigger_status": 1, "trigger_last_time": now_ms, "trigger_next_time": at_ms}
+
+    def unit(session: Session) -> None:
+        job_ids = session.execute(select(Job.id)).scalars()
+        rows = [change | {"job_id": job_id, "enabled": 1} for job_id in job_ids]
+        session.execute(insert(History), rows)
+        session.execute(update(Job).values(**schedule, **started))
+
+    database.write(unit)
+    return at_ms
