@@ -30,7 +30,7 @@ def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(
         )
     )
 
-    at_ms = start_all(cluster.database, now_ms=cluster.now_ms(), in_seconds=8)
+    at_ms = start_all(cluster.database, now_ms=cluster.now_ms(), in_seconds=3)
     eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) == JOBS, 60, 0.2)
 
     runs = cluster.runs()
@@ -60,12 +60,16 @@ def test_an_idle_scheduler_asks_the_database_little(
         "before_cursor_execute",
         lambda *values: statements.append(values[2]),
     )
-    began, used = time.monotonic(), time.process_time()
-
-    eventually(lambda: time.monotonic() - began > 4, 5, 0.5)
+    began = time.monotonic()
+    # Beside other work the same instructions take more time: what is always there counts.
+    cpu_percents = [_cpu_percent_of_four_seconds() for _ in range(3)]
 
     per_second = len(statements) / (time.monotonic() - began)
-    cpu_percent = 100 * (time.process_time() - used) / (time.monotonic() - began)
     assert per_second <= 40, statements[-40:]  # with BEGINs, which are half of it
-    # A thread that goes round and round without a pause takes most of a core; others' load, some.
-    assert cpu_percent < 12
+    assert min(cpu_percents) < 4, cpu_percents
+
+
+def _cpu_percent_of_four_seconds() -> float:
+    began, used = time.monotonic(), time.process_time()
+    eventually(lambda: time.monotonic() - began > 4, 5, 0.5)
+    return 100 * (time.process_time() - used) / (time.monotonic() - began)

@@ -20,6 +20,8 @@ def test_passes():
     command = "setsid sleep 300 >/dev/null 2>&1 & echo $!"
     pid = subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout
     open("pid", "w").write(pid)
+    while open(f"/proc/{pid.strip()}/comm").read() != "sleep\\n":
+        pass  # it is still the shell, or setsid
 """
 
 CLEAN = """
@@ -48,7 +50,7 @@ def test_session_that_leaves_a_process_fails_names_it_and_ends_it(tmp_path: Path
 
     pid = int((tmp_path / "pid").read_text())
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
-    assert f"a test left a process behind: {pid} " in done.stdout
+    assert f"a test left a process behind: {pid} sleep" in done.stdout
     eventually(lambda: not alive(pid))
 
 
