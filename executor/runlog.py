@@ -75,8 +75,8 @@ class RunLogs:
             if os.stat(path, follow_symlinks=False).st_size <= self.cap_bytes:  # noqa: PTH116
                 return False
             mark = _CAP_MARK.format(self.cap_bytes).encode()
-            os.truncate(path, max(0, self.cap_bytes - len(mark)))
             with open(path, "ab", opener=_no_follow) as file:
+                file.truncate(max(0, self.cap_bytes - len(mark)))
                 file.write(mark)
         except OSError:
             return False
