@@ -11,7 +11,7 @@ FROM python:3.11-slim-bookworm AS wheels
 WORKDIR /source
 COPY . .
 COPY --from=scripts /source/admin_web/static/bundle admin_web/static/bundle
-RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels .
+RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels ".[server,gateway]"
 
 FROM python:3.11-slim-bookworm
 # tini is process 1: it hands signals on, and reaps what nobody else waits for.
@@ -23,7 +23,7 @@ RUN apt-get update \
         /var/lib/warren/logs /var/lib/warren/state /var/lib/warren/.warren \
     && install --directory --owner warren --group warren --mode 0755 /var/lib/warren/definitions
 COPY --from=wheels /wheels /wheels
-RUN pip install --no-cache-dir --no-index --find-links /wheels warren && rm -rf /wheels
+RUN pip install --no-cache-dir --no-index --find-links /wheels "warren[server,gateway]" && rm -rf /wheels
 COPY deploy/rabbitmq/make_definitions.py /usr/local/bin/
 ENV PYTHONUNBUFFERED=1 \
     WARREN_LOG_DIR=/var/lib/warren/logs \

@@ -10,23 +10,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.test-installed
+DOCS_INSTALLED := $(VENV)/.docs-installed
 
 # An environment that was made elsewhere and came here with a copy of the folder is made again.
 ifneq ($(shell cat $(VENV)/.made-for 2>/dev/null),$(CURDIR))
-$(INSTALLED) $(TEST_INSTALLED): made-elsewhere
+$(INSTALLED) $(TEST_INSTALLED) $(DOCS_INSTALLED): made-elsewhere
 endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test check lint format bench bench-console services clean made-elsewhere
+.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz openapi format bench bench-console matrix services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 up: $(INSTALLED) ## Install into ./.venv and run everything here, with the example jobs
 	@scripts/build-console --quietly
-	@$(BIN)/warren up --jobs examples/handlers.py --apply examples/jobs.yaml
+	@$(BIN)/warren up --jobs examples/handlers.py --seed examples/jobs.yaml
 
 install: $(INSTALLED) ## Install into ./.venv, with all that it needs
 
@@ -39,7 +40,31 @@ test: $(TEST_INSTALLED) services ## Check format, lint and types and run all tes
 	@echo "warren: running the tests"
 	@CI=true $(BIN)/pytest --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
+test-fast: $(TEST_INSTALLED) ## Run the unit tests only; they need no services
+	@$(BIN)/pytest tests/unit --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+
 check: test ## The same as test
+
+# `make coverage COVERAGE_TESTS="tests/unit tests/integration"` measures more, and needs the services.
+COVERAGE_TESTS ?= tests/unit
+coverage: $(TEST_INSTALLED) ## Measure what the unit tests cover; build/coverage/index.html shows the lines
+	@$(BIN)/pytest $(COVERAGE_TESTS) --numprocesses $(TEST_WORKERS) --dist worksteal \
+		--cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS)
+
+wheel: $(TEST_INSTALLED) ## Build sdist and wheel into dist, with the console's scripts
+	@scripts/build-console
+	@$(BIN)/python -m build --no-isolation --outdir dist .
+
+docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs; a dead link is an error
+	@$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --quiet -c docs . build/docs
+	@echo "warren: open build/docs/index.html"
+
+fuzz: $(TEST_INSTALLED) ## Try the HTTP API with requests that schemathesis makes of its description; needs PyPI
+	@$(BIN)/python -m pip install --quiet --upgrade --target build/fuzz --constraint constraints.txt "schemathesis>=4.32,<5"
+	@PYTHONPATH=build/fuzz CI=true $(BIN)/python -m pytest -q tests/integration/admin_web/test_api_fuzz.py
+
+openapi: $(TEST_INSTALLED) ## Write docs/openapi.json, the description of the HTTP API
+	@$(BIN)/python -m tests.support.write_openapi
 
 lint: $(TEST_INSTALLED) ## Check format, lint and types
 	@echo "warren: checking format, lint and types"
@@ -57,6 +82,11 @@ bench: $(TEST_INSTALLED) services ## Measure throughput and lateness, on service
 bench-console: $(TEST_INSTALLED) services ## Measure the console's pages with 100,000 jobs and 10,000,000 runs
 	@$(BIN)/python -m benchmarks.console $(BENCH_ARGS)
 
+# SUITE or SUITE/DATABASE each; a system takes 5 GB below build/matrix.
+MATRIX ?= trixie unstable/mysql
+matrix: ## Run the tests on other versions of Debian, Python, RabbitMQ and the database; needs root
+	@scripts/test-matrix $(MATRIX)
+
 services: ## Install RabbitMQ and MariaDB for the tests, where that may be done; start nothing
 	@scripts/install-test-services
 
@@ -65,9 +95,13 @@ clean: ## Remove the environment and all caches; what `warren up` keeps in ./.wa
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml constraints.txt scripts/make-environment
-	@scripts/make-environment "$(PYTHON)" .
+	@scripts/make-environment "$(PYTHON)" ".[server,gateway]"
 	@touch $@
 
 $(TEST_INSTALLED): pyproject.toml constraints.txt scripts/make-environment
-	@scripts/make-environment "$(PYTHON)" ".[test]"
+	@scripts/make-environment "$(PYTHON)" ".[server,gateway,test]"
+	@touch $@ $(INSTALLED)
+
+$(DOCS_INSTALLED): pyproject.toml constraints.txt scripts/make-environment
+	@scripts/make-environment "$(PYTHON)" ".[server,gateway,docs]"
 	@touch $@ $(INSTALLED)

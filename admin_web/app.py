@@ -1,4 +1,4 @@
-"""Builds the console's Flask application; nothing of it lives at module level."""
+"""Builds the console's Flask application; there is no application at module level."""
 
 import hashlib
 import hmac
@@ -7,19 +7,20 @@ from flask import Flask
 from flask_wtf.csrf import CSRFProtect
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from admin_web import language, looks, menu, moments, said
+from admin_web import local_times, menu, template_globals
+from admin_web.access.gate import Gate
+from admin_web.access.security import Security
+from admin_web.access.sign_ins import LONGEST_SECONDS, SignIns
+from admin_web.console_services import ConsoleServices
 from admin_web.errors import ErrorPages
-from admin_web.gate import Gate
-from admin_web.keys import IdConverter
-from admin_web.last_known import LastKnown
+from admin_web.language import catalogues, reason_text
+from admin_web.page_cache import PageCache
 from admin_web.pages import page_groups
-from admin_web.parts import Parts
-from admin_web.routes import mount
-from admin_web.security import Security
-from admin_web.sign_ins import LONGEST_SECONDS, SignIns
+from admin_web.url_ids import IdConverter
+from admin_web.url_routes import mount
 
 
-def create_app(parts: Parts) -> Flask:
+def create_app(services: ConsoleServices) -> Flask:
     """Return the console; a WSGI server serves it.
 
     The order of what stands before a view: host and origin, who it is and whether they may, the
@@ -27,10 +28,11 @@ def create_app(parts: Parts) -> Flask:
     """
     app = Flask("admin_web")
     app.config.update(
-        SECRET_KEY=_cookie_key(parts.secret),
+        SECRET_KEY=_cookie_key(services.secret),
+        SECRET_KEY_FALLBACKS=[_cookie_key(one) for one in (services.secret_previous,) if one],
         # Browsers keep a cookie of this prefix from other hosts and from plain http.
-        SESSION_COOKIE_NAME="__Host-warren" if parts.is_https else "warren",
-        SESSION_COOKIE_SECURE=parts.is_https,
+        SESSION_COOKIE_NAME="__Host-warren" if services.is_https else "warren",
+        SESSION_COOKIE_SECURE=services.is_https,
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Lax",
         WTF_CSRF_TIME_LIMIT=LONGEST_SECONDS,
@@ -38,22 +40,22 @@ def create_app(parts: Parts) -> Flask:
     )
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.url_map.converters["id"] = IdConverter
-    sign_ins = SignIns(parts.database, parts.now_ms)
-    rights = mount(app, page_groups(parts, sign_ins))
-    Security(parts).guard(app)
+    sign_ins = SignIns(services.database, services.now_ms)
+    rights = mount(app, page_groups(services, sign_ins))
+    Security(services).guard(app)
     Gate(sign_ins, rights).guard(app)
     CSRFProtect(app)
-    last_known = LastKnown(parts.now_ms)
-    last_known.install(app)
-    ErrorPages(last_known).install(app)
-    language.install(app)
-    said.install(app)
-    moments.install(app, parts)
-    looks.install(app)
+    page_cache = PageCache(services.now_ms, services.page_cache)
+    page_cache.install(app)
+    ErrorPages(page_cache).install(app)
+    catalogues.install(app)
+    reason_text.install(app)
+    local_times.install(app, services)
+    template_globals.install(app)
     menu.install(app)
-    app.jinja_env.globals["broker_answers"] = parts.is_broker_up
-    if parts.trusted_proxies:
-        count = parts.trusted_proxies
+    app.jinja_env.globals["broker_answers"] = services.is_broker_up
+    if services.trusted_proxies:
+        count = services.trusted_proxies
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count)  # type: ignore[method-assign]
     return app
 

@@ -1,4 +1,4 @@
-"""Error pages: what went wrong, in words for people, and never a trace, a query or an address."""
+"""Error pages: what went wrong, in plain words, and never a trace, a query or an address."""
 
 import secrets
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ from flask_babel import LazyString, gettext, lazy_gettext
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
-from admin_web.last_known import LastKnown
+from admin_web.page_cache import PageCache
+from scheduler.problems import ProblemKind, Refused
 from sql.errors import DatabaseUnavailable, NotFound
 
 #: Seconds after which the page about a lost database asks again.
@@ -19,85 +20,101 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ErrorText:
     """A title and what to do."""
 
     title: LazyString
     advice: LazyString
 
 
-WORDS = {
-    400: Words(
-        lazy_gettext("The request cannot be understood"),
-        lazy_gettext("Go back, load the page again and try once more."),
+ERROR_TEXTS = {
+    400: ErrorText(
+        lazy_gettext("Invalid request"),
+        lazy_gettext("Go back, reload the page and try again."),
     ),
-    401: Words(
-        lazy_gettext("You are not signed in any more"),
+    401: ErrorText(
+        lazy_gettext("Session expired"),
         lazy_gettext("Sign in, then try again. Nothing was changed."),
     ),
-    403: Words(
-        lazy_gettext("You may not do that"),
+    403: ErrorText(
+        lazy_gettext("You are not allowed to do that"),
+        lazy_gettext("Your role does not allow it, or the form was too old. Nothing was changed."),
+    ),
+    404: ErrorText(
+        lazy_gettext("Page not found"),
         lazy_gettext(
-            "Your role does not include it, or the form was too old. Nothing was changed."
+            "It may have been deleted, or it belongs to an app that you have no access to."
         ),
     ),
-    404: Words(
-        lazy_gettext("There is nothing here"),
-        lazy_gettext("It may have been deleted, or it belongs to an app that is not yours."),
+    405: ErrorText(
+        lazy_gettext("Method not allowed"),
+        lazy_gettext("Use the buttons on the pages. Nothing was changed."),
     ),
-    405: Words(
-        lazy_gettext("This cannot be called like that"),
-        lazy_gettext("Use the buttons of the pages. Nothing was changed."),
+    413: ErrorText(
+        lazy_gettext("Request too large"),
+        lazy_gettext("A form can have up to 1 MB. Nothing was changed."),
     ),
-    413: Words(
-        lazy_gettext("That is too much at once"),
-        lazy_gettext("A form may hold up to 1 MB. Nothing was changed."),
-    ),
-    429: Words(
-        lazy_gettext("Too many tries"),
+    429: ErrorText(
+        lazy_gettext("Too many attempts"),
         lazy_gettext("Wait a moment, then try again."),
     ),
-    500: Words(
-        lazy_gettext("Something went wrong in the console"),
-        lazy_gettext("Scheduling goes on. Tell your administrator the number of this error."),
+    500: ErrorText(
+        lazy_gettext("Internal error in the console"),
+        lazy_gettext(
+            "Scheduling is not affected. Give your administrator the number of this error."
+        ),
     ),
-    503: Words(
-        lazy_gettext("The database does not answer"),
-        lazy_gettext("Jobs at work go on and their reports wait. This page tries again by itself."),
+    503: ErrorText(
+        lazy_gettext("Database unavailable"),
+        lazy_gettext("Running jobs go on, and their reports wait. This page reloads by itself."),
     ),
 }
 
 #: Instead of 503's, for a form: it is not sent a second time by itself.
-_NOT_DONE = Words(
-    lazy_gettext("The database does not answer"),
-    lazy_gettext("Look whether it was done before you send it again; most likely it was not."),
+_NOT_DONE = ErrorText(
+    lazy_gettext("Database unavailable"),
+    lazy_gettext("Check whether it was done before you send it again; most likely it was not."),
 )
+
+
+_CODES = {
+    ProblemKind.INVALID: 422,
+    ProblemKind.UNKNOWN: 404,
+    ProblemKind.CONFLICT: 409,
+    ProblemKind.FORBIDDEN: 403,
+}
 
 
 class ErrorPages:
     """Answers every error, foreign ones included, with a page of its own."""
 
-    def __init__(self, last_known: LastKnown) -> None:
-        self._last_known = last_known
+    def __init__(self, page_cache: PageCache) -> None:
+        self._page_cache = page_cache
 
     def install(self, app: Flask) -> None:
         """Answer an app's errors."""
-        app.register_error_handler(HTTPException, self.known)
-        app.register_error_handler(NotFound, self.absent)
+        app.register_error_handler(HTTPException, self.http_error)
+        app.register_error_handler(NotFound, self.not_found)
+        app.register_error_handler(Refused, self.refused)
         app.register_error_handler(DatabaseUnavailable, self.database_lost)
-        app.register_error_handler(Exception, self.unexpected)
+        app.register_error_handler(Exception, self.internal_error)
 
-    def known(self, error: HTTPException) -> Response | tuple[str, int]:
+    def http_error(self, error: HTTPException) -> Response | tuple[str, int]:
         """Show what HTTP has a number for."""
         if error.code is None or error.code < 400:  # noqa: PLR2004 - a redirect is no error
             return error.get_response()
         # A missing or old token is a refusal, whatever its library calls it.
         code = 403 if type(error).__name__ == "CSRFError" else error.code
-        return _page(code if code in WORDS else 400, code)
+        return _page(code if code in ERROR_TEXTS else 400, code)
 
-    def absent(self, _error: NotFound) -> tuple[str, int]:
+    def not_found(self, _error: NotFound) -> tuple[str, int]:
         """Show that there is no such thing, also for what belongs to somebody else's app."""
         return _page(404, 404)
+
+    def refused(self, error: Refused) -> tuple[str, int]:
+        """Show what a command refuses, where its page has nothing better to say."""
+        code = _CODES[error.problems[0].code.kind]
+        return _page(code if code in ERROR_TEXTS else 400, code)
 
     def database_lost(self, error: DatabaseUnavailable) -> tuple[str, int, dict[str, str]]:
         """Show that the database is away, and what is last known; it comes back by itself."""
@@ -107,10 +124,10 @@ class ErrorPages:
         if request.method != "GET":
             return _shown(_NOT_DONE, 503, number), 503, headers
         headers["Refresh"] = str(RETRY_SECONDS)
-        page = self._last_known.again() or _shown(WORDS[503], 503, number)
+        page = self._page_cache.find() or _shown(ERROR_TEXTS[503], 503, number)
         return page, 503, headers
 
-    def unexpected(self, error: Exception) -> tuple[str, int]:
+    def internal_error(self, error: Exception) -> tuple[str, int]:
         """Show a number that the log has too."""
         number = _number()
         log.error("page_failed", path=_path(), number=number, exc_info=error)
@@ -118,10 +135,10 @@ class ErrorPages:
 
 
 def _page(which: int, code: int, number: str = "") -> tuple[str, int]:
-    return _shown(WORDS[which], code, number), code
+    return _shown(ERROR_TEXTS[which], code, number), code
 
 
-def _shown(words: Words, code: int, number: str) -> str:
+def _shown(words: ErrorText, code: int, number: str) -> str:
     # No database may be asked here: who it is, is known or unknown by now.
     g.setdefault("visitor", None)
     detail = gettext("Error number: %(number)s", number=number) if number else ""

@@ -1,4 +1,4 @@
-"""Links to pages that another group of pages has, and to other parts of the same list."""
+"""Links to pages of other groups, and to other places in the same list."""
 
 from typing import Any
 from urllib.parse import urlencode

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from flask import Flask
 from flask_babel import LazyString, lazy_gettext
 
-from admin_web.visitors import Right, Visitor
+from admin_web.visitors import Visitor
+from scheduler.actor import Right
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,10 @@ ENTRIES = (
     MenuEntry("apps.index", "apps", lazy_gettext("Apps"), Right.VIEW),
     MenuEntry("executors.index", "executors", lazy_gettext("Executors"), Right.VIEW),
     MenuEntry("schedulers.index", "clock", lazy_gettext("Schedulers"), Right.VIEW),
-    MenuEntry("ledger.index", "ledger", lazy_gettext("Ledger"), Right.VIEW),
+    MenuEntry("ledger.index", "ledger", lazy_gettext("Reconciliation"), Right.VIEW),
+    MenuEntry("tokens.index", "key", lazy_gettext("Tokens"), Right.VIEW),
     MenuEntry("users.index", "people", lazy_gettext("Users"), Right.ADMINISTER),
-    MenuEntry("audit_trail.show", "trail", lazy_gettext("Audit trail"), Right.ADMINISTER),
+    MenuEntry("audit_log.show", "trail", lazy_gettext("Audit log"), Right.ADMINISTER),
 )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from benchmarks import simulated
 from benchmarks.stack import Stack, none_open
-from scheduler.job_spec import JobSpec
-from scheduler.routing import Route
+from scheduler.jobs.spec import JobSpec
+from scheduler.routing.routes import Route
 from sql.models import Run
 from tests.support.eventually import eventually
 

@@ -3,7 +3,7 @@
 import statistics
 
 from benchmarks.stack import APP, Stack, none_open
-from scheduler.job_spec import JobSpec
+from scheduler.jobs.spec import JobSpec
 from sql.models import Run
 
 

@@ -27,7 +27,7 @@ from sql.engine import Database
 from sql.models import Run
 from tests.support.eventually import eventually
 from tests.support.service import Service
-from warren.access import now_ms
+from warren.database_access import now_ms
 
 FULL, QUICK = Size(100_000, 10_000_000, 20), Size(2_000, 20_000, 20)
 ROUNDS, QUICK_ROUNDS = 40, 3
@@ -87,8 +87,8 @@ PAGES = (
 MORE = (
     Page("ledger", "/ledger"),
     Page("users", "/users"),
-    Page("audit trail", "/audit"),
-    Page("audit trail of one author", "/audit?who=author-{part}"),
+    Page("audit log", "/audit"),
+    Page("audit log of one author", "/audit?who=author-{part}"),
     Page("figures for Prometheus", "/metrics"),
 )
 

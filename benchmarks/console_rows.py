@@ -10,11 +10,11 @@ from typing import NamedTuple
 from sqlalchemy import Index, UniqueConstraint, text
 from sqlalchemy.orm import Session
 
-from scheduler.user_commands import UserCommands
-from sql import migration
+from sql.accounts.users import Role
 from sql.engine import Database
 from sql.models import Run
-from sql.users import Role
+from sql.schema import migration
+from tests.support.acting import NamedUsers
 
 PASSWORD = "only for measuring"
 EXECUTORS, DAYS = 50, 30
@@ -77,6 +77,13 @@ INSERT INTO xxl_job_log_report (trigger_day, running_count, suc_count, fail_coun
 SELECT DATE(UTC_TIMESTAMP()) - INTERVAL seq DAY, 0, {runs} DIV {days}, {runs} DIV {days} DIV 50,
  0, 0
 FROM seq_0_to_400
+""",
+    """
+INSERT INTO warren_app_day (app_id, trigger_day, running_count, suc_count, fail_count, cleared_suc,
+ cleared_fail)
+SELECT app.seq, DATE(UTC_TIMESTAMP()) - INTERVAL day.seq DAY, 0, {runs} DIV {days} DIV {apps},
+ {runs} DIV {days} DIV {apps} DIV 50, 0, 0
+FROM seq_1_to_{apps} AS app JOIN seq_0_to_400 AS day
 """,
     """
 INSERT INTO xxl_job_registry (registry_group, registry_key, registry_value, update_time, boot_id,
@@ -142,7 +149,7 @@ def fill(database: Database, size: Size, now_ms: int, say: Callable[[str], None]
         _do(database, statement, facts)
     say("indexes are analysed")
     _do(database, "ANALYZE TABLE xxl_job_log, xxl_job_info PERSISTENT FOR ALL", {})
-    users = UserCommands(database, who="bench")
+    users = NamedUsers(database, who="bench")
     users.add("admin", PASSWORD, role=Role.ADMINISTRATOR, app_names=())
     users.add("operator", PASSWORD, role=Role.OPERATOR, app_names=("app-1", "app-2"))
 

@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from benchmarks.stack import APP, Stack, count_planned, none_open, none_unsent
-from scheduler.job_spec import JobSpec
+from scheduler.jobs.spec import JobSpec
 from sql.models import Run
 from sql.run_status import RunStatus
-
-#: Jobs over which a throughput is measured.
-JOBS = 16
-#: Planning a run takes half of this, if nobody else is busy here; then the clock starts.
-PLANNING_MS_PER_RUN = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +29,6 @@ class Storm:
     done_seconds: float
 
 
-def throughput(stack: Stack, runs: int, *, fresh_process: bool = False) -> float:
-    """Return planned no-op runs a second, from the moment they are due until all rows are final."""
-    prefix = "fresh" if fresh_process else "noop"
-    jobs = stack.apply(
-        [
-            JobSpec(name=f"{prefix}-{n}", app=APP, handler="noop", fresh_process=fresh_process)
-            for n in range(JOBS)
-        ]
-    )
-    before = len(stack.rows(jobs, Run.id))
-    due_at = stack.clock.now_ms() + 2_000 + round(PLANNING_MS_PER_RUN * runs)
-    stack.plan(jobs, runs, due_at=due_at)
-    assert stack.clock.now_ms() < due_at, "planning took longer than expected"
-    time.sleep((due_at - stack.clock.now_ms()) / 1000)
-    final_at = stack.wait(none_open)
-    assert stack.check(jobs) == before + runs
-    return runs * 1000 / (final_at - due_at)
-
-
 def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Lateness:
     """Let jobs tick at each full second for some time; return how late their handlers began."""
     specs = [
@@ -61,7 +37,7 @@ def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Late
             app=APP,
             handler="lateness",
             schedule_kind="CRON",
-            schedule_conf="* * * * * ?",
+            schedule_value="* * * * * ?",
         )
         for n in range(jobs)
     ]
@@ -117,7 +93,7 @@ def _due_daily(jobs: int, at_ms: int, *, enabled: bool) -> list[JobSpec]:
             app=APP,
             handler="noop",
             schedule_kind="CRON",
-            schedule_conf=daily,
+            schedule_value=daily,
             enabled=enabled,
         )
         for number in range(jobs)
@@ -131,7 +107,7 @@ def _due_once(count: int, from_ms: int, per_second: int, *, enabled: bool) -> li
             app=APP,
             handler="lateness",
             schedule_kind="AT",
-            schedule_conf=datetime.fromtimestamp(
+            schedule_value=datetime.fromtimestamp(
                 (from_ms + number * 1_000 // per_second) / 1000, UTC
             ).isoformat(timespec="milliseconds"),
             enabled=enabled,
@@ -145,7 +121,7 @@ def _lateness_of(stack: Stack, ids: Sequence[int], from_ms: int, until_ms: int) 
     stack.check(ids)
     late = [
         float(str(words))
-        for tick, words, status in stack.rows(ids, Run.scheduled_at, Run.handle_msg, Run.status)
+        for tick, words, status in stack.rows(ids, Run.scheduled_at, Run.message, Run.status)
         if from_ms <= int(str(tick)) < until_ms and status == RunStatus.SUCCEEDED
     ]
     cuts = statistics.quantiles(late, n=100)

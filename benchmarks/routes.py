@@ -4,8 +4,9 @@ import json
 import time
 from random import Random
 
-from scheduler import expansion, routing
-from scheduler.routing import ProbeAnswer, Route, RouteRequest
+from scheduler.dispatch import expansion
+from scheduler.routing import routes
+from scheduler.routing.routes import ProbeAnswer, Route, RouteRequest
 
 #: Jobs whose runs are routed in turn, each with a memory of its own.
 JOBS = 100
@@ -21,7 +22,7 @@ def decisions(route: Route, executors: int, count: int) -> float:
     """
     addresses = tuple(f"executor-{number:03}" for number in range(executors))
     answers = dict.fromkeys(addresses, _SILENT) | {addresses[-1]: _THERE}
-    probes = answers if routing.needs_probe(route) else None
+    probes = answers if routes.needs_probe(route) else None
     remembered: dict[int, str] = {}
     chance = Random(1)
     began = time.perf_counter()
@@ -32,7 +33,7 @@ def decisions(route: Route, executors: int, count: int) -> float:
         if route == Route.SHARDING_BROADCAST:
             assert len(expansion.choices(request)) == executors
             continue
-        choice = routing.choose(route, request, chance)
+        choice = routes.choose(route, request, chance)
         assert choice.address in addresses
         if choice.memory is not None:
             remembered[job_id] = json.dumps(choice.memory)

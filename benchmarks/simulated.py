@@ -10,11 +10,22 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from broker import amqp
-from broker.messages import Callback, Finished, Goodbye, Heartbeat, Load, Message, Outcome, Trigger
+from broker.messages import (
+    Callback,
+    Finished,
+    Goodbye,
+    Heartbeat,
+    Load,
+    Message,
+    Outcome,
+    Trigger,
+    Triggers,
+)
+from broker.rabbitmq import transport as amqp
 from broker.signing import Direction, Sealer
 from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, run_queue
 from broker.transport import BrokerSettings, Delivery, Outgoing
+from broker.trigger_packs import PACK_TRIGGERS, unpacked
 
 APP = "simulated"
 BEAT_SECONDS = 3.0
@@ -64,10 +75,14 @@ class SimulatedExecutors:
         ended: dict[str, list[Finished]] = defaultdict(list)
         for delivery in deliveries:
             address = self._addresses[delivery.queue]
-            trigger = self._sealer.open(
-                delivery, expect=Trigger, direction=Direction.TO_EXECUTOR, address=address
+            message = self._sealer.open(
+                delivery,
+                expect=Trigger | Triggers,
+                direction=Direction.TO_EXECUTOR,
+                address=address,
             )
-            ended[address].append(self._succeeded(trigger))
+            triggers = (trigger for trigger, _size in unpacked(message, 0))
+            ended[address] += map(self._succeeded, triggers)
         who = {"app": APP, "boot_id": self._boot_id}
         self._say(
             [
@@ -92,6 +107,7 @@ class SimulatedExecutors:
             boot_id=self._boot_id,
             started_at_ms=self._started_at_ms,
             load=Load(),
+            triggers_per_message=PACK_TRIGGERS,
         )
 
     def _goodbye(self, address: str) -> Goodbye:
@@ -102,6 +118,7 @@ class SimulatedExecutors:
             message,
             exchange=REPLY_EXCHANGE,
             routing_key=HEARTBEAT_KEY if isinstance(message, Goodbye) else key,
+            app=APP,
             address=address,
             direction=Direction.FROM_EXECUTOR,
             valid_seconds=60,

@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,18 +12,24 @@ from pathlib import Path
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from benchmarks import cpu
+from benchmarks.simulated import APP as SIMULATED
 from benchmarks.simulated import SimulatedExecutors
+from broker.keys import ClusterKeys
 from broker.signing import Sealer
-from scheduler.commands import Commands
-from scheduler.job_spec import JobSpec
-from scheduler.routing import planned_shards
-from sql import migration, runs
+from scheduler.audit.integrity_check import audit
+from scheduler.jobs.spec import JobSpec
+from scheduler.routing.routes import planned_shards
 from sql.clock import DatabaseClock
-from sql.cluster import cluster_id
 from sql.engine import Database
 from sql.ids import RunIds
 from sql.models import Job, Run
+from sql.registry import apps
+from sql.registry.cluster import cluster_id
 from sql.run_status import OPEN, Kind, RunStatus
+from sql.runs import transitions
+from sql.schema import migration
+from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
@@ -52,6 +59,13 @@ class Servers:
             f"MariaDB {mariadb}, RabbitMQ {rabbitmq}"
         )
 
+    def clocks(self) -> dict[str, cpu.Clock]:
+        """Return the clocks of both services' processors."""
+        return {
+            "mariadbd": lambda: cpu.own(self.mariadb.pid),
+            "RabbitMQ": lambda: cpu.own(self.rabbitmq.pid),
+        }
+
 
 @contextmanager
 def servers(folder: Path) -> Iterator[Servers]:
@@ -70,6 +84,7 @@ class Stack:
     """One scheduler and one executor of SLOTS slots, started by their real commands."""
 
     def __init__(self, servers: Servers) -> None:
+        self._servers = servers
         self._folder = servers.folder / "warren"
         self._folder.mkdir()
         self.starts_file = self._folder / "starts"
@@ -77,8 +92,10 @@ class Stack:
         self._broker_url = servers.rabbitmq.vhost_url(servers.rabbitmq.add_vhosts(1)[0])
         self.database = Database(self._url)
         migration.upgrade(self.database)
+        for name in (APP, SIMULATED):
+            self.database.write(lambda session, name=name: apps.ensure(session, name))  # type: ignore[misc]
         self.clock = DatabaseClock(self.database)
-        self._commands = Commands(self.database, self.clock.now_ms, timezone="UTC", who="bench")
+        self._commands = NamedCommands(self.database, self.clock.now_ms, who="bench")
         self._ids = RunIds(self.database)
         self._services: list[Service] = []
 
@@ -86,6 +103,28 @@ class Stack:
         """Start both processes."""
         app = ["--app", APP, "--address", f"{APP}-1", str(HANDLERS)]
         self._services = [self._serve("scheduler"), self._serve("executor", *app)]
+
+    def clocks(self) -> dict[str, cpu.Clock]:
+        """Return the clocks of all processors at work, this process's among them."""
+        scheduler, executor = (service.processes()[0].pid for service in self._services)
+        return {
+            **self._servers.clocks(),
+            "scheduler": lambda: cpu.own(scheduler),
+            "executor": lambda: cpu.own(executor),
+            "zygote, job processes": lambda: cpu.below(executor),
+            "benchmark": time.process_time,
+        }
+
+    def audit(self) -> None:
+        """Compute every due time anew.
+
+        Raises:
+            AssertionError: one was lost, or fired twice.
+
+        """
+        until_ms = self.clock.now_ms()
+        report = audit(self.database, since_ms=0, until_ms=until_ms, timezone="UTC")
+        assert report.is_sound, [job for job in report.jobs if not job.is_sound]
 
     def close(self) -> None:
         """End both processes, with all that they started."""
@@ -96,7 +135,7 @@ class Stack:
     def apply(self, specs: Sequence[JobSpec]) -> list[int]:
         """Apply jobs; return their ids in the same order."""
         self._commands.apply([], specs, dry_run=False, prune=False)
-        ids = self.database.read(lambda s: dict(s.execute(select(Job.job_desc, Job.id)).all()))
+        ids = self.database.read(lambda s: dict(s.execute(select(Job.name, Job.id)).all()))
         return [ids[spec.name] for spec in specs]
 
     def begin(self, names: Sequence[str]) -> None:
@@ -115,7 +154,7 @@ class Stack:
         return SimulatedExecutors(
             count,
             broker_url=self._broker_url,
-            sealer=Sealer(SECRET, cluster, self.clock.now_ms),
+            sealer=Sealer(ClusterKeys(SECRET), cluster, self.clock.now_ms),
             now_ms=self.clock.now_ms,
         )
 
@@ -123,8 +162,8 @@ class Stack:
         """Plan runs, over the jobs in turn, all due at once."""
         first = self.database.read(lambda s: s.get_one(Job, job_ids[0]))
         planned = [
-            runs.NewRun(
-                job_group=first.job_group,
+            transitions.NewRun(
+                app_id=first.app_id,
                 job_id=job_ids[number % len(job_ids)],
                 handler="noop",
                 param="",
@@ -133,15 +172,17 @@ class Stack:
                 due_at=due_at,
                 retries_left=0,
                 origin_id=None,
-                shard_total=planned_shards(first.executor_route_strategy),
+                shard_total=planned_shards(first.route),
             )
             for number in range(count)
         ]
-        self.database.write(lambda session: runs.plan(session, planned, self._ids))
+        self.database.write(lambda session: transitions.plan(session, planned, self._ids))
 
-    def wait(self, is_so: Callable[[Session], bool], seconds: float = 120.0) -> int:
+    def wait(
+        self, is_so: Callable[[Session], bool], seconds: float = 120.0, *, every: float = 0.01
+    ) -> int:
         """Wait for a state of the rows; return the database's time when it was seen."""
-        eventually(lambda: self._is_up() and self.database.read(is_so), seconds, every=0.01)
+        eventually(lambda: self._is_up() and self.database.read(is_so), seconds, every=every)
         return self.clock.now_ms()
 
     def check(self, job_ids: Sequence[int]) -> int:
@@ -177,7 +218,7 @@ class Stack:
 
     def _failure(self, job_ids: Sequence[int]) -> str:
         good = (RunStatus.SUCCEEDED, RunStatus.CANCELLED)
-        words = self.rows(job_ids, Run.status, Run.handle_msg)
+        words = self.rows(job_ids, Run.status, Run.message)
         return next(str(row) for row in words if row[0] not in good)
 
     def rows(self, job_ids: Sequence[int], *columns: object) -> list[tuple[object, ...]]:

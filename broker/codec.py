@@ -1,4 +1,4 @@
-"""Messages to bytes and back, in JSON. Refuses whatever is not exactly a known message."""
+"""Messages to bytes and back, in JSON. Refuses anything that is not exactly a known message."""
 
 from functools import lru_cache
 from typing import Any
@@ -9,7 +9,7 @@ from broker.errors import Malformed
 from broker.messages import Message
 
 #: Version of the wire format; a message of any other one is refused.
-VERSION = "1"
+VERSION = "2"
 #: Most bytes a body may have, either way.
 BODY_LIMIT = 1_000_000
 

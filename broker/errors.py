@@ -4,7 +4,8 @@ BrokerError
 ├── BrokerUnavailable     no broker answers, or it refuses us
 ├── TopologyError         a queue or exchange exists with other arguments
 └── BadMessage            a message that must not be acted upon
-    ├── Malformed         not decodable, too large, of an unknown version
+    ├── Malformed         not decodable, of an unknown version
+    │   └── Oversized     larger than any message of ours; not worth keeping
     ├── Forged            unsigned or wrongly signed, or signed for another place
     ├── Foreign           of another cluster
     └── Expired           past its `not after`
@@ -30,7 +31,11 @@ class BadMessage(BrokerError):
 
 
 class Malformed(BadMessage):
-    """Not decodable, too large, or of an unknown version."""
+    """Not decodable, or of an unknown version."""
+
+
+class Oversized(Malformed):
+    """Larger than any message of ours; not worth keeping."""
 
 
 class Forged(BadMessage):

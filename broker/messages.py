@@ -3,6 +3,9 @@
 Instants are epoch milliseconds (`*_ms`) because these values are the wire format. Every
 message that belongs to a run names the run's id and the boot of the executor it is about.
 The bounds on numbers and names hold when a message is decoded, not when it is made.
+
+A `why` is the reason that a text tells in English, as JSON (`broker.reasons`); "" where the text is
+somebody's own words. The text is for those who do not know the reason.
 """
 
 from enum import StrEnum
@@ -83,7 +86,8 @@ class Trigger(Message, frozen=True, kw_only=True):
     block: Block = Block.SERIAL_EXECUTION
     concurrency: Natural = 1
     timeout_seconds: Seconds = 0
-    fresh_process: bool = False
+    #: None: as the executor has it.
+    fresh_process: bool | None = None
     #: A ScriptLanguage, and then there is no handler; empty: the handler runs.
     script_language: str = ""
     script_source: str = ""
@@ -91,6 +95,15 @@ class Trigger(Message, frozen=True, kw_only=True):
     resent: bool = False
     #: When the run was given to this boot; a copy of an older decision proves nothing either.
     routed_at_ms: Natural = 0
+
+
+class Triggers(Message, frozen=True, kw_only=True):
+    """Several triggers of one boot; only for who said that it takes so many in a message.
+
+    Each is read by itself: `broker.trigger_packs`.
+    """
+
+    triggers: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=1_000)]
 
 
 # -- scheduler -> executor, command queue of a boot -------------------------------------------
@@ -118,11 +131,15 @@ class Beat(Message, frozen=True, kw_only=True):
 
 
 class IdleBeat(Message, frozen=True, kw_only=True):
-    """Asks whether these jobs could start at once. Answered with `IdleBeatAnswer`."""
+    """Asks whether these jobs could start at once. Answered with `IdleBeatAnswer`.
+
+    `underway` are runs, by job, that the asker has sent there lately and that may still be coming.
+    """
 
     question_id: str
     reply_to: str
     job_ids: tuple[Natural, ...]
+    underway: dict[Natural, tuple[Natural, ...]] = {}
 
 
 class Kill(Message, frozen=True, kw_only=True):
@@ -130,6 +147,7 @@ class Kill(Message, frozen=True, kw_only=True):
 
     run_id: Natural
     reason: str
+    why: str = ""
 
 
 class RunKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,14 +199,21 @@ class BeatAnswer(Message, frozen=True, kw_only=True):
 
 
 class IdleBeatAnswer(Message, frozen=True, kw_only=True):
-    """Why each busy job could not start at once, and whether the executor as a whole is busy."""
+    """Why each busy job could not start at once, and whether the executor as a whole is busy.
+
+    `may_start` False = it starts nothing now, whatever its slots. `waiting` counts all runs.
+    `whys` are the reasons whose texts stand in the other fields.
+    """
 
     question_id: str
     address: Address
     boot_id: BootId
     busy_jobs: dict[Natural, str] = {}
     busy_executor: str = ""
+    may_start: bool = True
     free_slots: Natural = 0
+    waiting: Natural = 0
+    whys: tuple[str, ...] = ()
 
 
 class Knowledge(StrEnum):
@@ -240,24 +265,39 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="ty
     started_at_ms: Natural
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
-    """The run is over and nothing of it is left; `started_at_ms` 0 = no process ever ran."""
+class Finished(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
+):
+    """The run is over and nothing of it is left; `started_at_ms` 0 = no process ever ran.
+
+    `alone_of_job` is the id of its job where, by its trigger, it is all there is of its tick: no
+    other shards, no earlier attempts. Else 0, as from an older executor.
+    """
 
     run_id: Natural
     boot_id: str
     outcome: Outcome
     message: str = ""
+    why: str = ""
     started_at_ms: Natural = 0
     finished_at_ms: Natural
     log_tail: str = ""
+    alone_of_job: Natural = 0
 
 
-class NotStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
-    """The run provably never started here and never will."""
+class NotStarted(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
+):
+    """The run provably never started here and never will.
+
+    `is_full`: there is no room for it, so that to come back at once is no use.
+    """
 
     run_id: Natural
     boot_id: str
     reason: str
+    why: str = ""
+    is_full: bool = False
 
 
 Report = Started | Finished | NotStarted
@@ -297,8 +337,26 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     waiting: Natural = 0
 
 
+class Ailment(StrEnum):
+    """What keeps an executor from its work, or soon will."""
+
+    #: Its journal cannot be written: it starts nothing.
+    JOURNAL = "JOURNAL"
+    #: Its disk has less free than logs are to leave: logs stop.
+    DISK = "DISK"
+    #: The broker has not confirmed its heartbeats: it starts nothing.
+    CONTACT = "CONTACT"
+    #: Too many of its reports wait for the broker: it starts nothing.
+    REPORTS = "REPORTS"
+
+
 class Heartbeat(Message, frozen=True, kw_only=True):
-    """An executor lives; every 5 s, and at once after a change of `draining`."""
+    """An executor lives; every 5 s, and at once after a change of `draining` or `ailments`.
+
+    `returns_seconds`: for how long it may be silent and then go on with its runs, as those of a
+    gateway do; 0 for as long as anyone.
+    `triggers_per_message`: how many triggers it takes in one; an older executor takes one.
+    """
 
     app: AppName
     address: Address
@@ -307,6 +365,9 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     load: Load
     handlers: tuple[str, ...] = ()
     draining: bool = False
+    ailments: tuple[Ailment, ...] = ()
+    returns_seconds: Natural = 0
+    triggers_per_message: Natural = 1
 
 
 class Drain(Message, frozen=True, kw_only=True):
@@ -331,7 +392,17 @@ class Canary(Message, frozen=True, kw_only=True):
 
 
 ToExecutor = (
-    Trigger | Welcome | Refused | Beat | IdleBeat | Kill | Know | ReadLog | StillOpen | Drain
+    Trigger
+    | Triggers
+    | Welcome
+    | Refused
+    | Beat
+    | IdleBeat
+    | Kill
+    | Know
+    | ReadLog
+    | StillOpen
+    | Drain
 )
 ToScheduler = (
     BeatAnswer

@@ -1,10 +1,10 @@
 """Questions to executors and their answers, many at once.
 
-    ask()  ─> command queue of a boot ─> executor ─> warren.answer.<node> ─> listener ─> ask()
+    ask()  ─> warren.ask ─> a boot's command queue ─> executor ─> warren.answer.<node> ─> ask()
     post() ─> the same, for who does not wait: the listener calls back
 
-An answer counts when it is rightly signed by the address that was asked, names the boot that was
-asked, and comes before the asker has gone. All else is dropped.
+An answer counts if it is signed by the app and address that were asked, names the boot that was
+asked, and arrives while the asker still waits. Everything else is dropped.
 """
 
 import math
@@ -18,8 +18,8 @@ import structlog
 
 from broker.errors import BadMessage
 from broker.messages import BeatAnswer, IdleBeatAnswer, KnowAnswer, LogChunk, Message
-from broker.signing import Direction, Sealer
-from broker.topology import TRIGGER_EXCHANGE, answer_key, command_queue
+from broker.signing import Direction, Sealer, app_of
+from broker.topology import ASK_EXCHANGE, answer_key, command_queue
 from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
 
 log = structlog.get_logger()
@@ -28,9 +28,11 @@ Answer = BeatAnswer | IdleBeatAnswer | KnowAnswer | LogChunk
 #: (app, address, boot id, what makes the message from a question id and the key to reply to)
 Question = tuple[str, str, str, Callable[[str, str], Message]]
 
-#: How far an executor's clock may be off before it takes a question for an old one.
+#: How far off an executor's clock may be before it considers a question expired.
 CLOCK_MARGIN_SECONDS = 5.0
-_TAKE_SECONDS = 0.5
+#: How often to forget questions whose time is up.
+_TAKE_SECONDS = 5.0
+_CLOSE_SECONDS = 2.0
 _TAKE_LIMIT = 500
 
 
@@ -71,7 +73,7 @@ class Requester:
 
         """
         deadline = self._clock() + timeout_seconds
-        pending = {uuid.uuid4().hex: _Pending(address, boot) for _, address, boot, _ in questions}
+        pending = {uuid.uuid4().hex: _Pending(*whom) for *whom, _ in questions}
         messages = [
             self._seal(question, question_id, timeout_seconds)
             for question, question_id in zip(questions, pending, strict=True)
@@ -104,9 +106,9 @@ class Requester:
         give_up_at = self._clock() + timeout_seconds
         pending = {
             uuid.uuid4().hex: _Pending(
-                address, boot, on_answer=partial(on_answer, position), give_up_at=give_up_at
+                *whom, on_answer=partial(on_answer, position), give_up_at=give_up_at
             )
-            for position, (_, address, boot, _) in enumerate(questions)
+            for position, (*whom, _) in enumerate(questions)
         }
         messages = [
             self._seal(question, question_id, timeout_seconds)
@@ -120,14 +122,15 @@ class Requester:
         """Stop listening; whoever still waits goes on until its time runs out."""
         self._closing.set()
         self._answers.close()
-        self._listener.join(_TAKE_SECONDS * 4)
+        self._listener.join(_CLOSE_SECONDS)
 
     def _seal(self, question: Question, question_id: str, timeout_seconds: float) -> Outgoing:
         app, address, boot_id, build = question
         return self._sealer.seal(
             build(question_id, self._reply_to),
-            exchange=TRIGGER_EXCHANGE,
+            exchange=ASK_EXCHANGE,
             routing_key=command_queue(app, address, boot_id).name,
+            app=app,
             address=address,
             direction=Direction.TO_EXECUTOR,
             valid_seconds=timeout_seconds + CLOCK_MARGIN_SECONDS,
@@ -161,7 +164,7 @@ class Requester:
                 self._closing.wait(0.01)  # a consumer closed by others returns at once
 
     def _receive(self, deliveries: Sequence[Delivery]) -> None:
-        answers = []
+        answers: list[tuple[str, Answer]] = []
         for delivery in deliveries:
             try:
                 opened = self._sealer.open(
@@ -170,10 +173,10 @@ class Requester:
             except BadMessage as error:
                 log.warning("answer_rejected", reason=str(error))
             else:
-                answers.append(opened)
+                answers.append((app_of(delivery), opened))
         self._answers.ack(deliveries)
         with self._changed:
-            posted = [self._accept(answer) for answer in answers]
+            posted = [self._accept(app, answer) for app, answer in answers]
             self._changed.notify_all()
         # Without the lock: who is told may hold one of its own, under which it posts questions.
         for tell in posted:
@@ -187,13 +190,15 @@ class Requester:
             for question_id in overdue:
                 del self._open[question_id]
 
-    def _accept(self, answer: Answer) -> Callable[[], None] | None:
+    def _accept(self, app: str, answer: Answer) -> Callable[[], None] | None:
         """Note an answer; return what tells it to who does not wait for it."""
         pending = self._open.get(answer.question_id)
         if pending is None:
             log.debug("answer_ignored", address=answer.address, reason="nobody waits for it")
-        elif (answer.address, answer.boot_id) != (pending.address, pending.boot_id):
-            log.warning("answer_ignored", address=answer.address, reason="another one was asked")
+        elif (app, answer.address, answer.boot_id) != pending.whom:
+            log.warning(
+                "answer_ignored", app=app, address=answer.address, reason="another one was asked"
+            )
         elif pending.on_answer is None:
             pending.answer = pending.answer or answer
         else:
@@ -205,7 +210,7 @@ class Requester:
 def _tell(tell: Callable[[], None]) -> None:
     try:
         tell()
-    except Exception:  # one asker's fault must not cost another its answer
+    except Exception:  # one asker's failure must not cost another its answer
         log.exception("answers_failed")
 
 
@@ -218,14 +223,14 @@ class _Pending:
 
     def __init__(
         self,
+        app: str,
         address: str,
         boot_id: str,
         *,
         on_answer: Callable[[Answer], None] | None = None,
         give_up_at: float = math.inf,
     ) -> None:
-        self.address = address
-        self.boot_id = boot_id
+        self.whom = (app, address, boot_id)
         self.on_answer = on_answer
         self.give_up_at = give_up_at
         self.answer: Answer | None = None

@@ -1,11 +1,11 @@
-"""Seals messages and opens them: nobody without the secret can speak, nothing can be moved.
+"""Signs messages and verifies them: nobody without the app's key can send or redirect any.
 
-    key  = HKDF-SHA256(secret, info = version, direction, executor's address)
-    mac  = HMAC-SHA256(key, type, cluster, routing key, expiry, address, body)
+    key  = HKDF-SHA256(app's key, info = version, direction, executor's address)
+    mac  = HMAC-SHA256(key, type, cluster, routing key, expiry, app, address, body)
 
 Each field is framed by its length, so no two lists of fields give the same bytes. The key names
-direction and executor, so a message to A is none to B, and a question is no answer. What is not
-rightly signed is never parsed.
+app, direction and executor, so a message to A is invalid at B, and a question is no answer. Whoever
+holds two keys of an app signs with both. A message without a valid signature is never parsed.
 """
 
 import hmac
@@ -15,23 +15,25 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from broker.codec import BODY_LIMIT, VERSION, decode, encode
-from broker.errors import Expired, Foreign, Forged, Malformed
+from broker.errors import Expired, Foreign, Forged, Malformed, Oversized
+from broker.keys import NO_APP, Keys, derived_key
 from broker.messages import Canary, Heartbeat, Message
 from broker.transport import Delivery, Outgoing
 
 #: Keys kept derived; an executor more than that costs some 20 µs a message.
 KEY_CACHE_SIZE = 4_096
 
-_HEADERS = ("v", "type", "cluster", "expiry", "address", "mac")
+_HEADERS = ("type", "cluster", "expiry", "app", "address", "mac")
 _EXPIRY_DIGITS = 16
+#: Signatures that one message may have.
+_SIGNATURES = 2
+#: Whose messages have version 1.
+_OLDER = "an older Warren, which signs otherwise: upgrade that process"
 
 
 class Direction(StrEnum):
-    """Which way a message goes; a scheduler's word to itself goes FROM_EXECUTOR, as its node."""
+    """Which way a message goes; a scheduler's message to itself is FROM_EXECUTOR, as its node."""
 
     TO_EXECUTOR = "to"
     FROM_EXECUTOR = "from"
@@ -40,16 +42,16 @@ class Direction(StrEnum):
 class Sealer:
     """Signs what goes out and checks what comes in, for one process.
 
-    `secret` is shared by the cluster. `cluster` is None or empty where it is not known yet (an
-    executor before its first Welcome): then messages of any cluster are opened, and what is
-    sealed carries no cluster. `clock` gives the epoch in milliseconds. Thread-safe.
+    `keys` says which apps it may speak for and hear. `cluster` is None or empty where it is not
+    known yet (an executor before its first Welcome): then messages of any cluster are opened, and
+    what is sealed carries no cluster. `clock` gives the epoch in milliseconds. Thread-safe.
     """
 
-    def __init__(self, secret: str, cluster: str | None, clock: Callable[[], int]) -> None:
-        self._secret = secret.encode()
+    def __init__(self, keys: Keys, cluster: str | None, clock: Callable[[], int]) -> None:
+        self._keys = keys
         self._cluster = cluster or ""
         self._clock = clock
-        self._key = lru_cache(maxsize=KEY_CACHE_SIZE)(self._derive)
+        self._keys_of = lru_cache(maxsize=KEY_CACHE_SIZE)(self._derive)
 
     @property
     def cluster(self) -> str:
@@ -66,6 +68,7 @@ class Sealer:
         *,
         exchange: str,
         routing_key: str,
+        app: str,
         address: str,
         direction: Direction,
         valid_seconds: float,
@@ -74,9 +77,11 @@ class Sealer:
     ) -> Outgoing:
         """Return the message ready to publish, good for `valid_seconds` from now.
 
-        `address` is the executor that it goes to or comes from.
+        `app` and `address` are of the executor that it goes to or comes from; a scheduler's word
+        to itself has NO_APP.
 
         Raises:
+            ValueError: no key of this app is held here.
             Malformed: the message is too large or holds text that is no Unicode.
 
         """
@@ -86,9 +91,13 @@ class Sealer:
             "type": type(message).__name__,
             "cluster": self._cluster,
             "expiry": str(self._clock() + round(valid_seconds * 1000)),
+            "app": app,
             "address": address,
         }
-        headers["mac"] = self._mac(headers, direction, routing_key, body)
+        macs = self._macs(headers, direction, routing_key, body)
+        if not macs:
+            raise ValueError(f"expected app to be one whose key is held here, got: {app!r}")
+        headers["mac"] = ",".join(macs)
         return Outgoing(
             exchange=exchange,
             routing_key=routing_key,
@@ -99,41 +108,50 @@ class Sealer:
         )
 
     def open(
-        self, delivery: Delivery, *, expect: Any, direction: Direction, address: str | None = None
+        self,
+        delivery: Delivery,
+        *,
+        expect: Any,
+        direction: Direction,
+        app: str | None = None,
+        address: str | None = None,
     ) -> Any:
-        """Return the message, one of type `expect`, once all about it is proven.
+        """Return the message, of type `expect`, once everything about it is verified.
 
-        `address` is the executor that the message must be to or from; None accepts any sender,
-        and then what the message says of its sender is what was proven.
+        `app` and `address` are of the executor that the message must be to or from; None accepts
+        any, and then what the message says of its sender is what was proven. A message that does
+        not name its app is of the app that `app_of` tells.
 
         Raises:
-            Malformed: headers missing, another version, too large, or not what was expected.
-            Forged: not signed with the key of this direction and address, or for another place.
+            Oversized: larger than any message; it is to be dropped, not dead-lettered.
+            Malformed: headers missing, another version, or not what was expected.
+            Forged: not signed with a key of this app, direction and address, or for another place.
             Foreign: of another cluster, or of none though it is no Heartbeat.
             Expired: past its time; `message` on the error is the message.
 
         """
         headers = _read_headers(delivery)
-        self._prove(headers, delivery, direction, address)
+        for name, wanted in (("app", app), ("address", address)):
+            if wanted is not None and headers[name] != wanted:
+                raise Forged(f"expected {name} to be {wanted}, got: {headers[name][:200]!r}")
+        self._prove(headers, delivery, direction)
         self._check_cluster(headers)
         message: Message = decode(delivery.body, expect)
         if type(message).__name__ != headers["type"]:
             raise Malformed(f"expected type to be {headers['type']}, got: {type(message).__name__}")
-        _check_sender(message, headers["address"])
+        _check_sender(message, headers["app"], headers["address"])
         late_ms = self._clock() - int(headers["expiry"])
         if late_ms > 0:
             raise Expired(f"{headers['type']} expired {late_ms} ms ago", message)
         return message
 
-    def _prove(
-        self, headers: dict[str, str], delivery: Delivery, direction: Direction, address: str | None
-    ) -> None:
-        if address is not None and headers["address"] != address:
-            raise Forged(f"expected address to be {address}, got: {headers['address'][:200]!r}")
-        mac = self._mac(headers, direction, delivery.routing_key, delivery.body)
-        if not hmac.compare_digest(mac.encode(), _bytes(headers["mac"])):
+    def _prove(self, headers: dict[str, str], delivery: Delivery, direction: Direction) -> None:
+        ours = self._macs(headers, direction, delivery.routing_key, delivery.body)
+        theirs = headers["mac"].split(",", _SIGNATURES)[:_SIGNATURES]
+        if not any(hmac.compare_digest(a.encode(), _bytes(b)) for a in ours for b in theirs):
             raise Forged(
-                f"{headers['type'][:50]!r} of {headers['address'][:200]!r}: wrong signature"
+                f"{headers['type'][:50]!r} of {headers['address'][:200]!r}, "
+                f"app {headers['app'][:100]!r}: wrong signature"
             )
 
     def _check_cluster(self, headers: dict[str, str]) -> None:
@@ -143,17 +161,19 @@ class Sealer:
         if theirs or headers["type"] != Heartbeat.__name__:
             raise Foreign(f"expected cluster to be {self._cluster}, got: {theirs[:200]!r}")
 
-    def _mac(
+    def _macs(
         self, headers: dict[str, str], direction: Direction, routing_key: str, body: bytes
-    ) -> str:
-        texts = (headers["type"], headers["cluster"], routing_key)
-        fields = [_bytes(text) for text in (*texts, headers["expiry"], headers["address"])]
+    ) -> list[str]:
+        """Return the signature by each key that is held of the message's app."""
+        texts = (headers["type"], headers["cluster"], routing_key, headers["expiry"])
+        fields = [_bytes(text) for text in (*texts, headers["app"], headers["address"])]
         framed = struct.pack(f">{len(fields)}I", *map(len, fields)) + b"".join([*fields, body])
-        return hmac.digest(self._key(direction, headers["address"]), framed, "sha256").hex()
+        keys = self._keys_of(direction, headers["app"], headers["address"])
+        return [hmac.digest(key, framed, "sha256").hex() for key in keys]
 
-    def _derive(self, direction: Direction, address: str) -> bytes:
-        info = _bytes(f"{VERSION}/{direction}/{address}")
-        return HKDF(algorithm=SHA256(), length=32, salt=b"warren", info=info).derive(self._secret)
+    def _derive(self, direction: Direction, app: str, address: str) -> tuple[bytes, ...]:
+        info = f"{VERSION}/{direction}/{address}"
+        return tuple(derived_key(key, info) for key in self._keys.of(app))
 
 
 def cluster_of(delivery: Delivery) -> str:
@@ -161,29 +181,46 @@ def cluster_of(delivery: Delivery) -> str:
     return delivery.headers.get("cluster", "")
 
 
+def app_of(delivery: Delivery) -> str:
+    """Return the app a message names; proven only once the message has been opened."""
+    return delivery.headers.get("app", "")
+
+
 def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")  # what a stranger sends must not raise here
+    return text.encode(errors="surrogatepass")  # input from strangers must not raise here
 
 
 def _read_headers(delivery: Delivery) -> dict[str, str]:
     headers = {}
+    # First: whatever else is wrong with it, it is not to be kept.
+    if len(delivery.body) > BODY_LIMIT:
+        raise Oversized(f"expected body to be up to {BODY_LIMIT} bytes, got: {len(delivery.body)}")
+    _check_version(delivery.headers.get("v"))
     for name in _HEADERS:
         value = delivery.headers.get(name)
         if not isinstance(value, str):
             raise Malformed(f"expected header {name} to be text, got: {value!r}")
         headers[name] = value
-    if headers["v"] != VERSION:
-        raise Malformed(f"expected version to be {VERSION}, got: {headers['v'][:50]!r}")
     expiry = headers["expiry"]
     if not (expiry.isascii() and expiry.isdigit() and len(expiry) <= _EXPIRY_DIGITS):
         raise Malformed(f"expected expiry to be epoch milliseconds, got: {expiry[:50]!r}")
-    if not 0 < len(delivery.body) <= BODY_LIMIT:
-        raise Malformed(f"expected body to be 1 to {BODY_LIMIT} bytes, got: {len(delivery.body)}")
+    if not delivery.body:
+        raise Malformed("expected body to have at least one byte")
     return headers
 
 
-def _check_sender(message: Message, address: str) -> None:
-    """See to it that nobody speaks in another's name: the key proves `address` only."""
+def _check_version(version: object) -> None:
+    if version != VERSION:
+        hint = f" ({_OLDER})" if version == "1" else ""
+        text = f"expected version in header v to be {VERSION}, got: {str(version)[:50]!r}{hint}"
+        raise Malformed(text)
+
+
+def _check_sender(message: Message, app: str, address: str) -> None:
+    """Check that the message names its real sender: the key proves app and address only."""
+    is_own = isinstance(message, Canary)
     claimed = message.node if isinstance(message, Canary) else getattr(message, "address", address)
-    if claimed != address:
-        raise Forged(f"expected sender to be {address[:200]!r}, got: {claimed!r}")
+    claimed_app = NO_APP if is_own else getattr(message, "app", app)
+    if (claimed_app, claimed) != (app, address):
+        theirs = f"{claimed_app}/{claimed}"
+        raise Forged(f"expected sender to be {app[:100]}/{address[:200]!r}, got: {theirs!r}")

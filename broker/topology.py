@@ -1,11 +1,13 @@
-"""Names and shapes of exchanges and queues; who declares them is another's business.
+"""Names and properties of exchanges and queues; others declare them.
 
     warren.trigger  direct  -> warren.run.<app>.<address>, warren.cmd.<app>.<address>.<boot>
+    warren.ask      direct  -> warren.cmd.<app>.<address>.<boot>
     warren.reply    direct  -> warren.callback, warren.beat.<node>, warren.answer.<node>
     warren.dlx      fanout  -> warren.dead
 
 A queue is bound by a routing key of its own name, except where said otherwise. Nothing here
-needs more than RabbitMQ 3.10 has or uses what 4.x removed.
+needs more than RabbitMQ 3.10 has or uses what 4.x removed. What came through warren.ask is a
+question or nothing: so an account that may only write there, such as a console's, cannot command.
 """
 
 import re
@@ -14,20 +16,27 @@ from broker.messages import ADDRESS_PATTERN, APP_PATTERN, BOOT_ID_PATTERN
 from broker.transport import Queue
 
 TRIGGER_EXCHANGE = "warren.trigger"
+ASK_EXCHANGE = "warren.ask"
 REPLY_EXCHANGE = "warren.reply"
 DEAD_LETTER_EXCHANGE = "warren.dlx"
 #: Every exchange and its type.
-EXCHANGES = {TRIGGER_EXCHANGE: "direct", REPLY_EXCHANGE: "direct", DEAD_LETTER_EXCHANGE: "fanout"}
+EXCHANGES = {
+    TRIGGER_EXCHANGE: "direct",
+    ASK_EXCHANGE: "direct",
+    REPLY_EXCHANGE: "direct",
+    DEAD_LETTER_EXCHANGE: "fanout",
+}
 
 CALLBACK_KEY = "callback"
 HEARTBEAT_KEY = "heartbeat"
 
-#: Where messages go that were rejected; the oldest fall out.
+#: Where rejected messages go; the oldest are dropped.
 DEAD_QUEUE = Queue(
     name="warren.dead",
     exchange=DEAD_LETTER_EXCHANGE,
     routing_keys=("",),
     max_length=10_000,
+    max_bytes=64_000_000,
 )
 
 
@@ -46,6 +55,7 @@ def command_queue(app: str, address: str, boot_id: str) -> Queue:
         name=name,
         exchange=TRIGGER_EXCHANGE,
         routing_keys=(name,),
+        asked_through=ASK_EXCHANGE,
         expires_seconds=600,
         message_ttl_seconds=60,
     )

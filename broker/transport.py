@@ -25,7 +25,11 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A message that arrived; `tag` is opaque and belongs to the consumer that gave it."""
+    """A message that arrived; `tag` is opaque and belongs to the consumer that gave it.
+
+    `exchange` is where it was published, `user` the broker's account that published it: the
+    broker vouches for both. `user` is empty where the publisher did not say.
+    """
 
     queue: str
     routing_key: str
@@ -33,6 +37,8 @@ class Delivery:
     headers: Mapping[str, str]
     redelivered: bool
     tag: object
+    exchange: str = ""
+    user: str = ""
 
 
 class Confirm(StrEnum):
@@ -45,19 +51,22 @@ class Confirm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue to declare, bound to `exchange` by `routing_keys`.
+    """A queue to declare, bound to `exchange`, and to `asked_through` if any, by `routing_keys`.
 
     `exclusive` queues live and die with the consumer that declares them. `expires_seconds` without
-    a consumer deletes the queue; `message_ttl_seconds` and `max_length` drop the oldest messages.
+    a consumer deletes the queue; `message_ttl_seconds`, `max_length` and `max_bytes`, of bodies,
+    drop the oldest messages.
     """
 
     name: str
     exchange: str
     routing_keys: tuple[str, ...]
+    asked_through: str = ""
     exclusive: bool = False
     expires_seconds: float | None = None
     message_ttl_seconds: float | None = None
     max_length: int | None = None
+    max_bytes: int | None = None
     dead_letter: bool = False
     quorum: bool = False
 
@@ -104,6 +113,9 @@ class Consumer(Protocol):
     def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
         """Return up to `limit` deliveries, waiting for the first one; empty when time ran out."""
 
+    def wake(self) -> None:
+        """Let a `take` that waits, or else the next one, return at once."""
+
     def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Settle deliveries whose effect is durable; a void tag is ignored."""
 
@@ -148,8 +160,11 @@ class Admin(Protocol):
 class Transport(Protocol):
     """Makes publishers, consumers and admins; each has a connection of its own."""
 
-    def publisher(self, name: str) -> Publisher:
-        """Return a running publisher; `name` shows in the broker's list of connections."""
+    def publisher(self, name: str, *, only_asks: bool = False) -> Publisher:
+        """Return a running publisher; `name` shows in the broker's list of connections.
+
+        `only_asks`: its account may write to the exchange of questions and nowhere else.
+        """
 
     def consumer(self, name: str, queues: Sequence[str | Queue], *, prefetch: int) -> Consumer:
         """Return a running consumer.
@@ -170,7 +185,7 @@ class Transport(Protocol):
 
 @dataclass(slots=True)
 class BrokerSettings:
-    """How to reach RabbitMQ; `urls` are tried in order.
+    """How to reach RabbitMQ; `urls` are tried in order, and name one user.
 
     `backoff_seconds`: the first and the longest wait before connecting again, each a bound for a
     random one. `ca_file`: certificates to trust for amqps instead of the system's.

@@ -2,9 +2,12 @@
 
 ExecutorError
 ├── StateFolderInUse    another process holds the state folder of this address
-├── JournalFailed       the journal cannot be written now, most often a full disk
-└── ScriptRefused       a script may not, or cannot, run here
+├── JournalFailed       the journal cannot be written at present, mostly because the disk is full
+├── ScriptRefused       a script may not, or cannot, run here
+└── UserUnusable        jobs cannot run as the configured user
 """
+
+from broker.reasons.reason import Reason
 
 
 class ExecutorError(Exception):
@@ -16,8 +19,16 @@ class StateFolderInUse(ExecutorError):
 
 
 class JournalFailed(ExecutorError):
-    """The journal cannot be written now, most often a full disk; what was to be said is kept."""
+    """The journal cannot be written at present; what was appended is kept for the next try."""
 
 
 class ScriptRefused(ExecutorError):
     """A script may not, or cannot, run here."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+        super().__init__(str(reason))
+
+
+class UserUnusable(ExecutorError):
+    """Jobs cannot run as the configured user."""

@@ -1,4 +1,4 @@
-"""Finding the one item that spoils a batch, so that it never holds up the others."""
+"""Finds the one item that spoils a batch, so that it never holds up the others."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 def bisect(
     items: Sequence[T],
-    act: Callable[[Sequence[T]], None],
+    act: Callable[[Sequence[T]], object],
     give_up: Callable[[T, Exception], None],
 ) -> None:
     """Act on all items at once; when that fails, on halves, down to each item that is at fault.

@@ -5,7 +5,7 @@ from collections import Counter
 
 
 class Counters:
-    """Numbers that only grow; the health page and the tests read them."""
+    """Numbers that only grow."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -20,8 +20,3 @@ class Counters:
         """Return a counter; 0 when it was never counted."""
         with self._lock:
             return self._counts[name]
-
-    def snapshot(self) -> dict[str, int]:
-        """Return all counters."""
-        with self._lock:
-            return dict(self._counts)

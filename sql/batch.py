@@ -1,17 +1,37 @@
-"""Many rows written by one statement, each with values of its own, in either dialect's words.
+"""Many rows written by one statement, each with values of its own, in the dialect's words.
 
-These are the hot paths, so they go past the ORM. Table, columns and guards are constants of the
-calling module; only values come from outside, and they are always parameters.
+These are the hot paths, so they go past the ORM. Models, attributes and guards are constants of
+the calling module; only values come from outside, and they are always parameters.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import DeclarativeBase, Session
+
+from sql.dialects.dialect import Locking, Same
+from sql.dialects.supported import of
+from sql.models import Model
+from sql.rows import column_names
 
 T = TypeVar("T")
+R = TypeVar("R", bound=NamedTuple)
 Values = Mapping[str, Any]
+
+
+class Guard(NamedTuple):
+    """A condition on rows: SQL over `table.column`, with `{}` for each of the values."""
+
+    condition: str
+    values: Sequence[Any] = ()
+
+    def words(self, parameter: str) -> str:
+        """Return the SQL in the driver's own words."""
+        return self.condition.format(*[parameter] * len(self.values))
+
+
+_NOTHING = Same()
 
 #: Rows in one statement; SQLite allows 32,766 parameters. MariaDB turns a list of over 1,000 ids
 #: into a join with other plans.
@@ -28,40 +48,95 @@ def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
 
 
 def insert_unless_there(
-    session: Session, table: str, rows: Iterable[Values], *, key: str = "id"
+    session: Session, model: type[DeclarativeBase], rows: Iterable[Values], *, key: str = "id"
 ) -> None:
-    """Insert rows; one that meets a unique key is left out. All rows have the same columns."""
-    build = _sqlite_insert if _is_sqlite(session) else _mysql_insert
-    _execute(session, rows, lambda columns, count: build(table, columns, count, key))
+    """Insert rows; one that meets a unique key is left out. All rows have the same attributes."""
+    _execute(session, model, rows, key, of(session).insert_rows)
 
 
 def update_each(
-    session: Session, table: str, rows: Iterable[Values], *, guard: str, key: str = "id"
+    session: Session,
+    model: type[DeclarativeBase],
+    rows: Iterable[Values],
+    *,
+    guard: Guard,
+    same: Same = _NOTHING,
+    key: str = "id",
 ) -> int:
-    """Set, for each row, its other columns where `key` matches and the guard holds.
+    """Set, for each row, its other attributes where `key` matches and the guard holds.
 
     Measured per row on MariaDB: executemany 186 us, this 28 us. All rows must have the same
-    columns, none of type TEXT: MariaDB would cut 64 kB from a longer value without an error.
-    `guard` is SQL over the table's columns, written `table.column`.
-    Returns how many rows the guard let through, changed or not.
+    attributes, none of type TEXT: MariaDB would cut 64 kB from a longer value without an error.
+    `same` is what all rows have in common. Returns how many rows the guard let through, changed or
+    not.
     """
-    build = _sqlite_update if _is_sqlite(session) else _mysql_update
-    return _execute(session, rows, lambda columns, count: build(table, columns, count, key) + guard)
+    dialect = of(session)
+    words = guard.words(dialect.parameter)
+
+    def build(table: str, names: list[str], count: int, key: str) -> str:
+        return dialect.update_rows(table, names, count, key, same) + words
+
+    return _execute(session, model, rows, key, build, further=guard.values)
 
 
-def _is_sqlite(session: Session) -> bool:
-    return session.get_bind().dialect.name == "sqlite"
+def update_alike(
+    session: Session,
+    model: type[DeclarativeBase],
+    ids: Iterable[int],
+    values: Values,
+    *,
+    guard: Guard,
+    key: str = "id",
+) -> int:
+    """Set the same values in all rows of these ids for which the guard holds; return how many.
+
+    Measured per row on the client: 1.2 us, and 7 to 8 us by `update_each`.
+    """
+    dialect, connection, columns = of(session), session.connection(), model.__mapper__.columns
+    names = [columns[attribute].name for attribute in values]
+    words = guard.words(dialect.parameter)
+    count = 0
+    for chunk in chunks(ids):
+        start = dialect.update_alike(model.__tablename__, names, chunk, columns[key].name)
+        bound = (*values.values(), *guard.values)
+        count += connection.exec_driver_sql(start + words, bound).rowcount
+    return count
+
+
+def lock_rows(
+    session: Session, row: type[R], model: type[Model], ids: Iterable[int], how: Locking
+) -> list[R]:
+    """Lock rows by their ids and return them as this type.
+
+    Measured per row on the client: 9 us with fifteen columns, and 18 to 26 us by the ORM.
+    """
+    dialect, connection = of(session), session.connection()
+    names, key = column_names(row, model), model.__mapper__.columns["id"].name
+    return [
+        row._make(found)
+        for chunk in chunks(ids)
+        for found in connection.exec_driver_sql(
+            dialect.lock_rows(model.__tablename__, names, chunk, key, how)
+        )
+    ]
 
 
 def _execute(
-    session: Session, rows: Iterable[Values], build: Callable[[list[str], int], str]
+    session: Session,
+    model: type[DeclarativeBase],
+    rows: Iterable[Values],
+    key: str,
+    build: Callable[[str, list[str], int, str], str],
+    *,
+    further: Sequence[Any] = (),
 ) -> int:
-    """Execute the statement that `build` makes for columns and a number of rows."""
-    connection = session.connection()
+    """Execute the statement that `build` makes for table, columns, a number of rows and a key."""
+    connection, columns = session.connection(), model.__mapper__.columns
     count = 0
     for chunk in _statements(rows):
-        values = tuple(chain.from_iterable(row.values() for row in chunk))
-        statement = build(list(chunk[0]), len(chunk))
+        values = tuple(chain(chain.from_iterable(row.values() for row in chunk), further))
+        names = [columns[attribute].name for attribute in chunk[0]]
+        statement = build(model.__tablename__, names, len(chunk), columns[key].name)
         count += connection.exec_driver_sql(statement, values).rowcount
     return count
 
@@ -84,38 +159,3 @@ def _statements(rows: Iterable[Values]) -> Iterator[Sequence[Values]]:
 
 def _length(row: Values) -> int:
     return sum(len(value) for value in row.values() if isinstance(value, str))
-
-
-def _mysql_insert(table: str, columns: list[str], count: int, key: str) -> str:
-    values = _placeholders("%s", columns, count)
-    # Not INSERT IGNORE, which would also cut values that do not fit.
-    otherwise = f"ON DUPLICATE KEY UPDATE {key} = {table}.{key}"
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values} {otherwise}"  # noqa: S608 - constants of ours
-
-
-def _sqlite_insert(table: str, columns: list[str], count: int, _key: str) -> str:
-    values = _placeholders("?", columns, count)
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values} ON CONFLICT DO NOTHING"  # noqa: S608 - constants of ours
-
-
-def _placeholders(mark: str, columns: list[str], count: int) -> str:
-    row = f"({', '.join([mark] * len(columns))})"
-    return ", ".join([row] * count)
-
-
-def _mysql_update(table: str, columns: list[str], count: int, key: str) -> str:
-    first = "SELECT " + ", ".join(f"%s AS {column}" for column in columns)
-    other = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}"
-    sets = ", ".join(f"{table}.{column} = v.{column}" for column in columns if column != key)
-    # Always from the values to the rows: the other way round it would lock rows that are not ours.
-    values = f"({first}{other * (count - 1)}) v"
-    join = f"{values} STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON {table}.{key} = v.{key}"
-    return f"UPDATE {join} SET {sets} WHERE "  # noqa: S608 - constants of ours
-
-
-def _sqlite_update(table: str, columns: list[str], count: int, key: str) -> str:
-    # Begins with UPDATE, not WITH: else the driver does not count the rows.
-    names = {column: f"v.column{number}" for number, column in enumerate(columns, 1)}
-    sets = ", ".join(f"{column} = {name}" for column, name in names.items() if column != key)
-    values = f"(VALUES {_placeholders('?', columns, count)}) AS v"
-    return f"UPDATE {table} SET {sets} FROM {values} WHERE {table}.{key} = {names[key]} AND "  # noqa: S608 - constants of ours

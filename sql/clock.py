@@ -6,6 +6,7 @@ from collections.abc import Callable
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from sql.dialects.supported import of
 from sql.engine import Database
 
 #: A difference between two samples that is a jump and not a drift.
@@ -18,9 +19,6 @@ PROMPT_SECONDS = 0.1
 QUESTIONS = 3
 #: Samples that must agree after a jump before the new time is believed.
 AGREEING_SAMPLES = 2
-
-_SQLITE_NOW = "SELECT CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
-_MYSQL_NOW = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
 
 
 class DatabaseClock:
@@ -70,8 +68,8 @@ class DatabaseClock:
 
 
 def _measure_offset_ms(session: Session, monotonic: Callable[[], float]) -> float:
-    """Return the database's clock minus this process's, by the promptest of a few answers."""
-    session.connection()  # getting one is no part of the answer's time
+    """Return the database's clock minus this process's, by the quickest of a few answers."""
+    session.connection()  # connecting must not count as part of the answer's time
     shortest, offset_ms = float("inf"), 0.0
     for _ in range(QUESTIONS):
         asked_at = monotonic()
@@ -87,5 +85,4 @@ def _measure_offset_ms(session: Session, monotonic: Callable[[], float]) -> floa
 
 def database_now_ms(session: Session) -> int:
     """Return the database's clock in epoch milliseconds, UTC."""
-    sqlite = session.get_bind().dialect.name == "sqlite"
-    return int(session.execute(text(_SQLITE_NOW if sqlite else _MYSQL_NOW)).scalar_one())
+    return int(session.execute(text(f"SELECT {of(session).now_ms}")).scalar_one())

@@ -7,20 +7,21 @@ may also run again after a commit whose answer was lost: what it inserts needs a
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from sqlalchemy import Select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from sql import failures
-from sql.database_url import parse
-from sql.mysql_engine import ANSWER_SECONDS, mysql_engine
-from sql.outage import Outage
-from sql.sqlite_engine import sqlite_engine
-from sql.turns import Turns
+from sql.dialects import failures
+from sql.dialects.database_url import parse
+from sql.dialects.dialect import Connecting
+from sql.dialects.fair_lock import FairLock
+from sql.dialects.outage import Outage
+from sql.dialects.supported import named
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ TRIES = 5
 RETRY_SECONDS = 10.0
 #: How long a thread waits for one of the connections.
 POOL_SECONDS = 5.0
+ANSWER_SECONDS = 10
 
 
 class Database:
@@ -64,30 +66,24 @@ class Database:
         beside: "Database | None" = None,
     ) -> None:
         self.url = parse(url)
-        self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        pool = {
-            "pool_size": pool_size,
-            "max_overflow": pool_size // 2,
-            "pool_timeout": POOL_SECONDS,
-        }
-        self.engine = (
-            sqlite_engine(self.url, pool)
-            if self.is_sqlite
-            else mysql_engine(
-                self.url,
-                pool,
-                answer_seconds=answer_seconds,
-                statement_seconds=statement_seconds,
-                impatient=impatient,
-            )
+        self.dialect = named(self.url.get_backend_name())
+        how = Connecting(
+            pool_size=pool_size,
+            pool_seconds=POOL_SECONDS,
+            answer_seconds=answer_seconds,
+            statement_seconds=statement_seconds,
+            impatient=impatient,
         )
+        self.engine = self.dialect.make_engine(self.url, how)
         self._retry_seconds = retry_seconds
-        self._outage = Outage(self._ask) if impatient and not self.is_sqlite else None
+        embedded = self.dialect.is_embedded
+        self._outage = Outage(self._ask) if impatient and not embedded else None
         self._writing = self.engine.execution_options(warren_writing=True)
-        # Threads of one process queue here, in order; SQLite's own wait is a lottery.
-        self._turns: AbstractContextManager[None] = Turns() if self.is_sqlite else nullcontext()
-        if beside is not None and self.is_sqlite:
-            self._turns = beside._turns  # noqa: SLF001 - one of its own kind
+        self._glancing = self.engine.execution_options(warren_glancing=True)
+        # Threads queue here in order; an embedded database's own wait is not fair.
+        self._write_lock: AbstractContextManager[None] = FairLock() if embedded else nullcontext()
+        if beside is not None and embedded:
+            self._write_lock = beside._write_lock  # noqa: SLF001 - one of its own kind
 
     def write(self, unit: Callable[[Session], T]) -> T:
         """Return what `unit` returned, after its transaction was committed.
@@ -98,7 +94,7 @@ class Database:
         """
 
         def commit() -> T:
-            with self._turns, Session(self._writing, expire_on_commit=False) as session:
+            with self._write_lock, Session(self._writing, expire_on_commit=False) as session:
                 result = unit(session)
                 session.commit()
                 return result
@@ -116,6 +112,22 @@ class Database:
         def look() -> T:
             with Session(self.engine) as session:
                 return unit(session)
+
+        return self._retry(look)
+
+    def glance(
+        self, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any]
+    ) -> Sequence[Any]:
+        """Return the only row of a SELECT that needs no transaction around it.
+
+        Raises:
+            DatabaseUnavailable: the database did not answer, refused us, or kept failing.
+
+        """
+
+        def look() -> Sequence[Any]:
+            with self._glancing.connect() as connection:
+                return connection.execute(statement, parameters).one()
 
         return self._retry(look)
 
@@ -140,9 +152,10 @@ class Database:
                 return work()
             except (DBAPIError, PoolTimeout) as error:
                 again = attempt < TRIES and time.monotonic() < give_up_at
-                if not again or not failures.may_pass(error):
-                    if (failure := failures.unavailable(error, self.url)) is not None:
-                        if self._outage is not None and failures.is_loss(error):
+                if not again or not failures.may_pass(error, self.dialect):
+                    failure = failures.unavailable(error, self.url, self.dialect)
+                    if failure is not None:
+                        if self._outage is not None and failures.is_loss(error, self.dialect):
                             self._outage.begin(failure)
                         raise failure from error
                     raise

@@ -4,7 +4,8 @@ SqlError
 ├── DatabaseUnavailable   it does not answer, refuses us, or keeps failing
 ├── SchemaMismatch        another schema version, or a missing index
 ├── NotFound              no such job, run, app or executor
-└── Conflict              the row changed meanwhile, or the name is taken
+├── Conflict              the row changed meanwhile, or the name is taken
+└── NotAllWon             a statement for all or none would have changed only some rows
 """
 
 
@@ -26,3 +27,7 @@ class NotFound(SqlError):
 
 class Conflict(SqlError):
     """The row changed meanwhile, or the name is taken."""
+
+
+class NotAllWon(SqlError):
+    """A statement for all or none would have changed only some rows: undo its transaction."""

@@ -1,9 +1,83 @@
-"""Types of what a query of named columns gives; attributes are the columns' names."""
+"""Typed rows: the fields of a NamedTuple name the columns of a query and type what it returns.
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+    class Named(NamedTuple):
+        id: int
+        app: str
 
-from sqlalchemy import Row
+    fetch(session, Named, query(Named, Job, app=App.name).join(App, App.id == Job.app_id))
 
-AnyRow: TypeAlias = Row[*tuple[Any, ...]]
-Rows: TypeAlias = Sequence[AnyRow]
+Attributes of such a tuple are read several times as fast as those of SQLAlchemy's own rows.
+"""
+
+from collections.abc import Hashable
+from functools import cache
+from types import NoneType
+from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+from sqlalchemy import ColumnElement, Select, select
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session
+
+from sql.models import Model
+
+R = TypeVar("R", bound=NamedTuple)
+Query: TypeAlias = Select[*tuple[Any, ...]]
+Column: TypeAlias = ColumnElement[Any] | InstrumentedAttribute[Any] | type[Model]
+
+
+def query(row: type[NamedTuple], model: type[Model], **others: Column) -> Query:
+    """Return a query of rows of this type: `others` by name, else columns of the model.
+
+    Raises:
+        TypeError: a field has not its column's type, or `others` names no field; whether a field
+            may be None is not looked at.
+
+    """
+    if unknown := others.keys() - _types(row).keys():
+        raise TypeError(f"expected fields of {row.__name__}, got: {', '.join(sorted(unknown))}")
+    chosen: list[Column] = []
+    for name, kind in _types(row).items():
+        column = others[name] if name in others else getattr(model, name)
+        if isinstance(column, InstrumentedAttribute) and kind != _type_of(column):
+            raise TypeError(f"expected {row.__name__}.{name} to be of type {_type_of(column)}")
+        chosen.append(column)
+    return select(*chosen)
+
+
+@cache
+def column_names(row: type[NamedTuple], model: type[Model]) -> tuple[str, ...]:
+    """Return what a table calls the columns that `query` would select.
+
+    Raises:
+        TypeError: a field has not its column's type.
+
+    """
+    query(row, model)
+    return tuple(model.__mapper__.columns[name].name for name in row._fields)
+
+
+def fetch(session: Session, row: type[R], wanted: Query) -> list[R]:
+    """Return what a query gives that selects the columns of this type."""
+    return list(map(row._make, session.execute(wanted)))
+
+
+def fetch_one(session: Session, row: type[R], wanted: Query) -> R | None:
+    """Return the one row that a query gives, None when there is none."""
+    found = session.execute(wanted).one_or_none()
+    return None if found is None else row._make(found)
+
+
+@cache
+def _types(row: Hashable) -> dict[str, Any]:
+    """Return the types of a class's attributes, without None."""
+    return {name: _plain(hint) for name, hint in get_type_hints(row).items()}
+
+
+def _type_of(column: InstrumentedAttribute[Any]) -> Any:
+    model: Any = column.class_
+    return _types(model)[column.key]
+
+
+def _plain(hint: Any) -> Any:
+    """Return `int` of `int`, `int | None`, `Mapped[int]` and `Mapped[int | None]`."""
+    inner = get_args(hint)[0] if get_origin(hint) is Mapped else hint
+    return next((kind for kind in get_args(inner) if kind is not NoneType), inner)

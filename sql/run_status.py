@@ -31,7 +31,8 @@ class RunStatus(StrEnum):
 class Kind(StrEnum):
     """What caused a run."""
 
-    CRON = "CRON"
+    #: Its schedule came due, of whatever kind; XXL-JOB calls all of them cron.
+    SCHEDULE = "CRON"
     MISFIRE = "MISFIRE"
     MANUAL = "MANUAL"
     API = "API"

@@ -1,22 +1,28 @@
 """What tests ask for by name: real services of their own, and the check that nothing is left."""
 
+import gc
 import os
 import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests.support.command import end_warm_commands
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.processes import SESSION_MARK, Process, processes_with_env, started
 from tests.support.rabbitmq import PrivateRabbit
+from tests.support.schemas import MariaDBSchemas, SQLiteSchema
 
 _VHOSTS_AT_ONCE = 25
+#: Fixtures that several tests share and that use the machine for as long as they live: processes.
+_SHARED = ("_fleet", "_survivors", "_served")
 
 
 def pytest_configure() -> None:
@@ -24,6 +30,35 @@ def pytest_configure() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+    # How long an example takes says how busy the machine is.
+    settings.register_profile(
+        "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("untimed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep thousands of tests, and all that they import, from the collector of garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Begin with the tests that share processes, those of the same ones after each other."""
+    items.sort(key=lambda item: [name not in item.fixturenames for name in _SHARED])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Function | None) -> None:
+    """End shared processes after the last test in a row that wants them."""
+    for name in _SHARED:
+        if name in item.fixturenames and (nextitem is None or name not in nextitem.fixturenames):
+            item._fixtureinfo.name2fixturedefs[name][-1].finish(item._request)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,6 +70,12 @@ def _end_of_the_resource_tracker() -> Iterator[None]:
         os.close(tracker._fd)
         eventually(lambda: os.waitpid(tracker._pid, os.WNOHANG)[0])
         tracker._fd = tracker._pid = None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _end_of_the_warm_commands() -> Iterator[None]:
+    yield
+    end_warm_commands()
 
 
 @pytest.fixture(scope="session")
@@ -86,17 +127,49 @@ def mariadb_url(mariadb: PrivateMariaDB) -> Iterator[str]:
     mariadb.drop_database(url.rpartition("/")[2])
 
 
-@pytest.fixture
-def database_url(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty database: MariaDB, or "sqlite" by indirect parametrisation."""
-    url: str = request.getfixturevalue(f"{getattr(request, 'param', 'mariadb')}_url")
-    return url
-
-
 @pytest.fixture(params=["sqlite", "mariadb"])
 def any_database_url(request: pytest.FixtureRequest) -> str:
     """The URL of an empty database; the test runs once for each kind."""
     url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture(scope="session")
+def sqlite_schema(tmp_path_factory: pytest.TempPathFactory) -> SQLiteSchema:
+    """What makes SQLite databases with the newest schema and no rows."""
+    return SQLiteSchema(tmp_path_factory.mktemp("schema"))
+
+
+@pytest.fixture
+def sqlite_schema_url(sqlite_schema: SQLiteSchema, tmp_path: Path) -> str:
+    """The URL of an SQLite database with the newest schema and no rows."""
+    return sqlite_schema.copy(tmp_path / "warren.db")
+
+
+@pytest.fixture(scope="session")
+def _mariadb_schemas(mariadb: PrivateMariaDB) -> MariaDBSchemas:
+    return MariaDBSchemas(mariadb)
+
+
+@pytest.fixture
+def mariadb_schema_url(_mariadb_schemas: MariaDBSchemas) -> Iterator[str]:
+    """The URL of a database with the newest schema and no rows, on the session's MariaDB."""
+    url = _mariadb_schemas.lend()
+    yield url
+    _mariadb_schemas.take_back(url)
+
+
+@pytest.fixture
+def schema_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a database with the newest schema: MariaDB, or "sqlite" by parametrisation."""
+    url: str = request.getfixturevalue(f"{getattr(request, 'param', 'mariadb')}_schema_url")
+    return url
+
+
+@pytest.fixture(params=["sqlite", "mariadb"])
+def any_schema_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a database with the newest schema; the test runs once for each kind."""
+    url: str = request.getfixturevalue(f"{request.param}_schema_url")
     return url
 
 

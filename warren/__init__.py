@@ -7,12 +7,15 @@ script again in each new interpreter, and that must stay cheap and free of side 
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["JobContext", "JobStopped", "job", "main"]
+__all__ = ["ApiError", "Client", "JobContext", "JobStopped", "RunFailed", "job", "main"]
 
-_HANDLER_API = {
-    "job": "executor.handlers",
-    "JobContext": "executor.context",
-    "JobStopped": "executor.context",
+_OFFERED = {
+    "job": "executor.handlers.handler_registry",
+    "JobContext": "executor.handlers.context",
+    "JobStopped": "executor.handlers.context",
+    "Client": "warren.client",
+    "ApiError": "warren.client",
+    "RunFailed": "warren.client",
 }
 
 
@@ -24,9 +27,9 @@ def main() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Give `job`, `JobContext` and `JobStopped`, imported on first use."""
-    if name not in _HANDLER_API:
+    """Give what users import, imported on first use."""
+    if name not in _OFFERED:
         raise AttributeError(f"module 'warren' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - lazy, see the module's docstring
 
-    return getattr(import_module(_HANDLER_API[name]), name)
+    return getattr(import_module(_OFFERED[name]), name)

@@ -1,4 +1,4 @@
-"""The command line's root: which commands there are, and what becomes of their errors.
+"""The root of the command line: its commands, and how their errors are shown.
 
 A command's module is imported when it is used and not before, so `warren --help` is quick. No
 error ends in a stack trace on the terminal: what a user can put right is one line and status 1,
@@ -14,24 +14,29 @@ import click
 
 #: Each command: its module, the name in it, and the line in `warren --help`.
 COMMANDS = {
-    "up": ("warren.up_command", "up", "Run everything here: scheduler, executors, database."),
-    "scheduler": ("warren.scheduler_command", "scheduler", "Run a scheduler."),
-    "console": ("warren.console_command", "console", "Run the web console."),
-    "executor": ("warren.executor_command", "executor", "Run an executor of an app."),
-    "try": ("warren.try_command", "try_handler", "Run one handler here and now."),
-    "jobs": ("warren.jobs_commands", "jobs", "Apply, export, show, start, stop and trigger jobs."),
-    "runs": ("warren.runs_commands", "runs", "Show, read, kill and clear runs."),
-    "executors": ("warren.node_commands", "executors", "Show the executors."),
-    "schedulers": ("warren.node_commands", "schedulers", "Show the schedulers."),
-    "report": ("warren.report_command", "report", "Count the runs of each day by outcome."),
-    "alarms": ("warren.alarms_commands", "alarms", "Show the alarms that wait."),
-    "users": ("warren.users_commands", "users", "Add users of the console, change passwords."),
-    "pause": ("warren.node_commands", "pause", "Stop sending runs, everywhere."),
-    "resume": ("warren.node_commands", "resume", "Go on sending runs."),
-    "db": ("warren.db_commands", "db", "Make or upgrade the tables."),
-    "check": ("warren.check_command", "check", "Check settings, database, broker and folders."),
+    "up": ("warren.commands.up", "up", "Run everything here: scheduler, executors, database."),
+    "scheduler": ("warren.commands.scheduler", "scheduler", "Run a scheduler."),
+    "console": ("warren.commands.console", "console", "Run the web console."),
+    "api": ("warren.commands.workers.api", "api", "Serve programs: the HTTP API."),
+    "executor": ("warren.commands.workers.executor", "executor", "Run an executor of an app."),
+    "gateway": ("warren.commands.workers.gateway", "gateway", "Serve executors of XXL-JOB."),
+    "try": ("warren.commands.try_", "try_handler", "Run one handler here and now."),
+    "jobs": ("warren.commands.jobs", "jobs", "Apply, export, show, start, stop and trigger jobs."),
+    "runs": ("warren.commands.runs", "runs", "Show, read, kill and clear runs."),
+    "executors": ("warren.commands.nodes", "executors", "Show the executors."),
+    "schedulers": ("warren.commands.nodes", "schedulers", "Show the schedulers."),
+    "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),
+    "alarms": ("warren.commands.alarms", "alarms", "Show the alarms that wait."),
+    "apps": ("warren.commands.apps", "apps", "Add apps."),
+    "users": ("warren.commands.users", "users", "Add users of the console, change passwords."),
+    "tokens": ("warren.commands.tokens", "tokens", "Make and revoke tokens of programs."),
+    "pause": ("warren.commands.nodes", "pause", "Stop sending runs, everywhere."),
+    "resume": ("warren.commands.nodes", "resume", "Go on sending runs."),
+    "secrets": ("warren.commands.secrets", "secrets", "Print the keys of apps."),
+    "db": ("warren.commands.db", "db", "Make or upgrade the tables."),
+    "check": ("warren.commands.check", "check", "Check settings, database, broker and folders."),
     "audit": (
-        "warren.audit_command",
+        "warren.commands.audit",
         "audit_command",
         "Prove that no tick was lost or fired twice.",
     ),
@@ -70,7 +75,7 @@ Example:
 @click.version_option(package_name="warren", message="warren %(version)s")
 @click.option("--debug", is_flag=True, help="Show the stack trace of an unexpected error.")
 def root(debug: bool) -> None:
-    """Schedule jobs and run each in a process of its own."""
+    """Schedule jobs and run them in processes, each of which belongs to one job."""
 
 
 def main() -> NoReturn:
@@ -90,12 +95,12 @@ def main() -> NoReturn:
 
 
 def _report(error: Exception) -> int:
-    from warren.complaints import complaint  # noqa: PLC0415 - only when something is wrong
+    from warren.error_output import report_of  # noqa: PLC0415 - only when something is wrong
 
-    said = complaint(error)
-    sys.stderr.write(said.preface)
-    for line in said.lines:
-        print(line if said.is_help else f"error: {line}", file=sys.stderr)
-    if said.is_unexpected and "--debug" in sys.argv:
+    report = report_of(error)
+    sys.stderr.write(report.preface)
+    for line in report.lines:
+        print(line if report.is_help else f"error: {line}", file=sys.stderr)
+    if report.is_unexpected and "--debug" in sys.argv:
         raise error
-    return said.status
+    return report.status

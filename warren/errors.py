@@ -1,4 +1,4 @@
-"""What the command line says when it cannot do what was asked: lines, never a stack trace.
+"""The errors of the command line: lines for people, never a stack trace.
 
 WarrenError
 ├── CommandError      one thing is wrong

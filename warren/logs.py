@@ -1,9 +1,10 @@
-"""Logging: structlog's events on the console when a person looks, one JSON object a line otherwise.
+"""Logging with structlog: readable on a terminal, else one JSON object per line.
 
 Secrets never get there: values of keys that name one are masked, passwords in URLs too. Whatever
 stands in a value begins no line of its own and moves no cursor.
 """
 
+import contextlib
 import logging
 import os
 import re
@@ -66,9 +67,30 @@ class BoundedFile:
         return False
 
 
+class _Patient:
+    """A stream on which a full disk costs lines, and nobody who logs their work."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Write a text, if that can be done."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        """Hand on what was written, if that can be done."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Return whether a person looks."""
+        return self._stream.isatty()
+
+
 def configure_logs(level: str, stream: Stream | None = None) -> None:
     """Send every event of `level` and above to `stream`, standard error by default."""
-    target = stream or sys.stderr
+    target = _Patient(stream or sys.stderr)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -1,23 +1,24 @@
-"""A visitor's own account: password, language, zone, theme, and where they are signed in."""
+"""The account page: password, language, time zone, theme and sessions."""
 
 from flask import abort, flash, redirect, render_template, request, session, url_for
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from admin_web import words
-from admin_web.forms import PasswordForm, PreferencesForm
-from admin_web.gate import TOKEN
-from admin_web.language import LANGUAGES
-from admin_web.looks import THEMES
-from admin_web.moments import zones
-from admin_web.offers import offered
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.sign_ins import SignIns, Wait
-from admin_web.visitors import Right, Visitor, visitor
-from scheduler.passwords import flaw_of
-from sql import sessions, users
+from admin_web.access.gate import TOKEN
+from admin_web.access.sign_ins import SignIns, TooManyAttempts
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.account import PasswordForm, PreferencesForm
+from admin_web.forms.choices import select_choices
+from admin_web.language import labels
+from admin_web.language.catalogues import LANGUAGES
+from admin_web.local_times import zones
+from admin_web.template_globals import THEMES
+from admin_web.url_routes import route
+from admin_web.visitors import Visitor, visitor
+from scheduler.actor import Right
+from scheduler.commands.passwords import password_problem
+from sql.accounts import sessions, users
 from sql.models import User
 
 _AS_BROWSER = lazy_gettext("as the browser says")
@@ -29,8 +30,8 @@ class AccountPages:
 
     name = "account"
 
-    def __init__(self, parts: Parts, sign_ins: SignIns) -> None:
-        self._parts = parts
+    def __init__(self, services: ConsoleServices, sign_ins: SignIns) -> None:
+        self._services = services
         self._sign_ins = sign_ins
 
     @route("/account", Right.ACCOUNT)
@@ -46,7 +47,7 @@ class AccountPages:
             return self._page(form, _preferences(known)), 422
         session.clear()
         session[TOKEN] = self._sign_ins.open_again(known, agent=request.user_agent.string)
-        flash(gettext("The password was changed. All other sign-ins of yours have ended."))
+        flash(gettext("Password changed. Your other sessions have ended."))
         # Who had to choose one came to use the console.
         return redirect(
             url_for("dashboard.show" if known.must_change_password else "account.show"), 303
@@ -68,7 +69,7 @@ class AccountPages:
                 theme=form.theme.data,
             )
 
-        self._parts.database.write(unit)
+        self._services.database.write(unit)
         return redirect(url_for("account.show"), 303)
 
     @route("/account/theme", Right.ACCOUNT, methods=("POST",))
@@ -81,7 +82,7 @@ class AccountPages:
         def unit(found: Session) -> None:
             users.find(found, known.name).theme = None if wanted == "auto" else wanted
 
-        self._parts.database.write(unit)
+        self._services.database.write(unit)
         return redirect(url_for("account.show"), 303)
 
     @route("/account/sign-ins/<id:sign_in_id>/end", Right.ACCOUNT, methods=("POST",))
@@ -92,30 +93,32 @@ class AccountPages:
 
     def _is_right(self, known: Visitor, form: PasswordForm) -> bool:
         """Check the present password, under the same limits as at the sign-in."""
-        answer = self._sign_ins.check(known.name, form.present.data or "", origin=known.origin)
+        answer = self._sign_ins.check(
+            known.name, form.present.data or "", origin=known.actor.origin
+        )
         if isinstance(answer, User):
             return True
-        problem = gettext("This is not your present password.")
-        if isinstance(answer, Wait):
-            problem = gettext("Too many tries. Wait %(s)s s, then try again.", s=answer.seconds)
+        problem = gettext("This is not your current password.")
+        if isinstance(answer, TooManyAttempts):
+            problem = gettext("Too many attempts. Try again in %(s)s s.", s=answer.seconds)
         form.present.errors = (problem,)
         return False
 
     def _changed(self, known: Visitor, form: PasswordForm) -> bool:
         fresh = form.fresh.data or ""
         if fresh == form.present.data:
-            form.fresh.errors = (gettext("This is the password that you have."),)
+            form.fresh.errors = (gettext("This is already your password."),)
             return False
-        flaw = flaw_of(fresh, known.name)
+        flaw = password_problem(fresh, known.name)
         if flaw is not None:
-            form.fresh.errors = (words.PASSWORD_FLAW[flaw],)
+            form.fresh.errors = (labels.PASSWORD_FLAW[flaw],)
             return False
-        self._parts.user_commands(known).set_password(known.name, fresh)
+        self._services.commands(known.actor).users.set_password(known.user_id, fresh)
         return True
 
     def _page(self, password: PasswordForm, preferences: PreferencesForm) -> str:
         known = visitor()
-        found = self._parts.database.read(
+        found = self._services.database.read(
             lambda reader: sessions.of_user(reader, users.find(reader, known.name))
         )
         return render_template(
@@ -129,9 +132,9 @@ def _preferences(known: Visitor, *, submitted: bool = False) -> PreferencesForm:
         data={"language": known.locale, "timezone": known.timezone, "theme": known.theme},
     )
     browser = ("", _AS_BROWSER)
-    form.language.choices = offered(
+    form.language.choices = select_choices(
         [browser, *((tag, name) for tag, (_, name) in LANGUAGES.items())]
     )
-    form.timezone.choices = offered([browser, *((zone, zone) for zone in sorted(zones()))])
-    form.theme.choices = offered([browser, *_THEMES.items()])
+    form.timezone.choices = select_choices([browser, *((zone, zone) for zone in sorted(zones()))])
+    form.theme.choices = select_choices([browser, *_THEMES.items()])
     return form

@@ -1,22 +1,25 @@
-"""Apps as pages: which there are, which executors they have, and whom their alarms go to."""
+"""The pages of apps: their executors, and who gets their alarms."""
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from admin_web.app_forms import AppForm, NewAppForm, form_of
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.visitors import Right, visitor
-from scheduler.app_commands import AppInUse
-from sql import app_listing, apps, dashboard
-from sql.errors import Conflict
-from sql.liveness import state
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.apps import AppForm, NewAppForm, form_of
+from admin_web.url_routes import route
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+from scheduler.problems import Code, Problem
+from sql.listings import app_listing, dashboard
+from sql.listings.app_listing import ListedApp
 from sql.models import App
-from sql.rows import Rows
+from sql.registry import apps
+from sql.registry.liveness import state
 
 LINES = 50
 
@@ -26,18 +29,18 @@ class AppPages:
 
     name = "apps"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
 
     @route("/apps", Right.VIEW)
     def index(self) -> str:
         """Show the apps by name."""
-        rows, online = self._parts.database.read(self._read)
+        rows, online = self._services.database.read(self._read)
         return render_template(
             "pages/apps.html",
             rows=rows[:LINES],
             online=online,
-            next=rows[LINES - 1].App.app_name if len(rows) > LINES else None,
+            next=rows[LINES - 1].app.name if len(rows) > LINES else None,
             split=apps.split,
         )
 
@@ -52,11 +55,15 @@ class AppPages:
         form = NewAppForm(request.form)
         if form.validate():
             try:
-                self._parts.app_commands(visitor()).add(form.spec(form.app_name.data or ""))
-            except Conflict:
-                form.app_name.errors = (gettext("There is an app of this name already."),)
+                self._services.commands(visitor().actor).apps.add(
+                    form.spec(form.app_name.data or "")
+                )
+            except Problem as problem:
+                if problem.code is not Code.APP_NAME_TAKEN:
+                    raise
+                form.app_name.errors = (gettext("This app name is taken."),)
             else:
-                flash(gettext("The app %(name)s is there.", name=form.app_name.data))
+                flash(gettext("App %(name)s created.", name=form.app_name.data))
                 return redirect(url_for("apps.index"), 303)
         return render_template("pages/apps_edit.html", form=form, app=None), 422
 
@@ -73,8 +80,8 @@ class AppPages:
         form = AppForm(request.form)
         if not form.validate():
             return render_template("pages/apps_edit.html", form=form, app=app), 422
-        changed = self._parts.app_commands(visitor()).change(app_id, form.spec(app.app_name))
-        flash(gettext("Saved.") if changed else gettext("Nothing was different."))
+        changed = self._services.commands(visitor().actor).apps.change(app_id, form.spec(app.name))
+        flash(gettext("Saved.") if changed else gettext("Nothing to save."))
         return redirect(url_for("apps.edit", app_id=app_id), 303)
 
     @route("/apps/<id:app_id>/delete", Right.ADMINISTER, methods=("POST",))
@@ -82,43 +89,47 @@ class AppPages:
         """Delete an app that nothing needs."""
         app = self._find(app_id)
         try:
-            self._parts.app_commands(visitor()).delete(app_id)
-        except AppInUse as use:
+            self._services.commands(visitor().actor).apps.delete(app_id)
+        except Problem as problem:
+            if problem.code is not Code.APP_IN_USE:
+                raise
             form = form_of(app)
-            form.complain(_refusal(use))
+            form.add_error(_refusal(problem.facts))
             return render_template("pages/apps_edit.html", form=form, app=app), 409
-        flash(gettext("The app %(name)s is deleted.", name=app.app_name))
+        flash(gettext("App %(name)s deleted.", name=app.name))
         return redirect(url_for("apps.index"), 303)
 
-    def _read(self, session: Session) -> tuple[Rows, Counter[str]]:
-        app_ids, now_ms = visitor().app_ids, self._parts.now_ms()
+    def _read(self, session: Session) -> tuple[list[ListedApp], Counter[str]]:
+        app_ids, now_ms = visitor().app_ids, self._services.now_ms()
         after = request.args.get("after", "")[:64]
         rows = app_listing.listing(session, app_ids, after=after, limit=LINES + 1)
         online = Counter(
-            row.registry_key
+            row.app
             for row in dashboard.executors(session, app_ids)
             if state(row, now_ms) == "alive"
         )
         return rows, online
 
     def _find(self, app_id: int) -> App:
-        return self._parts.database.read(lambda session: app_listing.by_id(session, app_id))
+        return self._services.database.read(lambda session: app_listing.by_id(session, app_id))
 
 
-def _refusal(use: AppInUse) -> str:
+def _refusal(use: Mapping[str, Any]) -> str:
     """Return what still needs an app, in words."""
-    if use.job_count:
-        names = ", ".join(use.jobs) + (" …" if use.job_count > len(use.jobs) else "")
+    if use["job_count"]:
+        names = ", ".join(use["jobs"]) + (" …" if use["job_count"] > len(use["jobs"]) else "")
         return str(
             gettext(
-                "This app has jobs, %(count)s in all: %(names)s. Delete them first.",
-                count=use.job_count,
+                "This app still has %(count)s jobs: %(names)s. Delete them first.",
+                count=use["job_count"],
                 names=names,
             )
         )
-    if use.executors:
-        names = ", ".join(use.executors)
+    if use["executors"]:
+        names = ", ".join(use["executors"])
         return str(
-            gettext("Executors of this app are alive: %(names)s. End them first.", names=names)
+            gettext(
+                "Executors of this app are still online: %(names)s. Stop them first.", names=names
+            )
         )
-    return str(gettext("Runs of this app are not over yet. Wait for their end, or kill them."))
+    return str(gettext("This app still has open runs. Wait for them to end, or kill them."))

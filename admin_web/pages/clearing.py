@@ -1,16 +1,17 @@
-"""Clearing runs by hand: which, whose, and how far it is."""
+"""The page that clears runs and shows the progress."""
 
 from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from admin_web.clearings import Clearings, Progress, Stand
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.run_forms import CLEARED, ClearForm
-from admin_web.visitors import Right, Visitor, visitor
-from scheduler.clearing import Choice, wish_of
-from sql import run_choices
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.runs import CLEARED, ClearForm
+from admin_web.url_routes import route
+from admin_web.views.clearings import Clearings, ClearingState, Progress
+from admin_web.visitors import Visitor, visitor
+from scheduler.actor import Right
+from scheduler.retention.clearing import Choice, wish_of
+from sql.listings import run_choices
 
 
 class ClearingPages:
@@ -18,8 +19,8 @@ class ClearingPages:
 
     name = "clearing"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
         self._clearings = Clearings()
 
     @route("/runs/clear", Right.OPERATE)
@@ -34,7 +35,7 @@ class ClearingPages:
         form = self._form(known)
         if not form.validate() or not self._is_allowed(form, known):
             return self._page(form), 422
-        choice, now_ms = Choice(int(form.choice.data)), self._parts.now_ms()
+        choice, now_ms = Choice(int(form.choice.data)), self._services.now_ms()
         app_id = None if form.job_id is not None else form.app_id
         wish = wish_of(choice, now_ms=now_ms, job_id=form.job_id, app_id=app_id)
         progress = Progress(
@@ -45,8 +46,8 @@ class ClearingPages:
             app=form.app.data or "",
             job=(form.job.data or "").strip(),
         )
-        if not self._clearings.start(self._parts.commands(known), wish, progress):
-            form.complain(gettext("Another clearing is at work; only one is at a time."))
+        if not self._clearings.start(self._services.commands(known.actor).runs, wish, progress):
+            form.add_error(gettext("Another clearing is running; only one can run at a time."))
             return self._page(form), 409
         return redirect(url_for("clearing.show"), 303)
 
@@ -56,12 +57,12 @@ class ClearingPages:
         known, progress = visitor(), self._clearings.progress
         if progress is not None and progress.concerns(known.name, known.app_ids):
             self._clearings.stop()
-            flash(gettext("It ends after its present step; what is cleared stays cleared."))
+            flash(gettext("It stops after the current step; what is cleared stays cleared."))
         return redirect(url_for("clearing.show"), 303)
 
     def _form(self, known: Visitor) -> ClearForm:
         form = ClearForm(request.form or request.args)
-        self._parts.database.read(lambda session: form.offer(session, known.app_ids))
+        self._services.database.read(lambda session: form.set_choices(session, known.app_ids))
         return form
 
     def _is_allowed(self, form: ClearForm, known: Visitor) -> bool:
@@ -70,11 +71,11 @@ class ClearingPages:
             return True
         name = (form.job.data or "").strip()
         if form.job_id is not None:
-            found = self._parts.database.read(
+            found = self._services.database.read(
                 lambda session: run_choices.jobs_named(session, name, known.app_ids)
             )
             if form.job_id not in found:
-                form.job.errors = [gettext("No job of yours has this name.")]
+                form.job.errors = [gettext("No such job.")]
                 return False
         elif form.app_id is None:
             form.app.errors = [gettext("Choose one of your apps, or a job.")]
@@ -83,7 +84,7 @@ class ClearingPages:
 
     def _page(self, form: ClearForm) -> str:
         known, progress = visitor(), self._clearings.progress
-        is_busy = progress is not None and progress.stand is Stand.RUNNING
+        is_busy = progress is not None and progress.state is ClearingState.RUNNING
         is_known = progress is not None and progress.concerns(known.name, known.app_ids)
         return render_template(
             "pages/clearing.html",

@@ -1,15 +1,16 @@
-"""The first page: how things stand."""
+"""The dashboard."""
 
 from flask import render_template, request
 from sqlalchemy.orm import Session
 
-from admin_web import day_chart
-from admin_web.day_chart import DayChart
-from admin_web.job_words import schedule_words
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.standing import Standing, StandingReader
-from admin_web.visitors import Right, Visitor, visitor
+from admin_web.console_services import ConsoleServices
+from admin_web.language import job_labels
+from admin_web.url_routes import route
+from admin_web.views import day_chart
+from admin_web.views.day_chart import DayChart
+from admin_web.views.overview import Overview, OverviewReader
+from admin_web.visitors import Visitor, visitor
+from scheduler.actor import Right
 
 
 class DashboardPages:
@@ -17,23 +18,21 @@ class DashboardPages:
 
     name = "dashboard"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._reader = StandingReader(parts)
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._reader = OverviewReader(services)
 
     @route("/", Right.VIEW)
     def show(self) -> str | tuple[str, int]:
         """Show how things stand."""
         known = visitor()
-        standing, chart = self._parts.database.read(lambda session: self._read(session, known))
+        overview, chart = self._services.database.read(lambda session: self._read(session, known))
         page = render_template(
-            "pages/dashboard.html", standing=standing, chart=chart, schedule_words=schedule_words
+            "pages/dashboard.html", overview=overview, chart=chart, job_labels=job_labels
         )
-        return (page, 422) if chart is not None and chart.form.errors else page
+        return (page, 422) if chart.form.errors else page
 
-    def _read(self, session: Session, known: Visitor) -> tuple[Standing, DayChart | None]:
-        standing = self._reader.read(session, known)
-        if known.app_ids is not None:  # the day report counts all apps together
-            return standing, None
-        today = self._reader.today(standing.now_ms)
-        return standing, day_chart.read(session, request.args, today)
+    def _read(self, session: Session, known: Visitor) -> tuple[Overview, DayChart]:
+        overview = self._reader.read(session, known)
+        today = self._reader.today(overview.now_ms)
+        return overview, day_chart.read(session, request.args, today, known.app_ids)

@@ -1,20 +1,23 @@
-"""Executors as a page: who is online since when, with what load; and how one is drained."""
+"""The executors page: state and load of each; draining."""
 
-from flask import flash, redirect, render_template, request, url_for
+from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from admin_web import words
-from admin_web.forms import ConsoleForm
-from admin_web.offers import offered
-from admin_web.parts import Parts
-from admin_web.processes import Process, executors
-from admin_web.routes import route
-from admin_web.visitors import Right, Visitor, visitor
-from sql import apps, dashboard
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+from admin_web.language import labels
+from admin_web.url_routes import route
+from admin_web.visitors import Visitor, visitor
+from scheduler.actor import Right
+from scheduler.resolver import Resolver
+from scheduler.views.process_view import ExecutorView, executor_views
+from sql.listings import dashboard
+from sql.registry import apps
 
 LINES = 100
 _ALL = ("", lazy_gettext("all"))
@@ -27,7 +30,9 @@ class ExecutorFilterForm(ConsoleForm):
     address = StringField(lazy_gettext("Address"), [Optional(), Length(max=128)])
     state = SelectField(
         lazy_gettext("State"),
-        choices=offered([_ALL, *((name, state.word) for name, state in words.PROCESS.items())]),
+        choices=select_choices(
+            [_ALL, *((name, state.word) for name, state in labels.PROCESS.items())]
+        ),
         default="",
     )
 
@@ -37,8 +42,8 @@ class ExecutorPages:
 
     name = "executors"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
 
     @route("/executors", Right.VIEW)
     def index(self) -> str | tuple[str, int]:
@@ -49,7 +54,7 @@ class ExecutorPages:
         known, after = visitor(), request.args.get("after", "")
         found = [
             one
-            for one in self._parts.database.read(lambda session: self._read(session, known))
+            for one in self._services.database.read(lambda session: self._read(session, known))
             if _is_wanted(one, form) and one.key > after
         ]
         return render_template(
@@ -63,24 +68,22 @@ class ExecutorPages:
     def drain(self) -> Response:
         """Let an executor take nothing new, finish what runs, and end."""
         app, address = request.form.get("app", ""), request.form.get("address", "")
-        if self._parts.fleet_commands(visitor()).drain(f"{app}/{address}"):
-            flash(gettext("%(address)s drains: it ends when its last run does.", address=address))
+        if not app:
+            abort(404)
+        executor_id = Resolver(self._services.database).executor(f"{app}/{address}")
+        if self._services.commands(visitor().actor).cluster.drain(executor_id):
+            flash(gettext("Draining %(address)s: it stops after its last run.", address=address))
         else:
-            flash(gettext("%(address)s drains already.", address=address))
+            flash(gettext("%(address)s is already draining.", address=address))
         return redirect(url_for("executors.index"), 303)
 
-    def _read(self, session: Session, known: Visitor) -> list[Process]:
+    def _read(self, session: Session, known: Visitor) -> list[ExecutorView]:
         rows = dashboard.executors(session, known.app_ids)
-        lists = apps.listed(session)
-        by_name = {
-            name: lists[app_id]
-            for name, app_id in apps.ids_by_name(session).items()
-            if app_id in lists and (known.app_ids is None or app_id in known.app_ids)
-        }
-        return executors(rows, by_name, self._parts.now_ms())
+        lists = apps.listed_by_name(session, known.app_ids)
+        return executor_views(rows, lists, self._services.now_ms())
 
 
-def _is_wanted(one: Process, form: ExecutorFilterForm) -> bool:
+def _is_wanted(one: ExecutorView, form: ExecutorFilterForm) -> bool:
     return (
         (not form.app.data or one.app == form.app.data)
         and (not form.address.data or form.address.data in one.address)

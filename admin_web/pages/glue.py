@@ -1,4 +1,4 @@
-"""Scripts as pages: an editor, its versions, what differs between two, a run to try it."""
+"""The script pages: editor, versions, comparison, test run."""
 
 from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
@@ -7,24 +7,34 @@ from werkzeug.wrappers import Response
 from wtforms import HiddenField, StringField, TextAreaField
 from wtforms.validators import InputRequired, Length
 
-from admin_web.forms import ConsoleForm
-from admin_web.keys import key_of
-from admin_web.parts import Parts
-from admin_web.processes import Process, executors
-from admin_web.routes import route
-from admin_web.script_difference import difference, side_by_side
-from admin_web.visitors import Right, visitor
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.console_form import ConsoleForm
+from admin_web.url_ids import id_argument
+from admin_web.url_routes import route
+from admin_web.views.script_diff import difference, side_by_side
+from admin_web.visitors import visitor
 from broker.messages import ScriptLanguage
-from scheduler.glue_commands import SavedMeanwhile
-from scheduler.script_source import REMARK_LENGTH, check_source
-from scheduler.scripts import language_of
-from sql import app_listing, apps, glue, listings, scripts
+from scheduler.actor import Right
+from scheduler.jobs.script_cache import language_of
+from scheduler.jobs.script_source import REMARK_LENGTH, check_source
+from scheduler.problems import Code, Problem
+from scheduler.views.process_view import ExecutorView, executor_views
 from sql.errors import NotFound
 from sql.instants import epoch_ms
+from sql.jobs import current_scripts, script_versions
+from sql.jobs.script_versions import ListedVersion, VersionSource
+from sql.listings import app_listing, recent
+from sql.listings.recent import DetailedRun
 from sql.models import Job
-from sql.rows import AnyRow
+from sql.registry import apps
 
-_REMARK = lazy_gettext("Say in up to 128 characters what has changed.")
+#: What is wrong with a source, in few words.
+_FLAWS = {
+    Code.SOURCE_EMPTY: lazy_gettext("A script cannot be empty."),
+    Code.SOURCE_NUL: lazy_gettext("A script must be text, but it contains a NUL character."),
+}
+_TOO_LONG = lazy_gettext("A script can have up to 512 kB.")
+_REMARK = lazy_gettext("Describe the change in up to 128 characters.")
 
 
 class ScriptForm(ConsoleForm):
@@ -43,14 +53,14 @@ class GluePages:
 
     name = "glue"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
 
     @route("/glue/<id:job_id>", Right.VIEW)
     def show(self, job_id: int) -> str:
         """Show the current version in an editor, and the versions before it."""
         job, app = self._find(job_id)
-        form = ScriptForm(data={"source": job.glue_source, "based_on": str(job.glue_id)})
+        form = ScriptForm(data={"source": job.script_source, "based_on": str(job.script_version)})
         return self._page(job, app, form)
 
     @route("/glue/<id:job_id>/save", Right.EDIT_GLUE, methods=("POST",))
@@ -59,35 +69,37 @@ class GluePages:
         job, app = self._find(job_id)
         form = ScriptForm(request.form)
         source = _line_ends(form.source.data or "", job)
-        problem = _problem(source)
-        if not form.validate() or problem:
-            form.source.errors = (problem,) if problem else ()
+        flaw = _flaw(source)
+        if not form.validate() or flaw:
+            form.source.errors = (flaw,) if flaw else ()
             return self._page(job, app, form), 422
         try:
-            saved = self._parts.glue_commands(visitor()).save(
+            saved = self._services.commands(visitor().actor).scripts.save(
                 job_id,
                 source,
                 remark=form.remark.data or "",
                 based_on=_number(form.based_on.data),
             )
-        except SavedMeanwhile as other:
+        except Problem as problem:
+            if problem.code is not Code.SCRIPT_CHANGED:
+                raise
             mine = _number(form.based_on.data)
             # Whoever has read this page may save over it.
-            form.based_on.data = str(other.glue_id)
-            form.complain(_meanwhile(other))
+            form.based_on.data = str(problem.facts["version"])
+            form.add_error(_meanwhile(problem))
             return self._page(job, app, form, mine=mine), 409
         if saved is None:
-            flash(gettext("Nothing was different."))
+            flash(gettext("Nothing to save."))
         else:
-            flash(gettext("Version %(n)s is saved; runs planned from now on have it.", n=saved))
+            flash(gettext("Version %(n)s saved. Runs planned from now on use it.", n=saved))
         return redirect(url_for("glue.show", job_id=job_id), 303)
 
-    @route("/glue/<id:job_id>/versions/<id:glue_id>", Right.VIEW)
-    def version(self, job_id: int, glue_id: int) -> str:
+    @route("/glue/<id:job_id>/versions/<id:version_id>", Right.VIEW)
+    def version(self, job_id: int, version_id: int) -> str:
         """Show one version."""
         job, _app = self._find(job_id)
-        read = self._parts.database.read
-        found = read(lambda session: glue.version(session, job_id, glue_id))
+        read = self._services.database.read
+        found = read(lambda session: script_versions.version(session, job_id, version_id))
         return render_template(
             "pages/glue_version.html", job=job, version=found, saved_at=_saved_at
         )
@@ -96,16 +108,16 @@ class GluePages:
     def compare(self, job_id: int) -> str:
         """Show what differs between two versions."""
         job, _app = self._find(job_id)
-        old_id, new_id = key_of("old"), key_of("new")
+        old_id, new_id = id_argument("old"), id_argument("new")
         if old_id is None or new_id is None:
             abort(404)
 
-        def read(session: Session) -> tuple[AnyRow, AnyRow]:
-            version = glue.version
+        def read(session: Session) -> tuple[VersionSource, VersionSource]:
+            version = script_versions.version
             return version(session, job_id, old_id), version(session, job_id, new_id)
 
-        old, new = self._parts.database.read(read)
-        found = difference(old.glue_source or "", new.glue_source or "")
+        old, new = self._services.database.read(read)
+        found = difference(old.source or "", new.source or "")
         is_wide = request.args.get("view") == "side"
         return render_template(
             "pages/glue_compare.html",
@@ -120,22 +132,26 @@ class GluePages:
     def restore(self, job_id: int) -> Response | tuple[str, int]:
         """Make an earlier version the current one, as a new version."""
         job, app = self._find(job_id)
-        glue_id = _number(request.form.get("version"))
+        version = _number(request.form.get("version"))
         try:
-            saved = self._parts.glue_commands(visitor()).restore(
+            saved = self._services.commands(visitor().actor).scripts.restore(
                 job_id,
-                glue_id,
-                remark=gettext("version %(n)s restored", n=glue_id),
+                version,
+                remark=gettext("version %(n)s restored", n=version),
                 based_on=_number(request.form.get("based_on")),
             )
-        except SavedMeanwhile as other:
-            form = ScriptForm(data={"source": job.glue_source, "based_on": str(job.glue_id)})
-            form.complain(_meanwhile(other))
+        except Problem as problem:
+            if problem.code is not Code.SCRIPT_CHANGED:
+                raise
+            form = ScriptForm(
+                data={"source": job.script_source, "based_on": str(job.script_version)}
+            )
+            form.add_error(_meanwhile(problem))
             return self._page(job, app, form), 409
         if saved is None:
-            flash(gettext("Nothing was different."))
+            flash(gettext("Nothing to save."))
         else:
-            flash(gettext("Version %(old)s is back as version %(new)s.", old=glue_id, new=saved))
+            flash(gettext("Version %(old)s restored as version %(new)s.", old=version, new=saved))
         return redirect(url_for("glue.show", job_id=job_id), 303)
 
     @route("/glue/<id:job_id>/try", Right.EDIT_GLUE, methods=("POST",))
@@ -145,33 +161,40 @@ class GluePages:
         address = request.form.get("address", "")
         param = request.form.get("param", "")
         try:
-            run_id = self._parts.commands(visitor()).trigger(
-                f"{app}/{job.job_desc}", param=param, addresses=[address] if address else []
+            run_id = self._services.commands(visitor().actor).runs.trigger(
+                job_id, param=param, addresses=[address] if address else []
             )
-        except ValueError:
-            form = ScriptForm(data={"source": job.glue_source, "based_on": str(job.glue_id)})
-            form.complain(gettext("This executor is not there any more. Choose another one."))
+        except Problem as problem:
+            if problem.code is not Code.WANTED_ADDRESS:
+                raise
+            form = ScriptForm(
+                data={"source": job.script_source, "based_on": str(job.script_version)}
+            )
+            form.add_error(gettext("This executor is gone. Choose another one."))
             return self._page(job, app, form), 422
         return redirect(url_for("glue.show", job_id=job_id, run=run_id, _anchor="try"), 303)
 
     def _find(self, job_id: int) -> tuple[Job, str]:
         """Return a job with a script, and its app's name; 404 when it is none of the visitor's."""
-        found = self._parts.database.read(lambda session: scripts.of_job(session, job_id))
+        read = self._services.database.read
+        job, app = read(lambda session: current_scripts.of_job(session, job_id))
         app_ids = visitor().app_ids
-        if app_ids is not None and found.Job.job_group not in app_ids:
+        if app_ids is not None and job.app_id not in app_ids:
             raise NotFound(f"job {job_id} has no script")
-        return found.Job, found.app
+        return job, app
 
     def _page(self, job: Job, app: str, form: ScriptForm, *, mine: int = 0) -> str:
-        now_ms = self._parts.now_ms()
+        now_ms = self._services.now_ms()
 
-        def read(session: Session) -> tuple[list[AnyRow], list[Process], AnyRow | None]:
+        def read(
+            session: Session,
+        ) -> tuple[list[ListedVersion], list[ExecutorView], DetailedRun | None]:
             rows = app_listing.registrations(session, app)
-            listed = apps.listed(session).get(job.job_group)
-            known = executors(rows, {app: listed} if listed else {}, now_ms)
-            return list(glue.versions(session, job.id)), known, _run(session, job.id)
+            listed = apps.listed(session).get(job.app_id)
+            known = executor_views(rows, {app: listed} if listed else {}, now_ms)
+            return script_versions.versions(session, job.id), known, _run(session, job.id)
 
-        versions, known, run = self._parts.database.read(read)
+        versions, known, run = self._services.database.read(read)
         return render_template(
             "pages/glue.html",
             job=job,
@@ -182,52 +205,51 @@ class GluePages:
             executors=[one for one in known if one.state == "alive" and one.listed is not False],
             run=run,
             saved_at=_saved_at,
-            script_language=language_of(job.glue_type),
+            script_language=language_of(job.script_type),
         )
 
 
-def _run(session: Session, job_id: int) -> AnyRow | None:
+def _run(session: Session, job_id: int) -> DetailedRun | None:
     """Return the run that was just tried; one of another job is none."""
-    run_id = key_of("run")
+    run_id = id_argument("run")
     if run_id is None:
         return None
-    found = [run for run in listings.by_ids(session, [run_id]) if run.job_id == job_id]
-    return found[0] if found else None
+    try:
+        run = recent.run(session, run_id)
+    except NotFound:
+        return None
+    return run if run.job_id == job_id else None
 
 
-def _saved_at(version: AnyRow) -> int:
+def _saved_at(version: ListedVersion | VersionSource) -> int:
     return epoch_ms(version.add_time) if version.add_time else 0
 
 
-def _problem(source: str) -> str:
+def _flaw(source: str) -> str:
     """Return what is wrong with a source, empty when nothing is."""
     try:
         check_source(source)
-    except ValueError:
-        if not source.strip():
-            return str(gettext("A script is not empty."))
-        if "\0" in source:
-            return str(gettext("A script is text: there is a NUL character in it."))
-        return str(gettext("A script takes up to 512 kB."))
+    except Problem as problem:
+        return str(_FLAWS.get(problem.code, _TOO_LONG))
     return ""
 
 
 def _line_ends(source: str, job: Job) -> str:
     r"""Return what a form sent, which always has `\r\n`, with the line ends that the script has."""
     plain = source.replace("\r\n", "\n")
-    is_kept = language_of(job.glue_type) == ScriptLanguage.POWERSHELL
-    if is_kept and "\r\n" in (job.glue_source or ""):
+    is_kept = language_of(job.script_type) == ScriptLanguage.POWERSHELL
+    if is_kept and "\r\n" in (job.script_source or ""):
         return plain.replace("\n", "\r\n")
     return plain
 
 
-def _meanwhile(other: SavedMeanwhile) -> str:
+def _meanwhile(problem: Problem) -> str:
     return str(
         gettext(
-            "%(who)s has saved version %(n)s meanwhile. Nothing was changed: compare it with what "
-            "you have, then save again.",
-            who=other.who,
-            n=other.glue_id,
+            "%(who)s saved version %(n)s in the meantime. Nothing was changed. Compare it with "
+            "yours, then save again.",
+            who=problem.facts["who"],
+            n=problem.facts["version"],
         )
     )
 

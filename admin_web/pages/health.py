@@ -1,16 +1,16 @@
-"""For programs: whether all is well, and figures for Prometheus. Neither needs a sign-in."""
+"""Health and Prometheus metrics, for programs. Neither needs a sign-in."""
 
 import hmac
 
 from flask import Response, abort, jsonify, request
 
-from admin_web.figures import Figures
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.visitors import Right
-from sql import presence
+from admin_web.console_services import ConsoleServices
+from admin_web.url_routes import route
+from admin_web.views.metrics import MetricsCollector
+from scheduler.actor import Right
 from sql.errors import DatabaseUnavailable
-from sql.liveness import state
+from sql.registry import presence
+from sql.registry.liveness import state
 
 
 class HealthPages:
@@ -18,14 +18,14 @@ class HealthPages:
 
     name = "health"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._figures = Figures(parts)
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._metrics = MetricsCollector(services)
 
     @route("/healthz", Right.ANYONE)
     def healthz(self) -> tuple[Response, int]:
         """Tell whether database and broker answer and a scheduler lives: 200, or 503."""
-        found = {"database": True, "broker": self._parts.is_broker_up(), "schedulers": True}
+        found = {"database": True, "broker": self._services.is_broker_up(), "schedulers": True}
         try:
             found["schedulers"] = self._is_scheduled()
         except DatabaseUnavailable:
@@ -37,15 +37,15 @@ class HealthPages:
     @route("/metrics", Right.ANYONE)
     def metrics(self) -> Response:
         """Give figures in the text format of Prometheus, to whoever has the token."""
-        token = self._parts.metrics_token
+        token = self._services.metrics_token
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not token or not hmac.compare_digest(given.encode(), token.encode()):
             abort(403)
-        return Response(self._figures.text(), content_type=self._figures.content_type)
+        return Response(self._metrics.text(), content_type=self._metrics.content_type)
 
     def _is_scheduled(self) -> bool:
-        now_ms = self._parts.now_ms()
-        found = self._parts.database.read(
+        now_ms = self._services.now_ms()
+        found = self._services.database.read(
             lambda session: presence.listing(session, presence.ADMIN, presence.SCHEDULER)
         )
         return any(state(row, now_ms) == "alive" for row in found)

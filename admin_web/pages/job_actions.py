@@ -1,4 +1,4 @@
-"""What is done to jobs from the list or their own page: start, stop, trigger, delete."""
+"""Actions on jobs: start, stop, trigger, delete."""
 
 from collections.abc import Callable
 
@@ -6,21 +6,23 @@ from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
-from wtforms import Field, SelectMultipleField, TextAreaField
+from wtforms import SelectMultipleField, TextAreaField
 
-from admin_web.forms import ConsoleForm
-from admin_web.gate import local_path
-from admin_web.keys import LARGEST
-from admin_web.offers import offered
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.said import said
-from admin_web.visitors import Right, visitor
-from scheduler.job_rules import check_param
-from sql import apps, dashboard, job_search
-from sql.errors import NotFound
+from admin_web.access.gate import local_path
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+from admin_web.language.problem_text import problem_text
+from admin_web.url_ids import LARGEST
+from admin_web.url_routes import route
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+from scheduler.commands.commands import Commands
+from scheduler.problems import Problem
+from sql.listings import dashboard, job_search
+from sql.listings.recent import ListedJob
 from sql.models import App
-from sql.rows import AnyRow
+from sql.registry import apps
 
 #: Most jobs that one form acts on.
 MOST = 200
@@ -38,28 +40,27 @@ class JobActions:
 
     name = "job_actions"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
 
     @route("/jobs/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Response:
         """Let schedules fire."""
-        done, wrong = self._each(self._parts.commands(visitor()).start)
+        done, wrong = self._each(self._commands.jobs.start)
         flash(gettext("Started: %(n)s", n=done))
         return self._back(wrong)
 
     @route("/jobs/stop", Right.OPERATE, methods=("POST",))
     def stop(self) -> Response:
         """Let schedules rest."""
-        done, wrong = self._each(self._parts.commands(visitor()).stop)
+        done, wrong = self._each(self._commands.jobs.stop)
         flash(gettext("Stopped: %(n)s", n=done))
         return self._back(wrong)
 
     @route("/jobs/trigger", Right.OPERATE, methods=("POST",))
     def trigger(self) -> Response:
         """Run jobs once, each with its own parameter."""
-        commands = self._parts.commands(visitor())
-        done, wrong = self._each(lambda name: commands.trigger(name, param=None, addresses=()))
+        done, wrong = self._each(self._commands.runs.trigger)
         flash(gettext("Runs planned: %(n)s", n=done))
         return self._back(wrong)
 
@@ -72,9 +73,9 @@ class JobActions:
     def delete(self) -> Response:
         """Delete jobs, all or none."""
         try:
-            gone = self._parts.job_commands(visitor()).delete(self._chosen())
-        except ValueError as error:
-            return self._back([said(str(error))])
+            gone = self._commands.jobs.delete(self._chosen())
+        except Problem as problem:
+            return self._back([problem_text(problem)])
         flash(gettext("Deleted: %(names)s", names=", ".join(gone)))
         # The page of a job that is gone is no place to go back to.
         return redirect(_came_from(url_for("jobs.index")), 303)
@@ -83,36 +84,39 @@ class JobActions:
     def ask_trigger(self, job_id: int) -> str:
         """Ask for the parameter and the executors of one run."""
         job = self._job(job_id)
-        form = self._offered(TriggerForm(data={"param": job.executor_param or ""}), job)
+        form = self._with_choices(TriggerForm(data={"param": job.stored.param or ""}), job)
         return render_template("pages/jobs_trigger.html", form=form, job=job)
 
     @route("/jobs/<id:job_id>/trigger/run", Right.OPERATE, methods=("POST",))
     def trigger_one(self, job_id: int) -> Response | tuple[str, int]:
         """Run a job once."""
         job = self._job(job_id)
-        form = self._offered(TriggerForm(request.form), job)
+        form = self._with_choices(TriggerForm(request.form), job)
         param = (form.param.data or "").replace("\r\n", "\n")
-        field: Field = form.param
         try:
-            check_param(param)
-            field = form.addresses
-            run_id = self._parts.commands(visitor()).trigger(
-                f"{job.app}/{job.name}", param=param, addresses=form.addresses.data or ()
+            run_id = self._commands.runs.trigger(
+                job_id, param=param, addresses=form.addresses.data or ()
             )
-        except ValueError as error:
-            field.errors = (said(str(error)),)
+        except Problem as problem:
+            if problem.field not in form:
+                raise
+            form[problem.field].errors = (problem_text(problem),)
             return render_template("pages/jobs_trigger.html", form=form, job=job), 422
         flash(gettext("Run %(id)s is planned.", id=run_id))
         return redirect(url_for("jobs.show", job_id=job_id), 303)
 
-    def _each(self, act: Callable[[str], object]) -> tuple[int, list[str]]:
+    @property
+    def _commands(self) -> Commands:
+        return self._services.commands(visitor().actor)
+
+    def _each(self, act: Callable[[int], object]) -> tuple[int, list[str]]:
         """Act on each chosen job; return how many it changed, and what was wrong with others."""
         done, wrong = 0, []
-        for name in self._chosen().values():
+        for job_id in self._chosen():
             try:
-                done += act(name) is not False
-            except (ValueError, NotFound) as error:
-                wrong.append(said(str(error)))
+                done += act(job_id) is not False
+            except Problem as problem:
+                wrong.append(problem_text(problem))
         return done, wrong
 
     def _chosen(self) -> dict[int, str]:
@@ -120,28 +124,28 @@ class JobActions:
         sent = request.form.getlist("only") or request.form.getlist("id")
         wanted = {int(text) for text in sent[:MOST] if text.isdecimal() and int(text) <= LARGEST}
         known = visitor()
-        found = self._parts.database.read(
+        found = self._services.database.read(
             lambda session: job_search.names(session, wanted, known.app_ids)
         )
         if sent and not found:
             abort(404)
         return found
 
-    def _job(self, job_id: int) -> AnyRow:
-        known = visitor()
-        return self._parts.database.read(
-            lambda session: job_search.show(session, job_id, known.app_ids)
+    def _job(self, job_id: int) -> ListedJob:
+        known, now_ms = visitor(), self._services.now_ms()
+        return self._services.database.read(
+            lambda session: job_search.show(session, job_id, known.app_ids, now_ms=now_ms)
         )
 
-    def _offered(self, form: TriggerForm, job: AnyRow) -> TriggerForm:
+    def _with_choices(self, form: TriggerForm, job: ListedJob) -> TriggerForm:
         def unit(session: Session) -> list[str]:
-            listed = apps.split(session.get_one(App, job.job_group).address_list)
-            registered = [
-                row.registry_value for row in dashboard.executors(session, [job.job_group])
-            ]
+            listed = apps.split(session.get_one(App, job.app_id).address_list)
+            registered = [row.address for row in dashboard.executors(session, [job.app_id])]
             return list(dict.fromkeys([*registered, *listed]))
 
-        form.addresses.choices = offered((one, one) for one in self._parts.database.read(unit))
+        form.addresses.choices = select_choices(
+            (one, one) for one in self._services.database.read(unit)
+        )
         return form
 
     def _back(self, wrong: list[str]) -> Response:

@@ -1,29 +1,36 @@
-"""Jobs: the list, a job's own page, and the form that makes or changes one."""
+"""The pages of jobs: the list, a job, and the form that creates or edits one."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 from flask import flash, redirect, render_template, request, url_for
-from flask_babel import gettext
+from flask_babel import gettext, lazy_gettext
 from werkzeug.wrappers import Response
 
-from admin_web import job_words
-from admin_web.job_card import JobCard, read_card
-from admin_web.job_filter import LINES, JobFilterForm, wanted
-from admin_web.job_form import JobForm
-from admin_web.job_preview import Preview, preview
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.script_starts import start_of
-from admin_web.visitors import Right, visitor
-from scheduler import job_rules, upcoming
-from scheduler.job_commands import JobRefused
-from scheduler.job_spec import AppSpec, JobSpec
-from scheduler.stored_spec import fingerprint
-from sql import job_search
-from sql.errors import Conflict
-from sql.rows import AnyRow
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.job_filter import LINES, JobFilterForm, wanted
+from admin_web.forms.jobs import JobForm
+from admin_web.forms.script_templates import template_for
+from admin_web.language import job_labels
+from admin_web.url_routes import route
+from admin_web.views.job_details import JobDetails, read_details
+from admin_web.views.job_preview import Preview, preview
+from admin_web.views.job_settings import read_settings
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+from scheduler.jobs import rules
+from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.jobs.stored_spec import fingerprint
+from scheduler.problems import Code, ProblemKind, Refused
+from scheduler.schedules import upcoming
+from sql.listings import job_search
+from sql.listings.recent import ListedJob
+from sql.registry.apps import ids_by_name
 
+_CHANGED = lazy_gettext(
+    "Somebody else changed this job in the meantime. Nothing was saved. "
+    "Look at the job in another tab, then save again to overwrite it."
+)
 Page = Response | str | tuple[str, int]
 
 
@@ -32,24 +39,24 @@ class JobPages:
 
     name = "jobs"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
 
     @route("/jobs", Right.VIEW)
     def index(self) -> Page:
         """Show jobs, a page at a time."""
-        known, now_ms = visitor(), self._parts.now_ms()
+        known, now_ms = visitor(), self._services.now_ms()
         form = JobFilterForm(request.args)
-        apps = self._parts.database.read(lambda s: job_search.app_names(s, known.app_ids))
-        form.offer(apps)
+        apps = self._services.database.read(lambda s: list(ids_by_name(s, known.app_ids)))
+        form.set_choices(apps)
         if not form.validate():
             return render_template("pages/jobs.html", form=form, jobs=[], further=None), 422
         asked = wanted(form, known)
-        jobs = self._parts.database.read(lambda s: job_search.search(s, asked, now_ms=now_ms))
+        jobs = self._services.database.read(lambda s: job_search.search(s, asked, now_ms=now_ms))
         further = job_search.place(jobs[LINES - 1], asked.order) if len(jobs) > LINES else None
         return render_template(
             "pages/jobs.html",
-            job_words=job_words,
+            job_labels=job_labels,
             form=form,
             jobs=jobs[:LINES],
             further=further,
@@ -60,15 +67,19 @@ class JobPages:
     @route("/jobs/<id:job_id>", Right.VIEW)
     def show(self, job_id: int) -> str:
         """Show a job."""
-        card = self._card(job_id)
+        details = self._details(job_id)
         return render_template(
-            "pages/jobs_show.html", job_words=job_words, card=card, yaml=self._yaml(card.spec)
+            "pages/jobs_show.html",
+            job_labels=job_labels,
+            details=details,
+            settings=read_settings(details.spec, may_see_secrets=visitor().may(Right.OPERATE)),
+            yaml=self._yaml(details.spec),
         )
 
     @route("/jobs/<id:job_id>/yaml", Right.OPERATE)
     def export(self, job_id: int) -> Response:
         """Give a job as a job file."""
-        spec = self._card(job_id).spec
+        spec = self._details(job_id).spec
         headers = {"Content-Disposition": f'attachment; filename="job-{job_id}.yaml"'}
         return Response(self._yaml(spec), mimetype="application/yaml", headers=headers)
 
@@ -82,12 +93,12 @@ class JobPages:
     def create(self) -> Page:
         """Make a job."""
         form = self._filled()
-        return self._make(form, url_for("jobs.create"), start_of(form.language.data or ""))
+        return self._make(form, url_for("jobs.create"), template_for(form.language.data or ""))
 
     @route("/jobs/<id:job_id>/copy", Right.OPERATE)
     def copy(self, job_id: int) -> str:
         """Ask for a job like another one."""
-        spec = self._card(job_id).spec
+        spec = self._details(job_id).spec
         name = gettext("%(name)s copy", name=spec.name)
         form = self._filled(JobForm.values_of(spec) | {"name": name, "author": visitor().name})
         return self._form(form, action=url_for("jobs.create_copy", job_id=job_id), origin=spec)
@@ -95,24 +106,24 @@ class JobPages:
     @route("/jobs/<id:job_id>/copy/create", Right.OPERATE, methods=("POST",))
     def create_copy(self, job_id: int) -> Page:
         """Make a job like another one, with the source of its script."""
-        origin, form = self._card(job_id).spec, self._filled()
+        origin, form = self._details(job_id).spec, self._filled()
         source = origin.script_source
         if form.language.data != origin.script_language:
-            source = start_of(form.language.data or "")
+            source = template_for(form.language.data or "")
         action = url_for("jobs.create_copy", job_id=job_id)
         return self._make(form, action, source, origin=origin)
 
     @route("/jobs/<id:job_id>/edit", Right.OPERATE)
     def edit(self, job_id: int) -> str:
         """Ask what shall change."""
-        spec = self._card(job_id).spec
+        spec = self._details(job_id).spec
         form = self._filled(JobForm.values_of(spec) | {"seen": fingerprint(spec)})
         return self._form(form, action=url_for("jobs.save", job_id=job_id), job_id=job_id)
 
     @route("/jobs/<id:job_id>/save", Right.OPERATE, methods=("POST",))
     def save(self, job_id: int) -> Page:
         """Change a job."""
-        stored, form = self._card(job_id).spec, self._filled()
+        stored, form = self._details(job_id).spec, self._filled()
         # Neither can be changed by the form, whatever was sent.
         form.app.data, form.language.data = stored.app, stored.script_language
         action = url_for("jobs.save", job_id=job_id)
@@ -122,21 +133,16 @@ class JobPages:
         if not self._is_to_be_saved(form, spec):
             return self._form(form, action=action, job_id=job_id), _code()
         try:
-            words = self._parts.job_commands(visitor()).update(
-                job_id, spec, seen=form.seen.data or ""
-            )
-        except JobRefused as refused:
-            form.object_to(refused.problems)
-        except Conflict:
-            form.complain(
-                gettext(
-                    "Somebody else changed this job while you did. Nothing was saved: "
-                    "look at the job in another tab, then save again to have it your way."
-                )
-            )
-            form.seen.data = fingerprint(self._card(job_id).spec)
+            commands = self._services.commands(visitor().actor)
+            words = commands.jobs.update(job_id, spec, seen=form.seen.data or "")
+        except Refused as refused:
+            if refused.problems[0].code is Code.JOB_CHANGED:
+                form.add_error(str(_CHANGED))
+                form.seen.data = fingerprint(self._details(job_id).spec)
+            else:
+                _show(refused, form)
         else:
-            flash(gettext("Saved.") if words else gettext("Nothing was different."))
+            flash(gettext("Saved.") if words else gettext("Nothing to save."))
             return redirect(url_for("jobs.show", job_id=job_id), 303)
         return self._form(form, action=action, job_id=job_id), 422
 
@@ -153,15 +159,15 @@ class JobPages:
         if spec.script_language:
             spec = replace(spec, script_source=source)
             if not visitor().may(Right.EDIT_GLUE):
-                form.language.errors = (gettext("You may not write scripts."),)
+                form.language.errors = (gettext("You are not allowed to edit scripts."),)
         if not self._is_to_be_saved(form, spec):
             return self._form(form, action=action, origin=origin), _code()
         try:
-            job_id = self._parts.job_commands(visitor()).create(spec)
-        except JobRefused as refused:
-            form.object_to(refused.problems)
+            job_id = self._services.commands(visitor().actor).jobs.create(spec)
+        except Refused as refused:
+            _show(refused, form)
             return self._form(form, action=action, origin=origin), 422
-        flash(gettext("The job was made."))
+        flash(gettext("Job created."))
         return redirect(url_for("jobs.show", job_id=job_id), 303)
 
     def _is_to_be_saved(self, form: JobForm, spec: JobSpec) -> bool:
@@ -170,9 +176,9 @@ class JobPages:
             return False
         if not form.errors:
             return True
-        form.object_to(
-            job_rules.problems(
-                spec, now_ms=self._parts.now_ms(), added_routes=self._parts.added_routes
+        form.show_problems(
+            rules.problems(
+                spec, now_ms=self._services.now_ms(), added_routes=self._services.added_routes
             )
         )
         return False
@@ -182,7 +188,7 @@ class JobPages:
     ) -> str:
         return render_template(
             "pages/jobs_form.html",
-            job_words=job_words,
+            job_labels=job_labels,
             form=form,
             action=action,
             job_id=job_id,
@@ -193,28 +199,41 @@ class JobPages:
     def _filled(self, given: Mapping[str, object] | None = None) -> JobForm:
         form = JobForm(None if given is not None else request.form, data=given)
         known = visitor()
-        apps = self._parts.database.read(lambda s: job_search.app_names(s, known.app_ids))
-        form.offer(apps=apps, routes=self._parts.added_routes, zone=self._parts.timezone)
+        apps = self._services.database.read(lambda s: list(ids_by_name(s, known.app_ids)))
+        form.set_choices(
+            apps=apps, routes=self._services.added_routes, zone=self._services.timezone
+        )
         return form
 
     def _preview(self, form: JobForm) -> Preview | None:
-        kind, conf, zone = form.schedule
-        zone = zone or self._parts.timezone
-        return preview(kind, conf, zone, now_ms=self._parts.now_ms())
+        kind, value, zone = form.schedule
+        zone = zone or self._services.timezone
+        return preview(kind, value, zone, now_ms=self._services.now_ms())
 
-    def _card(self, job_id: int) -> JobCard:
+    def _details(self, job_id: int) -> JobDetails:
         known = visitor()
-        return self._parts.database.read(lambda s: read_card(s, self._parts, known, job_id))
+        return self._services.database.read(
+            lambda s: read_details(s, self._services, known, job_id)
+        )
 
     def _yaml(self, spec: JobSpec) -> str:
         """Return a job file; it holds what opens something elsewhere, so not all may read it."""
-        if self._parts.job_file is None or not visitor().may(Right.OPERATE):
+        if self._services.job_file is None or not visitor().may(Right.OPERATE):
             return ""
-        lines = self._parts.job_file([AppSpec(name=spec.app)], [spec])
+        lines = self._services.job_file([AppSpec(name=spec.app)], [spec])
         return "".join(f"{line}\n" for line in lines)
 
-    def _next_fire(self, job: AnyRow) -> int | None:
-        return upcoming.next_fire(job, now_ms=self._parts.now_ms(), timezone=self._parts.timezone)
+    def _next_fire(self, job: ListedJob) -> int | None:
+        return upcoming.next_fire(
+            job, now_ms=self._services.now_ms(), timezone=self._services.timezone
+        )
+
+
+def _show(refused: Refused, form: JobForm) -> None:
+    """Show what is wrong with a job in its form; raise what is not about what was typed."""
+    if refused.problems[0].code.kind in (ProblemKind.UNKNOWN, ProblemKind.FORBIDDEN):
+        raise refused
+    form.show_problems(refused.problems)
 
 
 def _code() -> int:

@@ -1,4 +1,4 @@
-"""The ledger as a page: what became of every due time, per job, for a range of days."""
+"""The reconciliation page: what became of every due time of each job, for a range of days."""
 
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -8,19 +8,20 @@ from flask_babel import gettext, lazy_gettext
 from wtforms import DateField, SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from admin_web.forms import ConsoleForm
-from admin_web.keys import key_of
-from admin_web.ledger_desk import LedgerDesk, Question
-from admin_web.offers import offered
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.visitors import Right, visitor
-from sql import ledger_listing
-from sql.ledger_listing import LedgerFilter
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+from admin_web.url_ids import id_argument
+from admin_web.url_routes import route
+from admin_web.views.tally_cache import Question, TallyCache
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+from sql.listings import ledger
+from sql.listings.ledger import LedgerFilter
 
 LINES = 20
 LONGEST_DAYS = 31
-_NO_DAY = lazy_gettext("A day is written like 2026-01-31.")
+_NO_DAY = lazy_gettext("Write a day like 2026-01-31.")
 _DAYS = {"1": 1, "7": 7, "30": 30}
 
 
@@ -29,7 +30,7 @@ class LedgerForm(ConsoleForm):
 
     range = SelectField(
         lazy_gettext("Range"),
-        choices=offered(
+        choices=select_choices(
             [
                 ("1", lazy_gettext("today")),
                 ("7", lazy_gettext("7 days")),
@@ -50,13 +51,13 @@ class LedgerPages:
 
     name = "ledger"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._desk = LedgerDesk(parts.database, parts.now_ms, parts.timezone)
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._tallies = TallyCache(services.database, services.now_ms, services.timezone)
 
     @route("/ledger", Right.VIEW)
     def index(self) -> str | tuple[str, int]:
-        """Show the ledgers of a page of jobs, as far as they are computed."""
+        """Show the tallies of a page of jobs, as far as they are computed."""
         form = LedgerForm(request.args)
         if not form.validate() or not _is_range(form):
             for field in (form.since, form.until):
@@ -67,13 +68,13 @@ class LedgerPages:
             app_ids=visitor().app_ids,
             app=form.app.data or None,
             name=form.name.data or None,
-            after_id=key_of("after") or 0,
+            after_id=id_argument("after") or 0,
             limit=LINES + 1,
         )
-        found = self._parts.database.read(lambda session: ledger_listing.jobs(session, wanted))
+        found = self._services.database.read(lambda session: ledger.jobs(session, wanted))
         after_ms, until_ms = self._bounds(form)
         questions = [Question(job.id, after_ms, until_ms) for job in found[:LINES]]
-        answers = self._desk.ask(questions)
+        answers = self._tallies.ask(questions)
         return render_template(
             "pages/ledger.html",
             form=form,
@@ -90,13 +91,13 @@ class LedgerPages:
         if form.range.data == "custom" and form.since.data and form.until.data:
             end = self._midnight_ms(form.until.data + timedelta(days=1))
             return self._midnight_ms(form.since.data) - 1, end - 1
-        now_ms, zone = self._parts.now_ms(), ZoneInfo(self._parts.timezone)
+        now_ms, zone = self._services.now_ms(), ZoneInfo(self._services.timezone)
         today = datetime.fromtimestamp(now_ms / 1000, zone).date()
         days = _DAYS.get(form.range.data or "", 1)
         return self._midnight_ms(today - timedelta(days=days - 1)) - 1, None
 
     def _midnight_ms(self, day: date) -> int:
-        midnight = datetime.combine(day, time(), ZoneInfo(self._parts.timezone))
+        midnight = datetime.combine(day, time(), ZoneInfo(self._services.timezone))
         return int(midnight.timestamp() * 1000)
 
 
@@ -110,7 +111,7 @@ def _is_range(form: LedgerForm) -> bool:
         missing.errors = [gettext("Choose a day.")]
         return False
     if not timedelta() <= until - since < timedelta(days=LONGEST_DAYS):
-        form.until.errors = [gettext("The range has 1 to 31 days.")]
+        form.until.errors = [gettext("Choose a range of 1 to 31 days.")]
         return False
     if since.year < 1971 or until.year > 9000:  # noqa: PLR2004 - what the clock can hold
         form.since.errors = [gettext("Choose a day.")]

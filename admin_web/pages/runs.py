@@ -1,4 +1,4 @@
-"""Runs: found, looked at, killed, run again, and their logs."""
+"""The pages of runs: find, look, kill, run again, read logs."""
 
 from typing import Any
 
@@ -7,19 +7,22 @@ from flask_babel import gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as AnyResponse
 
-from admin_web import run_timeline, run_words
-from admin_web.log_pages import LogPages
-from admin_web.log_reader import LogReader
-from admin_web.log_text import shown_text
-from admin_web.moments import Moments
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.run_forms import RunFilterForm, instant_ms, place_of
-from admin_web.visitors import Right, Visitor, visitor
-from sql import run_choices, run_relations, run_search
-from sql.errors import Conflict
-from sql.rows import AnyRow
-from sql.run_search import Found, RunSearch
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.runs import RunFilterForm, instant_ms, place_of
+from admin_web.language import run_labels
+from admin_web.local_times import LocalTimes
+from admin_web.logs.log_pages import LogPages
+from admin_web.logs.log_reader import LogReader
+from admin_web.logs.text import shown_text
+from admin_web.url_routes import route
+from admin_web.views import run_timeline
+from admin_web.visitors import Visitor, visitor
+from scheduler.actor import Right
+from scheduler.problems import Code, Problem
+from sql.listings import recent, run_choices, run_relations, run_search
+from sql.listings.recent import DetailedRun
+from sql.listings.run_search import Found, RunSearch
+from sql.registry.apps import ids_by_name
 from sql.run_status import OPEN
 
 LINES = 50
@@ -32,22 +35,22 @@ class RunPages:
 
     name = "runs"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._moments = Moments(parts.timezone, parts.now_ms)
-        self._logs = LogPages(parts, LogReader(parts.requester))
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._local_times = LocalTimes(services.timezone, services.now_ms)
+        self._logs = LogPages(services, LogReader(services.requester))
 
     @route("/runs", Right.VIEW)
     def index(self) -> str | tuple[str, int]:
         """Show runs, newest first."""
         known, form = visitor(), RunFilterForm(request.args)
-        self._parts.database.read(lambda session: form.offer(session, known.app_ids))
+        self._services.database.read(lambda session: form.set_choices(session, known.app_ids))
         if not form.validate():
-            form.say_times()
+            form.show_time_errors()
             return self._list(form, Found(runs=[])), 422
         wanted = self._wanted(form)
         return self._list(
-            form, self._parts.database.read(lambda session: run_search.page(session, wanted))
+            form, self._services.database.read(lambda session: run_search.page(session, wanted))
         )
 
     @route("/runs/jobs", Right.VIEW)
@@ -57,18 +60,18 @@ class RunPages:
         known = visitor()
 
         def read(session: Session) -> list[str]:
-            mine = {row.app_name: row.id for row in run_choices.apps(session, known.app_ids)}
+            mine = ids_by_name(session, known.app_ids)
             wanted = [mine[app]] if app in mine else known.app_ids
             return run_choices.job_names(session, text, wanted, limit=SUGGESTED)
 
-        names = self._parts.database.read(read) if text else []
+        names = self._services.database.read(read) if text else []
         return render_template("pages/runs_jobs.html", names=names)
 
     @route("/runs/<id:run_id>", Right.VIEW)
     def show(self, run_id: int) -> str:
         """Show all about a run."""
-        known, now_ms = visitor(), self._parts.now_ms()
-        facts = self._parts.database.read(lambda session: _facts(session, known, run_id))
+        known, now_ms = visitor(), self._services.now_ms()
+        facts = self._services.database.read(lambda session: _facts(session, known, run_id))
         run = facts["run"]
         return render_template(
             "pages/run.html",
@@ -77,8 +80,8 @@ class RunPages:
             is_open=run.status in OPEN,
             steps=run_timeline.steps(run, now_ms),
             shares=run_timeline.shares(run, now_ms),
-            cause=run_words.CAUSE.get(run.kind, ""),
-            result=run_words.RESULT[run.status],
+            cause=run_labels.CAUSE.get(run.kind, ""),
+            result=run_labels.RESULT[run.status],
             tail=shown_text(run.log_tail or ""),
             job_url=_job_url(run),
         )
@@ -87,26 +90,26 @@ class RunPages:
     def kill(self, run_id: int) -> AnyResponse:
         """End a run, wherever it is."""
         try:
-            self._parts.commands(visitor()).kill(run_id)
-        except Conflict:
-            flash(gettext("It was over already."), "error")
+            self._services.commands(visitor().actor).runs.kill(run_id)
+        except Problem as problem:
+            if problem.code is not Code.RUN_OVER:
+                raise
+            flash(gettext("The run had already ended."), "error")
         else:
-            flash(gettext("Its end was asked for."))
+            flash(gettext("Kill requested."))
         return redirect(url_for("runs.show", run_id=run_id), 303)
 
     @route("/runs/<id:run_id>/again", Right.OPERATE, methods=("POST",))
     def again(self, run_id: int) -> AnyResponse:
         """Trigger a run's job by hand, with the same param; show the new run."""
         known = visitor()
-        run = self._parts.database.read(
-            lambda session: run_relations.run(session, run_id, known.app_ids)
+        run = self._services.database.read(
+            lambda session: recent.run(session, run_id, known.app_ids)
         )
         if run.job is None:
             flash(gettext("Its job was deleted; it cannot run again."), "error")
             return redirect(url_for("runs.show", run_id=run_id), 303)
-        fresh = self._parts.commands(known).trigger(
-            f"{run.app}/{run.job}", param=run.executor_param or "", addresses=()
-        )
+        fresh = self._services.commands(known.actor).runs.trigger(run.job_id, param=run.param or "")
         flash(gettext("This is the new run."))
         return redirect(url_for("runs.show", run_id=fresh), 303)
 
@@ -132,11 +135,11 @@ class RunPages:
             found=found,
             older="-".join(map(str, found.older)) if found.older else "",
             is_first=place_of(request.args.get("before")) is None,
-            now_ms=self._parts.now_ms(),
+            now_ms=self._services.now_ms(),
         )
 
     def _wanted(self, form: RunFilterForm) -> RunSearch:
-        zone = self._moments.zone()
+        zone = self._local_times.zone()
         return RunSearch(
             app_ids=form.app_ids,
             job_id=form.job_id,
@@ -151,7 +154,7 @@ class RunPages:
 
 
 def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
-    run = run_relations.run(session, run_id, known.app_ids)
+    run = recent.run(session, run_id, known.app_ids)
     found = run_relations.relations(session, run, known.app_ids)
     attempts = sorted({row.attempt for row in found.tick})
     shards: dict[int, dict[int, Any]] = {}
@@ -167,7 +170,7 @@ def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
     }
 
 
-def _job_url(run: AnyRow) -> str:
+def _job_url(run: DetailedRun) -> str:
     """Return where the page of a run's job is, empty when the job or such pages are not there."""
     if run.job is None or "jobs.show" not in current_app.view_functions:
         return ""

@@ -1,14 +1,15 @@
-"""Schedulers and consoles as a page, and how sending is paused everywhere."""
+"""The schedulers page: schedulers, consoles, and pausing dispatch."""
 
 from flask import flash, redirect, render_template, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from admin_web.parts import Parts
-from admin_web.processes import process_of
-from admin_web.routes import route
-from admin_web.visitors import Right, visitor
-from sql import cluster, presence
+from admin_web.console_services import ConsoleServices
+from admin_web.url_routes import route
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+from scheduler.views.process_view import NodeView, node_view
+from sql.registry import cluster, presence
 
 
 class SchedulerPages:
@@ -16,36 +17,39 @@ class SchedulerPages:
 
     name = "schedulers"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
 
     @route("/schedulers", Right.VIEW)
     def index(self) -> str:
         """Show schedulers and consoles, the broker's health, and who paused sending."""
-        rows, pause = self._parts.database.read(
+        rows, pause = self._services.database.read(
             lambda session: (presence.listing(session, presence.ADMIN), cluster.pause(session))
         )
-        now_ms = self._parts.now_ms()
-        processes = [process_of(row, now_ms) for row in rows]
+        now_ms = self._services.now_ms()
+
+        def nodes(key: str) -> list[NodeView]:
+            return [node_view(row, now_ms) for row in rows if row.app == key]
+
         return render_template(
             "pages/schedulers.html",
-            schedulers=[one for one in processes if one.app == presence.SCHEDULER],
-            consoles=[one for one in processes if one.app == presence.CONSOLE],
+            schedulers=nodes(presence.SCHEDULER),
+            consoles=nodes(presence.CONSOLE),
             paused_at=pause[0],
             paused_by=pause[1],
-            is_broker_up=self._parts.is_broker_up(),
+            is_broker_up=self._services.is_broker_up(),
         )
 
     @route("/schedulers/pause", Right.ADMINISTER, methods=("POST",))
     def pause(self) -> Response:
         """Stop sending runs, everywhere."""
-        changed = self._parts.commands(visitor()).pause()
-        flash(gettext("Paused.") if changed else gettext("It was paused already."))
+        changed = self._services.commands(visitor().actor).cluster.pause()
+        flash(gettext("Paused.") if changed else gettext("Dispatch is already paused."))
         return redirect(url_for("schedulers.index"), 303)
 
     @route("/schedulers/resume", Right.ADMINISTER, methods=("POST",))
     def resume(self) -> Response:
         """Go on sending runs."""
-        changed = self._parts.commands(visitor()).resume()
-        flash(gettext("Sending goes on.") if changed else gettext("It was not paused."))
+        changed = self._services.commands(visitor().actor).cluster.resume()
+        flash(gettext("Dispatch resumed.") if changed else gettext("Dispatch was not paused."))
         return redirect(url_for("schedulers.index"), 303)

@@ -1,16 +1,18 @@
-"""Signing in and out, and the choices that a browser has before that: language and theme."""
+"""Signing in and out, and the language and theme of a browser that has not signed in."""
 
 from flask import g, make_response, redirect, render_template, request, session, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from admin_web import language, looks
-from admin_web.forms import SignInForm
-from admin_web.gate import TOKEN, local_path, origin
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.sign_ins import SignIns, Wait, Welcome
-from admin_web.visitors import Right, visitor
+from admin_web import template_globals
+from admin_web.access.gate import TOKEN, local_path, origin
+from admin_web.access.sign_ins import SignedIn, SignIns, TooManyAttempts
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.account import SignInForm
+from admin_web.language import catalogues
+from admin_web.url_routes import route
+from admin_web.visitors import visitor
+from scheduler.actor import Right
 
 #: How long a browser remembers its language and theme.
 COOKIE_SECONDS = 365 * 86_400
@@ -21,8 +23,8 @@ class SignInPages:
 
     name = "sign_in"
 
-    def __init__(self, parts: Parts, sign_ins: SignIns) -> None:
-        self._is_https = parts.is_https
+    def __init__(self, services: ConsoleServices, sign_ins: SignIns) -> None:
+        self._is_https = services.is_https
         self._sign_ins = sign_ins
 
     @route("/login", Right.ANYONE, methods=("GET", "POST"))
@@ -40,15 +42,13 @@ class SignInPages:
             agent=request.user_agent.string,
             instead_of=str(session.get(TOKEN, "")),
         )
-        if isinstance(answer, Welcome):
+        if isinstance(answer, SignedIn):
             return _let_in(answer.token, local_path(request.args.get("next")))
-        if isinstance(answer, Wait):
-            form.complain(
-                gettext("Too many tries. Wait %(s)s s, then try again.", s=answer.seconds)
-            )
+        if isinstance(answer, TooManyAttempts):
+            form.add_error(gettext("Too many attempts. Try again in %(s)s s.", s=answer.seconds))
             headers = {"Retry-After": str(answer.seconds)}
             return render_template("pages/login.html", form=form), 429, headers
-        form.complain(gettext("The name or the password is wrong."))
+        form.add_error(gettext("Wrong user name or password."))
         return render_template("pages/login.html", form=form), 401
 
     @route("/logout", Right.ACCOUNT, methods=("POST",))
@@ -64,8 +64,8 @@ class SignInPages:
         """Keep a language or a theme in the browser, for whoever has not signed in."""
         answer = make_response(redirect(local_path(request.args.get("next")), 303))
         wanted = (
-            (language.COOKIE, request.form.get("language"), language.LANGUAGES),
-            (looks.THEME_COOKIE, request.form.get("theme"), looks.THEMES),
+            (catalogues.COOKIE, request.form.get("language"), catalogues.LANGUAGES),
+            (template_globals.THEME_COOKIE, request.form.get("theme"), template_globals.THEMES),
         )
         for cookie, value, known in wanted:
             if value is not None and value in known:

@@ -1,39 +1,40 @@
-"""Users as pages: who may sign in, what they may do and with which apps."""
+"""The pages of users: who can sign in, and what they may do with which apps."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from flask import flash, redirect, render_template, request, url_for
-from flask_babel import gettext
+from flask_babel import gettext, lazy_gettext
 from werkzeug.wrappers import Response
 
-from admin_web import words
-from admin_web.offers import offered
-from admin_web.parts import Parts
-from admin_web.routes import route
-from admin_web.user_forms import NewUserForm, ResetForm, RightsForm, UserFilterForm
-from admin_web.visitors import Right, visitor
-from scheduler.passwords import flaw_of
-from scheduler.user_commands import LastAdministrator, OwnUser
-from sql import user_accounts
-from sql.errors import Conflict
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.choices import select_choices
+from admin_web.forms.users import NewUserForm, ResetForm, RightsForm, UserFilterForm
+from admin_web.language import labels
+from admin_web.url_routes import route
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+from scheduler.commands.passwords import password_problem
+from scheduler.commands.users import UserCommands
+from scheduler.problems import Code, Problem
+from sql.accounts import user_accounts
+from sql.accounts.user_accounts import UserFilter
+from sql.accounts.users import Rights, Role, rights_of
 from sql.models import User
-from sql.user_accounts import UserFilter
-from sql.users import Role, rights_of
+from sql.registry.apps import ids_by_name
 
 Form = TypeVar("Form", bound=RightsForm)
 
 LINES = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Rights as a form asks for them."""
-
-    role: Role
-    app_names: list[str]
-    may_edit_glue: bool
+#: What an administrator is told who cannot do something to a user.
+_REFUSALS = {
+    Code.OWN_USER: lazy_gettext("You cannot do this to your own user. Ask another administrator."),
+    Code.LAST_ADMINISTRATOR: lazy_gettext(
+        "This is the only administrator who can sign in. Create another one first."
+    ),
+}
 
 
 class UserPages:
@@ -41,8 +42,8 @@ class UserPages:
 
     name = "users"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
 
     @route("/users", Right.ADMINISTER)
     def index(self) -> str | tuple[str, int]:
@@ -56,14 +57,14 @@ class UserPages:
             after=request.args.get("after", "")[:50],
             limit=LINES + 1,
         )
-        read = self._parts.database.read
+        read = self._services.database.read
         rows = read(lambda session: user_accounts.listing(session, wanted))
         return render_template(
             "pages/users.html",
             form=form,
             rows=rows[:LINES],
             apps=self._apps(),
-            next=rows[LINES - 1].User.username if len(rows) > LINES else None,
+            next=rows[LINES - 1].user.name if len(rows) > LINES else None,
             rights_of=rights_of,
         )
 
@@ -77,22 +78,17 @@ class UserPages:
         """Make a user; the first password is good for one sign-in."""
         form = self._with_apps(NewUserForm(request.form))
         name, password = form.username.data or "", form.password.data or ""
-        wanted = _rights(form) if form.validate() else None
+        wanted = self._rights(form) if form.validate() else None
         if wanted is None or not _is_fit(form, name, password):
             return self._new_page(form), 422
         try:
-            self._parts.user_commands(visitor()).add(
-                name,
-                password,
-                role=wanted.role,
-                app_names=wanted.app_names,
-                may_edit_glue=wanted.may_edit_glue,
-                must_change=True,
-            )
-        except Conflict:
-            form.username.errors = (gettext("There is a user of this name already."),)
+            self._commands.add(name, password, wanted, must_change=True)
+        except Problem as problem:
+            if problem.code is not Code.USER_NAME_TAKEN:
+                raise
+            form.username.errors = (gettext("This user name is taken."),)
             return self._new_page(form), 422
-        flash(gettext("%(name)s may sign in now.", name=name))
+        flash(gettext("User %(name)s created.", name=name))
         return redirect(url_for("users.index"), 303)
 
     @route("/users/<id:user_id>", Right.ADMINISTER)
@@ -106,22 +102,14 @@ class UserPages:
         """Give a user other rights; every sign-in of the user ends."""
         user = self._find(user_id)
         form = self._with_apps(RightsForm(request.form))
-        wanted = _rights(form) if form.validate() else None
+        wanted = self._rights(form) if form.validate() else None
         if wanted is None:
             return self._page(user, form, ResetForm()), 422
-        commands = self._parts.user_commands(visitor())
-        refusal = _refusal(
-            lambda: commands.set_rights(
-                user.username,
-                role=wanted.role,
-                app_names=wanted.app_names,
-                may_edit_glue=wanted.may_edit_glue,
-            )
-        )
-        if refusal:
-            form.complain(refusal)
-            return self._page(user, form, ResetForm()), 409
-        flash(gettext("The rights of %(name)s have changed.", name=user.username))
+        commands = self._commands
+        refused = self._refused(user, lambda: commands.set_rights(user_id, wanted), form)
+        if refused:
+            return refused
+        flash(gettext("%(name)s's rights were changed.", name=user.name))
         return redirect(url_for("users.show", user_id=user_id), 303)
 
     @route("/users/<id:user_id>/password", Right.ADMINISTER, methods=("POST",))
@@ -130,62 +118,87 @@ class UserPages:
         user = self._find(user_id)
         form = ResetForm(request.form)
         password = form.password.data or ""
-        if user.username == visitor().name:
-            form.complain(gettext("Change your own password on the page of your account."))
-        elif form.validate() and _is_fit(form, user.username, password):
-            commands = self._parts.user_commands(visitor())
-            commands.set_password(user.username, password, must_change=True)
-            flash(gettext("%(name)s has a new password.", name=user.username))
+        if user.name == visitor().name:
+            form.add_error(gettext("Change your own password on your account page."))
+        elif form.validate() and _is_fit(form, user.name, password):
+            self._commands.set_password(user_id, password, must_change=True)
+            flash(gettext("%(name)s has a new password.", name=user.name))
             return redirect(url_for("users.show", user_id=user_id), 303)
         return self._page(user, self._rights_form(user), form), 422
 
     @route("/users/<id:user_id>/delete", Right.ADMINISTER, methods=("POST",))
     def delete(self, user_id: int) -> Response | tuple[str, int]:
         """Remove a user; every sign-in of the user ends."""
-        user, commands = self._find(user_id), self._parts.user_commands(visitor())
-        refused = self._refused(user, commands.delete)
+        user, commands = self._find(user_id), self._commands
+        refused = self._refused(user, lambda: commands.delete(user_id))
         if refused:
             return refused
-        flash(gettext("%(name)s is deleted.", name=user.username))
+        flash(gettext("%(name)s is deleted.", name=user.name))
         return redirect(url_for("users.index"), 303)
 
     @route("/users/<id:user_id>/disable", Right.ADMINISTER, methods=("POST",))
     def disable(self, user_id: int) -> Response | tuple[str, int]:
         """Let a user sign in no longer; every sign-in of the user ends."""
-        user, commands = self._find(user_id), self._parts.user_commands(visitor())
-        refused = self._refused(user, commands.disable)
+        user, commands = self._find(user_id), self._commands
+        refused = self._refused(user, lambda: commands.disable(user_id))
         if refused:
             return refused
-        flash(gettext("%(name)s may sign in no longer.", name=user.username))
+        flash(gettext("%(name)s can no longer sign in.", name=user.name))
         return redirect(url_for("users.show", user_id=user_id), 303)
 
     @route("/users/<id:user_id>/enable", Right.ADMINISTER, methods=("POST",))
     def enable(self, user_id: int) -> Response | tuple[str, int]:
         """Let a user sign in again."""
-        user, commands = self._find(user_id), self._parts.user_commands(visitor())
-        refused = self._refused(user, commands.enable)
+        user, commands = self._find(user_id), self._commands
+        refused = self._refused(user, lambda: commands.enable(user_id))
         if refused:
             return refused
-        flash(gettext("%(name)s may sign in again.", name=user.username))
+        flash(gettext("%(name)s can sign in again.", name=user.name))
         return redirect(url_for("users.show", user_id=user_id), 303)
 
-    def _refused(self, user: User, act: Callable[[str], None]) -> tuple[str, int] | None:
+    @property
+    def _commands(self) -> UserCommands:
+        return self._services.commands(visitor().actor).users
+
+    def _refused(
+        self, user: User, act: Callable[[], None], form: RightsForm | None = None
+    ) -> tuple[str, int] | None:
         """Do it to a user; return the page that says why not, None when it was done."""
-        refusal = _refusal(lambda: act(user.username))
-        if not refusal:
+        try:
+            act()
+        except Problem as problem:
+            if problem.code not in _REFUSALS:
+                raise
+            form = form or self._rights_form(user)
+            form.add_error(str(_REFUSALS[problem.code]))
+            return self._page(user, form, ResetForm()), 409
+        return None
+
+    def _rights(self, form: RightsForm) -> Rights | None:
+        """Return what a valid form asks for; None, the reason beside its field, when it cannot."""
+        role = Role[form.role.data.upper()]
+        if role is Role.ADMINISTRATOR:
+            return Rights(role=role)
+        if not form.apps.data:
+            form.apps.errors = (gettext("Choose at least one app."),)
             return None
-        form = self._rights_form(user)
-        form.complain(refusal)
-        return self._page(user, form, ResetForm()), 409
+        if role is Role.VIEWER and form.may_edit_glue.data:
+            form.may_edit_glue.errors = (
+                gettext("Viewers cannot edit anything, including scripts."),
+            )
+            return None
+        chosen = [app_id for app_id, name in self._apps().items() if name in form.apps.data]
+        return Rights(role=role, app_ids=tuple(chosen), may_edit_glue=form.may_edit_glue.data)
 
     def _find(self, user_id: int) -> User:
-        return self._parts.database.read(lambda session: user_accounts.by_id(session, user_id))
+        return self._services.database.read(lambda session: user_accounts.by_id(session, user_id))
 
     def _apps(self) -> dict[int, str]:
-        return self._parts.database.read(user_accounts.app_names)
+        ids = self._services.database.read(ids_by_name)
+        return {app_id: name for name, app_id in ids.items()}
 
     def _with_apps(self, form: Form) -> Form:
-        form.apps.choices = offered((name, name) for name in self._apps().values())
+        form.apps.choices = select_choices((name, name) for name in self._apps().values())
         return form
 
     def _rights_form(self, user: User) -> RightsForm:
@@ -207,35 +220,8 @@ class UserPages:
         return render_template("pages/users_show.html", user=user, rights=rights, reset=reset)
 
 
-def _rights(form: RightsForm) -> Wanted | None:
-    """Return what a valid form asks for; None, with the reason beside its field, when it cannot."""
-    role = Role[form.role.data.upper()]
-    if role is Role.ADMINISTRATOR:
-        return Wanted(role=role, app_names=[], may_edit_glue=True)
-    if not form.apps.data:
-        form.apps.errors = (gettext("Choose one app or more."),)
-        return None
-    if role is Role.VIEWER and form.may_edit_glue.data:
-        form.may_edit_glue.errors = (gettext("A viewer changes nothing, so no scripts either."),)
-        return None
-    return Wanted(role=role, app_names=form.apps.data, may_edit_glue=form.may_edit_glue.data)
-
-
 def _is_fit(form: NewUserForm | ResetForm, name: str, password: str) -> bool:
-    flaw = flaw_of(password, name)
+    flaw = password_problem(password, name)
     if flaw is not None:
-        form.password.errors = (words.PASSWORD_FLAW[flaw],)
+        form.password.errors = (labels.PASSWORD_FLAW[flaw],)
     return flaw is None
-
-
-def _refusal(act: Callable[[], None]) -> str:
-    """Do it; return why it was refused, empty when it was done."""
-    try:
-        act()
-    except OwnUser:
-        return str(gettext("You cannot do this to your own user. Ask another administrator."))
-    except LastAdministrator:
-        return str(
-            gettext("This is the only administrator who can sign in. Make another one first.")
-        )
-    return ""

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Print RabbitMQ definitions: a vhost, and users that may do what Warren does and no more.
 
-    SCHEDULER_PASSWORD=… EXECUTOR_PASSWORD=… make_definitions.py --app reports --app mails
+    make_definitions.py --app reports --app my-app
 
-Schedulers get one user, and executors one for each app: `executor-<app>`, all with the password of
-EXECUTOR_PASSWORD, or each with one of its own in EXECUTOR_PASSWORD_<APP> (REPORTS, MY_APP).
+Schedulers get one user, consoles one, which can only ask, and the executors of each app one:
+`executor-<app>`. Each has a password of its own, so that an executor that is lost opens no other
+app's queues: they are read from the variables SCHEDULER_PASSWORD, CONSOLE_PASSWORD, and for each
+app EXECUTOR_PASSWORD_<APP> (EXECUTOR_PASSWORD_REPORTS, EXECUTOR_PASSWORD_MY_APP).
+
 RabbitMQ takes the result by `rabbitmqctl import_definitions FILE`, or at its start by
 `load_definitions = FILE` in its configuration. This needs Python and nothing else.
 """
@@ -33,17 +36,34 @@ def main() -> None:
     for app in given.app:
         if not APP.fullmatch(app):
             sys.exit(f"error: expected app to be a name like {APP.pattern}, got: {app!r}")
-    passwords = {"scheduler": password("SCHEDULER_PASSWORD")}
-    for app in given.app:
-        own = f"EXECUTOR_PASSWORD_{app.upper().replace('-', '_')}"
-        name = own if os.environ.get(own) else "EXECUTOR_PASSWORD"
-        passwords[f"executor-{app}"] = password(name)
-    text = json.dumps(definitions(given.vhost, given.app, passwords), indent=2) + "\n"
+    apps = list(dict.fromkeys(given.app))
+    passwords = read_passwords(apps)
+    text = json.dumps(definitions(given.vhost, apps, passwords), indent=2) + "\n"
     if not given.output:
         print(text, end="")  # noqa: T201 - it is what the command is for
         return
     with open(given.output, "w", encoding="utf-8") as file:  # noqa: PTH123 - one line
         file.write(text)
+
+
+def read_passwords(apps: list[str]) -> dict[str, str]:
+    """Return each user's password from the environment, or end the program."""
+    variables = {"scheduler": "SCHEDULER_PASSWORD", "console": "CONSOLE_PASSWORD"}
+    for app in apps:
+        variables[f"executor-{app}"] = f"EXECUTOR_PASSWORD_{app.upper().replace('-', '_')}"
+    if os.environ.get("EXECUTOR_PASSWORD"):
+        wanted = ", ".join(variables[f"executor-{app}"] for app in apps)
+        sys.exit(f"error: expected a password for each app in {wanted}; EXECUTOR_PASSWORD is none")
+    found = {user: password(name) for user, name in variables.items()}
+    owners: dict[str, str] = {}
+    for user, one in found.items():
+        first = owners.setdefault(one, user)
+        if first != user:
+            sys.exit(
+                f"error: expected {variables[user]} to be a password of its own, "
+                f"got that of {variables[first]}"
+            )
+    return found
 
 
 def password(name: str) -> str:
@@ -56,7 +76,15 @@ def password(name: str) -> str:
 
 def definitions(vhost: str, apps: list[str], passwords: dict[str, str]) -> dict[str, Any]:
     """Return vhost, users and their permissions; each permission is a regular expression."""
-    rights = {"scheduler": {"configure": r"^warren\.", "write": r"^warren\.", "read": r"^warren\."}}
+    rights = {
+        "scheduler": {"configure": r"^warren\.", "write": r"^warren\.", "read": r"^warren\."},
+        # What comes through warren.ask is a question to executors, or nothing.
+        "console": {
+            "configure": r"^warren\.answer\.console-",
+            "write": r"^warren\.(ask$|answer\.console-)",
+            "read": r"^warren\.(reply$|answer\.console-)",
+        },
+    }
     for app in apps:
         # It declares nothing, so it needs no `configure`; nor the default exchange, through which
         # it could write into every queue.

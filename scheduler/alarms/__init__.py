@@ -1,1 +1,1 @@
-"""Tells people of failures and absences, from a row of the run's end to mail and webhook."""
+"""Alerts people to failures and absences, from the row at a run's end to mail and webhook."""

@@ -1,6 +1,6 @@
 """Notices that an app with enabled jobs has no executor, and that it has one again.
 
-Which of the two was told last stands in the alarms themselves, so every scheduler knows it.
+The alarms themselves show which of the two was reported last, so every scheduler knows it.
 """
 
 import time
@@ -8,27 +8,29 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.marks import channels, targets_of
-from scheduler.alarms.news import Absence, News, Return, to_text
+from scheduler.alarms.events import Absence, News, Return, to_text
 from scheduler.alarms.policy import AlarmTargets
-from scheduler.roster import Roster
-from sql import alarm_gate, alarm_targets, alarms, presence
-from sql.alarms import NewAlarm
+from scheduler.alarms.targets import channels, targets_of
+from scheduler.membership.roster import Roster
+from sql.alarms import alarms, rate_limit, recipients
+from sql.alarms.alarms import NewAlarm
+from sql.alarms.recipients import AppAlarm, WaitingApp
 from sql.engine import Database
-from sql.rows import AnyRow
+from sql.registry import presence
 
 ROUND_SECONDS = 5.0
 _ABSENCE = "absent:"
 _RETURN = "back:"
+_SUBJECTS = (_ABSENCE, _RETURN)
 
 
 class AbsenceWatch:
     """The role that watches apps.
 
     Args:
-        roster: what this scheduler itself has heard; only a healthy one judges.
+        roster: what this scheduler itself has heard; only a healthy scheduler judges.
         absence_seconds: how long an app may be without an executor.
-        defaults: who is told of apps that name nobody.
+        defaults: who is alerted for apps that name nobody.
         clock: monotonic seconds.
 
     """
@@ -59,8 +61,8 @@ class AbsenceWatch:
             return ROUND_SECONDS
         apps, newest = self._database.read(
             lambda session: (
-                alarm_targets.waiting_apps(session),
-                alarm_targets.newest_of_apps(session),
+                recipients.waiting_apps(session),
+                recipients.newest_of_apps(session, _SUBJECTS),
             )
         )
         changed = [
@@ -70,16 +72,16 @@ class AbsenceWatch:
             self._database.write(lambda session: self._tell(session, changed, now_ms))
         return ROUND_SECONDS
 
-    def _is_news(self, app: AnyRow, told: AnyRow | None) -> bool:
-        """Return whether what is told last of an app is no longer so."""
+    def _is_news(self, app: WaitingApp, told: AppAlarm | None) -> bool:
+        """Return whether what was last reported about an app is out of date."""
         if told is not None and told.subject_key.startswith(_ABSENCE):
             return bool(self._roster.routable(app.name))
         return self._roster.absent_seconds(app.name) >= self._absence_seconds
 
-    def _tell(self, session: Session, apps: list[AnyRow], now_ms: int) -> None:
-        if not alarm_gate.hold_gate(session):
-            return  # another scheduler is at it; the next look finds what it told
-        newest = alarm_targets.newest_of_apps(session)
+    def _tell(self, session: Session, apps: list[WaitingApp], now_ms: int) -> None:
+        if not rate_limit.hold_lock_row(session):
+            return  # another scheduler is doing it; the next look finds what that one reported
+        newest = recipients.newest_of_apps(session, _SUBJECTS)
         heard = presence.last_heard(session)
         for app in apps:
             told = newest.get(app.id)
@@ -89,12 +91,12 @@ class AbsenceWatch:
                 news: News = Return(app=app.name, since=told.created_at)
                 self._keep(session, app, _RETURN, news, now_ms)
             elif now_ms - heard.get(app.name, 0) >= self._absence_seconds * 1000:
-                # Had another scheduler heard of one, it would be the one to believe.
+                # If another scheduler has heard an executor, believe that one.
                 seconds = round(self._roster.absent_seconds(app.name))
                 news = Absence(app=app.name, seconds=seconds, jobs=app.jobs)
                 self._keep(session, app, _ABSENCE, news, now_ms)
 
-    def _keep(self, session: Session, app: AnyRow, kind: str, news: News, now_ms: int) -> None:
+    def _keep(self, session: Session, app: WaitingApp, kind: str, news: News, now_ms: int) -> None:
         content = to_text(news)
         alarms.add(
             session,
@@ -111,6 +113,6 @@ class AbsenceWatch:
             ],
         )
 
-    def _targets(self, app: AnyRow) -> AlarmTargets:
+    def _targets(self, app: WaitingApp) -> AlarmTargets:
         own = targets_of(app.alarm_email, app.alarm_webhook, app.alarm_style)
         return own or self._defaults

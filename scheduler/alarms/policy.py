@@ -1,8 +1,9 @@
-"""Whom failures are told, and how often: what an operator has set for all schedulers."""
+"""Who is alerted to failures, and how often: an operator's settings for all schedulers."""
 
 from dataclasses import dataclass
 
-from scheduler.alarms.mail_server import MailServer
+from scheduler.alarms.channels.mail_server import MailServer
+from scheduler.alarms.channels.ways_out import EVERYWHERE, WaysOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +28,13 @@ class AlarmPolicy:
     `defaults` are told of jobs and apps that name nobody. Without a `mail_server` e-mails wait for
     a scheduler that has one. `per_hour` alarms of a job go to one target in an hour at most.
     An app with enabled jobs and without an executor for `absence_seconds` is an alarm.
+    Webhooks go only where `webhook_allow` lets them.
     `console_url` begins the links to runs; `timezone` is for jobs that name none.
     """
 
     defaults: AlarmTargets = NOBODY
     mail_server: MailServer | None = None
+    webhook_allow: WaysOut = EVERYWHERE
     per_hour: int = 10
     absence_seconds: float = 60.0
     console_url: str = ""

@@ -1,20 +1,23 @@
-"""The alarms' roles, wired, each with a thread: nobody who schedules waits for them.
+"""The alarms' roles, wired, each with its own thread, so scheduling never waits for them.
 
-completion ─> rows ─> gate ─> rows ─> mailer | webhooks        absence ─> rows
+completion ─> rows ─> rate limiter ─> rows ─> mailer | webhooks        absence, ailments ─> rows
 """
 
-import time
 from collections.abc import Callable
 
 from scheduler.alarms.absence import AbsenceWatch
-from scheduler.alarms.gate import AlarmGate
-from scheduler.alarms.mail import Mailer
-from scheduler.alarms.message import Place
+from scheduler.alarms.ailments import AilmentWatch
+from scheduler.alarms.channels.mail import Mailer
+from scheduler.alarms.channels.message import Place
+from scheduler.alarms.channels.sender import AlarmSender, Send
+from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.policy import AlarmPolicy
-from scheduler.alarms.sender import AlarmSender, Send
-from scheduler.alarms.webhook import Webhook
-from scheduler.loop import Loop
-from scheduler.roster import Roster
+from scheduler.alarms.rate_limiter import AlarmRateLimiter
+from scheduler.membership.roster import Roster
+from scheduler.rounds import wants
+from scheduler.rounds.loop import Loop
+from scheduler.rounds.pending_work import PendingWork, Wants
+from scheduler.rounds.role_loops import RoleLoops
 from sql.engine import Database
 
 LONGEST_SECONDS = 5.0
@@ -31,67 +34,44 @@ class AlarmRoles:
         roster: Roster,
         now_ms: Callable[[], int],
         cluster_id: str,
+        work: PendingWork,
     ) -> None:
         self._policy = policy
         self._database = database
         self._now_ms = now_ms
-        gate = AlarmGate(database=database, per_hour=policy.per_hour, on_ready=self._wake_senders)
+        limiter = AlarmRateLimiter(
+            database=database, per_hour=policy.per_hour, on_ready=self._wake_senders
+        )
         watch = AbsenceWatch(
             database=database,
             roster=roster,
             absence_seconds=policy.absence_seconds,
             defaults=policy.defaults,
         )
-        self._senders = [self._sender("webhooks", Webhook().send, mails=False)]
+        ailments = AilmentWatch(database=database, roster=roster, defaults=policy.defaults)
+        self.loops = RoleLoops(now_ms, work)
+        self._add("alarm rate limiter", limiter.tick, wants.alarm_rate_limiter)
+        self.loops.add("absence watch", watch.tick, longest_seconds=LONGEST_SECONDS)
+        self.loops.add("ailment watch", ailments.tick, longest_seconds=LONGEST_SECONDS)
+        webhook = self._sender(Webhook(policy.webhook_allow).send, mails=False)
+        self._senders = [self._add("webhooks", webhook.tick, wants.webhooks)]
         if policy.mail_server is not None:
-            mailer = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
-            self._senders.append(self._sender("mailer", mailer.send, mails=True))
-        self._loops = [
-            self._loop("alarm gate", gate.tick),
-            self._loop("absence watch", watch.tick),
-            *self._senders,
-        ]
+            mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
+            mailer = self._sender(mail.send, mails=True)
+            self._senders.append(self._add("mailer", mailer.tick, wants.mailer))
 
-    def start(self) -> None:
-        """Begin."""
-        for loop in self._loops:
-            loop.start()
+    def _add(self, name: str, tick: Callable[[int], float], wanted: Wants) -> Loop:
+        return self.loops.add_resting(name, tick, wanted, longest_seconds=LONGEST_SECONDS)
 
-    def stop(self) -> None:
-        """Ask for no further round."""
-        for loop in self._loops:
-            loop.stop()
-
-    def join(self, seconds: float) -> list[str]:
-        """Wait for the rounds under way; return the roles that are still busy after `seconds`.
-
-        What such a role is sending is sent again, by somebody else, when its claim has run out.
-        """
-        give_up_at = time.monotonic() + seconds
-        return [
-            loop.name
-            for loop in self._loops
-            if not loop.join(max(0.0, give_up_at - time.monotonic()))
-        ]
-
-    @property
-    def failing_roles(self) -> list[str]:
-        """The roles whose last round failed."""
-        return [loop.name for loop in self._loops if loop.failing]
-
-    def _sender(self, name: str, send: Send, *, mails: bool) -> Loop:
-        sender = AlarmSender(
+    def _sender(self, send: Send, *, mails: bool) -> AlarmSender:
+        return AlarmSender(
             mails=mails,
             database=self._database,
             send=send,
             place=Place(self._policy.timezone, self._policy.console_url),
             now_ms=self._now_ms,
         )
-        return self._loop(name, sender.tick)
 
     def _wake_senders(self) -> None:
         for sender in self._senders:
             sender.wake()
-
-    def _loop(self, name: str, tick: Callable[[int], float]) -> Loop:
-        return Loop(name, lambda: tick(self._now_ms()), longest_seconds=LONGEST_SECONDS)

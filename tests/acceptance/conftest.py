@@ -1,4 +1,4 @@
-"""The deployments that acceptance tests share, each with the oracle's word after every test."""
+"""The deployments that acceptance tests share; the invariants are checked after every test."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ def _fleet(
 def fleet(_fleet: Deployment) -> Iterator[Deployment]:
     """Two schedulers, and the executor `steady` of app `demo`; jobs and executors may be added.
 
-    After the test every run is final, the oracle is content, and what was added has ended.
+    After the test every run is final, the invariants hold, and what was added has ended.
     """
     before = _fleet.running()
     _fleet.app = "demo"
@@ -49,7 +49,7 @@ def fleet(_fleet: Deployment) -> Iterator[Deployment]:
 def deployment(
     mariadb_url: str, vhost: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:
-    """A deployment with nothing running in it yet; afterwards the oracle must be content."""
+    """A deployment with nothing running in it yet; afterwards the invariants must hold."""
     folder = tmp_path_factory.mktemp("deployment")
     with Deployment(folder, database_url=mariadb_url, broker_url=vhost) as deployment:
         yield deployment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Command, run_warren
+from tests.support.command import Command, run_program, run_warren
 from tests.support.eventually import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sticky_route"
@@ -64,7 +64,7 @@ def test_it_is_unknown_where_it_is_not_installed(tmp_path: Path, env: dict[str, 
     run_warren("db", "upgrade", folder=tmp_path, env=database)
 
     refused = run_warren("jobs", "apply", "jobs.yaml", folder=tmp_path, env=database)
-    accepted = run_warren("jobs", "apply", "jobs.yaml", folder=tmp_path, env=database | env)
+    accepted = run_program("jobs", "apply", "jobs.yaml", folder=tmp_path, env=database | env)
 
     assert refused.returncode == 1
     assert "jobs.yaml:3: unknown route 'STICKY'; expected FIRST, LAST" in refused.stderr
@@ -72,9 +72,9 @@ def test_it_is_unknown_where_it_is_not_installed(tmp_path: Path, env: dict[str, 
 
 
 def test_check_names_an_added_route_that_cannot_be_had(tmp_path: Path, env: dict[str, str]) -> None:
-    good = run_warren("check", folder=tmp_path, env=env)
+    good = run_program("check", folder=tmp_path, env=env)
     (tmp_path / "site" / "sticky_route.py").write_text("raise RuntimeError('half installed')\n")
-    bad = run_warren("check", folder=tmp_path, env=env)
+    bad = run_program("check", folder=tmp_path, env=env)
 
     assert "XXL-JOB's ten and STICKY" in good.stdout + good.stderr
     assert "STICKY (sticky_route:STICKY): RuntimeError: half installed" in bad.stdout + bad.stderr

@@ -1,5 +1,6 @@
 """`make bench` with small figures, so that what measures does not rot."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -7,15 +8,19 @@ from pathlib import Path
 import pytest
 
 from benchmarks.console import MORE, PAGES
-from scheduler.routing import Route
+from scheduler.routing.routes import Route
 from tests.support.command import Command
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
 
 ROOT = Path(__file__).parents[2]
 MEASURED = (
-    "runs/s, end to end",
-    "runs/s, bare pipeline",
+    "runs/s, end to end, 300 runs of 16 jobs",
+    "runs/s, end to end, 30 runs of 30 jobs",
+    "runs/s, bare pipeline, 300 runs of 16 jobs",
+    "runs/s, bare pipeline, packed, 300 runs of 16 jobs",
+    "runs/s, bare pipeline, 30 runs of 30 jobs",
+    "runs/s, bare pipeline, packed, 30 runs of 30 jobs",
     "runs/s, a fresh process each",
     "lateness, 10 ticks/s spread",
     "lateness, 10 ticks at each full second",
@@ -35,7 +40,7 @@ needs_services = pytest.mark.skipif(
 
 
 @needs_services
-def test_the_benchmark_measures_everything_and_prints_one_table(tmp_path: Path) -> None:
+def test_the_benchmark_measures_everything_and_keeps_its_table_in_a_file(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     program = Path(sys.executable)
 
@@ -46,6 +51,10 @@ def test_the_benchmark_measures_everything_and_prints_one_table(tmp_path: Path) 
     assert status == 0, printed
     rows = [line for line in printed.splitlines() if line.startswith(MEASURED)]
     assert len(rows) == len(MEASURED), printed
+    kept = json.loads((tmp_path / "build" / "bench.json").read_text())
+    processes = {"mariadbd", "RabbitMQ", "scheduler", "executor", "zygote, job processes"}
+    assert [row["what"] for row in kept["rows"] if row["what"].startswith(MEASURED)]
+    assert processes < set(kept["throughput"][0]["ours"][0]["cpu_us"])
 
 
 @needs_services

@@ -27,7 +27,7 @@ def test_callback_delivered_three_times_is_stored_once_and_retried_once(
 
     eventually(lambda: fleet.runs("reported", status=RunStatus.SUCCEEDED), 20)
     first, second = fleet.runs("reported")
-    assert (first.status, first.handle_msg, first.late_status) == ("FAILED", "by hand", None)
+    assert (first.status, first.message, first.late_status) == ("FAILED", "by hand", None)
     assert (second.attempt, second.status) == (1, "SUCCEEDED")
 
 
@@ -77,12 +77,13 @@ def _finished(run: Run, outcome: Outcome, message: str, boot_id: str = "") -> Fi
 
 def _report(deployment: Deployment, run: Run, *reports: Report, address: str = "") -> None:
     """Say something in the executor's name: each report in a callback of its own."""
-    sender = address or run.executor_address or ""
+    sender = address or run.address or ""
     messages = [
         deployment.sealer().seal(
             Callback(app="demo", address=sender, boot_id=run.boot_id or "", reports=(report,)),
             exchange=REPLY_EXCHANGE,
             routing_key=CALLBACK_KEY,
+            app="demo",
             address=sender,
             direction=Direction.FROM_EXECUTOR,
             valid_seconds=60,

@@ -6,7 +6,7 @@ from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 
-EVERY_SECOND = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled": True}
+EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 
 
 def test_stop_and_start_within_the_window_fire_no_tick_twice(fleet: Deployment) -> None:
@@ -33,7 +33,7 @@ def test_edit_within_the_window_fires_by_the_new_schedule_and_loses_no_tick(
     fleet.job("edited", **EVERY_SECOND)
     eventually(lambda: len(_planned(fleet, "edited")) >= 3 and _succeeded(fleet, "edited"), 20)
 
-    fleet.job("edited", **EVERY_SECOND | {"schedule_conf": "0/3 * * * * ?"})
+    fleet.job("edited", **EVERY_SECOND | {"schedule_value": "0/3 * * * * ?"})
     cancelled = fleet.runs("edited", status=RunStatus.CANCELLED)
     last_cancelled = max(run.scheduled_at for run in cancelled)
     eventually(lambda: _succeeded(fleet, "edited")[-1].scheduled_at > last_cancelled, 20)

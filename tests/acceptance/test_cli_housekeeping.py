@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.reporter import Reporter
+from scheduler.retention.reporter import Reporter
 from tests.acceptance.test_cli_jobs import Desk
+from tests.support.schemas import SQLiteSchema
 
 DAY = 86_400_000
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(tmp_path: Path, sqlite_schema: SQLiteSchema, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """Two jobs; runs of today, yesterday and 100 days ago."""
-    monkeypatch.setattr("scheduler.reporter.ROUND_SECONDS", 60.0)
-    desk = Desk(tmp_path)
+    desk = Desk(tmp_path, sqlite_schema)
     now = time.time_ns() // 1_000_000
     one, two = desk.rows.job("one"), desk.rows.job("two")
     for days in (0, 1, 100):
@@ -27,7 +27,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 def count_days(desk: Desk) -> None:
-    reporter = Reporter(node="test", database=desk.rows.database, timezone="UTC")
+    database = desk.rows.database
+    reporter = Reporter(node="test", database=database, timezone="UTC", round_seconds=60.0)
     reporter.tick(time.time_ns() // 1_000_000)
 
 
@@ -41,12 +42,28 @@ def test_report_shows_each_day_and_the_sum(desk: Desk) -> None:
     table = desk.warren("report", "--since", "1d").stdout.splitlines()
     listed = desk.listed("report", "--since", "1d", "--json")
 
-    assert table[0].split() == ["DAY", "TOTAL", "SUCCEEDED", "FAILED", "RUNNING", "SUCCESS"]
+    assert table[0].split() == [
+        "DAY",
+        "(UTC)",
+        "TOTAL",
+        "SUCCEEDED",
+        "FAILED",
+        "RUNNING",
+        "SUCCESS",
+    ]
     assert table[-1].split()[:5] == ["all", "3", "2", "1", "0"]
     assert [(one["total"], one["success_share"]) for one in listed] == [(2, 0.5), (1, 1.0)]
-    assert listed[-1]["day"] == today()
+    assert (listed[-1]["day"], listed[-1]["timezone"]) == (today(), "UTC")
     assert len(desk.listed("report", "--json")) == 7
     assert len(desk.listed("report", "--since", "400d", "--json")) == 101
+
+
+def test_days_are_labelled_with_the_zone_as_it_is_written(desk: Desk) -> None:
+    count_days(desk)
+
+    table = desk.warren("report", "--timezone", "Asia/Shanghai").stdout.splitlines()
+
+    assert table[0].startswith("DAY (Asia/Shanghai)  TOTAL")
 
 
 def test_report_without_a_scheduler_says_so(desk: Desk) -> None:

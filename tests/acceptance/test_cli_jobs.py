@@ -9,7 +9,8 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.support.command import run_warren
-from tests.support.ledger_rows import Rows
+from tests.support.schemas import SQLiteSchema
+from tests.support.stored_rows import Rows
 
 JOBS = """\
 apps:
@@ -28,9 +29,9 @@ jobs:
 class Desk:
     """A folder with a database, and the command in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, schema: SQLiteSchema) -> None:
         self.folder = folder
-        self.env = {"WARREN_DATABASE_URL": f"sqlite:///{folder}/warren.db", "TZ": "UTC"}
+        self.env = {"WARREN_DATABASE_URL": schema.copy(folder / "warren.db"), "TZ": "UTC"}
         self.rows = Rows(self.env["WARREN_DATABASE_URL"])
 
     def warren(self, *arguments: str, status: int = 0) -> CompletedProcess[str]:
@@ -58,8 +59,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path, sqlite_schema: SQLiteSchema) -> Desk:
+    return Desk(tmp_path, sqlite_schema)
 
 
 @pytest.fixture
@@ -359,7 +360,7 @@ jobs:
 
 
 def test_what_was_exported_is_found_unchanged_and_makes_the_same_anew(
-    desk: Desk, tmp_path: Path
+    desk: Desk, tmp_path: Path, sqlite_schema: SQLiteSchema
 ) -> None:
     desk.warren("jobs", "apply", desk.file(EVERYTHING))
 
@@ -368,7 +369,7 @@ def test_what_was_exported_is_found_unchanged_and_makes_the_same_anew(
     name = desk.file(exported)
     assert desk.warren("jobs", "apply", name, "--prune").stdout == "0 changed, 5 unchanged\n"
     (tmp_path / "other").mkdir()
-    other = Desk(tmp_path / "other")
+    other = Desk(tmp_path / "other", sqlite_schema)
     other.warren("jobs", "apply", other.file(exported))
     assert other.warren("jobs", "export").stdout == exported
     assert "      source: |+\n        set -e\n\n        \tif true" in exported

@@ -9,7 +9,7 @@ import pytest
 
 from sql.run_status import RunStatus
 from tests.support.command import Command, run_warren
-from tests.support.ledger_rows import Rows
+from tests.support.stored_rows import Rows
 
 KEYS = {
     "id",
@@ -35,8 +35,8 @@ TICK_MS = 1_796_083_199_999  # 2026-11-30T23:59:59.999Z
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Rows:
-    return Rows(f"sqlite:///{tmp_path}/warren.db")
+def rows(sqlite_schema_url: str) -> Rows:
+    return Rows(sqlite_schema_url)
 
 
 @pytest.fixture
@@ -61,12 +61,12 @@ def test_run_is_listed_with_every_key_and_times_with_offset(
         rows.job("nightly"),
         TICK_MS,
         status="FAILED",
-        executor_address="reports-1",
+        address="reports-1",
         sent_at=TICK_MS + 10,
         started_at=TICK_MS + 20,
         finished_at=TICK_MS + 1_520,
-        handle_msg="ValueError: no\n\nTraceback …",
-        trigger_msg="CRON by node-1",
+        message="ValueError: no\n\nTraceback …",
+        trigger_message="CRON by node-1",
     )
 
     done = run_warren("runs", "list", "--json", folder=tmp_path, env=env)
@@ -83,9 +83,7 @@ def test_run_is_listed_with_every_key_and_times_with_offset(
 def test_table_shows_the_first_line_of_a_message(
     tmp_path: Path, rows: Rows, env: dict[str, str]
 ) -> None:
-    rows.run(
-        rows.job("nightly"), TICK_MS, status="FAILED", handle_msg="\x1b[31mno\x1b[0m\nTraceback"
-    )
+    rows.run(rows.job("nightly"), TICK_MS, status="FAILED", message="\x1b[31mno\x1b[0m\nTraceback")
 
     table = run_warren("runs", "list", folder=tmp_path, env=env).stdout
 
@@ -207,7 +205,7 @@ class TestKill:
     def test_kill_of_a_running_one_is_asked_for(
         self, tmp_path: Path, rows: Rows, env: dict[str, str]
     ) -> None:
-        run = rows.run(rows.job("nightly"), TICK_MS, status="RUNNING", executor_address="reports-1")
+        run = rows.run(rows.job("nightly"), TICK_MS, status="RUNNING", address="reports-1")
 
         done = run_warren("runs", "kill", str(run), folder=tmp_path, env=env)
         shown = run_warren("runs", "show", str(run), "--json", folder=tmp_path, env=env)
@@ -229,7 +227,7 @@ class TestWait:
             command.wait_for("no scheduler is running")
             first = rows.newest_run(job)
             rows.end_and_retry(first)
-            rows.set_run(rows.newest_run(job), status=last, handle_msg="in the end")
+            rows.set_run(rows.newest_run(job), status=last, message="in the end")
             assert command.wait() == status
 
         told = json.loads(command.text().splitlines()[-1])

@@ -97,7 +97,7 @@ def test_second_signal_does_not_wait_for_running_jobs(tmp_path: Path, env: dict[
             assert log.wait(20.0) == 0
 
         shown = run_warren("runs", "show", run_id, "--json", folder=tmp_path, env=env)
-        assert json.loads(shown.stdout)["status"] == "KILLED"
+        assert json.loads(shown.stdout)["status"] == "FAILED"
 
 
 def test_address_of_a_living_executor_is_refused(tmp_path: Path, env: dict[str, str]) -> None:
@@ -167,3 +167,26 @@ def test_default_address_holds_host_and_app(tmp_path: Path, env: dict[str, str])
         [one] = listed(tmp_path, env)
 
     assert one["address"] == f"{os.uname().nodename}-shop"
+
+
+def test_further_executors_take_the_next_free_address(tmp_path: Path, env: dict[str, str]) -> None:
+    elsewhere = env | {"WARREN_STATE_DIR": f"{tmp_path}/elsewhere"}
+    host = os.uname().nodename
+
+    # The third does not see the others' locks: it is the schedulers who tell it.
+    with (
+        scheduler(tmp_path, env),
+        executor(tmp_path, env),
+        executor(tmp_path, env),
+    ):
+        eventually(lambda: addresses(tmp_path, env) == {f"{host}-shop", f"{host}-shop-2"}, 30)
+        with executor(tmp_path, elsewhere):
+            wanted = {f"{host}-shop", f"{host}-shop-2", f"{host}-shop-3"}
+            eventually(lambda: addresses(tmp_path, env) == wanted, 60)
+
+    journals = {path.parent.name for path in tmp_path.glob(".warren/state/*/journal")}
+    assert journals == {f"{host}-shop", f"{host}-shop-2"}
+
+
+def addresses(folder: Path, env: dict[str, str]) -> set[str]:
+    return {one["address"] for one in listed(folder, env)}

@@ -3,6 +3,7 @@
 import json
 import signal
 import stat
+import sys
 import time
 from pathlib import Path
 
@@ -46,6 +47,19 @@ jobs:
   - {name: stubborn, app: shop, handler: stubborn}
   - {name: failing, app: shop, handler: failing, retries: 1}
   - {name: unknown, app: shop, handler: nowhere}
+"""
+#: The real command on a disk that is full once the console has started.
+FULL = """\
+if __name__ == "__main__":
+    import warren
+    from warren.errors import CommandError
+    from warren.jobfile.up_jobs import UpJobs
+
+    def apply(*_):
+        raise CommandError("the disk is full")
+
+    UpJobs.apply = apply
+    warren.main()
 """
 
 
@@ -117,7 +131,9 @@ def test_ctrl_c_leaves_no_process_even_of_a_stubborn_job(folder: Path) -> None:
     assert len(below) >= 3
     eventually(lambda: not alive(below), seconds=2.0)
     done = run_warren("runs", "show", str(planned["id"]), "--json", folder=folder)
-    assert json.loads(done.stdout)["status"] == "KILLED"
+    shown = json.loads(done.stdout)
+    words = "cut off by the end of its executor; did not end on SIGTERM within 2 s"
+    assert (shown["status"], shown["message"]) == ("FAILED", f"{words}, killed with SIGKILL")
 
 
 def test_started_again_it_goes_on_with_the_same_data(folder: Path) -> None:
@@ -206,6 +222,7 @@ def test_killed_outright_it_starts_again(folder: Path) -> None:
         ),
         ({"j.yaml": "jops: []\n"}, ("--apply", "j.yaml"), "j.yaml:1: unknown field 'jops'"),
         ({}, ("--apply", "j.yaml"), "cannot read j.yaml"),
+        ({"j.yaml": JOBS}, ("--apply", "j.yaml", "--seed", "j.yaml"), "one of --apply and --seed"),
         ({}, ("--app", "X"), "expected app to be"),
     ],
 )
@@ -223,9 +240,90 @@ def test_what_cannot_be_started_ends_with_one_line_and_leaves_nothing(
     assert words in last
 
 
+@pytest.mark.parametrize(
+    ("jobs", "words"),
+    [
+        ("{name: a, app: shop, handler: quick, children: [nobody]}", "unknown child 'nobody'"),
+        ("{name: a, app: shop, handler: quick, children: [a]}", "circle"),
+    ],
+)
+def test_nothing_is_made_before_the_job_file_is_found_good_in_the_database(
+    folder: Path, jobs: str, words: str
+) -> None:
+    (folder / "jobs.yaml").write_text(f"apps: [{{name: shop}}]\njobs:\n  - {jobs}\n")
+
+    with up(folder, "--executors", "1") as command:
+        assert command.wait() == 1
+        refused = command.text()
+    left = [*listed(folder, "jobs", "list"), *listed(folder, "executors", "list")]
+    (folder / "jobs.yaml").write_text(JOBS)
+    with up(folder, "--executors", "1") as command:
+        command.wait_for("admin password: ")
+        end(command)
+
+    assert words in refused.splitlines()[-1]
+    assert "admin password" not in refused
+    assert left == []
+
+
+def test_first_password_is_said_though_the_start_fails_after_it_was_made(folder: Path) -> None:
+    (folder / "full.py").write_text(FULL)
+    arguments = ("full.py", "up", "--jobs", "handlers.py", "--apply", "jobs.yaml")
+
+    with Command(*arguments, folder=folder, program=Path(sys.executable)) as command:
+        assert command.wait() == 1
+
+    assert "admin password: " in command.text()
+    assert command.text().splitlines()[-1] == "error: the disk is full"
+
+
+def test_applied_again_it_says_what_it_sets_back(folder: Path) -> None:
+    with up(folder, "--executors", "1") as command:
+        command.wait_for("5 changed, 0 unchanged")
+        end(command)
+    assert run_warren("jobs", "stop", "often", folder=folder).returncode == 0
+    edited = JOBS.replace("handler: failing, retries: 1", "handler: failing, retries: 2")
+    (folder / "other.yaml").write_text(edited)
+    assert run_warren("jobs", "apply", "other.yaml", folder=folder).returncode == 0
+    assert run_warren("jobs", "stop", "often", folder=folder).returncode == 0
+
+    with up(folder, "--executors", "1") as command:
+        command.wait_for("2 changed, 2 unchanged")
+        end(command)
+
+    said = command.text()
+    assert "~ started job shop/often\n" in said
+    assert "~ updated job shop/failing\n    retries: 2 -> 1\n" in said
+
+
+def test_a_seed_is_applied_once_and_leaves_alone_what_people_made_of_it(folder: Path) -> None:
+    seeded = ("up", "--jobs", "handlers.py", "--seed", "jobs.yaml", "--executors", "1")
+    with Command(*seeded, folder=folder) as command:
+        command.wait_for("created job shop/often")
+        command.wait_for("Ctrl-C ends it all")
+        end(command)
+    for job in ("often", "stubborn", "failing", "unknown"):
+        done = run_warren("jobs", "stop", job, folder=folder)
+        done = run_warren("jobs", "delete", job, folder=folder) if job != "often" else done
+        assert done.returncode == 0, done.stderr
+
+    with Command(*seeded, folder=folder) as command:
+        command.wait_for("Ctrl-C ends it all")
+        [job] = listed(folder, "jobs", "list")
+        deleted = run_warren("jobs", "delete", "often", folder=folder)
+        end(command)
+    with Command(*seeded, folder=folder) as command:
+        command.wait_for("app 'shop'")
+        left = listed(folder, "jobs", "list")
+        end(command)
+
+    assert (job["name"], job["enabled"], deleted.returncode, left) == ("often", False, 0, [])
+    assert "jobs.yaml is for the first start only, not applied now" in command.text()
+
+
 @pytest.mark.parametrize("name", ["WARREN_DATABASE_URL", "WARREN_BROKER_URL"])
 def test_services_of_a_cluster_are_not_mixed_in(tmp_path: Path, name: str) -> None:
-    value = "amqp://h/" if "BROKER" in name else "mysql+pymysql://u@h/d"
+    value = "amqp://127.0.0.1/" if "BROKER" in name else "mysql+pymysql://u@127.0.0.1/d"
 
     done = run_warren("up", folder=tmp_path, env={name: value})
 

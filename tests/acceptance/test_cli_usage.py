@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import WARREN, run_warren
+from tests.support.command import SHORT, WARREN, run_program, run_warren
 from tests.support.ports import free_port
 from tests.support.processes import basic_environment
+from tests.support.stored_rows import Rows
 
 SECRET = "s" * 32
 
@@ -26,6 +27,26 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "warren.cli" in loaded
     assert not {"sqlalchemy", "pydantic", "structlog", "pika", "yaml"} & loaded
+
+
+@pytest.mark.parametrize("command", sorted(SHORT))
+def test_a_short_command_works_as_a_program_of_its_own(tmp_path: Path, command: str) -> None:
+    """Other tests run it in a process that has imported everything already."""
+    done = run_program(command, "--help", folder=tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: warren {command} ")
+
+
+def test_a_program_lists_what_a_database_holds(tmp_path: Path, sqlite_schema_url: str) -> None:
+    Rows(sqlite_schema_url).job("nightly")
+
+    done = run_program(
+        "jobs", "list", folder=tmp_path, env={"WARREN_DATABASE_URL": sqlite_schema_url}
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nightly" in done.stdout
 
 
 def test_wrong_usage_is_one_line_and_status_two(tmp_path: Path) -> None:
@@ -80,7 +101,7 @@ def test_every_wrong_setting_has_its_line(tmp_path: Path) -> None:
     ("command", "missing"),
     [
         (("scheduler",), ["WARREN_DATABASE_URL", "WARREN_BROKER_URL", "WARREN_SECRET"]),
-        (("executor", "--app", "reports", "x.py"), ["WARREN_BROKER_URL", "WARREN_SECRET"]),
+        (("executor", "--app", "reports", "x.py"), ["WARREN_BROKER_URL", "WARREN_APP_SECRET"]),
     ],
 )
 def test_service_names_every_setting_that_it_lacks(
@@ -120,7 +141,7 @@ def test_broker_that_does_not_answer_is_one_line_without_its_password(
     done = run_warren(*command, folder=tmp_path, env=env)
 
     assert done.returncode == 1
-    [line] = done.stderr.splitlines()
+    [line] = [line for line in done.stderr.splitlines() if "jobs_unconfined" not in line]
     assert line.startswith("error: cannot reach the broker")
     assert "hush" not in line
 
@@ -146,6 +167,30 @@ def test_file_that_is_no_database_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
     assert "not a database" in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("scheduler",), ("console",), ("check",), ("jobs", "list"), ("db", "upgrade")],
+    ids=" ".join,
+)
+def test_services_on_other_machines_are_refused_in_plain_text(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    env = {
+        "WARREN_BROKER_URL": "amqp://guest:hush@192.0.2.1/warren",
+        "WARREN_DATABASE_URL": "mysql+pymysql://warren:hush@192.0.2.1/warren",
+        "WARREN_SECRET": SECRET,
+    }
+
+    done = run_warren(*command, folder=tmp_path, env=env)
+
+    assert done.returncode == 1
+    assert [line.split(", as ")[0] for line in done.stderr.splitlines()] == [
+        "error: WARREN_DATABASE_URL: expected ?ssl_ca=FILE at its end",
+        "error: WARREN_BROKER_URL: expected amqps://",
+    ]
+    assert "hush" not in done.stderr
 
 
 class TestCheck:
@@ -181,7 +226,26 @@ class TestCheck:
         done = run_warren("check", folder=tmp_path, env=env)
 
         assert (done.returncode, done.stderr) == (0, "")
-        assert [line.split()[0] for line in done.stdout.splitlines()] == ["ok"] * 8
+        assert [line.split()[0] for line in done.stdout.splitlines()] == ["ok"] * 9
+        assert "plain text" not in done.stdout
+
+    def test_plain_text_that_is_allowed_is_told(
+        self, tmp_path: Path, mariadb_url: str, vhost: str
+    ) -> None:
+        """127.1 is this machine too, which nothing but a look-up can tell."""
+        env = {
+            "WARREN_DATABASE_URL": mariadb_url.replace("127.0.0.1", "127.1"),
+            "WARREN_BROKER_URL": vhost.replace("127.0.0.1", "127.1"),
+            "WARREN_SECRET": SECRET,
+            "WARREN_ALLOW_PLAINTEXT": "database,broker",
+        }
+        run_warren("db", "upgrade", folder=tmp_path, env=env)
+
+        done = run_warren("check", "--for", "console", folder=tmp_path, env=env)
+
+        assert done.returncode == 0, done.stderr
+        told = [line for line in done.stdout.splitlines() if "in plain text to 127.1, as" in line]
+        assert [line.split()[1] for line in told] == ["database:", "broker:"]
 
 
 class TestSchema:

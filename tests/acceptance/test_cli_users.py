@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sql import alarms
+from sql.alarms import alarms
 from sql.engine import Database
 from tests.support.command import WARREN, run_warren
 from tests.support.eventually import eventually

@@ -16,6 +16,14 @@ import pika
 import pika.exceptions
 import pytest
 
+from admin_web.serving.broker_link import ConsoleConnections
+from broker.keys import ClusterKeys, app_key
+from broker.messages import Beat, BeatAnswer
+from broker.rabbitmq.transport import connect
+from broker.transport import BrokerSettings
+from sql.clock import DatabaseClock
+from sql.engine import Database
+from sql.registry import presence
 from tests.support import compose
 from tests.support.command import Command, run_warren
 from tests.support.compose import Service
@@ -25,10 +33,13 @@ from tests.support.ports import free_ports
 from tests.support.rabbitmq import PrivateRabbit
 
 ROOT = Path(__file__).parents[2]
+SECRET = "a secret of at least thirty-two characters"
 SECRETS = {
-    "WARREN_SECRET": "a secret of at least thirty-two characters",
+    "WARREN_SECRET": SECRET,
+    "WARREN_APP_SECRET": app_key(SECRET, "examples"),
     "DATABASE_PASSWORD": "database-password-of-the-tests",
     "SCHEDULER_PASSWORD": "scheduler-password-of-the-tests",
+    "CONSOLE_PASSWORD": "console-password-of-the-tests",
     "EXECUTOR_PASSWORD": "executor-password-of-the-tests",
 }
 VHOST = "warren"
@@ -60,7 +71,7 @@ class Host:
         """End everything, and leave the tests' services as they were."""
         self._running.close()
         self._rabbitmq.ctl("delete_vhost", VHOST)
-        for user in ("scheduler", "executor-examples"):
+        for user in ("scheduler", "console", "executor-examples"):
             self._rabbitmq.ctl("delete_user", user)
         self._mariadb.execute(f"DROP DATABASE {VHOST}")
         self._mariadb.execute("DROP USER warren@'%'")
@@ -147,7 +158,7 @@ def test_a_job_runs_on_what_docker_compose_starts(host: Host) -> None:
 def test_every_service_is_healthy(host: Host) -> None:
     long_running = [host.services[name] for name in host.started]
 
-    assert len(long_running) == 5
+    assert len(long_running) == 6
     for service in long_running:
         eventually(lambda one=service: host.is_healthy(one), 30.0)  # type: ignore[misc]
 
@@ -198,8 +209,83 @@ def test_an_executors_user_cannot_read_what_is_not_its_apps(
             channel.basic_get(queue)
 
 
-def connection(rabbitmq: PrivateRabbit) -> pika.BlockingConnection:
-    url = rabbitmq.vhost_url(VHOST, "executor-examples", SECRETS["EXECUTOR_PASSWORD"])
+@pytest.mark.parametrize("exchange", ["", "warren.trigger", "warren.reply", "warren.dlx"])
+def test_the_consoles_user_can_publish_questions_and_nothing_else(
+    host: Host, rabbitmq: PrivateRabbit, exchange: str
+) -> None:
+    key = "warren.run.examples.examples-1"
+    with connection(rabbitmq, "console", "CONSOLE_PASSWORD") as broker:
+        asking, other = broker.channel(), broker.channel()
+        for channel in (asking, other):
+            channel.confirm_delivery()
+
+        with pytest.raises(pika.exceptions.UnroutableError):
+            asking.basic_publish("warren.ask", key, b"no trigger gets here", mandatory=True)
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+            other.basic_publish(exchange, key, b"evil")
+
+
+@pytest.mark.parametrize(
+    "queue", ["warren.callback", "warren.run.examples.examples-1", "warren.dead"]
+)
+def test_the_consoles_user_reads_and_declares_no_queue_but_its_own(
+    host: Host, rabbitmq: PrivateRabbit, queue: str
+) -> None:
+    with connection(rabbitmq, "console", "CONSOLE_PASSWORD") as broker:
+        reading, declaring = broker.channel(), broker.channel()
+
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+            reading.basic_get(queue)
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="ACCESS_REFUSED"):
+            declaring.queue_declare("warren.answer.scheduler-1")
+
+
+def test_the_consoles_user_asks_an_executor_and_hears_the_answer(
+    host: Host, rabbitmq: PrivateRabbit
+) -> None:
+    url = rabbitmq.vhost_url(VHOST, "console", SECRETS["CONSOLE_PASSWORD"])
+    database = Database(host._environment(host.services["console"])["WARREN_DATABASE_URL"])
+    boots = {
+        row.address: row.boot_id
+        for row in database.read(lambda s: presence.listing(s, presence.EXECUTOR))
+    }
+    transport = connect(BrokerSettings(urls=(url,)))
+    keys, clock = ClusterKeys(SECRET), DatabaseClock(database)
+    connections = ConsoleConnections(transport, database, keys, clock.now_ms)
+    eventually(connections.is_ready, 20.0)
+
+    def ask() -> object:
+        question = ("examples", "examples-1", boots["examples-1"], _are_you_there)
+        return connections.requester.ask([question], 5.0)[0]
+
+    assert isinstance(eventually(ask, 20.0), BeatAnswer)
+    connections.close()
+    transport.close()
+    database.close()
+    assert "broker_link_refused" not in host.started["console"].text()
+
+
+def _are_you_there(question_id: str, reply_to: str) -> Beat:
+    return Beat(question_id=question_id, reply_to=reply_to)
+
+
+@pytest.mark.parametrize("claimed", ["scheduler", "console", "guest"])
+def test_nobody_publishes_in_another_accounts_name(
+    host: Host, rabbitmq: PrivateRabbit, claimed: str
+) -> None:
+    with connection(rabbitmq) as broker:
+        channel = broker.channel()
+        channel.confirm_delivery()
+        properties = pika.BasicProperties(user_id=claimed)
+
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="user_id property set to"):
+            channel.basic_publish("warren.reply", "heartbeat", b"", properties)
+
+
+def connection(
+    rabbitmq: PrivateRabbit, user: str = "executor-examples", password: str = "EXECUTOR_PASSWORD"
+) -> pika.BlockingConnection:
+    url = rabbitmq.vhost_url(VHOST, user, SECRETS[password])
     return pika.BlockingConnection(pika.URLParameters(url))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sql import presence
 from sql.engine import Database
+from sql.registry import presence
 from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
 

@@ -17,19 +17,20 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from sql import apps, trail, users
+from sql.accounts import audit_log, users
+from sql.accounts.audit_log import AuditFilter
 from sql.engine import Database
-from sql.models import TrailEntry
+from sql.models import AuditEntry
+from sql.registry import apps
 from sql.run_status import RunStatus
-from sql.trail import TrailFilter
 from tests.support.command import run_warren
 from tests.support.deployment import SECRET, Deployment
 from tests.support.eventually import eventually
-from tests.support.hook import Hook
 from tests.support.mailbox import Mailbox
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.plain_browser import PlainBrowser
 from tests.support.rabbitmq import PrivateRabbit
+from tests.support.webhook_server import WebhookServer
 
 OWN_PASSWORD = "0wn-console-passw0rd"
 USER_PASSWORD = "f1rst-of-a-new-user"
@@ -59,10 +60,10 @@ class Site:
     slow: socket.socket = field(default_factory=socket.socket)
 
     @property
-    def entries(self) -> list[TrailEntry]:
-        """The audit trail, the last entry first."""
+    def entries(self) -> list[AuditEntry]:
+        """The audit log, the last entry first."""
         found = self.deployment.database.read(
-            lambda session: trail.listing(session, TrailFilter(limit=1_000))
+            lambda session: audit_log.listing(session, AuditFilter(limit=1_000))
         )
         return list(found)
 
@@ -84,7 +85,7 @@ def site(
     folder = tmp_path_factory.mktemp("accounts")
     with (
         Mailbox(login=("mailer", "another password")) as mailbox,
-        Hook() as hook,
+        WebhookServer() as hook,
         Deployment(
             folder,
             database_url=owner,
@@ -156,9 +157,12 @@ def use(site: Site, mariadb: PrivateMariaDB) -> None:
 
     deployment.job("script", handler="", script_language="SHELL", script_source="env; false\n")
     script_id = deployment.job_row("script").id
-    glue_id = str(deployment.job_row("script").glue_id)
+    script_version = str(deployment.job_row("script").script_version)
     answer = web.post(
-        f"/glue/{script_id}/save", source="env\nexit 3\n", remark="ends badly", based_on=glue_id
+        f"/glue/{script_id}/save",
+        source="env\nexit 3\n",
+        remark="ends badly",
+        based_on=script_version,
     )
     assert answer.status == 303
     failed = deployment.trigger("script")
@@ -337,7 +341,7 @@ def test_no_secret_is_in_any_log_file_page_or_entry(site: Site) -> None:
 
 
 class TestRealConsole:
-    """The shorter list of what `tests/unit/admin_web/test_server.py` does to the same server."""
+    """The shorter list of what `integration/admin_web/serving/test_http_server.py` does to it."""
 
     def test_slow_requests_and_large_ones_keep_nobody_waiting(self, site: Site) -> None:
         port = int(site.url.rpartition(":")[2])

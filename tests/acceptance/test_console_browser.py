@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, StorageState, expect
 
-from admin_web.looks import MANIFEST
-from scheduler.user_commands import UserCommands
-from sql import apps
+from admin_web.template_globals import MANIFEST
+from sql.accounts.users import Role
+from sql.registry import apps
 from sql.run_status import RunStatus
-from sql.users import Role
+from tests.support.acting import NamedUsers
 from tests.support.browser import PATIENCE_MS, browser, choose_password, require_chromium, sign_in
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
@@ -71,7 +71,7 @@ def site(
         password = console.wait_for("admin password: ").rpartition(" ")[2]
         url = console.wait_for("console: ").split()[1]
         deployment.database.write(lambda session: apps.ensure(session, "demo"))
-        users = UserCommands(deployment.database, who="the tests")
+        users = NamedUsers(deployment.database, who="the tests")
         users.add("alice", PASSWORD, role=Role.ADMINISTRATOR, app_names=())
         users.add("victor", PASSWORD, role=Role.VIEWER, app_names=("demo",))
         deployment.await_schedulers(scheduler)
@@ -153,7 +153,7 @@ def test_the_first_password_opens_the_console_once_it_is_ones_own(page: Page, si
     headed(page, "My account")
 
     choose_password(page, site.first_password, PASSWORD)
-    expect(page.get_by_text("Choose a password of your own first")).to_have_count(0)
+    expect(page.get_by_text("Choose your own password")).to_have_count(0)
     page.goto("/")
 
     headed(page, "Dashboard")
@@ -173,7 +173,7 @@ def test_a_new_job_tells_when_it_fires_and_does_once_it_is_started(alice: Page) 
     due = [time.get_attribute("datetime") or "" for time in alice.locator("#preview time").all()]
     assert [int(at[17:19]) % 2 for at in due] == [0] * 5
 
-    alice.get_by_role("button", name="Make the job").click()
+    alice.get_by_role("button", name="Create job").click()
     headed(alice, "busy")
     expect(alice.get_by_text("It has not run yet.")).to_be_visible()
     alice.get_by_role("button", name="Start").click()
@@ -189,7 +189,7 @@ def test_a_job_that_talks_is_triggered_listened_to_and_killed(alice: Page, site:
     site.deployment.job("talker", handler="talk")
     alice.goto("/jobs?name=talker")
     alice.get_by_role("link", name="talker", exact=True).click()
-    alice.get_by_role("link", name="Trigger once").click()
+    alice.get_by_role("link", name="Run once").click()
     alice.get_by_role("button", name="Run it now").click()
     expect(alice.get_by_text("is planned")).to_be_visible()
     [run] = site.deployment.runs("talker")
@@ -242,20 +242,26 @@ def test_without_scripts_a_job_is_made_watched_read_and_killed(
         page.locator("[name=cron]").fill("0 30 2 * * ?")
         page.get_by_role("button", name="Show its next times").click()
         expect(page.locator("#preview time").first).to_contain_text("02:30:00")
-        page.get_by_role("button", name="Make the job").click()
+        page.get_by_role("button", name="Create job").click()
         headed(page, "plain")
 
-        page.get_by_role("link", name="Trigger once").click()
-        page.get_by_role("button", name="Run it now").click()
+        page.get_by_role("link", name="Run once").click()
+        _follow(page, page.get_by_role("button", name="Run it now"))
         _reload_until(page, page.locator("#last-runs").get_by_text("running"))
-        page.locator("#last-runs tbody a").first.click()
-        page.get_by_role("link", name="Log", exact=True).click()
+        _follow(page, page.locator("#last-runs tbody a").first)
+        _follow(page, page.get_by_role("link", name="Log", exact=True))
         _reload_until(page, page.locator("#log").get_by_text("line 20", exact=False))
         page.go_back()
         page.locator("summary", has_text="Kill").click()
-        page.get_by_role("button", name="Kill it").click()
+        _follow(page, page.get_by_role("button", name="Kill it"))
 
-        _reload_until(page, page.locator(".verdict-line").get_by_text("killed"))
+        _reload_until(page, page.locator(".verdict-line").get_by_text("killed", exact=True))
+
+
+def _follow(page: Page, link: Locator) -> None:
+    """Click, and wait for the page behind it: Chromium refuses a reload beside a navigation."""
+    with page.expect_navigation():
+        link.click()
 
 
 def _reload_until(page: Page, wanted: Locator) -> None:
@@ -301,7 +307,7 @@ def test_a_run_that_failed_is_run_again(alice: Page, site: Site) -> None:
 
     expect(alice.get_by_text("This is the new run.")).to_be_visible()
     [first, second] = site.deployment.runs("unlucky")
-    assert (first.id, second.executor_param) == (failed, "again")
+    assert (first.id, second.param) == (failed, "again")
     site.deployment.await_final(second.id)
 
 
@@ -314,7 +320,7 @@ def test_an_executor_is_drained_and_ends(alice: Page, site: Site) -> None:
     row.locator("summary", has_text="Drain").click()
     row.get_by_role("button", name="Drain the executor").click()
 
-    expect(alice.get_by_text("leaving drains: it ends when its last run does.")).to_be_visible()
+    expect(alice.get_by_text("Draining leaving: it stops after its last run.")).to_be_visible()
     assert leaving.wait(20) == 0
 
 
@@ -327,7 +333,7 @@ def test_language_and_theme_are_kept(alice: Page) -> None:
 
     expect(root).to_have_attribute("data-theme", "dark")
     alice.goto("/")
-    headed(alice, "概览")
+    headed(alice, "运行报表")
     alice.locator("[data-theme-switch] button").click()
     expect(root).to_have_attribute("data-theme", "light")
     alice.goto("/account")

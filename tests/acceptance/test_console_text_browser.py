@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
-from argon2 import PasswordHasher
 from flask import Flask
 from playwright.sync_api import Browser, Page, expect
 
-from admin_web.looks import MANIFEST
-from admin_web.server import ConsoleServer
+from admin_web.serving.http_server import ConsoleServer
+from admin_web.template_globals import MANIFEST
 from broker.rpc import Requester
-from sql import apps, migration
+from sql.accounts.users import Role
 from sql.engine import Database
-from sql.users import Role
+from sql.registry import apps
+from sql.schema import migration
 from tests.support.browser import PATIENCE_MS, browser, require_chromium, sign_in
-from tests.support.console import PASSWORD, Clock, add_user, make_app
-from tests.support.furniture import Furniture, furnish
-from tests.support.ledger_rows import Rows
-from tests.support.spoken_logs import SpokenLogs
-from warren.job_export import job_file
+from tests.support.console import PASSWORD, Clock, add_user, make_app, make_password_quick
+from tests.support.fixed_logs import FixedLogs
+from tests.support.sample_app import SampleApp, add_sample_app
+from tests.support.stored_rows import Rows
+from warren.jobfile.export import job_file
 
 #: All at once: whichever way a page would have believed it.
 NASTY = (
@@ -43,24 +43,22 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     database = Database(f"sqlite:///{tmp_path_factory.mktemp('texts') / 'console.db'}")
     migration.upgrade(database)
     database.write(lambda session: apps.ensure(session, "demo"))
-    with pytest.MonkeyPatch.context() as patch:
-        quick = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1)
-        patch.setattr("scheduler.passwords._HASHER", quick)
-        add_user(database, "admin", Role.ADMINISTRATOR)
+    add_user(database, "admin", Role.ADMINISTRATOR)
+    make_password_quick(database, "admin")
     yield database
     database.close()
 
 
 @pytest.fixture(scope="module")
-def made(database: Database) -> Iterator[Furniture]:
+def made(database: Database) -> Iterator[SampleApp]:
     rows = Rows(database.url.render_as_string(hide_password=False))
-    yield furnish(rows, "demo", lambda field: f"{NASTY}~{field}~", Clock().now)
+    yield add_sample_app(rows, "demo", lambda field: f"{NASTY}~{field}~", Clock().now)
     rows.database.close()
 
 
 @pytest.fixture(scope="module")
 def app(database: Database) -> Flask:
-    requester = cast("Requester", SpokenLogs(f"{NASTY}~log-line~"))
+    requester = cast("Requester", FixedLogs(f"{NASTY}~log-line~"))
     return make_app(database, Clock(), job_file=job_file, requester=requester)
 
 
@@ -102,7 +100,7 @@ def _is_refusal(said: str) -> bool:
     return "Content Security Policy" in said or "Content-Security-Policy" in said
 
 
-def pages(app: Flask, made: Furniture) -> list[str]:
+def pages(app: Flask, made: SampleApp) -> list[str]:
     """Return every path that is a page, of a job and of a script, and some with filters."""
     files = ("static", "health.healthz", "health.metrics", "jobs.export", "runs.log_lines")
     with app.test_request_context():
@@ -119,7 +117,7 @@ def pages(app: Flask, made: Furniture) -> list[str]:
 
 
 def test_no_text_runs_anywhere_and_the_policy_has_nothing_to_refuse(
-    page: Page, app: Flask, made: Furniture
+    page: Page, app: Flask, made: SampleApp
 ) -> None:
     seen: set[str] = set()
 
@@ -142,7 +140,7 @@ def test_no_text_runs_anywhere_and_the_policy_has_nothing_to_refuse(
 
 @pytest.mark.skipif(not MANIFEST.exists(), reason="the console's scripts are not built")
 class TestWithScripts:
-    def test_a_log_that_grows_and_is_searched_stays_text(self, page: Page, made: Furniture) -> None:
+    def test_a_log_that_grows_and_is_searched_stays_text(self, page: Page, made: SampleApp) -> None:
         page.goto(f"/runs/{made.ids['run_id']}/log")
         line = page.locator("#log code").first
         expect(line).to_contain_text("<script>alert(1)</script>")
@@ -154,7 +152,7 @@ class TestWithScripts:
         assert page.evaluate("window.refused") == []
 
     def test_the_editor_colours_and_saves_without_a_violation(
-        self, page: Page, made: Furniture
+        self, page: Page, made: SampleApp
     ) -> None:
         page.goto(f"/glue/{made.ids['script_id']}")
         editor = page.locator(".cm-content")

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """
     folder = tmp_path_factory.mktemp("examples")
     shutil.copytree(EXAMPLES, folder / "examples")
-    files = ["--jobs", "examples/handlers.py", "--apply", "examples/jobs.yaml"]
+    files = ["--jobs", "examples/handlers.py", "--seed", "examples/jobs.yaml"]
     with Command("up", *files, folder=folder) as command:
         command.wait_for("Ctrl-C ends it all", 60)
         jobs = {row["name"] for row in listed(folder, "jobs", "list")}
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         below = command.tree()
         command.send(signal.SIGINT)
         assert command.wait(10.0) == 0, command.text()
-    eventually(lambda: not any(process.is_alive for process in below), 5)
+    eventually(lambda: not any(process.is_alive for process in below))
     audit = run_warren("audit", folder=folder)
     assert audit.returncode == 0, audit.stdout
 

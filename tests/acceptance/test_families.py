@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from scheduler.job_spec import JobSpec
+from scheduler.jobs.spec import JobSpec
 from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
@@ -15,7 +15,7 @@ def test_a_fixed_delay_and_its_grandchildren_follow_each_other(fleet: Deployment
             name="origin",
             handler="noop",
             schedule_kind="FIX_DELAY",
-            schedule_conf="1",
+            schedule_value="1",
             enabled=True,
             children=("lucky-child",),
             **facts,

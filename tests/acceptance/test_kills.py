@@ -18,7 +18,7 @@ def test_kill_of_a_waiting_run_ends_it_without_a_start(fleet: Deployment, tmp_pa
 
     fleet.warren("runs", "kill", str(waiting))
 
-    assert fleet.await_status(waiting, RunStatus.KILLED).handle_msg
+    assert fleet.await_status(waiting, RunStatus.KILLED).message
     assert fleet.start_of(waiting) is None
     release.touch()
     fleet.await_status(at_work, RunStatus.SUCCEEDED)

@@ -1,12 +1,19 @@
-"""What becomes of ticks that came due while no scheduler was there."""
+"""What becomes of ticks that came due while no scheduler was there, or none could send."""
 
+import json
 import signal
+from collections.abc import Callable
 
-from sql.run_status import RunStatus
+import pytest
+
+from sql.models import Run
+from sql.run_status import Kind, RunStatus
+from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 
 LATE_MS = 5_000
+EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 
 
 def test_both_misfire_policies_after_all_schedulers_were_down(deployment: Deployment) -> None:
@@ -19,9 +26,8 @@ def test_both_misfire_policies_after_all_schedulers_were_down(deployment: Deploy
     first.send(signal.SIGTERM)
     assert first.wait() == 0
 
-    every_second = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled": True}
-    deployment.job("careless", misfire="DO_NOTHING", **every_second)
-    deployment.job("careful", misfire="FIRE_ONCE_NOW", **every_second)
+    deployment.job("careless", misfire="DO_NOTHING", **EVERY_SECOND)
+    deployment.job("careful", misfire="FIRE_ONCE_NOW", **EVERY_SECOND)
     started_ms = deployment.now_ms()
     eventually(lambda: deployment.now_ms() > started_ms + LATE_MS + 2_000, 20, every=0.1)
     second = deployment.scheduler()
@@ -42,6 +48,65 @@ def test_both_misfire_policies_after_all_schedulers_were_down(deployment: Deploy
     assert caught_up.scheduled_at == skip.to_at + 1_000
     ticks = [run.scheduled_at for run in deployment.runs("careful")]
     assert min(ticks) == caught_up.scheduled_at
+
+
+def _by_kill(deployment: Deployment, schedulers: list[Command], wait: Callable[[], None]) -> None:
+    deployment.end(schedulers)
+    wait()
+    deployment.await_schedulers(deployment.scheduler(), deployment.scheduler())
+
+
+def _by_pause(deployment: Deployment, _: list[Command], wait: Callable[[], None]) -> None:
+    deployment.warren("pause")
+    wait()
+    deployment.warren("resume")
+
+
+@pytest.mark.parametrize("away", [_by_kill, _by_pause])
+def test_ticks_that_were_planned_before_nobody_could_send_misfire_too(
+    deployment: Deployment, away: Callable[[Deployment, list[Command], Callable[[], None]], None]
+) -> None:
+    schedulers = [deployment.scheduler(), deployment.scheduler()]
+    deployment.await_schedulers(*schedulers)
+    deployment.await_executors(deployment.executor())
+    deployment.job("careless", misfire="DO_NOTHING", **EVERY_SECOND)
+    deployment.job("careful", misfire="FIRE_ONCE_NOW", **EVERY_SECOND)
+    for job in ("careless", "careful"):
+        eventually(lambda job=job: _succeeded(deployment, job, "CRON"), 30, every=0.1)
+    away_ms = 0
+
+    def wait() -> None:
+        """Wait until two planned ticks of each job, and more, have been overdue for too long."""
+        nonlocal away_ms
+        away_ms = deployment.now_ms()
+        eventually(lambda: deployment.now_ms() > away_ms + LATE_MS + 3_000, 20, every=0.1)
+
+    away(deployment, schedulers, wait)
+    back_ms = deployment.now_ms()
+    eventually(lambda: _fired_since(deployment, "careless", back_ms), 30, every=0.1)
+    eventually(lambda: _succeeded(deployment, "careful", "MISFIRE"), 30, every=0.1)
+    deployment.stop_jobs()
+    deployment.await_all_final()
+
+    skipped = _due_between(deployment, "careless", away_ms + 1_000, away_ms + 3_000)
+    assert [run.status for run in skipped] == [RunStatus.CANCELLED] * 2
+    ticks = {run.scheduled_at for run in skipped}
+    reasons = {skip.reason for skip in deployment.skips("careless") if skip.from_at in ticks}
+    assert reasons == {"no scheduler could send it in time; policy DO_NOTHING"}
+    made_up = _due_between(deployment, "careful", away_ms + 1_000, away_ms + 3_000)
+    assert {run.status for run in made_up if run.kind == Kind.SCHEDULE} <= {RunStatus.CANCELLED}
+    assert len(deployment.runs("careful", kind=Kind.MISFIRE)) == 1
+    verdict = json.loads(deployment.warren("audit").splitlines()[-1])
+    assert (verdict["sound"], verdict["late"]) == (True, 0)
+
+
+def _fired_since(deployment: Deployment, job: str, since_ms: int) -> bool:
+    succeeded = deployment.runs(job, status=RunStatus.SUCCEEDED)
+    return any(run.due_at > since_ms for run in succeeded)
+
+
+def _due_between(deployment: Deployment, job: str, after_ms: int, until_ms: int) -> list[Run]:
+    return [run for run in deployment.runs(job) if after_ms < run.scheduled_at <= until_ms]
 
 
 def _succeeded(deployment: Deployment, job: str, kind: str) -> list:

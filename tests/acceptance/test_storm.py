@@ -1,6 +1,6 @@
 """Many jobs in one second, and more than one scheduler to see to them."""
 
-from scheduler.job_spec import JobSpec
+from scheduler.jobs.spec import JobSpec
 from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.one_instant import start_all
@@ -27,7 +27,7 @@ def test_thousand_jobs_due_in_one_second_run_once_each_with_two_schedulers(
     assert {run.status for run in runs} == {RunStatus.SUCCEEDED}
     assert {run.scheduled_at for run in runs} == {at_ms}
     assert len(deployment.starts()) == JOBS
-    assert {run.executor_address for run in runs} == {"one", "two"}
+    assert {run.address for run in runs} == {"one", "two"}
 
 
 def _job(number: int) -> JobSpec:

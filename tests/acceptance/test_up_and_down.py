@@ -15,7 +15,7 @@ from sql.run_status import FINAL, RunStatus
 from tests.support import recording_handlers
 from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
-from tests.support.oracle import assert_ledger_sound, read_runs, read_starts
+from tests.support.invariants import assert_sound_tallies, read_runs, read_starts
 from tests.support.processes import Process, processes_with_env
 
 MARK = "TEST_UP_MARK"
@@ -76,7 +76,7 @@ class Home:
         """Kill runs of a handler until none is open."""
 
         def none_is_open() -> bool:
-            still = [r for r in self.runs(executor_handler=handler) if r.status not in FINAL]
+            still = [r for r in self.runs(handler=handler) if r.status not in FINAL]
             for run in still:
                 run_warren("runs", "kill", str(run.id), folder=self.folder, env=self._env)
             return not still
@@ -87,11 +87,11 @@ class Home:
         return processes_with_env(MARK, self._env[MARK])
 
     def assert_sound(self) -> None:
-        """Stop the schedule of a running `warren up`, and require the oracle's word."""
+        """Stop the schedule of a running `warren up`, and require the invariants."""
         self.warren("jobs", "stop", "ticking")
         database = Database(f"sqlite:///{self.folder / '.warren' / 'warren.db'}", pool_size=1)
         try:
-            eventually(lambda: assert_ledger_sound(database, self.starts_file) is None, 30, 0.1)
+            eventually(lambda: assert_sound_tallies(database, self.starts_file) is None, 30, 0.1)
         finally:
             database.close()
         self.warren("audit")
@@ -128,9 +128,9 @@ def test_up_works_at_once_alone_and_ends_at_ctrl_c_whatever_its_jobs_do(home: Ho
     assert first.wait(10) == 0
     assert time.monotonic() - asked < 5
     # multiprocessing's own resource tracker ends some milliseconds after its parent.
-    eventually(lambda: not home.processes(), 1)
+    eventually(lambda: not home.processes())
     assert [process for process in hidden if process.is_alive] == []
-    assert [run.status for run in home.runs(id=stubborn)] == [RunStatus.KILLED]
+    assert [run.status for run in home.runs(id=stubborn)] == [RunStatus.FAILED]
     assert home.runs(id=waiting)[0].status != RunStatus.RUNNING
 
     third = home.up()
@@ -154,7 +154,7 @@ def test_sigkill_of_up_leaves_no_process_and_the_next_start_settles_everything(h
 
     first.kill()
 
-    eventually(lambda: home.processes() == [], 5)
+    eventually(lambda: home.processes() == [])
     second = home.up()
     second.wait_for("Warren is up")
     eventually(lambda: home.runs(id=stubborn)[0].status == RunStatus.LOST, 30, every=0.05)

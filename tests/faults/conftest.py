@@ -32,7 +32,7 @@ def _survivors(
 def survivors(_survivors: Deployment) -> Iterator[Deployment]:
     """A scheduler, and the executor `survivor` of app `demo`; others may be added, and die.
 
-    After the test the oracle is content, and what was added has ended.
+    After the test the invariants hold, and what was added has ended.
     """
     before = _survivors.running()
     _survivors.app = "demo"

@@ -2,10 +2,10 @@
 
 import signal
 
-from scheduler.user_commands import UserCommands
-from sql.mysql_engine import WRITING_SILENCE_SECONDS
+from sql.accounts.users import Role
+from sql.dialects.mysql import WRITING_SILENCE_SECONDS
 from sql.run_status import Kind
-from sql.users import Role
+from tests.support.acting import NamedUsers
 from tests.support.caller import Caller
 from tests.support.command import Command
 from tests.support.deployment import Deployment
@@ -13,7 +13,7 @@ from tests.support.eventually import eventually
 from tests.support.processes import identify
 
 PASSWORD = "a password for the tests"
-EVERY_SECOND = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled": True}
+EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 #: Ticks that are looked at, from the moment on at which nothing but what is frozen is left.
 TICKS = 5
 #: How late a run may start on a busy machine; 20 ms is usual.
@@ -21,7 +21,7 @@ LATE_MS = 2_000
 
 
 def test_jobs_fire_on_time_while_consoles_are_frozen_and_killed(survivors: Deployment) -> None:
-    UserCommands(survivors.database, who="the tests").add(
+    NamedUsers(survivors.database, who="the tests").add(
         "alice", PASSWORD, role=Role.ADMINISTRATOR, app_names=()
     )
     reading = survivors.console("SIGSTOP", "page-read")
@@ -70,6 +70,6 @@ def _late_ms(survivors: Deployment, name: str, since_ms: int) -> list[int]:
         return started
 
     started = eventually(look, TICKS + 15, every=0.05)
-    assert {run.kind for run in survivors.runs(name)} == {Kind.CRON}
+    assert {run.kind for run in survivors.runs(name)} == {Kind.SCHEDULE}
     assert survivors.skips(name) == []
     return [started[tick] - tick for tick in wanted]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.user_commands import UserCommands
-from sql.users import Role
+from sql.accounts.users import Role
+from tests.support.acting import NamedUsers
 from tests.support.caller import Answer, Caller
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
@@ -63,7 +63,7 @@ def scene(
         database_url=own_mariadb.create_database(),
         broker_url=own_rabbitmq.url,
     ) as deployment:
-        UserCommands(deployment.database, who="the tests").add(
+        NamedUsers(deployment.database, who="the tests").add(
             "alice", PASSWORD, role=Role.ADMINISTRATOR, app_names=()
         )
         scheduler, executor = deployment.scheduler(), deployment.executor("one")
@@ -86,7 +86,7 @@ def test_console_says_what_is_lost_and_goes_on_when_it_is_back(
 
     for path in scene.pages:
         answer = scene.get(path)
-        assert (answer.status, "This is what the page showed at" in answer.text) == (503, True)
+        assert (answer.status, "This is the page as of" in answer.text) == (503, True)
         assert "quick" in answer.text or "quick" not in seen[path].text
     for path in ("/users", "/metrics", f"/runs/{scene.run_id}/log/lines"):
         assert scene.get(path).status in (403, 503), path

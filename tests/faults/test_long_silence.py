@@ -12,19 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from sql import presence
-from sql.liveness import state
 from sql.models import Run
+from sql.registry import presence
+from sql.registry.liveness import state
 from sql.run_status import RunStatus
 from tests.support.command import Command
 from tests.support.deployment import GRACE_SECONDS, Deployment
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
-from warren.registry_view import registrations
+from warren.views.nodes import registrations
 
 #: "Every run reaches a final state within timeout + grace + 20 s of its executor's death."
 SETTLED_SECONDS = GRACE_SECONDS + 20
+#: "No process outlives its executor": they are killed by the kernel, or by the zygote, at once.
+ORPHAN_SECONDS = 2
 
 
 @dataclass
@@ -83,7 +85,7 @@ def _play(scene: Scene) -> None:
     frozen.send(signal.SIGSTOP)
     gone.kill()
     _trigger_for_the_silent(scene)
-    eventually(lambda: not deployment.strays(), 2)
+    eventually(lambda: not deployment.strays(), ORPHAN_SECONDS)
     release.touch()
     _await_judgement(scene)
     _wake(scene, frozen, schedulers[1])
@@ -145,14 +147,14 @@ def test_f08_run_that_asks_for_it_is_started_again_elsewhere(scene: Scene) -> No
     lost, again = scene.attempts(run_id)
 
     assert (lost.status, lost.attempt) == (RunStatus.LOST, 0)
-    assert (again.status, again.executor_address) == (RunStatus.SUCCEEDED, "b-gone")
+    assert (again.status, again.address) == (RunStatus.SUCCEEDED, "b-gone")
 
 
 def test_f09_run_that_a_dead_executor_never_took_is_run_elsewhere(scene: Scene) -> None:
     first, again = scene.attempts(scene.of_gone["late"])
 
     assert first.status == RunStatus.UNDELIVERED
-    assert (again.status, again.executor_address) == (RunStatus.SUCCEEDED, "b-gone")
+    assert (again.status, again.address) == (RunStatus.SUCCEEDED, "b-gone")
 
 
 def test_f05_frozen_scheduler_schedules_again_once_it_goes_on(scene: Scene) -> None:
@@ -177,4 +179,4 @@ def test_f13_frozen_executor_starts_nothing_that_was_given_up_meanwhile(scene: S
 def test_f13_frozen_executor_works_again_once_it_goes_on(scene: Scene) -> None:
     runs = [scene.deployment.run(run_id) for run_id in scene.afterwards]
 
-    assert {(run.status, run.executor_address) for run in runs} == {("SUCCEEDED", "a-frozen")}
+    assert {(run.status, run.address) for run in runs} == {("SUCCEEDED", "a-frozen")}

@@ -7,7 +7,7 @@ from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 
 NAMES = ("first", "second", "third")
-#: Notes its start as the handlers do, for the oracle, and tells which shard it is.
+#: Notes its start as the handlers do, for the invariants, and tells which shard it is.
 SHARD = """
 echo "{\\"run\\": $WARREN_RUN_ID, \\"attempt\\": 0, \\"pid\\": $$}" >> "$1"
 echo "shard $2 of $3"
@@ -33,7 +33,7 @@ def test_f15_failover_passes_over_a_frozen_and_a_dead_executor(survivors: Deploy
     eventually(lambda: len(survivors.runs(origin_id=whole)) == 3)
     survivors.await_final(*(run.id for run in survivors.runs(origin_id=whole)))
     for run in survivors.runs(origin_id=whole):
-        assert run.executor_address == NAMES[run.shard_index]
+        assert run.address == NAMES[run.shard_index]
         assert f"shard {run.shard_index} of 3" in run.log_tail
 
     first.send(signal.SIGSTOP)
@@ -43,23 +43,20 @@ def test_f15_failover_passes_over_a_frozen_and_a_dead_executor(survivors: Deploy
     runs = survivors.await_final(*asking)
     [other] = survivors.await_final(plain)
 
-    assert [(run.status, run.executor_address) for run in runs] == [
-        (RunStatus.SUCCEEDED, "third")
-    ] * 2
+    assert [(run.status, run.address) for run in runs] == [(RunStatus.SUCCEEDED, "third")] * 2
     for run, words in zip(runs, ("third answered in", "third is idle"), strict=True):
         assert (
-            "first did not answer within 1 s; second did not answer within 1 s; " in run.trigger_msg
+            "first did not answer within 1 s; second did not answer within 1 s; "
+            in run.trigger_message
         )
-        assert words in run.trigger_msg
+        assert words in run.trigger_message
         assert run.routed_at - run.due_at >= 900
     # It was due after them, and was not held up.
     assert other.routed_at < min(run.routed_at for run in runs)
 
     first.send(signal.SIGCONT)
     eventually(
-        lambda: (
-            survivors.await_final(survivors.trigger("failing-over"))[0].executor_address == "first"
-        ),
+        lambda: survivors.await_final(survivors.trigger("failing-over"))[0].address == "first",
         20,
         every=0.5,
     )

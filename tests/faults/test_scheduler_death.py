@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from sql import presence
-from sql.liveness import state
+from sql.registry import presence
+from sql.registry.liveness import state
 from sql.run_status import FINAL, RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.processes import identify
-from warren.registry_view import registrations
+from warren.views.nodes import registrations
 
 #: The owner's silence of 1.5 s, a look every 0.5 s, and what a busy machine adds.
 TAKE_OVER_SECONDS = 10
 #: How long a frozen process may hold locks in the database (`wait_timeout` of its sessions).
 LOCKS_SECONDS = 9
-EVERY_SECOND = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled": True}
+EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ def _is_taken_over(survivors: Deployment, node: str, run_ids: list[int]) -> bool
 
 def _is_beating(survivors: Deployment, node: str) -> bool:
     rows, now_ms = registrations(survivors.database, presence.ADMIN)
-    return any(row.registry_value == node and state(row, now_ms) == "alive" for row in rows)
+    return any(row.address == node and state(row, now_ms) == "alive" for row in rows)

@@ -106,7 +106,7 @@ def test_f18_memory_alarm_holds_runs_back_and_costs_none(fragile: Fragile) -> No
         run_ids = [deployment.trigger("load-0") for _ in range(20)]
         # RabbitMQ tells only who publishes.
         eventually(lambda: deployment.logged("broker_link_blocked", "triggers"), 20)
-        deployment.job("ticking", schedule_kind="FIX_RATE", schedule_conf="1", enabled=True)
+        deployment.job("ticking", schedule_kind="FIX_RATE", schedule_value="1", enabled=True)
         eventually(lambda: _overdue(deployment, "ticking") > 2, 20, every=0.1)
         held = {deployment.status(run_id) for run_id in run_ids}
     finally:
@@ -116,6 +116,38 @@ def test_f18_memory_alarm_holds_runs_back_and_costs_none(fragile: Fragile) -> No
     deployment.await_final(*run_ids)
     assert fragile.last_statuses(run_ids) == {RunStatus.SUCCEEDED: 20}
     assert len(deployment.running()) == 4
+
+
+def test_ticks_that_were_planned_while_the_broker_was_away_are_skipped_on_record(
+    fragile: Fragile,
+) -> None:
+    deployment = fragile.deployment
+    deployment.job("careless", schedule_kind="FIX_RATE", schedule_value="1", enabled=True)
+    eventually(lambda: deployment.runs("careless", status=RunStatus.SUCCEEDED), 20, every=0.1)
+
+    fragile.broker.stop()
+    away_ms = deployment.now_ms()
+    eventually(lambda: deployment.now_ms() > away_ms + 8_000, 20, every=0.1)
+    fragile.broker.start()
+    back_ms = deployment.now_ms()
+    eventually(
+        lambda: any(
+            run.due_at > back_ms for run in deployment.runs("careless", status=RunStatus.SUCCEEDED)
+        ),
+        DRAINED_SECONDS,
+        every=0.1,
+    )
+    deployment.stop_jobs()
+    deployment.await_all_final(DRAINED_SECONDS)
+
+    missed = [
+        run
+        for run in deployment.runs("careless")
+        if away_ms + 1_000 < run.scheduled_at < back_ms - 6_000
+    ]
+    skipped = {skip.from_at for skip in deployment.skips("careless")}
+    assert {run.status for run in missed} == {RunStatus.CANCELLED}
+    assert {run.scheduled_at for run in missed} <= skipped
 
 
 def _overdue(deployment: Deployment, job: str) -> int:

@@ -1,22 +1,25 @@
 """An executor on a broker in memory, its slots scripted, its schedulers played by a desk."""
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from broker.memory import MemoryBroker
+from broker.keys import AppKeys
+from broker.memory.transport import MemoryBroker
 from broker.messages import Finished
 from broker.transport import Transport
-from executor.agent import Executor
-from executor.clock import SchedulerClock, boot_seconds
-from executor.journal import Journal
-from executor.premises import Limits
-from executor.records import AnyRecord, from_line
-from executor.runlog import RunLogs
-from executor.slotpool import SlotsFactory
+from executor.boot_context import Limits
+from executor.core.agent import Executor, SchedulerLink
+from executor.journal.file import Journal
+from executor.journal.records import AnyRecord, from_line
+from executor.messaging.signed_sender import Identity
+from executor.processes.interface import SlotsFactory
+from executor.processes.run_logs import RunLogs
+from executor.scheduler_clock import SchedulerClock, boot_seconds
 from tests.support.eventually import eventually
-from tests.support.scheduler_desk import SECRET, SchedulerDesk
+from tests.support.fake_scheduler import SECRET, FakeScheduler
 from tests.support.scripted_slots import ScriptedSlots
 
 
@@ -35,35 +38,40 @@ class AgentCase:
         self.log_folder = folder / "logs"
         self.broker = MemoryBroker()
         self._connect = connect or self.broker.transport
-        self.desk = SchedulerDesk(self._connect())
+        self.desk = FakeScheduler(self._connect())
         self.slot_count = 4
         self.limits = Limits(slots=4, grace_seconds=0.2, drain_seconds=0.2)
         self.executors: list[Executor] = []
         self.slots: ScriptedSlots
         self._make_slots = make_slots or self._script_slots
         self._skipped_seconds = 0.0
+        #: By how much the host's clock is ahead of the schedulers'.
+        self.host_ahead_seconds = 0.0
 
-    def boot(self, *, welcomed: bool = True, state_dir: Path | None = None) -> Executor:
+    def boot(
+        self, *, welcomed: bool = True, state_dir: Path | None = None, boot_id: str = ""
+    ) -> Executor:
         """Start an executor and wait for its welcome."""
-        executor = self.make(state_dir=state_dir)
+        executor = self.make(state_dir=state_dir, boot_id=boot_id)
         executor.start()
         if welcomed:
             eventually(lambda: self.desk.boot_id == executor.identity.boot_id)
             eventually(lambda: executor.is_taking)
         return executor
 
-    def make(self, *, state_dir: Path | None = None) -> Executor:
+    def make(self, *, state_dir: Path | None = None, boot_id: str = "") -> Executor:
         """Return an executor that is not started yet."""
         executor = Executor(
-            app="demo",
-            address="exec-1",
-            transport=self._connect(),
-            secret=SECRET,
+            Identity.checked("demo", "exec-1", boot_id),
+            SchedulerLink(self._connect(), AppKeys.derived("demo", SECRET)),
             make_slots=self._make_slots,
             run_logs=self.run_logs,
-            state_dir=state_dir or self.state_dir,
+            state=state_dir or self.state_dir,
             limits=self.limits,
-            clock=SchedulerClock(monotonic=lambda: boot_seconds() + self._skipped_seconds),
+            clock=SchedulerClock(
+                monotonic=lambda: boot_seconds() + self._skipped_seconds,
+                wall=lambda: time.time() + self.host_ahead_seconds,
+            ),
         )
         self.executors.append(executor)
         return executor

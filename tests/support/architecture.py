@@ -6,6 +6,7 @@ what counts is what is written, imports inside functions included, because those
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,45 @@ def import_cycles(code: CodeBase) -> list[str]:
     return list(cycles.values())
 
 
+def room_of(name: str) -> str:
+    """Return the sub-package that a module lives in; a module of a package's root is its own."""
+    parts = name.split(".")
+    return ".".join(parts[:2])
+
+
+def room_cycles(code: CodeBase) -> list[str]:
+    """Name one cycle through each sub-package that can reach itself by way of another one."""
+    arrows: dict[str, set[str]] = {room_of(name): set() for name in code}
+    for name, module in code.items():
+        room = room_of(name)
+        arrows[room] |= {room_of(target) for target in _neighbours(code, module)} - {room}
+    cycles: dict[frozenset[str], str] = {}
+    for room in arrows:
+        way = _way_back(arrows, room)
+        if way:
+            cycles.setdefault(frozenset(way), " -> ".join([*way, way[0]]))
+    return list(cycles.values())
+
+
+def crowded_rooms(code: CodeBase, most: int) -> list[str]:
+    """Name each folder with more than `most` modules, its own file not counted."""
+    folders = Counter(name.rpartition(".")[0] for name in code if "." in name)
+    for name in code:
+        if name in folders and "." in name:
+            folders[name.rpartition(".")[0]] -= 1
+    return [f"{folder}: {count} modules" for folder, count in folders.items() if count > most]
+
+
+def undescribed_rooms(code: CodeBase) -> list[str]:
+    """Name each package and sub-package whose own file does not say what it owns."""
+    folders = {name.rpartition(".")[0] for name in code if "." in name}
+    return [
+        folder
+        for folder in sorted(folders)
+        if folder in code and not ast.get_docstring(code[folder].tree)
+    ]
+
+
 def type_checking_blocks(code: CodeBase) -> list[str]:
     """Name each use of TYPE_CHECKING, by whatever spelling."""
     return [
@@ -134,6 +174,22 @@ def strayed_libraries(
         if home is not None
         and not module.name.startswith(tuple(home))
         and module.package not in lent.get((found.module, found.name), ())
+    ]
+
+
+def strayed_words(code: CodeBase, homes: Mapping[str, Collection[str]]) -> list[str]:
+    """Name the places outside its home where a word is written out as a text.
+
+    `homes` gives for each word the prefixes of the modules that may.
+    """
+    return [
+        f"{module.name}:{node.lineno}: {node.value} is at home in {', '.join(homes[node.value])}"
+        for module in code.values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value in homes
+        and not module.name.startswith(tuple(homes[node.value]))
     ]
 
 
@@ -254,3 +310,55 @@ def _environment_lines(module: Module) -> list[int]:
         if isinstance(node, ast.Attribute) and node.attr in _ENVIRONMENT
     ]
     return sorted({*taken, *used})
+
+
+def wide_constructors(code: CodeBase, most: int) -> list[str]:
+    """Name each `__init__` with more than `most` parameters, `self` not counted."""
+    return [
+        f"{name}:{function.lineno}: {owner.name} takes {count} parameters"
+        for name, module in code.items()
+        for owner in ast.walk(module.tree)
+        if isinstance(owner, ast.ClassDef)
+        for function in owner.body
+        if isinstance(function, ast.FunctionDef) and function.name == "__init__"
+        if (count := _count_parameters(function.args) - 1) > most
+    ]
+
+
+def _count_parameters(args: ast.arguments) -> int:
+    named = len(args.posonlyargs) + len(args.args) + len(args.kwonlyargs)
+    return named + (args.vararg is not None) + (args.kwarg is not None)
+
+
+def patched_constants(name: str, tree: ast.Module) -> list[str]:
+    """Name the constants of modules that a test replaces by `setattr`."""
+    return [
+        f"{name}:{node.lineno}: {constant} is patched: take it as a parameter"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "setattr"
+        for constant in [_replaced(node)]
+        if constant.isupper()
+    ]
+
+
+def asked_fixtures(name: str, tree: ast.Module, fixtures: Collection[str]) -> list[str]:
+    """Name the tests and fixtures that ask for one of these fixtures."""
+    return [
+        f"{name}:{node.lineno}: {node.name} asks for {argument.arg}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for argument in node.args.args
+        if argument.arg in fixtures
+    ]
+
+
+def _replaced(call: ast.Call) -> str:
+    """Return the name of what `setattr(module, "name", …)` or `setattr("module.name", …)` sets."""
+    texts = [
+        argument.value
+        for argument in call.args[:2]
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
+    return texts[0].rpartition(".")[2] if texts else ""

@@ -60,7 +60,7 @@ def sign_in(page: Page, url: str, name: str, password: str) -> None:
 
 def choose_password(page: Page, present: str, fresh: str) -> None:
     """Choose the first password of one's own."""
-    page.get_by_label("Present password").fill(present)
+    page.get_by_label("Current password").fill(present)
     page.get_by_label("New password", exact=True).fill(fresh)
-    page.get_by_label("New password again").fill(fresh)
-    page.locator("form", has=page.get_by_label("Present password")).get_by_role("button").click()
+    page.get_by_label("Repeat new password").fill(fresh)
+    page.locator("form", has=page.get_by_label("Current password")).get_by_role("button").click()

@@ -1,4 +1,4 @@
-"""A whole Warren in this process: schedulers and executors on a given database and broker."""
+"""A whole Warren in this process: schedulers and executors on a migrated database and a broker."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -10,28 +10,33 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from broker.keys import AppKeys, ClusterKeys
 from broker.messages import ScriptLanguage
 from broker.transport import Transport
-from executor.agent import Executor
-from executor.premises import Limits
-from executor.runlog import RunLogs
-from executor.slots import Slots
-from scheduler.commands import Commands
-from scheduler.job_spec import JobSpec
+from executor.boot_context import Limits
+from executor.core.agent import Executor, SchedulerLink
+from executor.messaging.signed_sender import Identity
+from executor.processes.run_logs import RunLogs
+from executor.processes.slot_options import SlotOptions
+from executor.processes.slots import Slots
+from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
-from scheduler.patience import Patience
-from sql import migration
+from scheduler.options import NodeOptions
+from scheduler.roles import Roles
+from scheduler.timeouts import Timeouts
 from sql.clock import database_now_ms
 from sql.engine import Database
 from sql.models import Job, Run, SkippedTicks
+from sql.registry import apps
 from sql.run_status import FINAL
+from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
 from tests.support.faults import CuttableTransport, MortalDatabase
 from tests.support.instant_slots import InstantSlots
 
 #: For tests in which somebody dies: executors beat every 0.25 s in all tests of the whole. The real
 #: services take their time on a busy machine.
-QUICK = Patience(
+QUICK = Timeouts(
     dead_after=1.5,
     no_executor=1.0,
     silence=0.8,
@@ -42,7 +47,7 @@ QUICK = Patience(
     settle=0.3,
 )
 
-BRISK = Patience(
+BRISK = Timeouts(
     dead_after=4.0,
     no_executor=3.0,
     silence=2.0,
@@ -119,6 +124,15 @@ def until_file(context: JobContext) -> str:
 """
 
 
+class OpenNode(SchedulerNode):
+    """A scheduler whose roles are at hand, so that a test can call their `tick`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "roles":
+            raise AttributeError(name)
+        return getattr(self.roles, name)
+
+
 @dataclass
 class Cluster:
     """Schedulers and executors that share one database and one broker.
@@ -129,7 +143,7 @@ class Cluster:
     folder: Path
     database: Database
     make_transport: Callable[[], Transport]
-    patience: Patience = field(default_factory=Patience)
+    timeouts: Timeouts = field(default_factory=Timeouts)
     schedulers: list[SchedulerNode] = field(default_factory=list)
     executors: list[Executor] = field(default_factory=list)
     transports: list[CuttableTransport] = field(default_factory=list)
@@ -138,27 +152,27 @@ class Cluster:
     desks: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        migration.upgrade(self.database)
+        self.add_app(APP)
         self.handlers = self.folder / "handlers.py"
         self.handlers.write_text(HANDLERS)
 
     def be_quick(self) -> None:
         """Let schedulers made from now on judge soon."""
-        self.patience = QUICK if self.database.is_sqlite else BRISK
+        self.timeouts = QUICK if self.database.dialect.is_embedded else BRISK
 
     # -- processes ----------------------------------------------------------------------------
 
     def new_scheduler(self, **options: Any) -> SchedulerNode:
         """Return a scheduler that is not started yet."""
         mortal, cable = MortalDatabase(self.database), self._transport()
-        node = SchedulerNode(
+        roles = Roles(
             host="test",
             database=mortal,
             transport=cable,
-            secret=SECRET,
-            timezone="UTC",
-            **({"patience": self.patience} | options),
+            keys=ClusterKeys(SECRET),
+            options=NodeOptions(**({"timezone": "UTC", "timeouts": self.timeouts} | options)),
         )
+        node = OpenNode(roles)
         self.mortals[id(node)], self.cables[id(node)] = mortal, cable
         return node
 
@@ -172,9 +186,8 @@ class Cluster:
         """End a scheduler as SIGKILL does: from here on it says and commits nothing."""
         self.mortals[id(node)].die()
         self.cables[id(node)].die()
-        for loop in node._loops:
-            loop.stop()
-        node._alarm_roles.stop()
+        node._loops.stop()
+        node._alarm_loops.stop()
         self.schedulers.remove(node)
 
     def executor(
@@ -186,30 +199,33 @@ class Cluster:
         processes: bool = False,
         drain: float = 1.0,
         memory_limit: float = 100.0,
+        beat_seconds: float = 0.25,
     ) -> Executor:
+        self.add_app(app)
         # A busy test machine is no reason to call an executor busy, unless a test says so.
         busy = {"cpu_limit": 100.0, "memory_limit": memory_limit}
+        others = {"drain_seconds": drain, "beat_seconds": beat_seconds}
         logs = RunLogs(self.folder / "logs")
-        bounds = Limits(slots=slots, grace_seconds=1.0, drain_seconds=drain, **busy)
+        bounds = Limits(slots=slots, grace_seconds=1.0, **others, **busy)
         make_slots: Any = partial(InstantSlots, starts=self.folder / STARTS, count=slots)
         if processes:
             make_slots = partial(
                 Slots,
-                sources=[str(self.handlers)],
-                count=slots,
-                run_logs=logs,
-                grace_seconds=bounds.grace_seconds,
-                script_languages=list(ScriptLanguage),
+                [str(self.handlers)],
+                logs,
+                SlotOptions(
+                    count=slots,
+                    grace_seconds=bounds.grace_seconds,
+                    script_languages=list(ScriptLanguage),
+                ),
             )
         cable = self._transport()
         executor = Executor(
-            app=app,
-            address=address,
-            transport=cable,
-            secret=SECRET,
+            Identity.checked(app, address),
+            SchedulerLink(cable, AppKeys.derived(app, SECRET)),
             make_slots=make_slots,
             run_logs=logs,
-            state_dir=self.folder / "state",
+            state=self.folder / "state",
             limits=bounds,
         )
         self.cables[id(executor)] = cable
@@ -236,8 +252,11 @@ class Cluster:
     def now_ms(self) -> int:
         return self.database.read(database_now_ms)
 
-    def commands(self) -> Commands:
-        return Commands(self.database, self.now_ms, timezone="UTC", who="test")
+    def commands(self) -> NamedCommands:
+        return NamedCommands(self.database, self.now_ms, who="test")
+
+    def add_app(self, name: str) -> None:
+        self.database.write(lambda session: apps.ensure(session, name))
 
     def apply(self, *specs: JobSpec) -> None:
         self.commands().apply([], specs, dry_run=False, prune=False)
@@ -251,7 +270,7 @@ class Cluster:
         def unit(session: Any) -> None:
             for column, value in columns.items():
                 setattr(
-                    session.execute(select(Job).filter_by(job_desc=name)).scalar_one(),
+                    session.execute(select(Job).filter_by(name=name)).scalar_one(),
                     column,
                     value,
                 )
@@ -260,8 +279,8 @@ class Cluster:
 
     def stop_jobs(self) -> None:
         for job in self.jobs():
-            if job.trigger_status:
-                self.commands().stop(job.job_desc)
+            if job.is_enabled:
+                self.commands().stop(job.name)
 
     def trigger(self, name: str, param: str | None = None, addresses: Sequence[str] = ()) -> int:
         return self.commands().trigger(name, param=param, addresses=addresses)

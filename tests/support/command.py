@@ -2,14 +2,17 @@
 
 import contextlib
 import ctypes
+import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self, TextIO
 
 from tests.support.eventually import eventually
 from tests.support.processes import (
@@ -25,6 +28,12 @@ _LIBC = ctypes.CDLL(None)
 
 #: The console script of the environment that the tests run in.
 WARREN = Path(sys.executable).with_name("warren")
+#: Commands that do one thing and end, without a thread or a process of their own.
+SHORT = {
+    *("alarms", "apps", "audit", "check", "db", "executors", "jobs", "pause", "report", "resume"),
+    *("runs", "schedulers", "users"),
+}
+_WARM = Path(__file__).with_name("warm_command.py")
 
 
 class Command:
@@ -137,8 +146,23 @@ def run_warren(
 ) -> subprocess.CompletedProcess[str]:
     """Run `warren ARGUMENTS` to its end and return its status and its two outputs.
 
-    `said` is what it reads from its standard input.
+    `said` is what it reads from its standard input. A short command is a fork of a process that
+    has imported it already; `tests/acceptance/test_cli_usage.py` runs each one as a program too.
     """
+    environment = basic_environment() | {"HOME": str(folder)} | dict(env or {})
+    if arguments[:1] and arguments[0] in SHORT:
+        return _warm.run(arguments, folder, environment, seconds, said)
+    return run_program(*arguments, folder=folder, env=env, seconds=seconds, said=said)
+
+
+def run_program(
+    *arguments: str,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    seconds: float = 60.0,
+    said: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Run `warren ARGUMENTS` as a program of its own, whatever the command."""
     return subprocess.run(
         [str(WARREN), *arguments],
         cwd=folder,
@@ -149,6 +173,88 @@ def run_warren(
         timeout=seconds,
         check=False,
     )
+
+
+class WarmCommands:
+    """Forks of one process that has imported the short commands; it is started when needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        seconds: float,
+        said: str,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one command as `subprocess.run` does, with the same errors."""
+        request = {"arguments": arguments, "folder": str(folder), "environment": environment}
+        with (
+            _file(json.dumps(request)) as wanted,
+            _file(said) as stdin,
+            _file() as stdout,
+            _file() as stderr,
+        ):
+            reading, writing = os.pipe()
+            files = (wanted.fileno(), writing, stdin.fileno(), stdout.fileno(), stderr.fileno())
+            with os.fdopen(reading, encoding="ascii") as answers:
+                try:
+                    socket.send_fds(self._started(), [b"1"], files)
+                finally:
+                    os.close(writing)
+                status = _status(answers, arguments, seconds)
+            return subprocess.CompletedProcess(arguments, status, _text(stdout), _text(stderr))
+
+    def end(self) -> None:
+        """Let the process go and wait until it is gone."""
+        if self._process is not None and self._requests is not None:
+            self._requests.close()
+            self._process.wait(30.0)
+            self._process = self._requests = None
+
+    def _started(self) -> socket.socket:
+        with self._lock:
+            if self._requests is None:
+                self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with theirs:
+                    self._process = subprocess.Popen(
+                        [sys.executable, "-P", str(_WARM), str(theirs.fileno()), *sorted(SHORT)],
+                        env=basic_environment(),
+                        pass_fds=[theirs.fileno()],
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        start_new_session=True,
+                    )
+                started.append(identify(self._process.pid))
+            return self._requests
+
+
+_warm = WarmCommands()
+end_warm_commands = _warm.end
+
+
+def _file(content: str = "") -> BinaryIO:
+    file = os.fdopen(os.memfd_create("warm"), "w+b", buffering=0)
+    file.write(content.encode())
+    file.seek(0)
+    return file
+
+
+def _text(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+def _status(answers: TextIO, arguments: Sequence[str], seconds: float) -> int:
+    pid = int(answers.readline())
+    if not select.select([answers], [], [], seconds)[0]:
+        os.kill(pid, signal.SIGKILL)
+        raise subprocess.TimeoutExpired(list(arguments), seconds)
+    return int(answers.readline())
 
 
 def _die_with_the_tests() -> None:

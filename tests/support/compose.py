@@ -8,6 +8,11 @@ from typing import Any
 
 import yaml
 
+#: What says what a container may do.
+_CONFINING = {
+    *("cap_add", "cap_drop", "mem_limit", "pids_limit", "privileged"),
+    *("read_only", "security_opt", "tmpfs", "user"),
+}
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -25,6 +30,7 @@ class Service:
     healthcheck: list[str]
     restart: str
     stop_grace_seconds: float
+    confinement: dict[str, Any]
 
     @property
     def is_warren(self) -> bool:
@@ -84,5 +90,6 @@ def _service(name: str, found: Mapping[str, Any]) -> Service:
         depends_on={on: how["condition"] for on, how in found.get("depends_on", {}).items()},
         healthcheck=check[1:],
         restart=found["restart"],
+        confinement={key: value for key, value in found.items() if key in _CONFINING},
         stop_grace_seconds=float(found.get("stop_grace_period", "10s").removesuffix("s")),
     )

@@ -3,21 +3,42 @@
 import re
 from typing import Any
 
+from argon2 import PasswordHasher
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import select
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
+from sqlalchemy import select, update
 from werkzeug.test import TestResponse
 
 from admin_web.app import create_app
-from admin_web.parts import Parts
-from scheduler.user_commands import UserCommands
+from admin_web.console_services import ConsoleServices
+from sql.accounts.users import Role
 from sql.engine import Database
-from sql.models import Model
-from sql.users import Role
+from sql.models import Model, User
+from tests.support.acting import NamedUsers
 
 PASSWORD = "correct horse battery"
 SECRET = "console-secret-of-the-tests-0123456789"
 METRICS_TOKEN = "metrics-token-of-the-tests"
+
+
+class _CompiledTemplates(BytecodeCache):
+    """What templates were compiled to, for all apps of this process: compiling takes most of a
+    page's time, and each test has an app of its own."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if known := self._by_key.get(bucket.key):
+            bucket.bytecode_from_string(known)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._by_key[bucket.key] = bucket.bytecode_to_string()
+
+
+_COMPILED = _CompiledTemplates()
 
 
 class Clock:
@@ -43,14 +64,23 @@ def make_app(database: Database, clock: Clock, **parts: Any) -> Flask:
         "is_broker_up": lambda: True,
         "metrics_token": METRICS_TOKEN,
     }
-    return create_app(Parts(**given | parts))
+    app = create_app(ConsoleServices(**given | parts))
+    app.jinja_env.bytecode_cache = _COMPILED
+    return app
 
 
 def add_user(database: Database, name: str, role: Role, *apps: str, glue: bool = False) -> None:
     """Make a user with PASSWORD."""
-    UserCommands(database, who="cli:tests").add(
+    NamedUsers(database, who="cli:tests").add(
         name, PASSWORD, role=role, app_names=apps, may_edit_glue=glue
     )
+
+
+def make_password_quick(database: Database, name: str) -> None:
+    """Store PASSWORD with a hash that takes a millisecond; a hash says how it was made."""
+    quick = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1).hash(PASSWORD)
+    statement = update(User).where(User.name == name).values(password=quick)
+    database.write(lambda session: session.execute(statement))
 
 
 def snapshot(database: Database) -> dict[str, list[tuple[Any, ...]]]:
@@ -89,7 +119,7 @@ class Visit:
         self.get("/login")
         answer = self.post(path, {"username": name, "password": password})
         if answer.status_code == 303:
-            self.get("/account")
+            self.get("/nothing")  # every page has the new token; this one is made fastest
         return answer
 
     def cookie(self, name: str = "warren") -> str:
@@ -99,7 +129,7 @@ class Visit:
         return found.value
 
     def _learn(self, answer: TestResponse) -> None:
-        if found := re.search(r'name="csrf_token" value="([^"]+)"', answer.text):
+        if found := re.search(r'<meta name="csrf-token" content="([^"]+)"', answer.text):
             self.token = found[1]
 
 

@@ -10,22 +10,24 @@ from typing import Any, Self
 
 from sqlalchemy import func, select
 
-from broker.amqp import connect
+from broker.keys import ClusterKeys, app_key
+from broker.rabbitmq.transport import connect
 from broker.signing import Sealer
 from broker.transport import BrokerSettings, Confirm, Outgoing, Transport
-from scheduler.commands import Commands
-from scheduler.job_spec import JobSpec
-from sql import cluster, migration
+from scheduler.jobs.spec import JobSpec
 from sql.engine import Database
-from sql.jobs import find as find_job
+from sql.jobs.jobs import find as find_job
 from sql.models import App, Job, Run, SkippedTicks
+from sql.registry import apps, cluster
 from sql.run_status import FINAL, RunStatus
-from tests.support import mortal, recording_handlers
+from sql.schema import migration
+from tests.support import fault_injection, recording_handlers
+from tests.support.acting import NamedCommands
 from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
-from tests.support.oracle import assert_sound, read_starts
+from tests.support.invariants import assert_sound, read_starts
 from tests.support.processes import Process, descendants, environment_of, every_process
-from warren.access import now_ms
+from warren.database_access import now_ms
 
 SECRET = "a secret of at least thirty-two characters"
 #: Names a deployment in the environment of all that comes from it.
@@ -48,11 +50,13 @@ class Deployment:
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self.app = "demo"
+        self._known_apps: set[str] = set()
         self.broker_url = broker_url
         self.handlers = shutil.copy(recording_handlers.__file__, folder / "handlers.py")
         self.database = Database(database_url)
         migration.upgrade(self.database)
-        self.commands = Commands(self.database, self.now_ms, timezone="UTC", who="the tests")
+        self.add_app(self.app)
+        self.commands = NamedCommands(self.database, self.now_ms, who="the tests")
         self._mark = uuid.uuid4().hex
         self._running: list[Command] = []
         self.env = {
@@ -74,21 +78,35 @@ class Deployment:
 
     # -- processes ----------------------------------------------------------------------------
 
-    def scheduler(self, *fate: str) -> Command:
-        """Start a scheduler; `fate` is the action and the point of `tests.support.mortal`."""
-        return self._start("scheduler", fate=fate)
+    def scheduler(self, *fate: str, **settings: Any) -> Command:
+        """Start a scheduler; `fate` is an action and a point, see `fault_injection`."""
+        env = {f"WARREN_{name.upper()}": str(value) for name, value in settings.items()}
+        return self._start("scheduler", fate=fate, env=env)
 
     def executor(
         self, address: str = "one", *, app: str = "", fate: Sequence[str] = (), **settings: Any
     ) -> Command:
         """Start an executor with the recording handlers; `settings` as in WARREN_…"""
-        arguments = ("executor", "--app", app or self.app, "--address", address, self.handlers)
-        env = {f"WARREN_{name.upper()}": str(value) for name, value in settings.items()}
+        name = app or self.app
+        if name not in self._known_apps:  # once: later the database may be away
+            self.add_app(name)
+        arguments = ("executor", "--app", name, "--address", address, self.handlers)
+        env = {"WARREN_SECRET": "", "WARREN_APP_SECRET": app_key(SECRET, name)}
+        env |= {f"WARREN_{name.upper()}": str(value) for name, value in settings.items()}
         return self._start(*arguments, fate=fate, env=env)
+
+    def gateway(self, env: dict[str, str]) -> Command:
+        """Start a gateway for executors of others, with this besides."""
+        return self._start("gateway", env=env)
 
     def console(self, *fate: str) -> Command:
         """Start a console on a free port; `fate` as for schedulers."""
         return self._start("console", fate=fate, env={"WARREN_PORT": "0"})
+
+    def add_app(self, name: str) -> None:
+        """Make an app, unless it is there."""
+        self.database.write(lambda session: apps.ensure(session, name))
+        self._known_apps.add(name)
 
     def warren(self, *arguments: str) -> str:
         """Run a short command and return what it printed; it has to succeed."""
@@ -151,10 +169,10 @@ class Deployment:
     def stop_jobs(self) -> None:
         """Let no schedule fire any more."""
         statement = (
-            select(App.app_name + "/" + Job.job_desc)
+            select(App.name + "/" + Job.name)
             .select_from(Job)
-            .join(App, App.id == Job.job_group)
-            .where(Job.trigger_status == 1)
+            .join(App, App.id == Job.app_id)
+            .where(Job.is_enabled == 1)
         )
         for name in self.database.read(lambda session: list(session.execute(statement).scalars())):
             self.commands.stop(name)
@@ -190,7 +208,7 @@ class Deployment:
 
         def look() -> Run | None:
             run = self.run(run_id)
-            assert run.status in wanted, f"run {run_id} is {run.status}: {run.handle_msg}"
+            assert run.status in wanted, f"run {run_id} is {run.status}: {run.message}"
             return run
 
         found = eventually(look, seconds, every=0.02)
@@ -207,7 +225,7 @@ class Deployment:
         def look() -> Run | None:
             attempts = self.runs(origin_id=run_id)
             found = [run for run in attempts if run.status == RunStatus.SUCCEEDED]
-            assert found, [(run.id, run.status, run.handle_msg) for run in attempts]
+            assert found, [(run.id, run.status, run.message) for run in attempts]
             return found[0]
 
         found = eventually(look, seconds, every=0.02)
@@ -218,11 +236,7 @@ class Deployment:
         """Wait until no run at all is open."""
 
         def look() -> bool:
-            left = [
-                f"{r.id} {r.status} {r.executor_address}"
-                for r in self.runs()
-                if r.status not in FINAL
-            ]
+            left = [f"{r.id} {r.status} {r.address}" for r in self.runs() if r.status not in FINAL]
             assert not left, f"{len(left)} open runs: {left[:10]}"
             return True
 
@@ -258,7 +272,7 @@ class Deployment:
     def sealer(self) -> Sealer:
         """Return what signs messages as this deployment's own."""
         cluster_id = self.database.read(cluster.cluster_id)
-        return Sealer(SECRET, cluster_id, lambda: time.time_ns() // 1_000_000)
+        return Sealer(ClusterKeys(SECRET), cluster_id, lambda: time.time_ns() // 1_000_000)
 
     def publish(self, *messages: Outgoing) -> list[Confirm]:
         """Publish messages by hand, and return what the broker said of each."""
@@ -270,10 +284,10 @@ class Deployment:
         finally:
             transport.close()
 
-    # -- the oracle ---------------------------------------------------------------------------
+    # -- invariants -----------------------------------------------------------------------------
 
     def assert_sound(self) -> None:
-        """Stop all schedules, wait for what is open, and require the oracle's word."""
+        """Stop all schedules, wait for what is open, and require the invariants."""
         assert_sound(self, seconds=30.0)
         self.assert_nothing_left()
 
@@ -324,7 +338,7 @@ class Deployment:
     ) -> Command:
         every = self.env | (env or {})
         if fate:
-            script = (mortal.__file__, *fate)
+            script = (fault_injection.__file__, *fate)
             program = Path(sys.executable)
             command = Command(*script, *arguments, folder=self.folder, env=every, program=program)
         else:

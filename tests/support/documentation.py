@@ -91,6 +91,33 @@ def links(text: str) -> list[str]:
     return [target for target in found if "://" not in target]
 
 
+def class_paths(text: str, packages: Collection[str]) -> list[str]:
+    """Return the classes that a page names with their module, of some packages."""
+    found = re.findall(r"`(\w+(?:\.\w+)*\.[A-Z]\w*)`", text)
+    return [path for path in found if path.partition(".")[0] in packages]
+
+
+def anchored_links(text: str) -> list[tuple[str, str]]:
+    """Return the links to headings: the file, empty for the page itself, and the anchor."""
+    found = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", _FENCE.sub("", text))
+    return [(target, anchor) for target, anchor in found if "://" not in target]
+
+
+def anchors(text: str) -> set[str]:
+    """Return what a link may put behind `#` to reach each heading of a page."""
+    titles = re.findall(r"^#+ (.*)$", _FENCE.sub("", text), re.MULTILINE)
+    slugs = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+    before = [slugs[:place].count(slug) for place, slug in enumerate(slugs)]
+    return {f"{slug}-{n}" if n else slug for slug, n in zip(slugs, before, strict=True)}
+
+
+def contents(text: str) -> list[str]:
+    """Return the pages that the lists of contents name, without `.md`."""
+    lines = "\n".join(re.findall(r"^```{toctree}$(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    entries = [line for line in lines.splitlines() if line and not line.startswith(":")]
+    return [found[1] if (found := re.search("<(.+)>", line)) else line for line in entries]
+
+
 # -- settings ---------------------------------------------------------------------------------
 
 

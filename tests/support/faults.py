@@ -55,13 +55,15 @@ class MortalDatabase:
 class CuttableTransport:
     """A transport whose cable can be pulled: nothing goes out, nothing comes in, nobody is told.
 
-    A thread that uses it after the death of its process stands still from then on.
+    A thread that uses it after the death of its process stands still from then on, and ends with
+    the test.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.is_cut = False
         self.is_dead = False
+        self._is_over = threading.Event()
 
     def die(self) -> None:
         """Close the connections, as the death of their process does."""
@@ -70,10 +72,11 @@ class CuttableTransport:
 
     def check_alive(self) -> None:
         if self.is_dead:
-            threading.Event().wait()
+            self._is_over.wait()
+            raise SystemExit  # which ends a thread without a word
 
-    def publisher(self, name: str) -> "_Publisher":
-        return _Publisher(self, self._transport.publisher(name))
+    def publisher(self, name: str, *, only_asks: bool = False) -> "_Publisher":
+        return _Publisher(self, self._transport.publisher(name, only_asks=only_asks))
 
     def consumer(self, name: str, queues: Sequence[Any], *, prefetch: int) -> "_Consumer":
         return _Consumer(self, self._transport.consumer(name, queues, prefetch=prefetch))
@@ -85,7 +88,8 @@ class CuttableTransport:
         self._transport.check()
 
     def close(self) -> None:
-        self._transport.close()
+        self.die()
+        self._is_over.set()
 
 
 class _Fates:

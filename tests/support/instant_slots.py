@@ -3,34 +3,35 @@
 import asyncio
 import itertools
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from broker.messages import Finished, Outcome, Trigger
+from broker.reasons.reason import Words
+from broker.reasons.stored import to_json
+from executor.processes.endings import cut_off
+from executor.processes.interface import SlotEvents, SlotPool
 
 HANDLERS = ("noop", "echo", "fail", "third-time-lucky", "sleep", "until-file")
 _LOOK_SECONDS = 0.005
 _numbers = itertools.count(1)
 
 
-class InstantSlots:
-    """Stands in for `executor.slots.Slots`; each start is a line in the file `starts`."""
+class InstantSlots(SlotPool):
+    """Stands in for `executor.processes.slots.Slots`; each start is a line in the file `starts`."""
 
     def __init__(
         self,
         *,
         loop: asyncio.AbstractEventLoop,
-        on_started: Callable[[int, int], None],
-        on_finished: Callable[[Finished], None],
-        on_ready: Callable[[], None],  # noqa: ARG002 - the interface's
+        events: SlotEvents,
         script_folder: Path,  # noqa: ARG002 - the interface's
         starts: Path,
         count: int,
     ) -> None:
         self._loop = loop
-        self._on_started = on_started
-        self._on_finished = on_finished
+        self._on_started = events.started
+        self._on_finished = events.finished
         self._starts = starts
         self._count = count
         self._running: dict[int, Trigger] = {}
@@ -50,10 +51,16 @@ class InstantSlots:
         self._loop.call_soon(self._on_started, trigger.run_id, next(_numbers))
         self._loop.call_soon(self._work, trigger)
 
-    def stop(self, run_id: int, reason: str) -> bool:
+    def stop(self, run_id: int, why: Words) -> bool:
         if run_id not in self._running:
             return False
-        self._loop.call_soon(self._end, run_id, Outcome.KILLED, reason)
+        self._loop.call_soon(self._end, run_id, Outcome.KILLED, why)
+        return True
+
+    def cut_off(self, run_id: int) -> bool:
+        if run_id not in self._running:
+            return False
+        self._loop.call_soon(self._end, run_id, Outcome.FAILED, cut_off().words)
         return True
 
     def close(self, grace_seconds: float) -> "asyncio.Future[None]":  # noqa: ARG002
@@ -88,7 +95,7 @@ class InstantSlots:
         elif trigger.run_id in self._running:
             self._loop.call_later(_LOOK_SECONDS, self._watch, trigger)
 
-    def _end(self, run_id: int, outcome: Outcome, message: str) -> None:
+    def _end(self, run_id: int, outcome: Outcome, words: Words) -> None:
         trigger = self._running.pop(run_id, None)
         if trigger is None:
             return
@@ -97,7 +104,8 @@ class InstantSlots:
                 run_id=run_id,
                 boot_id=trigger.boot_id,
                 outcome=outcome,
-                message=message,
+                message=str(words),
+                why=to_json(words),
                 started_at_ms=1,
                 finished_at_ms=2,
             )

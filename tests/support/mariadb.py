@@ -1,4 +1,7 @@
-"""A private MariaDB on 127.0.0.1: own data folder, port and password, ended with the tests."""
+"""A private MariaDB on 127.0.0.1: own data folder, port and password, ended with the tests.
+
+TEST_DATABASE=mysql puts a MySQL in its place.
+"""
 
 import itertools
 import os
@@ -6,6 +9,8 @@ import secrets
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pymysql
@@ -29,6 +34,33 @@ _OPTIONS = (
 )
 
 
+@dataclass(frozen=True)
+class _Product:
+    """A database server, and how it makes a data folder whose root has no password."""
+
+    server: str
+    installer: str
+    install: Sequence[str]
+    options: Sequence[str] = ()
+
+
+_MARIADB = _Product(
+    server="mariadbd",
+    installer="mariadb-install-db",
+    # --force: else it refuses where this machine's own name cannot be looked up.
+    install=("--auth-root-authentication-method=normal", "--skip-test-db", "--force"),
+)
+_MYSQL = _Product(
+    server="mysqld",
+    installer="mysqld",
+    install=("--initialize-insecure",),
+    options=("--skip-log-bin", "--mysqlx=OFF"),
+)
+_PRODUCT = {"mariadb": _MARIADB, "mysql": _MYSQL}[os.environ.get("TEST_DATABASE", "mariadb")]
+#: The name of the server's own process.
+SERVER = _PRODUCT.server
+
+
 class PrivateMariaDB:
     """One server; `start` after `stop` or `kill` finds the same data at the same port."""
 
@@ -44,7 +76,7 @@ class PrivateMariaDB:
     @staticmethod
     def is_installed() -> bool:
         """Whether this machine has MariaDB."""
-        return _program("mariadbd") is not None and _program("mariadb-install-db") is not None
+        return None not in (_program(_PRODUCT.server), _program(_PRODUCT.installer))
 
     @property
     def pid(self) -> int:
@@ -65,7 +97,13 @@ class PrivateMariaDB:
         if not self._data.exists():
             self._install()
         self._service = Service(
-            [str(_program("mariadbd")), "--no-defaults", *_OPTIONS, *self._places()],
+            [
+                str(_program(_PRODUCT.server)),
+                "--no-defaults",
+                *_OPTIONS,
+                *_PRODUCT.options,
+                *self._places(),
+            ],
             env={},
             output=self._folder / "output.log",
         )
@@ -75,7 +113,7 @@ class PrivateMariaDB:
             self._service.end()
             self._service = None
             raise
-        self._server = self._service.pid_of("mariadbd")
+        self._server = self._service.pid_of(_PRODUCT.server)
 
     def stop(self) -> None:
         """Stop as an operator does: open transactions are rolled back, all is written down."""
@@ -101,6 +139,12 @@ class PrivateMariaDB:
         """Drop a database, whoever uses it."""
         self.execute(f"DROP DATABASE IF EXISTS `{name}`")
 
+    def is_in_use(self, name: str) -> bool:
+        """Return whether somebody has a connection to a database."""
+        return bool(
+            self.execute(f"SELECT 1 FROM information_schema.processlist WHERE db = '{name}'")
+        )
+
     def execute(self, statement: str) -> list[tuple[object, ...]]:
         """Run one statement as root, outside every database, and return its rows."""
         with self._connect() as connection, connection.cursor() as cursor:
@@ -115,40 +159,36 @@ class PrivateMariaDB:
             user="root",
             password=self._password,
             connect_timeout=5,
+            ssl_disabled=True,  # loading the authorities of this machine takes 40 ms
         )
 
     def _install(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
             [
-                str(_program("mariadb-install-db")),
+                str(_program(_PRODUCT.installer)),
                 "--no-defaults",
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-                # Else it refuses where this machine's own name cannot be looked up.
-                "--force",
+                *_PRODUCT.install,
                 f"--datadir={self._data}",
                 *_as_root(),
             ],
+            env=os.environ | {"TMPDIR": str(self._temporary())},
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0, f"mariadb-install-db: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{_PRODUCT.installer}: {done.stdout}{done.stderr}"
         (self._folder / "init.sql").write_text(
             f"ALTER USER root@localhost IDENTIFIED BY '{self._password}';\n"
-            f"CREATE OR REPLACE USER root@127.0.0.1 IDENTIFIED BY '{self._password}';\n"
+            "CREATE USER IF NOT EXISTS root@127.0.0.1;\n"
+            f"ALTER USER root@127.0.0.1 IDENTIFIED BY '{self._password}';\n"
             "GRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;\n"
         )
 
     def _places(self) -> list[str]:
-        temporary = self._folder / "tmp"
-        temporary.mkdir(exist_ok=True)
         return [
             f"--datadir={self._data}",
-            # In a shared folder each server that starts deletes the other ones' temporary tables.
-            f"--tmpdir={temporary}",
+            f"--tmpdir={self._temporary()}",
             f"--port={self.port}",
             # Seen from the data folder: an absolute path may be too long for a socket.
             "--socket=socket",
@@ -156,6 +196,12 @@ class PrivateMariaDB:
             f"--init-file={self._folder / 'init.sql'}",
             *_as_root(),
         ]
+
+    def _temporary(self) -> Path:
+        """In a shared folder each server that starts deletes the others' temporary tables."""
+        folder = self._folder / "tmp"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def _end_by(self, number: signal.Signals) -> None:
         service, self._service = self._service, None

@@ -13,12 +13,12 @@ def start_all(database: Database, *, now_ms: int, in_seconds: int) -> int:
     """Start all jobs as starting them one by one would, for one full second; return it."""
     at_ms = (now_ms // 1_000 + in_seconds) * 1_000
     schedule = {
-        "schedule_type": "AT",
-        "schedule_conf": datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(),
+        "schedule_kind": "AT",
+        "schedule_value": datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(),
     }
-    known = {"timezone": "UTC", "misfire_strategy": "DO_NOTHING", "changed_by": "test"}
+    known = {"timezone": "UTC", "misfire": "DO_NOTHING", "changed_by": "test"}
     change = known | schedule | {"changed_at": now_ms, "watermark": now_ms, "anchor": at_ms}
-    started = {"trigger_status": 1, "trigger_last_time": now_ms, "trigger_next_time": at_ms}
+    started = {"is_enabled": 1, "last_tick_at": now_ms, "next_tick_at": at_ms}
 
     def unit(session: Session) -> None:
         job_ids = session.execute(select(Job.id)).scalars()

@@ -10,18 +10,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from broker.messages import Finished, Outcome, Trigger
+from broker.reasons.reason import Words
+from broker.reasons.stored import to_json
+from executor.processes.endings import cut_off
+from executor.processes.interface import SlotEvents, SlotPool
 
 
-class ScriptedSlots:
-    """Stands in for `executor.slots.Slots`; `started` keeps every trigger in order."""
+class ScriptedSlots(SlotPool):
+    """Stands in for `executor.processes.slots.Slots`; `started` keeps every trigger in order."""
 
     def __init__(
         self,
         *,
         loop: asyncio.AbstractEventLoop,
-        on_started: Callable[[int, int], None],
-        on_finished: Callable[[Finished], None],
-        on_ready: Callable[[], None],
+        events: SlotEvents,
         script_folder: Path,  # noqa: ARG002 - the interface's
         count: int = 4,
         handlers: Sequence[str] = ("demo.echo",),
@@ -29,11 +31,12 @@ class ScriptedSlots:
         self.loop = loop
         self.started: list[Trigger] = []
         self.stopped: list[tuple[int, str]] = []
+        self.cut_offs: list[int] = []
         self.running: dict[int, Trigger] = {}
         self.is_closed = False
-        self.on_ready = on_ready
-        self._on_started = on_started
-        self._on_finished = on_finished
+        self.on_ready = events.ready
+        self._on_started = events.started
+        self._on_finished = events.finished
         self.count = count
         self._handlers = tuple(handlers)
 
@@ -52,20 +55,33 @@ class ScriptedSlots:
         if trigger.param == "ok":
             self.loop.call_soon(self._end, trigger.run_id, Outcome.SUCCEEDED, "done")
 
-    def stop(self, run_id: int, reason: str) -> bool:
-        self.stopped.append((run_id, reason))
+    def stop(self, run_id: int, why: Words) -> bool:
+        self.stopped.append((run_id, str(why)))
         trigger = self.running.get(run_id)
         if trigger is None:
             return False
         if trigger.param != "stubborn":
-            self.loop.call_soon(self._end, run_id, Outcome.KILLED, reason)
+            self.loop.call_soon(self._end, run_id, Outcome.KILLED, why)
+        return True
+
+    def cut_off(self, run_id: int) -> bool:
+        self.cut_offs.append(run_id)
+        trigger = self.running.get(run_id)
+        if trigger is None:
+            return False
+        if trigger.param != "stubborn":
+            self.loop.call_soon(self._end, run_id, Outcome.FAILED, cut_off().words)
         return True
 
     def finish(
-        self, run_id: int, outcome: Outcome = Outcome.SUCCEEDED, message: str = "done"
+        self,
+        run_id: int,
+        outcome: Outcome = Outcome.SUCCEEDED,
+        message: str = "done",
+        on_recorded: Callable[[], None] | None = None,
     ) -> None:
         """End a run; from any thread."""
-        self.loop.call_soon_threadsafe(self._end, run_id, outcome, message)
+        self.loop.call_soon_threadsafe(self._end, run_id, outcome, message, on_recorded)
 
     def close(self, _grace_seconds: float) -> "asyncio.Future[None]":
         self.is_closed = True
@@ -73,7 +89,13 @@ class ScriptedSlots:
         closed.set_result(None)
         return closed
 
-    def _end(self, run_id: int, outcome: Outcome, message: str) -> None:
+    def _end(
+        self,
+        run_id: int,
+        outcome: Outcome,
+        words: Words,
+        on_recorded: Callable[[], None] | None = None,
+    ) -> None:
         trigger = self.running.pop(run_id, None)
         if trigger is not None:
             self._on_finished(
@@ -81,8 +103,10 @@ class ScriptedSlots:
                     run_id=run_id,
                     boot_id=trigger.boot_id,
                     outcome=outcome,
-                    message=message,
+                    message=str(words),
+                    why=to_json(words),
                     started_at_ms=1,
                     finished_at_ms=2,
-                )
+                ),
+                on_recorded,
             )

@@ -17,7 +17,7 @@ from tests.support.processes import (
     started,
 )
 
-_KEEPER = Path(__file__).with_name("keeper.py")
+_CONTAINED = Path(__file__).with_name("contained_command.py")
 
 
 class Service:
@@ -27,7 +27,7 @@ class Service:
         self._output = output
         with output.open("ab") as file:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-S", str(_KEEPER), str(os.getpid()), *command],
+                [sys.executable, "-S", str(_CONTAINED), str(os.getpid()), *command],
                 env=basic_environment() | env,
                 cwd=output.parent,
                 stdin=subprocess.DEVNULL,

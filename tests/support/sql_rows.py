@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy import event, select, update
 
-from sql import runs
 from sql.engine import Database
+from sql.explanation import Explanation
 from sql.ids import RunIds
 from sql.models import Job, Run
 from sql.run_status import Kind, RunStatus
+from sql.runs import transitions
 
 T = TypeVar("T")
 
@@ -20,29 +21,29 @@ NOW_MS = 1_790_000_000_000
 NODE = "node-1"
 
 
-def new_run(**values: Any) -> runs.NewRun:
+def new_run(**values: Any) -> transitions.NewRun:
     facts: dict[str, Any] = {
-        "job_group": 1,
+        "app_id": 1,
         "job_id": 1,
         "handler": "demo.echo",
         "param": "hello",
-        "kind": Kind.CRON,
+        "kind": Kind.SCHEDULE,
         "scheduled_at": NOW_MS,
         "due_at": NOW_MS,
         "retries_left": 0,
     }
-    return runs.NewRun(**(facts | values))
+    return transitions.NewRun(**(facts | values))
 
 
-def ticks(count: int, **values: Any) -> list[runs.NewRun]:
+def ticks(count: int, **values: Any) -> list[transitions.NewRun]:
     """New runs of one job, one second apart."""
     moments = [NOW_MS + 1_000 * number for number in range(count)]
     return [new_run(scheduled_at=moment, due_at=moment, **values) for moment in moments]
 
 
-def plan(database: Database, *new: runs.NewRun) -> list[int]:
+def plan(database: Database, *new: transitions.NewRun) -> list[int]:
     ids = RunIds(database)
-    return database.write(lambda session: runs.plan(session, new, ids))
+    return database.write(lambda session: transitions.plan(session, new, ids))
 
 
 def planned_in(database: Database, status: RunStatus, count: int = 1, **values: Any) -> list[int]:
@@ -72,17 +73,34 @@ def statuses(database: Database, run_ids: Sequence[int]) -> list[str]:
     return [found[run_id] for run_id in run_ids]
 
 
-def ended(run_id: int, status: RunStatus = RunStatus.SUCCEEDED, **values: Any) -> runs.Ended:
-    facts: dict[str, Any] = {"message": "done", "finished_at": NOW_MS + 500}
-    return runs.Ended(run_id=run_id, status=status, **(facts | values))
+def ended(
+    run_id: int,
+    status: RunStatus = RunStatus.SUCCEEDED,
+    *,
+    message: str = "done",
+    why: str | None = None,
+    **values: Any,
+) -> transitions.Ended:
+    facts: dict[str, Any] = {"finished_at": NOW_MS + 500} | values
+    return transitions.Ended(
+        run_id=run_id, status=status, message=Explanation(message, why), **facts
+    )
 
 
-def routed(run_id: int) -> runs.Routed:
-    return runs.Routed(run_id=run_id, address="exec-1", boot_id="boot-1", message="FIRST: exec-1")
+FIRST = Explanation("FIRST: exec-1", '{"code":"x"}')
+
+
+def routed(run_id: int, message: Explanation = FIRST) -> transitions.Routed:
+    return transitions.Routed(
+        run_id=run_id,
+        address="exec-1",
+        boot_id="boot-1",
+        message=message,
+    )
 
 
 def add_job(database: Database, name: str = "job", **values: Any) -> int:
-    job = Job(job_group=1, job_desc=name, **values)
+    job = Job(app_id=1, name=name, **values)
 
     def unit(session: Any) -> int:
         session.add(job)
@@ -117,3 +135,19 @@ def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
         yield sent
     finally:
         event.remove(database.engine, "before_cursor_execute", note)
+
+
+def trigger_at_once(database: Database, job: Job, count: int, *, now_ms: int) -> list[int]:
+    """Plan runs of a job that are all due now, in one transaction: one claim takes them all."""
+    first = new_run(
+        app_id=job.app_id,
+        job_id=job.id,
+        handler=job.handler,
+        param=job.param or "",
+        kind=Kind.API,
+        scheduled_at=now_ms,
+        due_at=now_ms,
+        retries_left=job.retries,
+        origin_id=None,
+    )
+    return plan(database, *[first] * count)

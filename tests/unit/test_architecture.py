@@ -1,11 +1,17 @@
 """The rules of the packages' layout hold, and the checks that say so can fail."""
 
+import ast
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from setuptools import find_packages
 
+from scheduler.schedules.cron_schedule import CronSchedule
+from scheduler.schedules.no_schedule import NoSchedule
+from scheduler.schedules.registry import KINDS
+from sql.job_choices import DeliveryGuarantee
 from tests.support import architecture
 from tests.support.architecture import CodeBase
 
@@ -21,40 +27,113 @@ ARROWS = {
     "broker": set(),
 }
 
+#: How many modules a folder may hold.
+MOST_MODULES = 16
+
+#: How many parameters a constructor may have.
+MOST_PARAMETERS = 7
+
 NEVER_INSTALLED = {"tests", "benchmarks", "examples"}
 
 #: For each library with one home, the prefixes of the modules that may import it.
 HOMES = {
-    "pika": ["broker.amqp"],
+    "pika": ["broker.rabbitmq."],
     "sqlalchemy": ["sql."],
-    "pymysql": ["sql."],
+    "pymysql": ["sql.dialects."],
     "alembic": ["sql."],
-    "croniter": ["scheduler.cron"],
+    "croniter": ["scheduler.cron.expression"],
     "psutil": ["executor."],
+    "aiohttp": ["executor.gateway."],
     "flask": ["admin_web"],
     "flask_babel": ["admin_web"],
     "flask_wtf": ["admin_web"],
     "wtforms": ["admin_web"],
     "waitress": ["admin_web"],
     "prometheus_client": ["admin_web"],
-    "argon2": ["scheduler.passwords"],
+    "argon2": ["scheduler.commands.passwords"],
 }
+
+#: Where what a row says of its schedule may be written out; all others ask the kind's class.
+SCHEDULE_KINDS = {kind: ["scheduler.schedules."] for kind in KINDS} | {
+    CronSchedule.kind: ["scheduler.schedules.", "sql.run_status"],
+    NoSchedule.kind: ["sql.job_choices"],
+}
+
+#: Where what a row says of its delivery guarantee may be written out.
+GUARANTEES = {guarantee.value: ["sql.job_choices"] for guarantee in DeliveryGuarantee}
 
 #: Sessions are passed around, so their type is known outside their home.
 LENT = {("sqlalchemy.orm", "Session"): {"scheduler", "admin_web", "warren"}}
 
 #: Where a job process begins, and what it may load besides Python's own library.
-JOB_ROOTS = ["executor.zygote", "executor.child"]
-JOB_MAY_LOAD = ["executor", "executor.", "broker", "broker.messages", "msgspec"]
+JOB_ROOTS = ["executor.fork_server.zygote", "executor.fork_server.job_main"]
+JOB_MAY_LOAD = [
+    "executor",
+    "executor.",
+    "broker",
+    "broker.messages",
+    "broker.reasons",
+    "broker.reasons.",
+    "msgspec",
+]
 
 #: Who looks at the environment, and why.
 ENVIRONMENT_READERS = {
-    "warren.settings": "settings come from it",
-    "warren.setting_rules": "TZ is this machine's time zone, the default of a setting",
-    "executor.zygote": "job processes must not see the settings, so it takes them out",
-    "executor.surroundings": "a job process restores it between two runs",
-    "executor.script_process": "a script gets it, with what tells which run it is",
+    "warren.settings.reading": "settings come from it",
+    "warren.settings.setting_rules": "TZ is this machine's time zone, the default of a setting",
+    "executor.fork_server.secrecy": "job processes must not see the settings, so it takes them out",
+    "executor.fork_server.confinement": "who runs as another user finds that user's HOME",
+    "executor.fork_server.linux": "it takes variables out of memory too",
+    "executor.fork_server.process_state": "a job process restores it between two runs",
+    "executor.fork_server.interpreter": "it gives the dict behind it, compared between two runs",
+    "executor.fork_server.script_process": "a script gets it, with what tells which run it is",
 }
+
+
+#: Fixtures that start a service.
+SERVICES = {
+    *("rabbitmq", "own_rabbitmq", "vhost", "mariadb", "own_mariadb", "mariadb_url"),
+    *("database_url", "any_database_url"),
+}
+
+
+#: Integration tests of whole processes, in which a limit or a duration is no parameter yet.
+PATCH_A_CONSTANT_STILL = {
+    f"integration/{name}.py"
+    for name in (
+        "admin_web/test_run_logs",
+        "admin_web/test_slow_database",
+        "executor/gateway/test_client",
+        "executor/gateway/test_remote_slots",
+        "executor/test_agent_reservations",
+        "executor/test_agent_runs",
+        "executor/test_job_deaths",
+        "executor/test_job_stops",
+        "scheduler/dispatch/test_dispatcher",
+        "scheduler/retention/test_clearing",
+        "scheduler/retention/test_reporter",
+        "scheduler/test_alarms",
+        "scheduler/test_block_policies",
+        "scheduler/test_many",
+        "scheduler/test_node",
+        "scheduler/test_script_jobs",
+        "sql/listings/test_newest_runs",
+        "sql/test_run_search_reads",
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def tests() -> dict[str, ast.Module]:
+    folder = ROOT / "tests"
+    return {
+        str(path.relative_to(folder)): ast.parse(path.read_text()) for path in folder.rglob("*.py")
+    }
+
+
+@pytest.fixture(scope="module")
+def unit_tests(tests: Mapping[str, ast.Module]) -> dict[str, ast.Module]:
+    return {name: tree for name, tree in tests.items() if name.startswith("unit/")}
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +167,36 @@ def test_no_module_imports_itself_by_a_detour(code: CodeBase) -> None:
     assert architecture.import_cycles(code) == []
 
 
+def test_arrows_between_sub_packages_go_one_way(code: CodeBase) -> None:
+    assert architecture.room_cycles(code) == []
+
+
+def test_no_folder_holds_more_modules_than_a_newcomer_can_survey(code: CodeBase) -> None:
+    assert architecture.crowded_rooms(code, MOST_MODULES) == []
+
+
+def test_each_sub_package_says_what_it_owns(code: CodeBase) -> None:
+    assert architecture.undescribed_rooms(code) == []
+
+
+def test_no_constructor_takes_more_parts_than_one_can_keep_in_mind(code: CodeBase) -> None:
+    assert architecture.wide_constructors(code, MOST_PARAMETERS) == []
+
+
 def test_no_import_hides_behind_type_checking(code: CodeBase) -> None:
     assert architecture.type_checking_blocks(code) == []
 
 
 def test_each_library_stays_in_its_home(code: CodeBase) -> None:
     assert architecture.strayed_libraries(code, HOMES, LENT) == []
+
+
+def test_a_kind_of_schedule_is_named_by_its_own_class_only(code: CodeBase) -> None:
+    assert architecture.strayed_words(code, SCHEDULE_KINDS) == []
+
+
+def test_a_delivery_guarantee_is_named_by_its_enum_only(code: CodeBase) -> None:
+    assert architecture.strayed_words(code, GUARANTEES) == []
 
 
 @pytest.mark.parametrize("root", JOB_ROOTS)
@@ -114,6 +217,27 @@ def test_only_the_settings_read_the_environment(code: CodeBase) -> None:
     assert architecture.needless_permissions(code, ENVIRONMENT_READERS) == []
 
 
+def test_no_test_patches_a_constant_but_those_that_do_so_still(
+    tests: Mapping[str, ast.Module],
+) -> None:
+    found = {
+        name: patched
+        for name, tree in tests.items()
+        if (patched := architecture.patched_constants(name, tree))
+    }
+
+    assert {name: found[name] for name in found.keys() - PATCH_A_CONSTANT_STILL} == {}
+    assert found.keys() >= PATCH_A_CONSTANT_STILL
+
+
+def test_no_unit_test_needs_a_service(unit_tests: Mapping[str, ast.Module]) -> None:
+    assert [
+        found
+        for name, tree in unit_tests.items()
+        for found in architecture.asked_fixtures(name, tree, SERVICES)
+    ] == []
+
+
 class TestWheel:
     @pytest.fixture
     def settings(self) -> Mapping[str, object]:
@@ -129,7 +253,10 @@ class TestWheel:
             for path in (ROOT / package).rglob("__init__.py")
         }
 
-        assert set(settings["packages"]) == on_disk  # type: ignore[call-overload]
+        find = settings["packages"]["find"]  # type: ignore[index]
+        found = find_packages(str(ROOT), include=find["include"])
+
+        assert set(found) == on_disk
 
     def test_it_holds_every_file_that_is_no_source(self, settings: Mapping[str, object]) -> None:
         declared = {
@@ -200,6 +327,34 @@ class TestChecksThatCanFail:
 
         assert architecture.import_cycles(code) == ["sql -> sql.a -> sql"]
 
+    def test_cycle_between_sub_packages_is_named(self) -> None:
+        code = made_up(
+            sql__runs__a="from sql.jobs import b\n",
+            sql__jobs__b="",
+            sql__jobs__c="from sql.runs import d\n",
+            sql__runs__d="",
+        )
+
+        assert architecture.import_cycles(code) == []
+        assert architecture.room_cycles(code) == ["sql.runs -> sql.jobs -> sql.runs"]
+
+    def test_crowded_folder_is_named(self) -> None:
+        code = made_up(sql="", sql__runs="", sql__runs__a="", sql__runs__b="", sql__jobs__a="")
+
+        assert architecture.crowded_rooms(code, 1) == ["sql.runs: 2 modules"]
+
+    def test_wide_constructor_is_named(self) -> None:
+        source = "class Role:\n    def __init__(self, a, b, /, c, *, d):\n        pass\n"
+        code = made_up(sql__a=source)
+
+        assert architecture.wide_constructors(code, 4) == []
+        assert architecture.wide_constructors(code, 3) == ["sql.a:2: Role takes 4 parameters"]
+
+    def test_sub_package_without_a_docstring_is_named(self) -> None:
+        code = made_up(sql='"""Tables."""', sql__runs="", sql__runs__a="")
+
+        assert architecture.undescribed_rooms(code) == ["sql.runs"]
+
     @pytest.mark.parametrize("test", ["TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"])
     def test_type_checking_block_is_named(self, test: str) -> None:
         code = made_up(sql__a=f"if {test}:\n    import sql.b\n")
@@ -225,12 +380,44 @@ class TestChecksThatCanFail:
 
     def test_library_at_home_and_a_lent_session_are_fine(self) -> None:
         code = made_up(
-            broker__amqp_publisher="import pika\n",
-            sql__engine="import sqlalchemy, pymysql\n",
+            broker__rabbitmq__publisher="import pika\n",
+            sql__engine="import sqlalchemy\n",
+            sql__dialects__mysql="import pymysql\n",
             scheduler__planner="from sqlalchemy.orm import Session\n",
         )
 
         assert architecture.strayed_libraries(code, HOMES, LENT) == []
+
+    def test_word_away_from_home_is_named(self) -> None:
+        code = made_up(
+            scheduler__schedules__lunar="kind = 'LUNAR'\n",
+            scheduler__planner='"""Not LUNAR."""\nif kind == "LUNAR":\n    pass\n',
+        )
+
+        assert architecture.strayed_words(code, {"LUNAR": ["scheduler.schedules."]}) == [
+            "scheduler.planner:2: LUNAR is at home in scheduler.schedules."
+        ]
+
+    @pytest.mark.parametrize(
+        "source",
+        ["patch.setattr(module, 'LIMIT', 1)", "patch.setattr('a.b._LIMIT', 1, raising=False)"],
+    )
+    def test_patched_constant_is_named(self, source: str) -> None:
+        [found] = architecture.patched_constants("test_a.py", ast.parse(source))
+
+        assert found.startswith("test_a.py:1: ")
+
+    def test_patched_function_is_fine(self) -> None:
+        source = "patch.setattr(os, 'write', none)\npatch.setattr('os.write', none)\n"
+
+        assert architecture.patched_constants("test_a.py", ast.parse(source)) == []
+
+    def test_fixture_that_starts_a_service_is_named(self) -> None:
+        tree = ast.parse("def test_a(mariadb_url: str, tmp_path) -> None: ...")
+
+        assert architecture.asked_fixtures("test_a.py", tree, SERVICES) == [
+            "test_a.py:1: test_a asks for mariadb_url"
+        ]
 
     def test_heavy_library_is_named_wherever_the_job_process_meets_it(self) -> None:
         code = made_up(

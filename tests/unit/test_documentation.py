@@ -1,25 +1,29 @@
 """Settings, commands, log events and documentation agree, and the checks that say so can fail."""
 
+import inspect
+import pkgutil
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import click
 import pytest
 
 from broker.messages import Trigger
-from executor.handlers import load_handlers
-from executor.script_process import surroundings_of
+from executor.fork_server.script_process import script_environment
+from executor.handlers.handler_registry import load_handlers
+from scheduler.jobs.fields import FIELDS
 from tests.support import documentation
 from tests.support.documentation import Event, Row
 from warren.cli import root
-from warren.jobfile import read_job_file
-from warren.settings import Settings, variables
+from warren.jobfile.reader import read_job_file
+from warren.settings.settings import KINDS, Settings, variables
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("admin_web", "broker", "executor", "scheduler", "sql", "warren")
 #: Variables that job processes find in their environment, and that nobody sets.
 FOR_JOBS = {
     name
-    for name in surroundings_of(
+    for name in script_environment(
         Trigger(run_id=1, job_id=1, boot_id="b", kind="CRON", handler="", scheduled_at_ms=0), {}
     )
     if name.startswith("WARREN_")
@@ -46,8 +50,8 @@ def defaults() -> dict[str, str]:
         f"WARREN_{name.upper()}": str(field.default).lower()
         if isinstance(field.default, bool)
         else str(field.default)
-        for name, field in Settings.model_fields.items()
-        if field.default_factory is None and field.default is not None
+        for field in fields(Settings)
+        if (name := field.name) in KINDS and field.default not in (MISSING, None)
     }
 
 
@@ -75,6 +79,11 @@ class TestPages:
             for target in documentation.links(text)
             if not (ROOT / name).parent.joinpath(target).exists()
         ] == []
+
+    @pytest.mark.parametrize("name", PAGES)
+    def test_classes_that_it_names_with_their_module_can_be_imported(self, name: str) -> None:
+        for path in documentation.class_paths(PAGES[name], PACKAGES):
+            assert inspect.isclass(pkgutil.resolve_name(path))
 
     @pytest.mark.parametrize("name", PAGES)
     def test_commands_in_code_blocks_exist(self, name: str) -> None:
@@ -127,6 +136,11 @@ class TestSettings:
 
 
 class TestCommands:
+    def test_every_field_of_a_job_is_documented(self) -> None:
+        fields = (field.kind.group or name for name, field in FIELDS.items())
+
+        assert [name for name in fields if f"\n| `{name}` |" not in page("jobs")] == []
+
     def test_every_command_is_documented_and_no_other(self) -> None:
         parts = documentation.sections(page("commands"))
 
@@ -264,6 +278,11 @@ class TestTheChecksCanFail:
         text = "[a](docs/a.md#b) [c](https://example.com) [d](#e) ![f](f.png)"
 
         assert documentation.links(text) == ["docs/a.md", "f.png"]
+
+    def test_class_is_found_by_its_path_and_nothing_else_is(self) -> None:
+        text = "`sql.runs.Run` `Run` `warren.toml` `os.path.Path` and sql.runs.Run"
+
+        assert documentation.class_paths(text, ["sql", "warren"]) == ["sql.runs.Run"]
 
     def test_blocks_are_those_of_one_language(self) -> None:
         text = "```yaml\na: 1\n```\n```sh\nls\n```\n"

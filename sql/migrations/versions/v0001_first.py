@@ -1,28 +1,20 @@
 """The first schema: XXL-JOB's eight tables and Warren's own, the run counter and the cluster id."""
 
-from typing import Any
-
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql
+
+from sql.dialects.columns import AUTO_ID, LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
+from sql.dialects.supported import named
 
 revision = "0001"
 down_revision = None
-
-_LONG_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql")
-_AUTO_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-_OPTIONS: Any = {
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_bin",
-}
 
 
 def upgrade() -> None:
     """Make every table, the run counter at 1 and a cluster id that no other database has."""
     op.create_table(
         "warren_alarm",
-        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("id", AUTO_ID, nullable=False),
         sa.Column("subject_key", sa.String(length=100), nullable=False),
         sa.Column("channel", sa.String(length=16), nullable=False),
         sa.Column("target", sa.String(length=512), nullable=False),
@@ -31,7 +23,7 @@ def upgrade() -> None:
         sa.Column("job_id", sa.Integer(), nullable=False),
         sa.Column("app_id", sa.Integer(), nullable=False),
         sa.Column("run_id", sa.BigInteger(), nullable=False),
-        sa.Column("content", _LONG_TEXT, nullable=False),
+        sa.Column("content", LONG_TEXT, nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("next_try_at", sa.BigInteger(), nullable=False),
         sa.Column("tries", sa.Integer(), nullable=False),
@@ -39,7 +31,7 @@ def upgrade() -> None:
         sa.Column("error", sa.String(length=512), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("subject_key", "channel", "target_hash", name="i_alarm_subject"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_index("i_alarm_next", "warren_alarm", ["status", "next_try_at"], unique=False)
     op.create_index("i_alarm_job", "warren_alarm", ["job_id", "status", "created_at"], unique=False)
@@ -50,11 +42,11 @@ def upgrade() -> None:
         sa.Column("paused_at", sa.BigInteger(), nullable=False),
         sa.Column("paused_by", sa.String(length=64), nullable=True),
         sa.PrimaryKeyConstraint("id"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_table(
         "warren_history",
-        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("id", AUTO_ID, nullable=False),
         sa.Column("job_id", sa.Integer(), nullable=False),
         sa.Column("changed_at", sa.BigInteger(), nullable=False),
         sa.Column("changed_by", sa.String(length=64), nullable=False),
@@ -66,38 +58,38 @@ def upgrade() -> None:
         sa.Column("misfire_strategy", sa.String(length=50), nullable=False),
         sa.Column("anchor", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_index("i_history_job", "warren_history", ["job_id", "id"], unique=False)
     op.create_table(
         "warren_purge",
-        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("id", AUTO_ID, nullable=False),
         sa.Column("job_id", sa.Integer(), nullable=False),
         sa.Column("to_at", sa.BigInteger(), nullable=False),
         sa.Column("count", sa.Integer(), nullable=False),
         sa.Column("purged_at", sa.BigInteger(), nullable=False),
         sa.Column("purged_by", sa.String(length=64), nullable=False),
         sa.PrimaryKeyConstraint("id"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_index("i_purge_job", "warren_purge", ["job_id"], unique=False)
     op.create_table(
         "warren_route_memory",
         sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("memory", _LONG_TEXT, nullable=False),
+        sa.Column("memory", LONG_TEXT, nullable=False),
         sa.PrimaryKeyConstraint("job_id"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_table(
         "warren_sequence",
         sa.Column("name", sa.String(length=32), nullable=False),
         sa.Column("next_id", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_table(
         "warren_skip",
-        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("id", AUTO_ID, nullable=False),
         sa.Column("job_id", sa.Integer(), nullable=False),
         sa.Column("from_at", sa.BigInteger(), nullable=False),
         sa.Column("to_at", sa.BigInteger(), nullable=False),
@@ -105,7 +97,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(length=255), nullable=False),
         sa.Column("recorded_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_index("i_skip_job", "warren_skip", ["job_id", "from_at"], unique=False)
     op.create_table(
@@ -121,8 +113,8 @@ def upgrade() -> None:
         sa.Column("update_time", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("app_name", name="i_app_name"),
-        sqlite_autoincrement=True,
-        **_OPTIONS,
+        **LASTING_ID_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_table(
         "xxl_job_info",
@@ -141,7 +133,7 @@ def upgrade() -> None:
         sa.Column("misfire_strategy", sa.String(length=50), nullable=False),
         sa.Column("executor_route_strategy", sa.String(length=50), nullable=False),
         sa.Column("executor_handler", sa.String(length=255), nullable=True),
-        sa.Column("executor_param", _LONG_TEXT, nullable=True),
+        sa.Column("executor_param", LONG_TEXT, nullable=True),
         sa.Column("executor_block_strategy", sa.String(length=50), nullable=False),
         sa.Column("executor_timeout", sa.Integer(), nullable=False),
         sa.Column("executor_fail_retry_count", sa.Integer(), nullable=False),
@@ -150,7 +142,7 @@ def upgrade() -> None:
         sa.Column("concurrency", sa.Integer(), nullable=False),
         sa.Column("fresh_process", sa.SmallInteger(), nullable=False),
         sa.Column("glue_type", sa.String(length=50), nullable=False),
-        sa.Column("glue_source", _LONG_TEXT, nullable=True),
+        sa.Column("glue_source", LONG_TEXT, nullable=True),
         sa.Column("glue_remark", sa.String(length=128), nullable=True),
         sa.Column("glue_updatetime", sa.DateTime(), nullable=True),
         sa.Column("glue_id", sa.Integer(), nullable=True),
@@ -161,8 +153,8 @@ def upgrade() -> None:
         sa.Column("stop_reason", sa.String(length=512), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("job_group", "job_desc", name="i_group_name"),
-        sqlite_autoincrement=True,
-        **_OPTIONS,
+        **LASTING_ID_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_index(
         "i_status_next", "xxl_job_info", ["trigger_status", "trigger_next_time"], unique=False
@@ -185,7 +177,7 @@ def upgrade() -> None:
         sa.Column("holder", sa.String(length=64), nullable=True),
         sa.Column("until_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("lock_name"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_table(
         "xxl_job_log",
@@ -194,15 +186,15 @@ def upgrade() -> None:
         sa.Column("job_id", sa.Integer(), nullable=False),
         sa.Column("executor_address", sa.String(length=255), nullable=True),
         sa.Column("executor_handler", sa.String(length=255), nullable=True),
-        sa.Column("executor_param", _LONG_TEXT, nullable=True),
+        sa.Column("executor_param", LONG_TEXT, nullable=True),
         sa.Column("executor_sharding_param", sa.String(length=20), nullable=True),
         sa.Column("executor_fail_retry_count", sa.Integer(), nullable=False),
         sa.Column("trigger_time", sa.DateTime(), nullable=True),
         sa.Column("trigger_code", sa.Integer(), nullable=False),
-        sa.Column("trigger_msg", _LONG_TEXT, nullable=True),
+        sa.Column("trigger_msg", LONG_TEXT, nullable=True),
         sa.Column("handle_time", sa.DateTime(), nullable=True),
         sa.Column("handle_code", sa.Integer(), nullable=False),
-        sa.Column("handle_msg", _LONG_TEXT, nullable=True),
+        sa.Column("handle_msg", LONG_TEXT, nullable=True),
         sa.Column("alarm_status", sa.SmallInteger(), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
         sa.Column("kind", sa.String(length=16), nullable=False),
@@ -222,13 +214,13 @@ def upgrade() -> None:
         sa.Column("started_at", sa.BigInteger(), nullable=True),
         sa.Column("finished_at", sa.BigInteger(), nullable=True),
         sa.Column("kill_requested_at", sa.BigInteger(), nullable=True),
-        sa.Column("log_tail", _LONG_TEXT, nullable=True),
+        sa.Column("log_tail", LONG_TEXT, nullable=True),
         sa.Column("late_status", sa.String(length=16), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint(
             "job_id", "scheduled_at", "origin_id", "shard_index", "attempt", name="i_tick"
         ),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_index("i_kill", "xxl_job_log", ["kill_requested_at"], unique=False)
     op.create_index("i_status_due", "xxl_job_log", ["status", "job_group", "due_at"], unique=False)
@@ -245,26 +237,26 @@ def upgrade() -> None:
         sa.Column("update_time", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("trigger_day", name="i_trigger_day"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_table(
         "xxl_job_logglue",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("job_id", sa.Integer(), nullable=False),
         sa.Column("glue_type", sa.String(length=50), nullable=True),
-        sa.Column("glue_source", _LONG_TEXT, nullable=True),
+        sa.Column("glue_source", LONG_TEXT, nullable=True),
         sa.Column("glue_remark", sa.String(length=128), nullable=False),
         sa.Column("author", sa.String(length=64), nullable=True),
         sa.Column("add_time", sa.DateTime(), nullable=True),
         sa.Column("update_time", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
-        sqlite_autoincrement=True,
-        **_OPTIONS,
+        **LASTING_ID_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_index("i_job_id", "xxl_job_logglue", ["job_id"], unique=False)
     op.create_table(
         "xxl_job_registry",
-        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("id", AUTO_ID, nullable=False),
         sa.Column("registry_group", sa.String(length=50), nullable=False),
         sa.Column("registry_key", sa.String(length=64), nullable=False),
         sa.Column("registry_value", sa.String(length=255), nullable=False),
@@ -272,12 +264,12 @@ def upgrade() -> None:
         sa.Column("boot_id", sa.String(length=40), nullable=False),
         sa.Column("boot_at", sa.BigInteger(), nullable=False),
         sa.Column("beat_at", sa.BigInteger(), nullable=False),
-        sa.Column("load", _LONG_TEXT, nullable=True),
+        sa.Column("load", LONG_TEXT, nullable=True),
         sa.Column("draining", sa.SmallInteger(), nullable=False),
         sa.Column("drain_asked_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("registry_group", "registry_key", "registry_value", name="i_g_k_v"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_table(
         "xxl_job_user",
@@ -296,12 +288,12 @@ def upgrade() -> None:
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("username", name="i_username"),
-        sqlite_autoincrement=True,
-        **_OPTIONS,
+        **LASTING_ID_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_table(
         "warren_session",
-        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("id", AUTO_ID, nullable=False),
         sa.Column("token_hash", sa.String(length=64), nullable=False),
         sa.Column("user_id", sa.Integer(), nullable=False),
         sa.Column("generation", sa.Integer(), nullable=False),
@@ -311,7 +303,7 @@ def upgrade() -> None:
         sa.Column("agent", sa.String(length=255), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("token_hash", name="i_session_token"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_index("i_session_user", "warren_session", ["user_id"])
     op.create_table(
@@ -319,11 +311,11 @@ def upgrade() -> None:
         sa.Column("subject", sa.String(length=80), nullable=False),
         sa.Column("full_until", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("subject"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_table(
         "warren_trail",
-        sa.Column("id", _AUTO_ID, nullable=False),
+        sa.Column("id", AUTO_ID, nullable=False),
         sa.Column("at", sa.BigInteger(), nullable=False),
         sa.Column("who", sa.String(length=64), nullable=False),
         sa.Column("origin", sa.String(length=64), nullable=False),
@@ -331,18 +323,17 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(length=16), nullable=False),
         sa.Column("object_id", sa.BigInteger(), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("before", _LONG_TEXT, nullable=True),
-        sa.Column("after", _LONG_TEXT, nullable=True),
+        sa.Column("before", LONG_TEXT, nullable=True),
+        sa.Column("after", LONG_TEXT, nullable=True),
         sa.PrimaryKeyConstraint("id"),
-        **_OPTIONS,
+        **TABLE_OPTIONS,
     )
     op.create_index("i_trail_at", "warren_trail", ["at"])
     op.create_index("i_trail_who", "warren_trail", ["who", "id"])
     op.create_index("i_trail_object", "warren_trail", ["kind", "name", "id"])
     op.execute("INSERT INTO warren_sequence (name, next_id) VALUES ('run', 1)")
     # Made by the database, so that a written script gives each database an id of its own.
-    sqlite = op.get_context().dialect.name == "sqlite"
-    cluster_id = "lower(hex(randomblob(16)))" if sqlite else "UUID()"
+    cluster_id = named(op.get_context().dialect.name).random_id
     op.execute(
         "INSERT INTO warren_cluster (id, cluster_id, paused_at) "  # noqa: S608 - constants of ours
         f"VALUES (1, {cluster_id}, 0)"

@@ -6,15 +6,22 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from argon2 import PasswordHasher
 
-from admin_web.sign_ins import ACCOUNT_LIMIT, Refusal, SignIns, Wait, Welcome
-from scheduler.user_commands import LastAdministrator, UserCommands
-from sql import apps, migration, user_accounts
+from admin_web.access.sign_ins import (
+    ACCOUNT_LIMIT,
+    SignedIn,
+    SignInRefused,
+    SignIns,
+    TooManyAttempts,
+)
+from scheduler.problems import Code, Problem
+from sql.accounts import user_accounts
+from sql.accounts.users import Role
 from sql.engine import Database
-from sql.errors import Conflict, NotFound
-from sql.users import Role
-from tests.support.console import PASSWORD, Clock, add_user
+from sql.errors import NotFound
+from sql.registry import apps
+from tests.support.acting import NamedUsers
+from tests.support.console import PASSWORD, Clock, Visit, add_user, make_app, make_password_quick
 
 #: Guesses of one moment.
 AT_ONCE = 12
@@ -22,15 +29,13 @@ ROUNDS = 4
 
 
 @pytest.fixture
-def databases(mariadb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Database]]:
+def databases(mariadb_schema_url: str) -> Iterator[list[Database]]:
     """The connections of two consoles."""
-    quick = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1)
-    monkeypatch.setattr("scheduler.passwords._HASHER", quick)
-    both = [Database(mariadb_url) for _ in range(2)]
-    migration.upgrade(both[0])
+    both = [Database(mariadb_schema_url) for _ in range(2)]
     both[0].write(lambda session: apps.ensure(session, "reports"))
     for name in ("alice", "barbara"):
         add_user(both[0], name, Role.ADMINISTRATOR)
+        make_password_quick(both[0], name)
     yield both
     for one in both:
         one.close()
@@ -44,7 +49,7 @@ def at_once(acts: list[Callable[[], Any]]) -> list[Any]:
         start.wait(10)
         try:
             return act()
-        except Conflict as refused:
+        except Problem as refused:
             return refused
 
     with ThreadPoolExecutor(len(acts)) as pool:
@@ -63,10 +68,32 @@ def test_guesses_at_two_consoles_at_one_instant_are_all_counted(databases: list[
     answers = at_once([guess(number) for number in range(AT_ONCE)])
     restarted = SignIns(databases[1], clock.now_ms)
 
-    assert sum(isinstance(answer, Refusal) for answer in answers) == ACCOUNT_LIMIT[0]
-    assert sum(isinstance(answer, Wait) for answer in answers) == AT_ONCE - ACCOUNT_LIMIT[0]
-    assert isinstance(restarted.open("alice", PASSWORD, origin="10.9.9.9", agent=""), Wait)
-    assert isinstance(restarted.open("barbara", PASSWORD, origin="10.9.9.9", agent=""), Welcome)
+    assert sum(isinstance(answer, SignInRefused) for answer in answers) == ACCOUNT_LIMIT[0]
+    assert (
+        sum(isinstance(answer, TooManyAttempts) for answer in answers) == AT_ONCE - ACCOUNT_LIMIT[0]
+    )
+    assert isinstance(
+        restarted.open("alice", PASSWORD, origin="10.9.9.9", agent=""), TooManyAttempts
+    )
+    assert isinstance(restarted.open("barbara", PASSWORD, origin="10.9.9.9", agent=""), SignedIn)
+
+
+def test_spaces_behind_a_name_give_no_further_guesses(databases: list[Database]) -> None:
+    clock = Clock()
+    app = make_app(databases[0], clock)
+
+    def codes(name: str, passwords: list[str]) -> list[int]:
+        visit = Visit(app)
+        return [visit.sign_in(name, password).status_code for password in passwords]
+
+    padded = [codes("alice" + " " * number, [PASSWORD])[0] for number in range(1, 40)]
+    wrong = codes("alice", ["wrong wrong"] * (ACCOUNT_LIMIT[0] + 1))
+    console = SignIns(databases[0], clock.now_ms)
+    below = console.check("barbara   ", PASSWORD, origin="10.9.9.9")
+
+    assert set(padded) == {422}
+    assert wrong == [401] * ACCOUNT_LIMIT[0] + [429]
+    assert isinstance(below, SignInRefused)
 
 
 @pytest.mark.parametrize("deed", ["disable", "delete", "demote"])
@@ -74,7 +101,7 @@ def test_of_two_administrators_that_unmake_each_other_one_stays(
     databases: list[Database], deed: str
 ) -> None:
     def unmake(database: Database, who: str, whom: str) -> Callable[[], None]:
-        commands = UserCommands(database, who=who)
+        commands = NamedUsers(database, who=who)
         if deed == "demote":
             return lambda: commands.set_rights(whom, role=Role.VIEWER, app_names=["reports"])
         return lambda: getattr(commands, deed)(whom)
@@ -88,7 +115,10 @@ def test_of_two_administrators_that_unmake_each_other_one_stays(
         )
 
         left = databases[0].write(user_accounts.lock_administrators)
-        assert {type(answer) for answer in answers} == {LastAdministrator, type(None)}, answers
+        assert {getattr(answer, "code", None) for answer in answers} == {
+            Code.LAST_ADMINISTRATOR,
+            None,
+        }, answers
         assert len(left) == 1
         restore(databases[0], left[0])
 
@@ -96,7 +126,7 @@ def test_of_two_administrators_that_unmake_each_other_one_stays(
 def restore(database: Database, left: str) -> None:
     """Make the other administrator again."""
     other = "barbara" if left == "alice" else "alice"
-    commands = UserCommands(database, who="cli:tests")
+    commands = NamedUsers(database, who="cli:tests")
     try:
         commands.set_rights(other, role=Role.ADMINISTRATOR)
         commands.enable(other)

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web import log_pages
-from admin_web.connections import ConsoleConnections
-from sql.users import Role
+from admin_web.logs import log_pages
+from admin_web.serving.broker_link import ConsoleConnections
+from broker.keys import ClusterKeys
+from sql.accounts.users import Role
 from tests.support.cluster import APP, SECRET, Cluster, on_memory
 from tests.support.console import Clock, Visit, add_user, make_app, signed_in
 from tests.support.eventually import eventually
-from tests.support.executor_desk import ExecutorDesk
+from tests.support.fake_executor import FakeExecutor
 
 pytestmark = on_memory
 
@@ -64,7 +65,9 @@ def console(cluster: Cluster) -> Iterator[Flask]:
     cluster.handlers.write_text(PRINTER)
     cluster.scheduler()
     transport = cluster.make_transport()
-    connections = ConsoleConnections(transport, cluster.database, SECRET, cluster.now_ms)
+    connections = ConsoleConnections(
+        transport, cluster.database, ClusterKeys(SECRET), cluster.now_ms
+    )
     clock = Clock()
     app = make_app(cluster.database, clock, now_ms=cluster.now_ms, requester=connections.requester)
     add_user(cluster.database, "admin", Role.ADMINISTRATOR)
@@ -188,7 +191,7 @@ def test_whatever_was_printed_is_only_text(cluster: Cluster, visit: Visit) -> No
 
 def test_an_address_of_the_browsers_is_never_asked(cluster: Cluster, visit: Visit) -> None:
     run_id = run(cluster, "long")
-    other = ExecutorDesk(cluster, "other").join()
+    other = FakeExecutor(cluster, "other").join()
     heard = len(other.heard)
 
     visit.get(
@@ -243,7 +246,7 @@ def test_a_log_that_was_deleted_leaves_its_end(cluster: Cluster, visit: Visit) -
 
     page = visit.get(f"/runs/{run_id}/log").text
 
-    assert "The executor has no longer this log" in page
+    assert "The executor no longer has this log" in page
     assert "record 1300" in page
 
 
@@ -296,7 +299,7 @@ def resident_kb() -> int:
 
 
 def test_a_frozen_executor_keeps_nobody_from_other_pages(cluster: Cluster, console: Flask) -> None:
-    desk = ExecutorDesk(cluster).join()
+    desk = FakeExecutor(cluster).join()
     desk.answers = False
     cluster.job("frozen")
     run_id = cluster.trigger("frozen")
@@ -319,16 +322,20 @@ def test_a_frozen_executor_keeps_nobody_from_other_pages(cluster: Cluster, conso
     assert ask(visits[0], run_id)["answer"] == "SILENT"
 
 
-def test_one_file_at_a_time(cluster: Cluster, visit: Visit) -> None:
+def test_one_file_at_a_time_for_each_user(cluster: Cluster, visit: Visit, console: Flask) -> None:
     run_id = run(cluster, "long")
+    path = f"/runs/{run_id}/log/download"
+    add_user(cluster.database, "second", Role.ADMINISTRATOR)
 
-    first = visit.client.get(f"/runs/{run_id}/log/download", buffered=False)
-    second = visit.client.get(f"/runs/{run_id}/log/download")
+    first = visit.client.get(path, buffered=False)
+    again = signed_in(console, "admin").client.get(path)
+    other = signed_in(console, "second").client.get(path)
     first.close()
-    third = visit.client.get(f"/runs/{run_id}/log/download")
+    later = visit.client.get(path)
 
-    assert (second.status_code, second.headers["Retry-After"]) == (429, "5")
-    assert (third.status_code, third.text.count("record")) == (200, 1_300)
+    assert (again.status_code, again.headers["Retry-After"]) == (429, "5")
+    assert (other.status_code, other.text.count("record")) == (200, 1_300)
+    assert (later.status_code, later.text.count("record")) == (200, 1_300)
 
 
 def test_a_file_has_no_more_than_its_bound(

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from admin_web.sign_ins import Refusal, SignIns
-from sql import migration
+from admin_web.access.sign_ins import SignInRefused, SignIns
+from sql.accounts.users import Role
 from sql.engine import Database
-from sql.users import Role
 from tests.support.console import Clock, add_user
 
 #: Pairs of one refusal each; all their time is that of this thread.
@@ -17,9 +16,8 @@ PAIRS = 15
 
 
 @pytest.fixture
-def database(sqlite_url: str) -> Iterator[Database]:
-    database = Database(sqlite_url)
-    migration.upgrade(database)
+def database(sqlite_schema_url: str) -> Iterator[Database]:
+    database = Database(sqlite_schema_url)
     add_user(database, "alice", Role.ADMINISTRATOR)
     yield database
     database.close()
@@ -40,7 +38,7 @@ def test_an_unknown_name_is_refused_as_slowly_as_a_known_one(database: Database)
         began = time.thread_time()
         answer = sign_ins.open(name, "not the password", origin="10.0.0.1", agent="")
         taken = time.thread_time() - began
-        assert isinstance(answer, Refusal)
+        assert isinstance(answer, SignInRefused)
         return taken
 
     pairs = [(seconds("alice"), seconds(f"nobody-{number}")) for number in range(PAIRS)]

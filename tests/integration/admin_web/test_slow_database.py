@@ -7,13 +7,12 @@ import pymysql
 import pytest
 from structlog.testing import capture_logs
 
-from sql import migration
+from sql.accounts.users import Role
 from sql.engine import Database
-from sql.users import Role
 from tests.support.console import Clock, Visit, add_user, make_app, signed_in
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
-from warren import console_wiring
+from warren.wiring import console as console_wiring
 
 LIMIT_SECONDS = 1
 #: What this console is doing in the database.
@@ -24,11 +23,10 @@ _AT_WORK = (
 
 
 @pytest.fixture
-def database(mariadb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+def database(mariadb_schema_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """A console's own connections, with the limit that its settings give them, made short."""
     monkeypatch.setattr(console_wiring, "STATEMENT_SECONDS", LIMIT_SECONDS)
-    database = console_wiring.open_console_database(mariadb_url)
-    migration.upgrade(database)
+    database = console_wiring.open_console_database(mariadb_schema_url)
     add_user(database, "admin", Role.ADMINISTRATOR)
     yield database
     database.close()
@@ -72,7 +70,7 @@ def test_a_statement_that_waits_is_ended_and_the_page_says_so(
         cursor.execute("UNLOCK TABLES")
     [line] = [line for line in logs if line["event"] == "page_not_served"]
     assert answer.status_code == 503
-    assert "The database does not answer" in answer.text
+    assert "Database unavailable" in answer.text
     assert f"Error number: {line['number']}" in answer.text
     assert "max_statement_time" in line["error"]
     assert "max_statement_time" not in answer.text
@@ -93,8 +91,8 @@ def test_a_statement_that_computes_is_ended_by_the_server_itself(database: Datab
     assert time.monotonic() - began < 10 * LIMIT_SECONDS
 
 
-def test_schedulers_have_no_such_limit(mariadb_url: str) -> None:
-    database = Database(mariadb_url)
+def test_schedulers_have_no_such_limit(mariadb_schema_url: str) -> None:
+    database = Database(mariadb_schema_url)
 
     with database.engine.connect() as connection:
         [(limit,)] = connection.exec_driver_sql("SELECT @@SESSION.max_statement_time").all()

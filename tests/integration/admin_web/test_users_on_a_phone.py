@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from admin_web.server import ConsoleServer
-from sql import apps, migration
+from admin_web.serving.http_server import ConsoleServer
+from sql.accounts.users import Role
 from sql.engine import Database
-from sql.users import Role
+from sql.registry import apps
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
 
@@ -16,9 +16,8 @@ PHONE = {"width": 390, "height": 800}
 
 
 @pytest.fixture
-def url(sqlite_url: str) -> Iterator[str]:
-    database = Database(sqlite_url)
-    migration.upgrade(database)
+def url(sqlite_schema_url: str) -> Iterator[str]:
+    database = Database(sqlite_schema_url)
     database.write(lambda session: apps.ensure(session, "reports"))
     add_user(database, "alice", Role.ADMINISTRATOR)
     add_user(database, "victor", Role.VIEWER, "reports")
@@ -52,11 +51,11 @@ def test_who_is_disabled_is_asked_to_sign_in_at_the_next_click(chromium: Browser
     question = alice.locator(".confirm-box", has_text="Disable victor?").bounding_box()
     alice.get_by_role("button", name="Disable the user").click()
 
-    expect(alice.get_by_text("victor may sign in no longer.")).to_be_visible()
+    expect(alice.get_by_text("victor can no longer sign in.")).to_be_visible()
     assert question is not None
     assert question["x"] >= 0
     assert question["x"] + question["width"] <= PHONE["width"]
     victor.goto("/jobs")
     expect(victor.get_by_role("heading", level=1)).to_have_text("Sign in")
     sign_in(victor, url, "victor", PASSWORD)
-    expect(victor.get_by_text("The name or the password is wrong.")).to_be_visible()
+    expect(victor.get_by_text("Wrong user name or password.")).to_be_visible()

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from admin_web.server import ConsoleServer
-from sql.users import Role
+from admin_web.serving.http_server import ConsoleServer
+from sql.accounts.users import Role
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
-from tests.support.ledger_rows import Rows
+from tests.support.stored_rows import Rows
 
 LONG = "import-the-prices-of-all-suppliers-from-the-north-and-the-south-without-a-space"
 ADDRESS = "executor-7f9c6d5b8-xk2lp.production.svc.cluster.local:9999"
@@ -23,10 +23,10 @@ _WIDER = """
 
 
 @pytest.fixture
-def site(sqlite_url: str) -> Iterator[str]:
-    clock, rows = Clock(), Rows(sqlite_url)
+def site(sqlite_schema_url: str) -> Iterator[str]:
+    clock, rows = Clock(), Rows(sqlite_schema_url)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
-    job_id = rows.job(LONG, "reports", schedule_type="CRON", schedule_conf="0 0 2 * * ?")
+    job_id = rows.job(LONG, "reports", schedule_kind="CRON", schedule_value="0 0 2 * * ?")
     rows.job("nightly report", "reports", author="somebody.with.a.long.name@example.com")
     for number, status in enumerate(("RUNNING", "FAILED", "SUCCEEDED", "PLANNED")):
         due = clock.now - 90_000 - number * 60_000
@@ -34,9 +34,9 @@ def site(sqlite_url: str) -> Iterator[str]:
             job_id,
             due,
             status=status,
-            executor_address=ADDRESS,
+            address=ADDRESS,
             started_at=due + 300,
-            handle_msg="ConnectionError: " + "x" * 300,
+            message="ConnectionError: " + "x" * 300,
         )
     load = '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62}'
     rows.executor(ADDRESS, clock.now, load)
@@ -82,11 +82,11 @@ def test_a_question_closes_with_escape_and_gives_the_focus_back(page: Page) -> N
         pytest.skip("the console's scripts are not built: make console")
 
     question.click()
-    expect(page.get_by_text("That cannot be taken back")).to_be_visible()
+    expect(page.get_by_text("This cannot be undone")).to_be_visible()
     page.keyboard.press("Tab")
     page.keyboard.press("Escape")
 
-    expect(page.get_by_text("That cannot be taken back")).to_be_hidden()
+    expect(page.get_by_text("This cannot be undone")).to_be_hidden()
     expect(question).to_be_focused()
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.amqp import AmqpTransport, connect
-from broker.memory import MemoryBroker
+from broker.memory.transport import MemoryBroker
+from broker.rabbitmq.transport import AmqpTransport, connect
 from broker.transport import BrokerSettings, Transport
 
 Connect = Callable[[], Transport]
@@ -31,7 +31,7 @@ def connect_anew(request: pytest.FixtureRequest) -> Iterator[Connect]:
         broker = MemoryBroker()
 
         def make() -> Transport:
-            made.append(broker.transport())
+            made.append(broker.transport("guest"))
             return made[-1]
     else:
         url: str = request.getfixturevalue("vhost")

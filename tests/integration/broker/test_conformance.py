@@ -63,6 +63,39 @@ def test_message_arrives_as_it_was_sent(transport: Transport) -> None:
     assert not delivery.redelivered
 
 
+def test_it_tells_which_account_published_it_and_through_which_exchange(
+    transport: Transport,
+) -> None:
+    commands = topology.command_queue("app1", "host-1", "b1")
+    transport.admin("a").declare_queues([commands])
+    consumer = ready_consumer(transport, [commands.name])
+
+    fates = publish(
+        transport,
+        message(b"order", key=commands.name),
+        message(b"question", key=commands.name, exchange=topology.ASK_EXCHANGE),
+    )
+
+    assert fates == [Confirm.CONFIRMED] * 2
+    told = {one.body: (one.exchange, one.user) for one in take_all(consumer, 2)}
+    assert told == {
+        b"order": ("warren.trigger", "guest"),
+        b"question": ("warren.ask", "guest"),
+    }
+
+
+def test_no_trigger_arrives_through_the_exchange_of_questions(transport: Transport) -> None:
+    transport.admin("a").declare_queues([RUN])
+
+    assert publish(transport, message(exchange=topology.ASK_EXCHANGE)) == [Confirm.RETURNED]
+
+
+def test_who_may_only_ask_is_ready_all_the_same(transport: Transport) -> None:
+    publisher = transport.publisher("asks", only_asks=True)
+
+    eventually(lambda: publisher.is_ready)
+
+
 def test_message_to_no_queue_is_returned_and_its_neighbours_are_not(transport: Transport) -> None:
     transport.admin("a").declare_queues([RUN])
 
@@ -114,6 +147,30 @@ def test_closed_publisher_knows_no_fate(transport: Transport) -> None:
 
     assert fates == [Confirm.UNKNOWN]
     assert not publisher.is_ready
+
+
+def test_a_consumer_that_waits_can_be_woken(transport: Transport) -> None:
+    transport.admin("a").declare_queues([RUN])
+    consumer = ready_consumer(transport, [RUN.name])
+    taken: list[list[Delivery]] = []
+    waiting = threading.Thread(target=lambda: taken.append(consumer.take(1, 60)), daemon=True)
+    waiting.start()
+
+    consumer.wake()
+
+    waiting.join(10)
+    assert taken == [[]]
+
+
+def test_a_consumer_woken_once_waits_again(transport: Transport) -> None:
+    transport.admin("a").declare_queues([RUN])
+    consumer = ready_consumer(transport, [RUN.name])
+    consumer.wake()
+    before = consumer.take(1, 60)
+
+    publish(transport, message())
+
+    assert (before, len(consumer.take(1, 60))) == ([], 1)
 
 
 def test_consumer_holds_no_more_than_its_prefetch(transport: Transport) -> None:
@@ -227,6 +284,19 @@ def test_queue_of_limited_length_drops_the_oldest(transport: Transport) -> None:
 
     consumer = ready_consumer(transport, ["short"])
     assert [delivery.body for delivery in take_all(consumer, 2)] == [b"2", b"3"]
+
+
+def test_queue_of_limited_bytes_drops_the_oldest(transport: Transport) -> None:
+    admin = transport.admin("a")
+    small = Queue(
+        name="small", exchange=topology.TRIGGER_EXCHANGE, routing_keys=("small",), max_bytes=2_500
+    )
+    admin.declare_queues([small])
+
+    publish(transport, *[message(body * 1_000, key="small") for body in (b"1", b"2", b"3")])
+
+    consumer = ready_consumer(transport, ["small"])
+    assert [delivery.body[:1] for delivery in take_all(consumer, 2)] == [b"2", b"3"]
 
 
 def test_consumer_waits_for_a_queue_that_is_not_there_yet(transport: Transport) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from broker import topology
-from broker.amqp import AmqpTransport, connect
-from broker.amqp_link import Link
 from broker.errors import BrokerUnavailable
+from broker.rabbitmq.link import Link
+from broker.rabbitmq.transport import AmqpTransport, connect
 from broker.transport import BrokerSettings, Confirm, Outgoing, Publisher
 from tests.integration.broker.proxy import Proxy
 from tests.support.eventually import eventually

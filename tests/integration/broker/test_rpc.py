@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from broker import topology
+from broker.keys import ClusterKeys
 from broker.messages import Beat, BeatAnswer, IdleBeat, IdleBeatAnswer, Message
 from broker.rpc import Question, Requester
 from broker.signing import Direction, Sealer
@@ -21,7 +22,7 @@ def now_ms() -> int:
 
 
 def sealer() -> Sealer:
-    return Sealer(SECRET, "c1", now_ms)
+    return Sealer(ClusterKeys(SECRET), "c1", now_ms)
 
 
 Answering = Callable[[Beat | IdleBeat], Message | None]
@@ -76,6 +77,7 @@ class Responder:
             answer,
             exchange=topology.REPLY_EXCHANGE,
             routing_key=reply_to,
+            app="app1",
             address=self._sign_as,
             direction=Direction.FROM_EXECUTOR,
             valid_seconds=10,
@@ -208,10 +210,11 @@ def test_bad_message_among_the_answers_stops_nothing(
     requester: Requester, start: Callable[..., Responder], transport: Transport
 ) -> None:
     start("h1")
-    stranger = Sealer("t" * 32, "c1", now_ms).seal(
+    stranger = Sealer(ClusterKeys("t" * 32), "c1", now_ms).seal(
         BeatAnswer(question_id="q", address="h1", boot_id="b1"),
         exchange=topology.REPLY_EXCHANGE,
         routing_key=topology.answer_key("n1"),
+        app="app1",
         address="h1",
         direction=Direction.FROM_EXECUTOR,
         valid_seconds=10,

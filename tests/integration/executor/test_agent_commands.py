@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from broker.messages import (
     Beat,
@@ -15,12 +16,13 @@ from broker.messages import (
     Outcome,
     ReadLog,
     RunKey,
+    Welcome,
 )
 from broker.topology import answer_key
-from executor.load import LoadMeter
+from executor.messaging.load import LoadMeter
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
-from tests.support.scheduler_desk import NODE
+from tests.support.fake_scheduler import NODE, now_ms
 
 
 @pytest.fixture
@@ -106,7 +108,10 @@ def test_beat_is_answered_by_the_boot_that_lives(case: AgentCase) -> None:
     assert (answer.address, answer.boot_id) == ("exec-1", case.desk.boot_id)
 
 
-def test_idle_executor_is_busy_with_nothing(case: AgentCase) -> None:
+def test_idle_executor_is_busy_with_nothing(
+    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LoadMeter, "read", lambda _meter: (10.0, 10.0))
     answer: IdleBeatAnswer = case.desk.ask(IdleBeat, job_ids=(1, 2))
 
     assert answer.busy_jobs == {}
@@ -125,7 +130,21 @@ def test_job_that_runs_or_waits_is_busy_and_others_are_not(case: AgentCase) -> N
 
     assert set(answer.busy_jobs) == {7, 8}
     assert answer.busy_executor == "every slot is taken"
-    assert answer.free_slots == 0
+    assert answer.may_start
+    assert (answer.free_slots, answer.waiting) == (0, 1)
+
+
+def test_job_is_busy_while_a_run_of_it_is_on_its_way_and_idle_once_that_is_over(
+    case: AgentCase,
+) -> None:
+    coming: IdleBeatAnswer = case.desk.ask(IdleBeat, job_ids=(7, 8), underway={7: (1,)})
+    case.desk.send_trigger(1, job_id=7)
+    case.desk.expect(1, Finished)
+
+    over: IdleBeatAnswer = case.desk.ask(IdleBeat, job_ids=(7, 8), underway={7: (1,)})
+
+    assert coming.busy_jobs == {7: "a run of the job is on its way here"}
+    assert over.busy_jobs == {}
 
 
 @pytest.mark.parametrize(
@@ -302,6 +321,29 @@ def test_nothing_but_a_welcome_or_a_refusal_is_obeyed_before_the_welcome(tmp_pat
 
     assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
     assert not [m for m in case.desk.heard if getattr(m, "question_id", "") == "early"]
+    case.close()
+
+
+def test_welcome_that_comes_again_sets_no_clock(tmp_path: Path) -> None:
+    """Its time is that of its first delivery: an outage of the broker may lie between."""
+    case = AgentCase(tmp_path)
+    case.desk.welcomes = False
+    case.desk.boot_id = "c0ffee"
+    case.desk.declare_queues_of("c0ffee")
+    case.desk.command(Welcome(boot_id="c0ffee", now_ms=now_ms() - 60_000))
+    other = case.broker.transport().consumer(
+        "a process that dies", [case.desk.command_queue], prefetch=1
+    )
+    assert eventually(lambda: other.take(1, 0.1))
+    other.close()
+
+    with structlog.testing.capture_logs() as logs:
+        executor = case.boot(welcomed=False, boot_id="c0ffee")
+        eventually(lambda: case.desk.count_unsettled(case.desk.command_queue) == 0)
+
+    assert "executor_welcomed" not in {entry["event"] for entry in logs}
+    case.desk.welcomes = True
+    eventually(lambda: executor.is_taking)
     case.close()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.messages import (
+    Ailment,
     Finished,
     Heartbeat,
     IdleBeat,
@@ -14,8 +15,8 @@ from broker.messages import (
     StillOpen,
     WhichOpen,
 )
-from executor.contact import CONTACT_SECONDS
-from executor.records import Confirmed, Ended
+from executor.journal.records import Confirmed, Ended
+from executor.messaging.contact import CONTACT_SECONDS
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 
@@ -118,6 +119,19 @@ def test_question_is_repeated_until_it_is_answered(case: AgentCase) -> None:
     case.desk.expect(2, Finished)
 
 
+def test_heartbeat_tells_that_contact_is_not_yet_sure_again(case: AgentCase) -> None:
+    hold_one_let_wait(case, 2)
+    case.desk.answers_which_open = False
+    lose_contact(case)
+    case.broker.unblock()
+
+    eventually(lambda: case.desk.of(WhichOpen))
+    eventually(lambda: case.desk.of(Heartbeat)[-1].ailments == (Ailment.CONTACT,))
+    case.desk.command(StillOpen(asked=(2,), open_ids=(2,)))
+
+    eventually(lambda: case.desk.of(Heartbeat)[-1].ailments == ())
+
+
 def test_process_that_was_frozen_asks_before_it_starts_anything(case: AgentCase) -> None:
     hold_one_let_wait(case, 2)
     case.desk.open_ids = set()
@@ -151,7 +165,8 @@ def test_executor_without_contact_says_that_it_is_busy(case: AgentCase) -> None:
     case.broker.unblock()
     eventually(lambda: case.desk.of(WhichOpen))
 
-    assert case.desk.ask(IdleBeat, job_ids=()).busy_executor == "it is out of contact"
+    answer = case.desk.ask(IdleBeat, job_ids=())
+    assert (answer.busy_executor, answer.may_start) == ("it is out of contact", False)
 
 
 def test_broker_restart_loses_no_report_and_doubles_no_run(case: AgentCase) -> None:

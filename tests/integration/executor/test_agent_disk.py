@@ -2,15 +2,19 @@
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from broker.messages import Finished, IdleBeat, Kill, Outcome
-from executor import groupcommit
+from broker.messages import Ailment, Finished, Heartbeat, IdleBeat, Kill, NotStarted, Outcome
+from executor.journal.group_commit import CommitPace
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
+from tests.support.small_disk import fill as fill_up
+from tests.support.small_disk import small_disk
 
 
 class Disk:
@@ -32,13 +36,13 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
     monkeypatch.setattr(os, "fdatasync", disk.fdatasync)
-    monkeypatch.setattr(groupcommit, "RETRY_SECONDS", 0.05)
     return disk
 
 
 @pytest.fixture
 def case(tmp_path: Path, disk: Disk) -> Iterator[AgentCase]:
     case = AgentCase(tmp_path)
+    case.limits = replace(case.limits, commit_pace=CommitPace(retry_seconds=0.05))
     yield case
     disk.is_full = False
     case.close()
@@ -63,6 +67,23 @@ def test_nothing_new_starts_and_nothing_is_acknowledged_on_a_full_disk(
     assert executor.join(20)
 
     assert case.desk.count_unsettled(case.desk.run_queue) == 1
+
+
+def test_result_that_is_not_durable_is_reported_but_does_not_count_as_recorded(
+    case: AgentCase, disk: Disk
+) -> None:
+    recorded = threading.Event()
+    case.boot()
+    case.desk.send_trigger(1, param="hold")
+    eventually(lambda: case.starts_of(1))
+    fill(case, disk)
+
+    case.slots.finish(1, on_recorded=recorded.set)
+
+    assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
+    assert not recorded.is_set()
+    disk.is_full = False
+    assert recorded.wait(10)
 
 
 def test_triggers_stay_with_the_broker_while_the_disk_is_full(case: AgentCase, disk: Disk) -> None:
@@ -104,6 +125,41 @@ def test_room_on_the_disk_lets_everything_go_on(case: AgentCase, disk: Disk) -> 
     assert len(case.slots.started) == 51
 
 
+def last_ailments(case: AgentCase) -> tuple[Ailment, ...]:
+    return case.desk.of(Heartbeat)[-1].ailments
+
+
+def test_heartbeat_tells_at_once_that_the_journal_cannot_be_written_and_that_it_can(
+    case: AgentCase, disk: Disk
+) -> None:
+    case.limits = replace(case.limits, beat_seconds=600.0)
+    case.boot()
+    before = last_ailments(case)
+
+    fill(case, disk)
+    eventually(lambda: last_ailments(case) == (Ailment.JOURNAL,))
+    disk.is_full = False
+    eventually(lambda: last_ailments(case) == ())
+
+    assert before == ()
+
+
+def test_heartbeat_tells_that_the_reserve_of_the_disk_is_taken(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 6_000_000) as small:
+        case = AgentCase(small)
+        case.boot()
+
+        others = fill_up(small)
+        eventually(lambda: last_ailments(case) == (Ailment.DISK,))
+        case.desk.send_trigger(1)
+        finished = case.desk.expect(1, Finished)
+        others.unlink()
+        eventually(lambda: last_ailments(case) == ())
+
+        assert finished.outcome is Outcome.SUCCEEDED
+        case.close()
+
+
 def test_full_disk_is_said_to_who_asks(case: AgentCase, disk: Disk) -> None:
     case.boot()
     fill(case, disk)
@@ -125,6 +181,22 @@ def test_run_killed_while_its_start_waits_for_the_disk_never_starts(
 
     finished = case.desk.expect(99, Finished)
     assert (finished.outcome, finished.message) == (Outcome.KILLED, "killed by ann")
+    assert case.starts_of(99) == 0
+
+
+def test_run_whose_start_waits_for_the_disk_at_the_end_of_its_executor_never_starts(
+    case: AgentCase, disk: Disk
+) -> None:
+    executor = case.boot()
+    fill(case, disk)
+
+    executor.stop(hurry=True)
+    eventually(lambda: any(beat.draining for beat in case.desk.of(Heartbeat)))
+    disk.is_full = False
+
+    never = case.desk.expect(99, NotStarted)
+    assert never.reason == "cut off by the end of its executor"
+    assert executor.join(20)
     assert case.starts_of(99) == 0
 
 

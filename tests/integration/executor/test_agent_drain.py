@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,8 @@ from broker.messages import (
     NotStarted,
     Outcome,
 )
-from executor import shutdown
-from executor.premises import Limits
-from executor.records import Confirmed
+from executor.boot_context import Limits
+from executor.journal.records import Confirmed
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 
@@ -58,12 +58,13 @@ def test_goodbye_is_the_last_word(case: AgentCase) -> None:
 
 
 def test_draining_is_told_at_once(case: AgentCase) -> None:
+    case.limits = replace(case.limits, beat_seconds=600.0)
     executor = case.boot()
     hold_one_let_wait(case)
 
     executor.stop()
 
-    eventually(lambda: any(beat.draining for beat in case.desk.of(Heartbeat)), 2)
+    eventually(lambda: any(beat.draining for beat in case.desk.of(Heartbeat)))
     case.slots.finish(1)
 
 
@@ -96,26 +97,26 @@ def test_trigger_that_comes_while_draining_is_given_back(case: AgentCase) -> Non
     assert executor.join(10)
 
 
-def test_run_that_outlasts_the_drain_is_killed_and_reported(case: AgentCase) -> None:
+def test_run_that_outlasts_the_drain_is_cut_off_and_reported(case: AgentCase) -> None:
     case.limits = Limits(slots=1, grace_seconds=0.2, drain_seconds=0.1)
     executor = case.boot()
     hold_one_let_wait(case)
 
     executor.stop()
 
-    killed = case.desk.expect(1, Finished)
-    assert (killed.outcome, killed.message) == (Outcome.KILLED, "executor is shutting down")
+    ended = case.desk.expect(1, Finished)
+    assert (ended.outcome, ended.message) == (Outcome.FAILED, "cut off by the end of its executor")
     assert executor.join(10)
 
 
-def test_hurry_kills_at_once(case: AgentCase) -> None:
+def test_hurry_cuts_off_at_once(case: AgentCase) -> None:
     executor = case.boot()
     hold_one_let_wait(case)
 
     executor.stop(hurry=True)
 
     assert executor.join(5)
-    assert case.desk.expect(1, Finished).outcome is Outcome.KILLED
+    assert case.desk.expect(1, Finished).outcome is Outcome.FAILED
 
 
 def test_second_stop_with_hurry_ends_the_wait(case: AgentCase) -> None:
@@ -127,7 +128,7 @@ def test_second_stop_with_hurry_ends_the_wait(case: AgentCase) -> None:
     executor.stop(hurry=True)
 
     assert executor.join(5)
-    assert case.desk.expect(1, Finished).outcome is Outcome.KILLED
+    assert case.desk.expect(1, Finished).outcome is Outcome.FAILED
 
 
 def test_every_callback_is_confirmed_in_the_journal_at_the_end(case: AgentCase) -> None:
@@ -147,9 +148,9 @@ def test_every_callback_is_confirmed_in_the_journal_at_the_end(case: AgentCase) 
 
 
 def test_without_a_broker_it_ends_in_bounded_time_without_goodbye_and_the_next_boot_reports(
-    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+    case: AgentCase,
 ) -> None:
-    monkeypatch.setattr(shutdown, "REPORT_SECONDS", 0.3)
+    case.limits = replace(case.limits, report_seconds=0.3)
     executor = case.boot()
     hold_one_let_wait(case, 2)
     case.broker.stop()
@@ -160,14 +161,14 @@ def test_without_a_broker_it_ends_in_bounded_time_without_goodbye_and_the_next_b
     assert case.desk.of(Goodbye) == []
     case.boot()
 
-    assert case.desk.expect(1, Finished).outcome is Outcome.KILLED
+    assert case.desk.expect(1, Finished).outcome is Outcome.FAILED
     assert case.desk.expect(2, NotStarted).boot_id == executor.identity.boot_id
 
 
 def test_job_that_cannot_be_killed_does_not_hold_up_the_end_and_is_lost(
-    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+    case: AgentCase,
 ) -> None:
-    monkeypatch.setattr(shutdown, "PROOF_SECONDS", 0.1)
+    case.limits = replace(case.limits, proof_seconds=0.1)
     executor = case.boot()
     hold_one_let_wait(case, param="stubborn")
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from broker.messages import Finished, Kill, Outcome, ReadLog, Started
+from executor.boot_context import Limits
 from executor.errors import ExecutorError
-from executor.handlers import HandlersError
-from executor.premises import Limits
-from executor.runlog import RunLogs
-from executor.slots import Slots
+from executor.handlers.handler_registry import HandlersError
+from executor.processes.run_logs import RunLogs
+from executor.processes.slot_options import SlotOptions
+from executor.processes.slots import Slots
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 
@@ -34,13 +35,8 @@ def sleep(context):
 def make_case(folder: Path, source: str = SOURCE, count: int = 2) -> AgentCase:
     file = folder / "handlers_of_test.py"
     file.write_text(source)
-    slots = partial(
-        Slots,
-        sources=[str(file)],
-        count=count,
-        run_logs=RunLogs(folder / "logs"),
-        grace_seconds=1,
-    )
+    options = SlotOptions(count=count, grace_seconds=1)
+    slots = partial(Slots, [str(file)], RunLogs(folder / "logs"), options)
     case = AgentCase(folder, make_slots=slots)
     case.limits = Limits(slots=count, grace_seconds=1, drain_seconds=0.2)
     return case
@@ -90,7 +86,7 @@ def test_drain_ends_what_runs_and_says_goodbye(case: AgentCase) -> None:
     case.executors[0].stop()
 
     assert case.executors[0].join(10)
-    assert case.desk.expect(1, Finished).outcome is Outcome.KILLED
+    assert case.desk.expect(1, Finished).outcome is Outcome.FAILED
     assert case.executors[0].exit_status == 0
 
 

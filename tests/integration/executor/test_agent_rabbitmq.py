@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.amqp import AmqpTransport, connect
 from broker.messages import Finished, Goodbye
+from broker.rabbitmq.transport import AmqpTransport, connect
 from broker.transport import BrokerSettings
-from executor.records import Ended
+from executor.journal.records import Ended
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.rabbitmq import PrivateRabbit

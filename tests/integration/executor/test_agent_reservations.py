@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from broker.messages import Finished, IdleBeat, NotStarted, Outcome
-from executor import groupcommit, workload
-from executor.records import Reserved, Starting
+from executor.journal.records import Reserved, Starting
+from executor.lanes import reservations
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 
@@ -16,8 +18,15 @@ FEW = 20
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> Iterator[AgentCase]:
+def pace() -> SimpleNamespace:
+    """The pace of the journal's commits, which a test may change while the executor runs."""
+    return SimpleNamespace(gather_seconds=0.005, retry_seconds=0.01)
+
+
+@pytest.fixture
+def case(tmp_path: Path, pace: SimpleNamespace) -> Iterator[AgentCase]:
     case = AgentCase(tmp_path)
+    case.limits = replace(case.limits, commit_pace=pace)  # type: ignore[arg-type]
     case.boot()
     yield case
     case.close()
@@ -37,12 +46,10 @@ def fill(case: AgentCase, **values: object) -> None:
     case.settle()
 
 
-def test_next_run_starts_while_the_disk_is_slow(
-    case: AgentCase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_run_starts_while_the_disk_is_slow(case: AgentCase, pace: SimpleNamespace) -> None:
     fill(case)
     # The next commit is the last one for an hour.
-    monkeypatch.setattr(groupcommit, "GATHER_SECONDS", 3600.0)
+    pace.gather_seconds = 3600.0
 
     for started in (8, 12, 16):
         for run_id in list(case.slots.running):
@@ -71,7 +78,6 @@ def test_start_of_a_reserved_run_is_in_the_file_before_its_process_exists(case: 
 def test_disk_that_is_full_keeps_a_reserved_run_from_starting(
     case: AgentCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groupcommit, "RETRY_SECONDS", 0.01)
     fill(case)
     before = len(case.slots.started)
 
@@ -113,8 +119,8 @@ def test_reserved_runs_that_never_started_are_given_back_after_a_kill(
 def test_no_more_runs_are_reserved_than_the_limit(
     case: AgentCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workload, "RESERVED_LIMIT", 6)
-    monkeypatch.setattr(workload, "RESERVED_LOW", 3)
+    monkeypatch.setattr(reservations, "RESERVED_LIMIT", 6)
+    monkeypatch.setattr(reservations, "RESERVED_LOW", 3)
 
     for run_id in range(1, FEW + 1):
         case.desk.send_trigger(run_id, param="hold")
@@ -127,7 +133,7 @@ def test_no_more_runs_are_reserved_than_the_limit(
 def test_lane_of_one_job_keeps_its_order_through_its_reservations(case: AgentCase) -> None:
     for run_id in range(1, FEW + 1):
         case.desk.send_trigger(run_id, job_id=1, param="hold")
-    eventually(lambda: len(reserved(case)) >= workload.RESERVED_DEPTH)
+    eventually(lambda: len(reserved(case)) >= reservations.RESERVED_DEPTH)
 
     for run_id in range(1, FEW + 1):
         eventually(lambda number=run_id: number in case.slots.running)  # type: ignore[misc]
@@ -144,3 +150,31 @@ def _no_space(write: object) -> object:
         return write(descriptor, data)  # type: ignore[operator,no-any-return]
 
     return fail
+
+
+def test_runs_that_end_together_are_followed_by_one_look_at_what_may_start(case: AgentCase) -> None:
+    [executor] = case.executors
+    for run_id in range(1, 9):
+        case.desk.send_trigger(run_id, param="hold")
+    eventually(lambda: len(case.slots.running) == 4)
+    assert executor._core is not None
+    runs, loop = executor._core._active_runs, executor._loop
+    start_ready, looks, seen = runs.start_ready, [], []
+
+    def look() -> None:
+        looks.append(1)
+        start_ready()
+
+    def end_all() -> None:
+        looks.clear()
+        for run_id in list(case.slots.running):
+            case.slots._end(run_id, Outcome.SUCCEEDED, "done")
+        seen.append(len(looks))
+        loop.call_soon(lambda: seen.append(len(looks)))
+
+    runs.start_ready = look  # type: ignore[method-assign]
+    loop.call_soon_threadsafe(end_all)
+    eventually(lambda: len(seen) == 2)
+
+    assert seen == [0, 1]
+    eventually(lambda: len(case.slots.started) == 8)

@@ -14,11 +14,11 @@ from broker.messages import (
     Outcome,
     RunKey,
 )
-from executor import records
 from executor.errors import StateFolderInUse
+from executor.journal import records
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
-from tests.support.scheduler_desk import now_ms
+from tests.support.fake_scheduler import now_ms
 
 OLD = "boot-of-old"
 

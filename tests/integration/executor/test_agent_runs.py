@@ -6,11 +6,12 @@ import pytest
 
 from broker.messages import Block, Finished, NotStarted, Outcome, Started
 from broker.topology import DEAD_QUEUE
-from executor import workload
-from executor.records import Accepted, Confirmed, Ended, Starting
+from executor.journal.records import Accepted, Confirmed, Ended, Starting
+from executor.lanes import active_runs
+from executor.lanes.admission import LANE_LIMIT
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
-from tests.support.scheduler_desk import now_ms
+from tests.support.fake_scheduler import now_ms
 
 
 @pytest.fixture
@@ -283,27 +284,40 @@ def test_forged_trigger_is_dead_lettered_and_the_next_good_one_runs(case: AgentC
     assert case.executors[0].counts["Forged"] == 1
 
 
-def test_too_many_waiting_runs_are_refused(
+def test_run_that_finds_a_thousand_of_its_job_waiting_is_sent_back(case: AgentCase) -> None:
+    case.desk.send_trigger(1, job_id=7, param="hold")
+    eventually(lambda: case.starts_of(1))
+    waiting = range(2, 2 + LANE_LIMIT)
+    case.desk.publish(*[case.desk.seal_trigger(run_id, job_id=7) for run_id in waiting])
+
+    case.desk.send_trigger(5_000, job_id=7)
+
+    never = case.desk.expect(5_000, NotStarted)
+    assert (never.reason, never.is_full) == ("1000 runs of the job wait here already", True)
+    case.desk.send_trigger(5_001, job_id=8)
+    assert case.desk.expect(5_001, Finished).outcome is Outcome.SUCCEEDED
+
+
+def test_run_that_finds_too_many_of_all_jobs_waiting_is_sent_back(
     case: AgentCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workload, "WAITING_LIMIT", 3)
+    monkeypatch.setattr(active_runs, "WAITING_LIMIT", 3)
     for run_id in range(1, 5):
         case.desk.send_trigger(run_id, param="hold")
         eventually(lambda run_id=run_id: case.starts_of(run_id))
     for run_id in range(5, 9):
         case.desk.send_trigger(run_id, param="hold")
 
-    refused = case.desk.expect(8, Finished)
+    never = case.desk.expect(8, NotStarted)
 
-    assert refused.outcome is Outcome.REFUSED
-    assert "wait on this executor" in refused.message
-    assert case.desk.reports_on(7, Finished) == []
+    assert (never.reason, never.is_full) == ("3 runs wait on this executor already", True)
+    assert case.desk.reports_on(7, NotStarted) == []
 
 
 def test_triggers_beyond_the_memory_limit_stay_with_the_broker_and_are_taken_later(
     case: AgentCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workload, "WAITING_BYTES", 1_000_000)
+    monkeypatch.setattr(active_runs, "WAITING_BYTES", 1_000_000)
     large = "#" * 200_000
     for run_id in range(1, 601):
         source = large if run_id <= 20 else ""

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from broker.messages import Outcome
-from executor import nursery
+from executor.processes import supervisor
 from tests.support.eventually import eventually
-from tests.support.job_floor import JobFloor, processes_holding
 from tests.support.processes import Process, find
+from tests.support.slot_harness import SlotHarness, processes_holding
 
 SOURCE = r"""
 import os, signal, subprocess, sys, time
@@ -52,10 +52,10 @@ def hangs_at_exit(context):
 
 
 @pytest.fixture
-def floor(tmp_path: Path) -> Iterator[JobFloor]:
-    floor = JobFloor(tmp_path, SOURCE, count=2).open()
-    yield floor
-    floor.close()
+def harness(tmp_path: Path) -> Iterator[SlotHarness]:
+    harness = SlotHarness(tmp_path, SOURCE, count=2).open()
+    yield harness
+    harness.close()
 
 
 def kill(process: Process, number: int = signal.SIGKILL) -> None:
@@ -63,103 +63,103 @@ def kill(process: Process, number: int = signal.SIGKILL) -> None:
     os.kill(process.pid, number)
 
 
-def test_runs_of_a_dead_zygote_end_failed_and_nothing_is_left(floor: JobFloor) -> None:
-    run_ids = [floor.start("family", "a"), floor.start("family", "b")]
-    floor.turn(lambda: floor.note("begun").count("\n") == 2)
-    held = processes_holding(floor.folder / "held")
+def test_runs_of_a_dead_zygote_end_failed_and_nothing_is_left(harness: SlotHarness) -> None:
+    run_ids = [harness.start("family", "a"), harness.start("family", "b")]
+    harness.turn(lambda: harness.note("begun").count("\n") == 2)
+    harness.turn(lambda: len(processes_holding(harness.folder / "held")) >= 6)
 
-    kill(floor.zygote)
-    finished = [floor.wait(run_id) for run_id in run_ids]
+    kill(harness.zygote)
+    finished = [harness.wait(run_id) for run_id in run_ids]
 
-    assert len(held) >= 6
-    assert processes_holding(floor.folder / "held") == []
+    assert processes_holding(harness.folder / "held") == []
     assert {(f.outcome, f.message) for f in finished} == {(Outcome.FAILED, "the zygote died")}
 
 
-def test_dead_zygote_is_replaced_and_the_slots_work_on(floor: JobFloor) -> None:
+def test_dead_zygote_is_replaced_and_the_slots_work_on(harness: SlotHarness) -> None:
     for turn in range(3):
-        kill(floor.zygote)
-        floor.turn(lambda: floor.slots.free == 0)
-        floor.turn(lambda ready=turn + 1: floor.ready_count == ready)
+        kill(harness.zygote)
+        harness.turn(lambda: harness.slots.free == 0)
+        harness.turn(lambda ready=turn + 1: harness.ready_count == ready)
 
-        assert floor.slots.free == 2
-        assert floor.run("quick", "again").message == "again"
+        assert harness.slots.free == 2
+        assert harness.run("quick", "again").message == "again"
 
 
-def test_result_that_was_there_stands_when_the_zygote_dies(floor: JobFloor) -> None:
-    run_id = floor.start("hangs.at.exit", fresh_process=True)
-    floor.turn(lambda: floor.slots._runs[run_id].result)
+def test_result_that_was_there_stands_when_the_zygote_dies(harness: SlotHarness) -> None:
+    run_id = harness.start("hangs.at.exit", fresh_process=True)
+    harness.turn(lambda: harness.slots._runs[run_id].result)
 
-    kill(floor.zygote)
+    kill(harness.zygote)
 
-    finished = floor.wait(run_id)
+    finished = harness.wait(run_id)
     assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "done (the zygote died)")
 
 
-def test_kill_stays_a_kill_when_the_zygote_dies(floor: JobFloor) -> None:
-    run_id = floor.start("family")
-    floor.turn(lambda: floor.note("begun"))
-    floor.slots.stop(run_id, "killed by ann")
+def test_kill_stays_a_kill_when_the_zygote_dies(harness: SlotHarness) -> None:
+    run_id = harness.start("family")
+    harness.turn(lambda: harness.note("begun"))
+    harness.slots.stop(run_id, "killed by ann")
 
-    kill(floor.zygote)
+    kill(harness.zygote)
 
-    assert floor.wait(run_id).outcome is Outcome.KILLED
+    assert harness.wait(run_id).outcome is Outcome.KILLED
 
 
-def test_zygote_that_dies_while_it_forks_loses_no_run(floor: JobFloor) -> None:
+def test_zygote_that_dies_while_it_forks_loses_no_run(harness: SlotHarness) -> None:
     for delay in (0, 0, 0.001, 0.002, 0.004, 0.008):
-        floor.turn(lambda: floor.slots.free == 2)
-        zygote = floor.zygote
-        run_ids = [floor.start("quick", fresh_process=True) for _ in range(2)]
-        floor.turn_for(delay)
+        harness.turn(lambda: harness.slots.free == 2)
+        zygote, ready = harness.zygote, harness.ready_count
+        run_ids = [harness.start("quick", fresh_process=True) for _ in range(2)]
+        harness.turn_for(delay)
         kill(zygote)
 
-        assert {floor.wait(each).message for each in run_ids} <= {
+        assert {harness.wait(each).message for each in run_ids} <= {
             "the zygote died",
             "(the zygote died)",
             "",
         }
+        harness.turn(lambda before=ready: harness.ready_count > before)
 
 
-def test_zygote_does_not_mind_ctrl_c_and_sigterm(floor: JobFloor) -> None:
-    kill(floor.zygote, signal.SIGINT)
-    kill(floor.zygote, signal.SIGTERM)
+def test_zygote_does_not_mind_ctrl_c_and_sigterm(harness: SlotHarness) -> None:
+    kill(harness.zygote, signal.SIGINT)
+    kill(harness.zygote, signal.SIGTERM)
 
-    assert floor.run("quick", "still").message == "still"
-    assert floor.ready_count == 0
+    assert harness.run("quick", "still").message == "still"
+    assert harness.ready_count == 0
 
 
-def test_handlers_that_no_longer_load_are_tried_until_they_do(floor: JobFloor) -> None:
-    good = floor.file.read_text()
-    floor.file.write_text("broken = ")
+def test_handlers_that_no_longer_load_are_tried_until_they_do(harness: SlotHarness) -> None:
+    good = harness.file.read_text()
+    harness.file.write_text("broken = ")
 
-    kill(floor.zygote)
-    floor.turn(lambda: "SyntaxError" in floor.slots._nursery.error)
-    assert floor.slots.free == 0
-    floor.file.write_text(good)
+    kill(harness.zygote)
+    harness.turn(lambda: "SyntaxError" in harness.slots._supervisor.error)
+    assert harness.slots.free == 0
+    harness.file.write_text(good)
 
-    floor.turn(lambda: floor.slots.free == 2)
-    assert floor.run("quick", "mended").message == "mended"
+    harness.turn(lambda: harness.slots.free == 2)
+    assert harness.run("quick", "mended").message == "mended"
 
 
 def test_zygote_that_does_not_answer_is_replaced(
-    floor: JobFloor, monkeypatch: pytest.MonkeyPatch
+    harness: SlotHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nursery, "PING_SECONDS", 0.1)
-    monkeypatch.setattr(nursery, "SILENCE_SECONDS", 0.5)
-    floor.turn_for(1.5)
-    assert floor.ready_count == 0, "one that answers is left alone"
+    monkeypatch.setattr(supervisor, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor, "SILENCE_SECONDS", 0.5)
+    harness.turn_for(1.5)
+    assert harness.ready_count == 0, "one that answers is left alone"
 
-    kill(floor.zygote, signal.SIGSTOP)
+    kill(harness.zygote, signal.SIGSTOP)
 
-    floor.turn(lambda: floor.ready_count == 1)
-    assert floor.run("quick", "again").message == "again"
+    harness.turn(lambda: harness.ready_count == 1)
+    assert harness.run("quick", "again").message == "again"
 
 
-def test_children_of_others_in_this_process_are_spared(floor: JobFloor) -> None:
+def test_children_of_others_in_this_process_are_spared(harness: SlotHarness) -> None:
     with subprocess.Popen(["sleep", "60"]) as bystander:
-        kill(floor.zygote)
-        floor.turn(lambda: floor.ready_count == 1)
+        kill(harness.zygote)
+        harness.turn(lambda: harness.ready_count == 1)
 
         assert bystander.poll() is None
         bystander.kill()
@@ -171,26 +171,26 @@ def test_executors_that_are_threads_of_one_process_do_not_touch_each_other(
     floors = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        floors.append(JobFloor(tmp_path / name, SOURCE))
+        floors.append(SlotHarness(tmp_path / name, SOURCE))
     barrier = threading.Barrier(2)
     messages: dict[int, list[str]] = {}
 
     def work(at: int) -> None:
-        floor = floors[at].open()
-        zygote = floor.zygote
-        messages[at] = [floor.run("quick", str(at)).message for _ in range(20)]
-        run_id = floor.start("family")
-        floor.turn(lambda: floor.note("begun"))
+        harness = floors[at].open()
+        zygote = harness.zygote
+        messages[at] = [harness.run("quick", str(at)).message for _ in range(20)]
+        run_id = harness.start("family")
+        harness.turn(lambda: harness.note("begun"))
         barrier.wait(20)
         if at == 0:
             kill(zygote)
-            messages[at].append(floor.wait(run_id).message)
+            messages[at].append(harness.wait(run_id).message)
             barrier.wait(20)
         else:
             barrier.wait(20)
-            floor.turn_for(0.1)
-            messages[at].append("alive" if run_id not in floor.finished else "dead")
-        floor.close()
+            harness.turn_for(0.1)
+            messages[at].append("alive" if run_id not in harness.finished else "dead")
+        harness.close()
 
     threads = [threading.Thread(target=work, args=(at,)) for at in range(2)]
     for thread in threads:
@@ -204,15 +204,15 @@ def test_executors_that_are_threads_of_one_process_do_not_touch_each_other(
 EXECUTOR = """
 import sys
 from pathlib import Path
-from tests.support.job_floor import JobFloor
+from tests.support.slot_harness import SlotHarness
 
 if __name__ == "__main__":
-    floor = JobFloor(Path(sys.argv[1]), Path(sys.argv[2]).read_text(), count=3).open()
-    floor.run("quick")
+    harness = SlotHarness(Path(sys.argv[1]), Path(sys.argv[2]).read_text(), count=3).open()
+    harness.run("quick")
     for _ in range(2):
-        floor.start("family")
-    floor.turn(lambda: floor.note("begun").count("\\n") == 2)
-    print(floor.zygote.pid, flush=True)
+        harness.start("family")
+    harness.turn(lambda: harness.note("begun").count("\\n") == 2)
+    print(harness.zygote.pid, flush=True)
     {then}
 """
 
@@ -220,8 +220,8 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("then", "number"),
     [
-        ("floor.turn_for(60)", signal.SIGKILL),
-        ("floor.turn_for(60)", signal.SIGTERM),
+        ("harness.turn_for(60)", signal.SIGKILL),
+        ("harness.turn_for(60)", signal.SIGTERM),
         ("import time; time.sleep(60)", signal.SIGKILL),
         ("sys.exit(0)", None),
         ("1 / 0", None),
@@ -247,8 +247,8 @@ def test_nothing_outlives_an_executor_that_dies(
             executor.send_signal(number)
         executor.wait(10)
 
-        eventually(lambda: not zygote.is_alive, 2)
-        eventually(lambda: not processes_holding(tmp_path / "held"), 2)
+        eventually(lambda: not zygote.is_alive)
+        eventually(lambda: not processes_holding(tmp_path / "held"))
 
 
 def test_zygote_that_is_importing_dies_with_its_executor(tmp_path: Path) -> None:
@@ -268,17 +268,17 @@ def test_zygote_that_is_importing_dies_with_its_executor(tmp_path: Path) -> None
         executor.kill()
         executor.wait(10)
 
-        eventually(lambda: not zygote.is_alive, 2)
+        eventually(lambda: not zygote.is_alive)
 
 
 def test_run_that_waited_while_its_handler_went_fails(tmp_path: Path) -> None:
-    floor = JobFloor(tmp_path, SOURCE, count=1).open()
-    floor.run("slow.destroy")
-    waiting = floor.start("quick")
-    floor.file.write_text(floor.file.read_text().replace('@job("quick")', '@job("other")'))
+    harness = SlotHarness(tmp_path, SOURCE, count=1, idle_count=0).open()
+    harness.run("slow.destroy")
+    waiting = harness.start("quick")
+    harness.file.write_text(harness.file.read_text().replace('@job("quick")', '@job("other")'))
 
-    kill(floor.zygote)
+    kill(harness.zygote)
 
-    assert floor.wait(waiting).message == "no handler named 'quick' here"
-    assert floor.run("other", "x").message == "x"
-    floor.close()
+    assert harness.wait(waiting).message == "no handler named 'quick' here"
+    assert harness.run("other", "x").message == "x"
+    harness.close()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker.messages import Outcome
-from executor.handlers import HandlersError
-from tests.support.job_floor import JobFloor
+from executor.handlers.handler_registry import HandlersError
+from tests.support.slot_harness import SlotHarness
 
 SOURCE = r"""
 import logging, multiprocessing, os, random, signal, subprocess, sys, threading
@@ -69,6 +69,11 @@ def pool(context):
     with multiprocessing.Pool(2) as workers:
         return workers.map(abs, [-1, -2, -3])
 
+@job("family")
+def family(context):
+    own, parent = multiprocessing.current_process(), multiprocessing.parent_process()
+    return f"{own.name} {own.pid == os.getpid()} {parent.pid == os.getppid()} {parent.is_alive()}"
+
 @job("shared.memory")
 def shared_memory(context):
     from multiprocessing.shared_memory import SharedMemory
@@ -89,122 +94,136 @@ def workers_terminated(context):
 
 
 @pytest.fixture(scope="module")
-def floor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFloor]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlotHarness]:
     os.environ["WARREN_SECRET"] = "the secret of the test" * 2
     here, there = socket.socketpair()
     there.set_inheritable(True)
-    floor = JobFloor(tmp_path_factory.mktemp("isolation"), SOURCE).open()
-    yield floor
-    floor.close()
+    harness = SlotHarness(tmp_path_factory.mktemp("isolation"), SOURCE).open()
+    yield harness
+    harness.close()
     here.close()
     there.close()
-    del os.environ["WARREN_SECRET"]
+    assert "WARREN_SECRET" not in os.environ
 
 
-def test_job_has_its_own_descriptors_only(floor: JobFloor) -> None:
-    busy = floor.start("pool")
-    finished = floor.run("descriptors")
-    floor.wait(busy)
+def test_job_has_its_own_descriptors_only(harness: SlotHarness) -> None:
+    busy = harness.start("pool")
+    finished = harness.run("descriptors")
+    harness.wait(busy)
 
-    log = str(floor.log_path(finished.run_id))
+    log = str(harness.log_path(finished.run_id))
     targets = [line.split(" ", 1)[1] for line in finished.message.splitlines()]
     sockets = [each for each in targets if each.startswith("socket:")]
-    rest = [each for each in targets if not each.startswith(("socket:", "/proc/"))]
+    pipes = [each for each in targets if each.startswith("pipe:")]
+    rest = [each for each in targets if not each.startswith(("socket:", "pipe:", "/proc/"))]
     assert targets[:3] == ["/dev/null", log, log]
     assert len(sockets) == 1
+    assert len(pipes) == 1, "by which multiprocessing knows that the parent lives"
     assert sorted(rest) == sorted(
-        ["/dev/null", log, log, log, "/dev/null", str(floor.folder / "app.log")]
+        ["/dev/null", log, log, log, "/dev/null", str(harness.folder / "app.log")]
     )
 
 
-def test_what_a_job_starts_has_the_standard_descriptors_only(floor: JobFloor) -> None:
-    finished = floor.run("descriptors.of.child")
+def test_what_a_job_starts_has_the_standard_descriptors_only(harness: SlotHarness) -> None:
+    finished = harness.run("descriptors.of.child")
 
     assert finished.message == str(["0", "1", "2", "3"])  # 3 is the folder that ls reads
 
 
-def test_settings_and_secrets_are_not_in_the_environment(floor: JobFloor) -> None:
-    finished = floor.run("environment")
+def test_settings_and_secrets_are_not_in_the_environment(harness: SlotHarness) -> None:
+    finished = harness.run("environment")
 
     names = {line.partition("=")[0] for line in finished.message.splitlines()}
     assert {name for name in names if name.startswith("WARREN_")} == {"WARREN_RUN_ID"}
     assert "PATH" in names
 
 
-def test_job_process_has_loaded_nothing_heavy(floor: JobFloor) -> None:
-    finished = floor.run("modules")
+def test_job_process_has_loaded_nothing_heavy(harness: SlotHarness) -> None:
+    finished = harness.run("modules")
 
     loaded = set(finished.message.split())
-    assert "executor.child" in loaded
-    assert not loaded & {"pika", "sqlalchemy", "pymysql", "structlog", "psutil", "executor.slots"}
+    assert "executor.fork_server.job_main" in loaded
+    assert not loaded & {
+        "pika",
+        "sqlalchemy",
+        "pymysql",
+        "structlog",
+        "psutil",
+        "executor.processes.slots",
+    }
 
 
-def test_job_stands_on_its_own(floor: JobFloor) -> None:
-    finished = floor.run("standing")
+def test_job_stands_on_its_own(harness: SlotHarness) -> None:
+    finished = harness.run("standing")
 
     assert finished.message == repr((True, ["SIGPIPE", "SIGXFSZ"], set(), True, "", True))
 
 
-def test_kernel_takes_a_job_before_the_executor_when_memory_runs_out(floor: JobFloor) -> None:
+def test_kernel_takes_a_job_before_the_executor_when_memory_runs_out(harness: SlotHarness) -> None:
     own = int(Path("/proc/self/oom_score_adj").read_text())
 
-    assert int(floor.run("oom").message) == max(own, 500)
+    assert int(harness.run("oom").message) == max(own, 500)
 
 
-def test_random_numbers_differ_between_processes(floor: JobFloor) -> None:
-    first, second = (floor.run("random", fresh_process=True).message for _ in range(2))
+def test_random_numbers_differ_between_processes(harness: SlotHarness) -> None:
+    first, second = (harness.run("random", fresh_process=True).message for _ in range(2))
 
     assert first != second
 
 
-def test_file_that_the_handlers_opened_at_import_stays_open(floor: JobFloor) -> None:
-    floor.run("app.log")
+def test_file_that_the_handlers_opened_at_import_stays_open(harness: SlotHarness) -> None:
+    harness.run("app.log")
 
-    assert floor.note("app.log") == "to the application's own file\n"
+    assert harness.note("app.log") == "to the application's own file\n"
 
 
 @pytest.mark.parametrize(
     ("handler", "message"),
-    [("pool", "[1, 2, 3]"), ("shared.memory", "freed"), ("workers.terminated", "-15")],
+    [
+        ("family", "warren-job True True True"),
+        ("pool", "[1, 2, 3]"),
+        ("shared.memory", "freed"),
+        ("workers.terminated", "-15"),
+    ],
 )
-def test_job_may_use_multiprocessing(floor: JobFloor, handler: str, message: str) -> None:
-    finished = floor.run(handler)
+def test_job_may_use_multiprocessing(harness: SlotHarness, handler: str, message: str) -> None:
+    finished = harness.run(handler)
 
     assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, message)
 
 
 class TestLoading:
     @pytest.fixture
-    def load(self, tmp_path: Path) -> Iterator[Callable[..., JobFloor]]:
-        floors: list[JobFloor] = []
+    def load(self, tmp_path: Path) -> Iterator[Callable[..., SlotHarness]]:
+        floors: list[SlotHarness] = []
 
-        def load(source: str, **options: object) -> JobFloor:
-            floor = JobFloor(tmp_path, source, **options).open()
-            floors.append(floor)
-            return floor
+        def load(source: str, **options: object) -> SlotHarness:
+            harness = SlotHarness(tmp_path, source, **options).open()
+            floors.append(harness)
+            return harness
 
         yield load
-        for floor in floors:
-            floor.close()
+        for harness in floors:
+            harness.close()
 
-    def test_names_of_all_handlers_are_told(self, load: Callable[..., JobFloor]) -> None:
+    def test_names_of_all_handlers_are_told(self, load: Callable[..., SlotHarness]) -> None:
         names = [f"handler.number.{at}" for at in range(1_000)]
 
-        floor = load(f"for name in {names!r}:\n    job(name)(lambda context: None)")
+        harness = load(f"for name in {names!r}:\n    job(name)(lambda context: None)")
 
-        assert sorted(floor.slots.handlers) == sorted(names)
+        assert sorted(harness.slots.handlers) == sorted(names)
 
     @pytest.mark.parametrize("package", ["sql", "scheduler", "admin_web"])
     def test_package_beside_the_handlers_is_theirs(
-        self, load: Callable[..., JobFloor], tmp_path: Path, package: str
+        self, load: Callable[..., SlotHarness], tmp_path: Path, package: str
     ) -> None:
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("")
         (tmp_path / package / "mine.py").write_text("WORD = 'mine'")
 
-        floor = load(f"from {package}.mine import WORD\n@job('word')\ndef word(c): return WORD")
+        harness = load(f"from {package}.mine import WORD\n@job('word')\ndef word(c): return WORD")
 
-        assert floor.run("word").message == "mine"
+        assert harness.run("word").message == "mine"
 
     @pytest.mark.parametrize(
         ("source", "line"),
@@ -221,26 +240,26 @@ class TestLoading:
         ],
     )
     def test_handlers_that_cannot_be_loaded_are_told(
-        self, load: Callable[..., JobFloor], source: str, line: str
+        self, load: Callable[..., SlotHarness], source: str, line: str
     ) -> None:
         with pytest.raises(HandlersError) as caught:
             load(source)
 
         assert line in caught.value.line
 
-    def test_traceback_shows_the_users_lines(self, load: Callable[..., JobFloor]) -> None:
+    def test_traceback_shows_the_users_lines(self, load: Callable[..., SlotHarness]) -> None:
         with pytest.raises(HandlersError) as caught:
             load("def inner():\n    raise KeyError('deep')\ninner()")
 
         assert "in inner" in caught.value.traceback
         assert "importlib" not in caught.value.traceback
-        assert "executor/handlers.py" not in caught.value.traceback
+        assert "executor/handlers/handler_registry.py" not in caught.value.traceback
 
     @pytest.mark.parametrize(
         ("source", "code"), [("import os\nos._exit(4)", "4"), ("import os\nos.abort()", "-6")]
     )
     def test_import_that_ends_its_process_is_told(
-        self, load: Callable[..., JobFloor], source: str, code: str
+        self, load: Callable[..., SlotHarness], source: str, code: str
     ) -> None:
         with pytest.raises(HandlersError, match=f"ended with exit code {code}"):
             load(source)

@@ -1,5 +1,7 @@
-"""A job process serves run after run of its handler, and each finds it as the first did."""
+"""A job process serves run after run of its job, and each finds it as the first did."""
 
+import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 
 from broker.messages import Outcome
 from tests.support.eventually import eventually
-from tests.support.job_floor import JobFloor
+from tests.support.slot_harness import SlotHarness
 
 SOURCE = """
 import os, signal, subprocess, sys, threading, time
@@ -25,6 +27,26 @@ def pid(context):
 @job("other.pid")
 def other_pid(context):
     return os.getpid()
+
+runs = 0
+
+@job("counts")
+def counts(context):
+    global runs
+    runs += 1
+    return f"{runs} {os.getpid()}"
+
+def never_finish():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(60)
+
+@job("ends.slowly", destroy=never_finish)
+def ends_slowly(context):
+    return os.getpid()
+
+@job("sleeps")
+def sleeps(context):
+    time.sleep(60)
 
 @job("boom.pid")
 def boom_pid(context):
@@ -63,7 +85,7 @@ def bad_finish():
 def bad_destroy(context):
     return "done"
 
-def surroundings():
+def process_state():
     mask = os.umask(0)
     os.umask(mask)
     environment = {k: v for k, v in os.environ.items() if k != "WARREN_RUN_ID"}
@@ -76,7 +98,7 @@ def surroundings():
 
 @job("vandal")
 def vandal(context):
-    seen = surroundings() + str(os.getpid())
+    seen = process_state() + str(os.getpid())
     os.chdir("/")
     os.umask(0o777)
     os.environ["NEW"] = "1"
@@ -96,7 +118,8 @@ def vandal(context):
 
 @job("print")
 def print_it(context):
-    print(context.param)
+    if context.param:
+        print(context.param)
     return os.getpid()
 
 @job("environment")
@@ -132,191 +155,305 @@ def leaves_child(context):
 
 
 @pytest.fixture
-def floor(tmp_path: Path) -> Iterator[JobFloor]:
-    floor = JobFloor(tmp_path, SOURCE, count=1).open()
-    yield floor
-    floor.close()
+def harness(tmp_path: Path) -> Iterator[SlotHarness]:
+    harness = SlotHarness(tmp_path, SOURCE, count=1).open()
+    yield harness
+    harness.close()
 
 
 @pytest.fixture
-def make_floor(tmp_path: Path) -> Iterator[Callable[..., JobFloor]]:
-    floors: list[JobFloor] = []
+def make_floor(tmp_path: Path) -> Iterator[Callable[..., SlotHarness]]:
+    floors: list[SlotHarness] = []
 
-    def make(**options: object) -> JobFloor:
-        floors.append(JobFloor(tmp_path, SOURCE, **options).open())
+    def make(**options: object) -> SlotHarness:
+        floors.append(SlotHarness(tmp_path, SOURCE, **options).open())
         return floors[-1]
 
     yield make
-    for floor in floors:
-        floor.close()
+    for harness in floors:
+        harness.close()
 
 
-def test_runs_of_one_handler_share_a_process(floor: JobFloor) -> None:
-    pids = {floor.run("pid").message for _ in range(5)}
+def test_runs_of_one_job_share_a_process(harness: SlotHarness) -> None:
+    pids = {harness.run("pid").message for _ in range(5)}
 
     assert len(pids) == 1
 
 
-def test_failed_run_does_not_cost_the_process(floor: JobFloor) -> None:
-    assert floor.run("boom.pid").message == floor.run("boom.pid").message
+def test_failed_run_does_not_cost_the_process(harness: SlotHarness) -> None:
+    assert harness.run("boom.pid").message == harness.run("boom.pid").message
 
 
-def test_fresh_process_serves_one_run_and_is_gone_at_its_end(floor: JobFloor) -> None:
-    first = floor.run("pid", fresh_process=True)
-    left = floor.job_processes()
-    second = floor.run("pid", fresh_process=True)
+def test_fresh_process_serves_one_run_and_is_gone_at_its_end(harness: SlotHarness) -> None:
+    first = harness.run("pid", fresh_process=True)
+    left = harness.job_processes()
+    second = harness.run("pid", fresh_process=True)
 
     assert first.message != second.message
     assert left == []
 
 
-def test_process_ends_after_its_number_of_runs(make_floor: Callable[..., JobFloor]) -> None:
-    floor = make_floor(count=1, runs_per_process=2)
+def test_executor_says_what_is_done_for_jobs_that_do_not(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=1, fresh_process=True)
 
-    pids = [floor.run("pid").message for _ in range(5)]
+    open_, fresh, shared = (
+        {harness.run("pid", fresh_process=chosen).message for _ in range(2)}
+        for chosen in (None, True, False)
+    )
+
+    assert (len(open_), len(fresh), len(shared)) == (2, 2, 1)
+
+
+def test_process_ends_after_its_number_of_runs(make_floor: Callable[..., SlotHarness]) -> None:
+    harness = make_floor(count=1, runs_per_process=2)
+
+    pids = [harness.run("pid").message for _ in range(5)]
 
     assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4]
 
 
-def test_idle_process_ends_and_calls_destroy(make_floor: Callable[..., JobFloor]) -> None:
-    floor = make_floor(idle_seconds=0.1)
+def test_idle_process_ends_and_calls_destroy(make_floor: Callable[..., SlotHarness]) -> None:
+    harness = make_floor(idle_seconds=0.1)
 
-    pid = floor.run("hooked").message
+    pid = harness.run("hooked").message
 
-    floor.turn(lambda: not floor.job_processes())
-    assert floor.note("hooks").splitlines() == [f"init {pid}", "run", f"destroy {pid}"]
-
-
-def test_init_is_called_once_per_process(floor: JobFloor) -> None:
-    pid = floor.run("hooked").message
-    floor.run("hooked")
-
-    assert floor.note("hooks").splitlines() == [f"init {pid}", "run", "run"]
+    harness.turn(lambda: not harness.job_processes())
+    assert harness.note("hooks").splitlines() == [f"init {pid}", "run", f"destroy {pid}"]
 
 
-def test_async_init_is_awaited(floor: JobFloor) -> None:
-    floor.run("hooked.async")
+def test_init_is_called_once_per_process(harness: SlotHarness) -> None:
+    pid = harness.run("hooked").message
+    harness.run("hooked")
 
-    assert floor.note("async").splitlines() == ["init", "run"]
+    assert harness.note("hooks").splitlines() == [f"init {pid}", "run", "run"]
 
 
-def test_failed_init_fails_the_run_and_is_tried_again_in_a_new_process(floor: JobFloor) -> None:
-    endings = [floor.run("bad.init") for _ in range(2)]
+def test_async_init_is_awaited(harness: SlotHarness) -> None:
+    harness.run("hooked.async")
+
+    assert harness.note("async").splitlines() == ["init", "run"]
+
+
+def test_failed_init_fails_the_run_and_is_tried_again_in_a_new_process(
+    harness: SlotHarness,
+) -> None:
+    endings = [harness.run("bad.init") for _ in range(2)]
 
     for ending in endings:
         assert ending.outcome is Outcome.FAILED
         assert ending.message.startswith("ConnectionError: no database\n\nTraceback")
-    assert floor.note("bad") == "init\ninit\n"
-    assert floor.note("hooks") == ""
+    assert harness.note("bad") == "init\ninit\n"
+    assert harness.note("hooks") == ""
 
 
-def test_failed_destroy_is_told_in_the_log_only(floor: JobFloor) -> None:
-    finished = floor.run("bad.destroy", fresh_process=True)
+def test_failed_destroy_is_told_in_the_log_only(harness: SlotHarness) -> None:
+    finished = harness.run("bad.destroy", fresh_process=True)
 
     assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "done")
     assert "destroy failed at the process's end: ValueError: at the end" in finished.log_tail
 
 
-def test_idle_process_makes_room_for_another_handler(floor: JobFloor) -> None:
-    hooked = floor.run("hooked").message
-    other = floor.run("other.pid").message
-
-    assert hooked != other
-    assert f"destroy {hooked}" in floor.note("hooks")
-    assert [str(each.pid) for each in floor.job_processes()] == [other]
+def pids(harness: SlotHarness) -> set[str]:
+    return {str(each.pid) for each in harness.job_processes()}
 
 
-def test_process_that_idled_longest_makes_room(make_floor: Callable[..., JobFloor]) -> None:
-    floor = make_floor(count=2)
-    oldest, latest = floor.run("pid").message, floor.run("hooked").message
+def test_jobs_with_one_handler_share_no_process(harness: SlotHarness) -> None:
+    jobs = range(1, 9)
 
-    floor.run("other.pid")
+    first = [harness.run("counts", job_id=job_id).message.split() for job_id in jobs for _ in "ab"]
 
-    alive = {str(each.pid) for each in floor.job_processes()}
-    assert latest in alive
-    assert oldest not in alive
+    assert [count for count, _ in first] == ["1", "2"] * 8
+    assert len({pid for _, pid in first}) == 8
 
 
-def test_never_more_processes_than_slots(make_floor: Callable[..., JobFloor]) -> None:
-    floor = make_floor(count=3)
+def test_job_that_is_given_another_handler_gets_another_process(harness: SlotHarness) -> None:
+    assert harness.run("pid").message != harness.run("other.pid").message
+
+
+def test_two_runs_of_a_job_at_a_time_have_a_process_each(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=2)
+
+    run_ids = [harness.start("pid") for _ in range(2)]
+
+    assert len({harness.wait(run_id).message for run_id in run_ids}) == 2
+
+
+def test_idle_processes_of_other_jobs_take_no_slot(harness: SlotHarness) -> None:
+    first = [harness.run("pid", job_id=job_id).message for job_id in range(1, 5)]
+    second = [harness.run("pid", job_id=job_id).message for job_id in range(1, 5)]
+
+    assert harness.slots.free == 1
+    assert first == second
+    assert pids(harness) == set(first)
+
+
+def test_with_one_idle_process_too_many_the_longest_idle_ends(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=1, idle_count=2)
+    first, second = (harness.run("hooked", job_id=job_id).message for job_id in (1, 2))
+    harness.run("hooked", job_id=1)
+
+    third = harness.run("hooked", job_id=3).message
+
+    harness.turn(lambda: pids(harness) == {first, third})
+    assert f"destroy {second}" in harness.note("hooks")
+
+
+def test_no_idle_process_is_kept_where_none_is_wanted(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=1, idle_count=0)
+
+    messages = [harness.run("hooked", job_id=job_id).message for job_id in (1, 1, 2)]
+
+    harness.turn(lambda: not harness.job_processes())
+    assert len(set(messages)) == 3
+    assert all(f"destroy {pid}" in harness.note("hooks") for pid in messages)
+
+
+def test_run_waits_for_a_process_on_its_way_out_rather_than_be_one_too_many(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=1, idle_count=0)
+    slow = harness.run("ends.slowly", job_id=1).message
+
+    other = harness.start("pid", job_id=2)
+    alive = pids(harness)
+    message = harness.wait(other).message
+
+    assert alive == {slow}
+    assert message != slow
+
+
+def test_never_more_processes_than_slots_and_idle_ones(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=3, idle_count=2)
     most = 0
 
-    for turn in range(30):
-        run_id = floor.start(("pid", "other.pid", "hooked", "print")[turn % 4])
-        most = max(most, len(floor.job_processes()))
-        floor.wait(run_id)
+    for turn in range(40):
+        run_id = harness.start("hooked", job_id=turn % 9)
+        most = max(most, len(harness.job_processes()))
+        harness.wait(run_id)
 
-    assert 0 < most <= 3
+    assert 2 < most <= 5
+
+
+def test_kill_of_one_job_leaves_the_processes_of_others_alone(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=2)
+    other = harness.run("pid", job_id=2).message
+    doomed = harness.start("sleeps", job_id=1)
+    harness.turn(lambda: doomed in harness.started)
+
+    harness.slots.stop(doomed, "by hand")
+
+    assert harness.wait(doomed).outcome is Outcome.KILLED
+    assert pids(harness) == {other}
+    assert harness.run("pid", job_id=2).message == other
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a zygote shows its descriptors to root only")
+def test_idle_process_gives_its_room_where_the_host_bears_no_more(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=1, idle_count=9)
+    first = harness.run("pid", job_id=1).message
+    harness.run("pid", job_id=2)
+    files = len(list(Path(f"/proc/{harness.zygote.pid}/fd").iterdir()))
+    resource.prlimit(harness.zygote.pid, resource.RLIMIT_NOFILE, (files, files))
+
+    third = harness.run("pid", job_id=3)
+
+    assert third.outcome is Outcome.SUCCEEDED
+    assert first not in pids(harness)
+
+
+def test_run_fails_where_the_host_bears_no_process_at_all(harness: SlotHarness) -> None:
+    resource.prlimit(harness.zygote.pid, resource.RLIMIT_NOFILE, (6, 6))
+
+    finished = harness.run("pid")
+
+    assert finished.outcome is Outcome.FAILED
+    assert finished.message == "cannot start a process: Too many open files"
 
 
 @pytest.mark.parametrize("param", ["", "stdout", "redirect"])
-def test_run_finds_its_process_as_the_first_one_did(floor: JobFloor, param: str) -> None:
-    first, second = floor.run("vandal", param), floor.run("vandal", param)
+def test_run_finds_its_process_as_the_first_one_did(harness: SlotHarness, param: str) -> None:
+    first, second = harness.run("vandal", param), harness.run("vandal", param)
 
     assert first.message == second.message
     assert first.outcome is second.outcome is Outcome.SUCCEEDED
 
 
-def test_timer_of_one_run_does_not_strike_the_next(floor: JobFloor) -> None:
-    pid = floor.run("vandal").message
-    floor.turn_for(0.6)
+def test_timer_of_one_run_does_not_strike_the_next(harness: SlotHarness) -> None:
+    pid = harness.run("vandal").message
+    harness.turn_for(0.6)
 
-    assert floor.run("vandal").message == pid
+    assert harness.run("vandal").message == pid
 
 
-def test_each_run_has_its_own_log_and_a_silent_one_none(floor: JobFloor) -> None:
-    first, silent, third = floor.run("print", "a"), floor.run("pid"), floor.run("print", "b")
+def test_each_run_has_its_own_log_and_a_silent_one_none(harness: SlotHarness) -> None:
+    first, silent, third = (harness.run("print", param) for param in ("a", "", "b"))
 
-    assert floor.log_of(first.run_id) == "a\n"
-    assert floor.log_of(third.run_id) == "b\n"
+    assert harness.log_of(first.run_id) == "a\n"
+    assert harness.log_of(third.run_id) == "b\n"
     assert (first.log_tail, silent.log_tail, third.log_tail) == ("a\n", "", "b\n")
-    assert not floor.log_path(silent.run_id).exists()
+    assert not harness.log_path(silent.run_id).exists()
 
 
-def test_silent_runs_leave_one_empty_file_at_most(floor: JobFloor) -> None:
+def test_silent_runs_leave_one_empty_file_at_most(harness: SlotHarness) -> None:
     for _ in range(5):
-        last = floor.run("pid")
+        last = harness.run("pid")
 
-    assert list(floor.log_path(1).parent.iterdir()) == [floor.log_path(last.run_id)]
+    assert list(harness.log_path(1).parent.iterdir()) == [harness.log_path(last.run_id)]
 
 
-def test_run_id_stands_in_the_environment_of_what_a_run_starts(floor: JobFloor) -> None:
+def test_run_id_stands_in_the_environment_of_what_a_run_starts(harness: SlotHarness) -> None:
     for _ in range(2):
-        finished = floor.run("environment")
+        finished = harness.run("environment")
 
         assert finished.message == f"{finished.run_id}/{finished.run_id}"
 
 
-def test_left_over_thread_costs_the_process(floor: JobFloor) -> None:
-    assert floor.run("leaves.thread", "60").message != floor.run("leaves.thread", "60").message
+def test_left_over_thread_costs_the_process(harness: SlotHarness) -> None:
+    assert harness.run("leaves.thread", "60").message != harness.run("leaves.thread", "60").message
 
 
-def test_finished_thread_does_not(floor: JobFloor) -> None:
-    first = floor.run("leaves.thread", "0")
-    eventually(lambda: len(floor.job_processes()) <= 1)
+def test_finished_thread_does_not(harness: SlotHarness) -> None:
+    first = harness.run("leaves.thread", "0")
+    eventually(lambda: len(harness.job_processes()) <= 1)
 
     assert first.outcome is Outcome.SUCCEEDED
 
 
-def test_dead_child_is_reaped_and_does_not_cost_the_process(floor: JobFloor) -> None:
-    assert floor.run("leaves.child", "dead").message == floor.run("leaves.child").message
+def test_dead_child_is_reaped_and_does_not_cost_the_process(harness: SlotHarness) -> None:
+    assert harness.run("leaves.child", "dead").message == harness.run("leaves.child").message
 
 
-def test_living_child_is_killed_before_the_end_is_told(floor: JobFloor) -> None:
-    finished = floor.run("leaves.child", "living")
+def test_living_child_is_killed_before_the_end_is_told(harness: SlotHarness) -> None:
+    finished = harness.run("leaves.child", "living")
 
     assert finished.outcome is Outcome.SUCCEEDED
-    assert not Path(f"/proc/{floor.note('child').strip()}").exists()
-    assert floor.run("leaves.child").message != finished.message
+    assert not Path(f"/proc/{harness.note('child').strip()}").exists()
+    assert harness.run("leaves.child").message != finished.message
 
 
-def test_thread_that_init_started_stays_with_the_process(floor: JobFloor) -> None:
-    assert floor.run("resident.thread").message == floor.run("resident.thread").message
+def test_thread_that_init_started_stays_with_the_process(harness: SlotHarness) -> None:
+    assert harness.run("resident.thread").message == harness.run("resident.thread").message
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_long_result_arrives_whole_from_a_process_that_ends(floor: JobFloor, fresh: bool) -> None:
+def test_long_result_arrives_whole_from_a_process_that_ends(
+    harness: SlotHarness, fresh: bool
+) -> None:
     for _ in range(5):
-        finished = floor.run("long", fresh_process=fresh)
+        finished = harness.run("long", fresh_process=fresh)
 
         assert finished.message == "ü" * 50_000

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker.messages import Outcome
-from tests.support.job_floor import JobFloor, processes_holding
+from tests.support.slot_harness import SlotHarness, processes_holding
 
 SOURCE = r"""
 import os, signal, subprocess, sys, threading, time
@@ -78,73 +78,84 @@ LONG = ["sleeps", "stubborn"]
 
 
 @pytest.fixture
-def floor(tmp_path: Path) -> Iterator[JobFloor]:
-    floor = JobFloor(
-        tmp_path, SOURCE, count=6, grace_seconds=0.2, runs_per_process=7, idle_seconds=0.3
+def harness(tmp_path: Path) -> Iterator[SlotHarness]:
+    harness = SlotHarness(
+        tmp_path,
+        SOURCE,
+        count=6,
+        idle_count=5,
+        grace_seconds=0.2,
+        runs_per_process=7,
+        idle_seconds=0.3,
     ).open()
-    yield floor
-    floor.close()
+    yield harness
+    harness.close()
 
 
 def descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def start_any(floor: JobFloor, chance: random.Random) -> int:
+def start_any(harness: SlotHarness, chance: random.Random) -> int:
     handler = chance.choice(QUICK * 3 + ROUGH + LONG)
     timeout = chance.choice([0.02, 0.1, 0.3]) if handler in LONG else chance.choice([0, 0, 0.05])
-    return floor.start(handler, timeout_seconds=timeout, fresh_process=chance.random() < 0.3)
+    return harness.start(
+        handler,
+        job_id=chance.randrange(4),
+        timeout_seconds=timeout,
+        fresh_process=chance.random() < 0.3,
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_run_ends_once_whatever_happens(floor: JobFloor, seed: int) -> None:
+def test_every_run_ends_once_whatever_happens(harness: SlotHarness, seed: int) -> None:
     chance = random.Random(seed)
     run_ids: list[int] = []
 
     while len(run_ids) < 150:
-        floor.turn(lambda: floor.slots.free)
-        while floor.slots.free:
-            run_ids.append(start_any(floor, chance))
+        harness.turn(lambda: harness.slots.free)
+        while harness.slots.free:
+            run_ids.append(start_any(harness, chance))
         if chance.random() < 0.3:
-            floor.slots.stop(chance.choice(sorted(floor.slots.running)), "at random")
+            harness.slots.stop(chance.choice(sorted(harness.slots.running)), "at random")
         if chance.random() < 0.02:
-            os.kill(floor.zygote.pid, signal.SIGKILL)
-        floor.turn_for(chance.choice([0, 0, 0.002, 0.02]))
-    floor.turn(lambda: not floor.slots.running, 20)
+            os.kill(harness.zygote.pid, signal.SIGKILL)
+        harness.turn_for(chance.choice([0, 0, 0.002, 0.02]))
+    harness.turn(lambda: not harness.slots.running, 20)
 
-    assert sorted(floor.finished) == run_ids
-    outcomes = Counter(each.outcome for each in floor.finished.values())
+    assert sorted(harness.finished) == run_ids
+    outcomes = Counter(each.outcome for each in harness.finished.values())
     assert set(outcomes) >= {Outcome.SUCCEEDED, Outcome.FAILED, Outcome.TIMED_OUT}
-    assert not [f for f in floor.finished.values() if "could not be killed" in f.message]
+    assert not [f for f in harness.finished.values() if "could not be killed" in f.message]
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_nothing_lives_on_but_idle_processes(floor: JobFloor, seed: int) -> None:
+def test_nothing_lives_on_but_idle_processes(harness: SlotHarness, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(60):
-        floor.turn(lambda: floor.slots.free)
-        start_any(floor, chance)
+        harness.turn(lambda: harness.slots.free)
+        start_any(harness, chance)
 
-    floor.turn(lambda: not floor.slots.running, 20)
-    floor.turn(lambda: not floor.job_processes())
+    harness.turn(lambda: not harness.slots.running, 20)
+    harness.turn(lambda: not harness.job_processes())
 
-    holders = {p.name for p in processes_holding(floor.folder / "held")}
+    holders = {p.name for p in processes_holding(harness.folder / "held")}
     assert holders == {"warren-zygote"}
 
 
-def test_descriptors_do_not_pile_up(floor: JobFloor) -> None:
+def test_descriptors_do_not_pile_up(harness: SlotHarness) -> None:
     def settle() -> tuple[int, int]:
-        floor.turn(lambda: not floor.slots.running)
-        floor.turn(lambda: not floor.job_processes())
-        floor.turn_for(0.05)
+        harness.turn(lambda: not harness.slots.running)
+        # The zygote tells of an exit when it has closed what was the process's.
+        harness.turn(lambda: not harness.slots._pool._processes)
         gc.collect()
-        return descriptors(os.getpid()), descriptors(floor.zygote.pid)
+        return descriptors(os.getpid()), descriptors(harness.zygote.pid)
 
     def work() -> None:
         for handler in (QUICK + ROUGH) * 6:
-            floor.turn(lambda: floor.slots.free)
-            floor.start(handler, fresh_process=True)
-            floor.slots.stop(floor.start("sleeps"), "enough") if floor.slots.free else None
+            harness.turn(lambda: harness.slots.free)
+            harness.start(handler, fresh_process=True)
+            harness.slots.stop(harness.start("sleeps"), "enough") if harness.slots.free else None
 
     work()
     before = settle()
@@ -153,103 +164,123 @@ def test_descriptors_do_not_pile_up(floor: JobFloor) -> None:
     assert settle() == before
 
 
-def test_descriptors_do_not_pile_up_when_zygotes_die(floor: JobFloor) -> None:
+def test_descriptors_do_not_pile_up_when_zygotes_die(harness: SlotHarness) -> None:
     def count() -> int:
-        floor.turn(lambda: floor.slots.free == 6)
-        floor.run("quick")
+        harness.turn(lambda: harness.slots.free == 6)
+        harness.run("quick")
+        harness.turn(lambda: not harness.slots._pool._processes)  # an idle one ends after a while
         gc.collect()
         return descriptors(os.getpid())
 
     before = count()
     for _ in range(3):
-        floor.start("sleeps")
-        os.kill(floor.zygote.pid, signal.SIGKILL)
-        floor.turn(lambda ready=floor.ready_count: floor.ready_count > ready)
+        harness.start("sleeps")
+        os.kill(harness.zygote.pid, signal.SIGKILL)
+        harness.turn(lambda ready=harness.ready_count: harness.ready_count > ready)
 
     assert count() == before
 
 
-def test_finished_runs_are_forgotten(floor: JobFloor) -> None:
+def test_finished_runs_are_forgotten(harness: SlotHarness) -> None:
     for _ in range(50):
-        floor.run("quick")
+        harness.run("quick")
 
-    pool = floor.slots._pool
-    assert not floor.slots._runs
+    pool = harness.slots._pool
+    assert not harness.slots._runs
     assert not pool._waiting
     assert len(pool._processes) == len(pool._idle) == 1
 
 
-def test_results_go_to_the_run_that_they_belong_to(floor: JobFloor) -> None:
+def test_a_thousand_jobs_cost_no_more_than_the_bounds_allow(harness: SlotHarness) -> None:
+    pool = harness.slots._pool
+    most = 0
+
+    for job_id in range(1000):
+        harness.turn(lambda: harness.slots.free)
+        harness.start("quick", job_id=job_id)
+        most = max(most, len(pool._processes))
+    harness.turn(lambda: not harness.slots.running, 60)
+    alive = len(harness.job_processes())
+    harness.turn(lambda: not harness.job_processes())
+
+    assert len(harness.finished) == 1000
+    assert {each.outcome for each in harness.finished.values()} == {Outcome.SUCCEEDED}
+    assert max(most, alive) <= 11
+    harness.turn(lambda: not pool._processes)
+    assert [pool._idle._all, pool._idle._by_owner] == [{}, {}]
+
+
+def test_results_go_to_the_run_that_they_belong_to(harness: SlotHarness) -> None:
     wanted: dict[int, str] = {}
 
     for at in range(300):
-        floor.turn(lambda: floor.slots.free)
-        wanted[floor.start("quick", str(at))] = str(at)
-    floor.turn(lambda: not floor.slots.running)
+        harness.turn(lambda: harness.slots.free)
+        wanted[harness.start("quick", str(at))] = str(at)
+    harness.turn(lambda: not harness.slots.running)
 
-    assert {run_id: floor.finished[run_id].message for run_id in wanted} == wanted
+    assert {run_id: harness.finished[run_id].message for run_id in wanted} == wanted
 
 
 def test_runs_that_wait_for_a_process_are_served_in_turn(tmp_path: Path) -> None:
-    floor = JobFloor(tmp_path, SOURCE, count=2).open()
+    harness = SlotHarness(tmp_path, SOURCE, count=2, idle_count=0).open()
     for handler in QUICK * 4:
-        floor.turn(lambda: floor.slots.free == 2)
-        pair = [floor.start(handler), floor.start("prints")]
+        harness.turn(lambda: harness.slots.free == 2)
+        pair = [harness.start(handler), harness.start("prints")]
         for run_id in pair:
-            floor.wait(run_id)
+            harness.wait(run_id)
 
-    assert len(floor.finished) == len(QUICK) * 8
-    floor.close()
+    assert len(harness.finished) == len(QUICK) * 8
+    harness.close()
 
 
 def test_more_slots_than_can_be_are_refused(tmp_path: Path) -> None:
-    for count in (0, -1, 4097):
-        with pytest.raises(ValueError, match=f"expected count to be 1 to 4096, got: {count}"):
-            JobFloor(tmp_path, SOURCE, count=count)
+    for count, idle_count in ((0, 1), (-1, 1), (1, -1), (8192, 1)):
+        with pytest.raises(ValueError, match=f"8192 processes, got: {count} and {idle_count}"):
+            SlotHarness(tmp_path, SOURCE, count=count, idle_count=idle_count)
 
 
-def test_run_that_is_at_work_cannot_be_started_again(floor: JobFloor) -> None:
-    run_id = floor.start("sleeps")
-    held = floor.slots._runs[run_id]
+def test_run_that_is_at_work_cannot_be_started_again(harness: SlotHarness) -> None:
+    run_id = harness.start("sleeps")
+    run = harness.slots._runs[run_id]
 
     with pytest.raises(RuntimeError, match="and it to be new"):
-        floor.slots.start(held.trigger)
+        harness.slots.start(run.trigger)
 
-    floor.slots.stop(run_id, "enough")
-    assert floor.wait(run_id).message == "enough"
+    harness.slots.stop(run_id, "enough")
+    assert harness.wait(run_id).message == "enough"
 
 
-def test_lack_of_descriptors_fails_a_run_and_harms_no_other(floor: JobFloor) -> None:
-    running = floor.start("sleeps")
-    floor.turn(lambda: running in floor.started)
+def test_lack_of_descriptors_fails_a_run_and_harms_no_other(harness: SlotHarness) -> None:
+    running = harness.start("sleeps")
+    harness.turn(lambda: running in harness.started)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
-        run_id = floor.start("quick")
+        run_id = harness.start("quick")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    failed = floor.wait(run_id)
+    failed = harness.wait(run_id)
     assert (failed.outcome, failed.message) == (
         Outcome.FAILED,
         "cannot start a process: Too many open files",
     )
-    assert running not in floor.finished
-    assert floor.run("quick").outcome is Outcome.SUCCEEDED
+    assert running not in harness.finished
+    assert harness.run("quick").outcome is Outcome.SUCCEEDED
 
 
-def test_lack_of_descriptors_in_the_zygote_fails_a_run(floor: JobFloor) -> None:
-    pid = floor.zygote.pid
+def test_lack_of_descriptors_in_the_zygote_fails_a_run(harness: SlotHarness) -> None:
+    pid = harness.zygote.pid
     limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
 
     for limit in range(descriptors(pid) - 4, descriptors(pid) + 6):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
-        failed = floor.run("quick", fresh_process=True)
+        failed = harness.run("quick", fresh_process=True)
         if failed.outcome is Outcome.FAILED:
             assert failed.message.lower() == "cannot start a process: too many open files"
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
 
-    assert floor.finished[1].outcome is Outcome.FAILED
-    assert floor.run("quick").outcome is Outcome.SUCCEEDED
-    assert floor.ready_count == 0
+    assert harness.finished[1].outcome is Outcome.FAILED
+    assert harness.run("quick").outcome is Outcome.SUCCEEDED
+    assert harness.ready_count == 0

@@ -1,4 +1,4 @@
-"""Scripts of every language run as job processes: arguments, output, exit codes, surroundings."""
+"""Scripts of every language run as job processes: arguments, output, exit codes, environment."""
 
 import os
 import re
@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from broker.messages import Finished, Outcome, ScriptLanguage
-from executor.scripts import INTERPRETERS
+from executor.fork_server import frames
+from executor.processes.script_files import INTERPRETERS
 from tests.support import interpreters
-from tests.support.job_floor import JobFloor, processes_holding
 from tests.support.processes import Process
+from tests.support.slot_harness import SlotHarness, processes_holding
 
 HANDLER = """
 @job("echo")
@@ -71,7 +72,7 @@ WAITING = {
 
 
 @pytest.fixture(scope="module")
-def floor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFloor]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlotHarness]:
     folder = tmp_path_factory.mktemp("scripts")
     with pytest.MonkeyPatch.context() as patch:
         stub = interpreters.stand_in("pwsh", folder / "bin")
@@ -81,67 +82,69 @@ def floor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFloor]:
         patch.delenv("LC_ALL", raising=False)
         patch.delenv("LC_CTYPE", raising=False)
         patch.setenv("LANG", "C")
-        floor = open_floor(folder)
-    yield floor
-    floor.close()
+        harness = open_floor(folder)
+    yield harness
+    harness.close()
 
 
-def open_floor(folder: Path, **options: Any) -> JobFloor:
+def open_floor(folder: Path, **options: Any) -> SlotHarness:
     chosen = {"script_folder": folder / "gluesource", "script_languages": list(ScriptLanguage)}
-    return JobFloor(folder, HANDLER, **(chosen | options)).open()
+    return SlotHarness(folder, HANDLER, **(chosen | options)).open()
 
 
-def start(floor: JobFloor, source: str, language: str = "shell", **fields: Any) -> int:
-    return floor.start("", script_language=language, script_source=source, **fields)
+def start(harness: SlotHarness, source: str, language: str = "shell", **fields: Any) -> int:
+    return harness.start("", script_language=language, script_source=source, **fields)
 
 
-def run(floor: JobFloor, source: str, language: str = "shell", **fields: Any) -> Finished:
-    return floor.wait(start(floor, source, language, **fields), 30)
+def run(harness: SlotHarness, source: str, language: str = "shell", **fields: Any) -> Finished:
+    return harness.wait(start(harness, source, language, **fields), 30)
 
 
-def alive(floor: JobFloor, run_id: int) -> list[Process]:
+def alive(harness: SlotHarness, run_id: int) -> list[Process]:
     """Return the processes that hold a run's log open, however far from it they are."""
-    return processes_holding(floor.log_path(run_id))
+    return processes_holding(harness.log_path(run_id))
 
 
 class TestEachLanguage:
     @pytest.mark.parametrize("language", TALKING)
     def test_arguments_output_and_exit_code_go_through(
-        self, floor: JobFloor, language: str
+        self, harness: SlotHarness, language: str
     ) -> None:
         interpreters.require(_program(language) if language != "powershell" else "bash")
 
         finished = run(
-            floor, TALKING[language], language, param=HOSTILE_PARAM, shard_index=1, shard_total=3
+            harness, TALKING[language], language, param=HOSTILE_PARAM, shard_index=1, shard_total=3
         )
 
         log = f"[{HOSTILE_PARAM}]\n[1]\n[3]\nproblem\nafter\n"
         assert (finished.outcome, finished.message) == (Outcome.FAILED, "exit code 3")
-        assert floor.log_of(finished.run_id) == log
+        assert harness.log_of(finished.run_id) == log
         assert finished.log_tail == log
 
     @pytest.mark.parametrize("param", ["", "--version", "-c"])
     @pytest.mark.parametrize("language", ["shell", "python", "nodejs", "php"])
     def test_param_is_one_argument_also_when_it_is_empty_or_looks_like_an_option(
-        self, floor: JobFloor, language: str, param: str
+        self, harness: SlotHarness, language: str, param: str
     ) -> None:
         interpreters.require(_program(language))
 
-        finished = run(floor, TALKING[language], language, param=param)
+        finished = run(harness, TALKING[language], language, param=param)
 
         assert finished.log_tail.startswith(f"[{param}]\n[0]\n[1]\n")
 
     @pytest.mark.parametrize("language", WAITING)
-    def test_kill_ends_it_with_all_that_it_started(self, floor: JobFloor, language: str) -> None:
+    def test_kill_ends_it_with_all_that_it_started(
+        self, harness: SlotHarness, language: str
+    ) -> None:
         interpreters.require(_program(language) if language != "powershell" else "bash")
-        run_id = start(floor, WAITING[language], language)
-        floor.turn(lambda: len(alive(floor, run_id)) >= 2)
+        run_id = start(harness, WAITING[language], language)
+        harness.turn(lambda: len(alive(harness, run_id)) >= 2)
 
-        floor.slots.stop(run_id, "killed by ops")
+        harness.slots.stop(run_id, "killed by ops")
 
-        finished = floor.wait(run_id)
+        finished = harness.wait(run_id)
         assert (finished.outcome, finished.message) == (Outcome.KILLED, "killed by ops")
-        assert alive(floor, run_id) == []
+        assert alive(harness, run_id) == []
 
     @pytest.mark.parametrize(
         ("language", "source", "words"),
@@ -153,11 +156,11 @@ class TestEachLanguage:
         ],
     )
     def test_syntax_error_is_a_failure_that_the_log_explains(
-        self, floor: JobFloor, language: str, source: str, words: str
+        self, harness: SlotHarness, language: str, source: str, words: str
     ) -> None:
         interpreters.require(_program(language))
 
-        finished = run(floor, source, language)
+        finished = run(harness, source, language)
 
         assert finished.outcome is Outcome.FAILED
         assert re.fullmatch(r"exit code [1-9]\d*", finished.message)
@@ -165,102 +168,103 @@ class TestEachLanguage:
 
 
 class TestEnds:
-    def test_exit_code_zero_is_success(self, floor: JobFloor) -> None:
-        finished = run(floor, "echo done")
+    def test_exit_code_zero_is_success(self, harness: SlotHarness) -> None:
+        finished = run(harness, "echo done")
 
         assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "")
         assert finished.log_tail == "done\n"
         assert finished.started_at_ms <= finished.finished_at_ms
 
-    def test_death_by_a_signal_is_told_in_words(self, floor: JobFloor) -> None:
-        finished = run(floor, "kill -SEGV $$")
+    def test_death_by_a_signal_is_told_in_words(self, harness: SlotHarness) -> None:
+        finished = run(harness, "kill -SEGV $$")
 
         assert (finished.outcome, finished.message) == (Outcome.FAILED, "SIGSEGV (signal 11)")
 
-    def test_timeout_ends_it_with_all_that_it_started(self, floor: JobFloor) -> None:
-        run_id = start(floor, "sleep 60 & setsid sleep 60", timeout_seconds=0.4)
-        floor.turn(lambda: len(alive(floor, run_id)) >= 3)
+    def test_timeout_ends_it_with_all_that_it_started(self, harness: SlotHarness) -> None:
+        source = "sleep 60 & setsid sh -c 'echo begun; sleep 60'"
+        run_id = start(harness, source, timeout_seconds=3)
 
-        finished = floor.wait(run_id)
+        finished = harness.wait(run_id)
 
-        assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 0.4 s")
-        assert alive(floor, run_id) == []
+        assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 3 s")
+        assert finished.log_tail == "begun\n"
+        assert alive(harness, run_id) == []
 
-    def test_stubborn_script_is_killed_after_the_grace_time(self, floor: JobFloor) -> None:
-        run_id = start(floor, "trap '' TERM; echo begun; sleep 60; sleep 60")
-        floor.turn(lambda: "begun" in floor.log_of(run_id))
+    def test_stubborn_script_is_killed_after_the_grace_time(self, harness: SlotHarness) -> None:
+        run_id = start(harness, "trap '' TERM; echo begun; sleep 60; sleep 60")
+        harness.turn(lambda: "begun" in harness.log_of(run_id))
 
-        floor.slots.stop(run_id, "killed by ops")
+        harness.slots.stop(run_id, "killed by ops")
 
         words = "killed by ops; did not end on SIGTERM within 0.5 s, killed with SIGKILL"
-        finished = floor.wait(run_id)
+        finished = harness.wait(run_id)
         assert (finished.outcome, finished.message) == (Outcome.KILLED, words)
-        assert alive(floor, run_id) == []
+        assert alive(harness, run_id) == []
 
-    def test_script_may_clean_up_on_sigterm(self, floor: JobFloor) -> None:
+    def test_script_may_clean_up_on_sigterm(self, harness: SlotHarness) -> None:
         source = "trap 'echo cleaned; exit 0' TERM; echo begun; while true; do sleep 0.05; done"
-        run_id = start(floor, source)
-        floor.turn(lambda: "begun" in floor.log_of(run_id))
+        run_id = start(harness, source)
+        harness.turn(lambda: "begun" in harness.log_of(run_id))
 
-        floor.slots.stop(run_id, "killed by ops")
+        harness.slots.stop(run_id, "killed by ops")
 
-        finished = floor.wait(run_id)
+        finished = harness.wait(run_id)
         assert (finished.outcome, finished.message) == (Outcome.KILLED, "killed by ops")
         assert finished.log_tail.endswith("cleaned\n")
 
-    def test_kill_reaches_processes_of_other_sessions(self, floor: JobFloor) -> None:
+    def test_kill_reaches_processes_of_other_sessions(self, harness: SlotHarness) -> None:
         source = "setsid sh -c 'trap \"\" TERM; sleep 60 & sleep 60' & echo begun; wait"
-        run_id = start(floor, source)
-        floor.turn(lambda: len(alive(floor, run_id)) >= 4)
+        run_id = start(harness, source)
+        harness.turn(lambda: len(alive(harness, run_id)) >= 4)
 
-        floor.slots.stop(run_id, "killed by ops")
+        harness.slots.stop(run_id, "killed by ops")
 
-        assert floor.wait(run_id).outcome is Outcome.KILLED
-        assert alive(floor, run_id) == []
+        assert harness.wait(run_id).outcome is Outcome.KILLED
+        assert alive(harness, run_id) == []
 
-    def test_what_a_script_leaves_behind_ends_with_it(self, floor: JobFloor) -> None:
-        finished = run(floor, "setsid sleep 60 & sleep 60 & echo bye")
+    def test_what_a_script_leaves_behind_ends_with_it(self, harness: SlotHarness) -> None:
+        finished = run(harness, "setsid sleep 60 & sleep 60 & echo bye")
 
         assert (finished.outcome, finished.log_tail) == (Outcome.SUCCEEDED, "bye\n")
-        assert alive(floor, finished.run_id) == []
+        assert alive(harness, finished.run_id) == []
 
-    def test_kill_at_once_after_the_start_ends_it(self, floor: JobFloor) -> None:
-        run_id = start(floor, "sleep 60")
+    def test_kill_at_once_after_the_start_ends_it(self, harness: SlotHarness) -> None:
+        run_id = start(harness, "sleep 60")
 
-        floor.slots.stop(run_id, "killed by ops")
+        harness.slots.stop(run_id, "killed by ops")
 
-        finished = floor.wait(run_id)
+        finished = harness.wait(run_id)
         assert (finished.outcome, finished.message) == (Outcome.KILLED, "killed by ops")
 
     def test_dead_zygote_takes_its_scripts_along(self, tmp_path: Path) -> None:
-        floor = open_floor(tmp_path)
-        run_id = start(floor, "echo begun; sleep 60")
-        floor.turn(lambda: "begun" in floor.log_of(run_id))
+        harness = open_floor(tmp_path)
+        run_id = start(harness, "echo begun; sleep 60")
+        harness.turn(lambda: "begun" in harness.log_of(run_id))
 
-        os.kill(floor.zygote.pid, signal.SIGKILL)
+        os.kill(harness.zygote.pid, signal.SIGKILL)
 
-        finished = floor.wait(run_id)
+        finished = harness.wait(run_id)
         assert (finished.outcome, finished.message) == (Outcome.FAILED, "the zygote died")
-        assert alive(floor, run_id) == []
+        assert alive(harness, run_id) == []
         assert list((tmp_path / "gluesource").iterdir()) == []
-        floor.close()
+        harness.close()
 
-    def test_handlers_go_on_in_their_own_processes(self, floor: JobFloor) -> None:
-        before = floor.run("echo", "one")
-        run(floor, "true")
+    def test_handlers_go_on_in_their_own_processes(self, harness: SlotHarness) -> None:
+        before = harness.run("echo", "one")
+        run(harness, "true")
 
-        after = floor.run("echo", "two")
+        after = harness.run("echo", "two")
 
         assert (before.message, after.message) == ("one", "two")
 
 
 class TestSurroundings:
-    def test_environment_tells_the_run_and_no_secret(self, floor: JobFloor) -> None:
+    def test_environment_tells_the_run_and_no_secret(self, harness: SlotHarness) -> None:
         finished = run(
-            floor, "env", attempt=2, shard_index=1, shard_total=3, kind="RETRY", param="p"
+            harness, "env", attempt=2, shard_index=1, shard_total=3, kind="RETRY", param="p"
         )
 
-        found = dict(line.split("=", 1) for line in floor.log_of(finished.run_id).splitlines())
+        found = dict(line.split("=", 1) for line in harness.log_of(finished.run_id).splitlines())
         ours = {name: value for name, value in found.items() if name.startswith("WARREN_")}
         assert ours == {
             "WARREN_RUN_ID": str(finished.run_id),
@@ -275,17 +279,17 @@ class TestSurroundings:
         assert found.get("LC_CTYPE", found["LANG"]) == "C.UTF-8"
         assert found["MADE_FOR_JOBS"] == "grüße"
 
-    def test_script_has_the_standard_descriptors_only(self, floor: JobFloor) -> None:
+    def test_script_has_the_standard_descriptors_only(self, harness: SlotHarness) -> None:
         source = "import os; print({each: os.readlink(f'/proc/self/fd/{each}') for each in range(9)"
         source += " if os.path.exists(f'/proc/self/fd/{each}')})"
 
-        finished = run(floor, source, "python")
+        finished = run(harness, source, "python")
 
-        log = str(floor.log_path(finished.run_id))
+        log = str(harness.log_path(finished.run_id))
         assert finished.log_tail == f"{ {0: '/dev/null', 1: log, 2: log} }\n"
 
-    def test_signals_act_as_in_any_program(self, floor: JobFloor) -> None:
-        finished = run(floor, "grep -E 'Sig(Blk|Ign)' /proc/self/status; yes | head -n 1")
+    def test_signals_act_as_in_any_program(self, harness: SlotHarness) -> None:
+        finished = run(harness, "grep -E 'Sig(Blk|Ign)' /proc/self/status; yes | head -n 1")
 
         blocked, ignored, printed = finished.log_tail.splitlines()
         # Signals 32 and 33 are the C library's own, as whoever started all this had them.
@@ -293,64 +297,64 @@ class TestSurroundings:
         assert int(ignored.removeprefix("SigIgn:"), 16) & ~(0b11 << 31) == 0
         assert printed == "y"
 
-    def test_source_is_a_private_file_that_goes_with_the_run(self, floor: JobFloor) -> None:
-        finished = run(floor, 'stat -c %a "$0" "$(dirname "$0")"; echo "$0"')
+    def test_source_is_a_private_file_that_goes_with_the_run(self, harness: SlotHarness) -> None:
+        finished = run(harness, 'stat -c %a "$0" "$(dirname "$0")"; echo "$0"')
 
         *modes, path = finished.log_tail.splitlines()
         assert modes == ["600", "700"]
         assert Path(path).name == f"job7_run{finished.run_id}.sh"
         assert not Path(path).exists()
 
-    def test_longest_source_runs(self, floor: JobFloor) -> None:
+    def test_longest_source_runs(self, harness: SlotHarness) -> None:
         source = "# x\n" * 131_000 + "echo end\n"
 
-        finished = run(floor, source)
+        finished = run(harness, source)
 
         assert finished.log_tail == "end\n"
 
-    def test_silent_script_leaves_no_log(self, floor: JobFloor) -> None:
-        finished = run(floor, "true")
+    def test_silent_script_leaves_no_log(self, harness: SlotHarness) -> None:
+        finished = run(harness, "true")
 
-        assert not floor.log_path(finished.run_id).exists()
+        assert not harness.log_path(finished.run_id).exists()
 
-    def test_binary_output_is_shown_as_text(self, floor: JobFloor) -> None:
-        finished = run(floor, "printf '\\377\\000\\n'")
+    def test_binary_output_is_shown_as_text(self, harness: SlotHarness) -> None:
+        finished = run(harness, "printf '\\377\\000\\n'")
 
         assert finished.log_tail == "\ufffd\0\n"
 
     def test_log_is_capped(self, tmp_path: Path) -> None:
-        floor = open_floor(tmp_path, cap_bytes=100_000)
+        harness = open_floor(tmp_path, cap_bytes=100_000)
 
-        finished = run(floor, "yes | head -c 5000000")
+        finished = run(harness, "yes | head -c 5000000")
 
         assert finished.outcome is Outcome.SUCCEEDED
-        assert floor.log_path(finished.run_id).stat().st_size <= 100_000
-        floor.close()
+        assert harness.log_path(finished.run_id).stat().st_size <= 100_000
+        harness.close()
 
 
 class TestRefusals:
     def test_missing_interpreter_is_named(self, tmp_path: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", str(tmp_path))
-            floor = open_floor(tmp_path)
+            harness = open_floor(tmp_path)
 
-        finished = run(floor, "true", "nodejs")
+        finished = run(harness, "true", "nodejs")
 
         words = "no interpreter: there is no 'node' on the PATH of this executor"
         assert (finished.outcome, finished.message) == (Outcome.FAILED, words)
-        assert not floor.log_path(finished.run_id).exists()
-        floor.close()
+        assert not harness.log_path(finished.run_id).exists()
+        harness.close()
 
     def test_interpreter_that_cannot_be_started_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "node").mkdir()
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", str(tmp_path))
-            floor = open_floor(tmp_path)
+            harness = open_floor(tmp_path)
 
-        finished = run(floor, "true", "nodejs")
+        finished = run(harness, "true", "nodejs")
 
         assert finished.message == "cannot start 'node': Permission denied"
-        floor.close()
+        harness.close()
 
     @pytest.mark.parametrize(
         ("languages", "words"),
@@ -365,41 +369,56 @@ class TestRefusals:
     def test_language_that_is_not_allowed_is_refused(
         self, tmp_path: Path, languages: tuple[str, ...], words: str
     ) -> None:
-        floor = open_floor(tmp_path, script_languages=languages)
+        harness = open_floor(tmp_path, script_languages=languages)
 
-        finished = run(floor, f"touch {tmp_path}/ran")
+        finished = run(harness, f"touch {tmp_path}/ran")
 
         assert (finished.outcome, finished.message) == (Outcome.FAILED, words)
         assert not (tmp_path / "ran").exists()
-        floor.close()
+        harness.close()
 
-    def test_language_that_nobody_knows_is_refused(self, floor: JobFloor) -> None:
-        assert run(floor, "true", "perl").message == "unknown script language 'perl'"
+    def test_language_that_nobody_knows_is_refused(self, harness: SlotHarness) -> None:
+        assert run(harness, "true", "perl").message == "unknown script language 'perl'"
 
-    def test_param_with_a_nul_is_refused(self, floor: JobFloor) -> None:
-        finished = run(floor, "true", param="a\0b")
+    def test_param_with_a_nul_is_refused(self, harness: SlotHarness) -> None:
+        finished = run(harness, "true", param="a\0b")
 
         assert finished.outcome is Outcome.FAILED
         assert finished.message == "its param holds a NUL, which no program can be given"
 
     def test_folder_that_cannot_be_written_fails_the_run(self, tmp_path: Path) -> None:
-        floor = open_floor(tmp_path, script_folder=Path("/proc/nowhere"))
+        harness = open_floor(tmp_path, script_folder=Path("/proc/nowhere"))
 
-        finished = run(floor, "true")
+        finished = run(harness, "true")
 
         assert finished.outcome is Outcome.FAILED
         assert finished.message.startswith("cannot write its script: ")
-        floor.close()
+        harness.close()
 
     def test_what_a_crash_left_is_cleared_at_the_start(self, tmp_path: Path) -> None:
         left = tmp_path / "gluesource" / "job1_run1.sh"
         left.parent.mkdir()
         left.write_text("echo of an earlier life")
 
-        floor = open_floor(tmp_path)
+        harness = open_floor(tmp_path)
 
         assert not left.exists()
-        floor.close()
+        harness.close()
+
+
+def test_script_that_a_zygote_of_another_version_did_not_start_has_failed(
+    harness: SlotHarness,
+) -> None:
+    run_id = start(harness, "sleep 60")
+    process = harness.turn(lambda: harness.slots._runs[run_id].process)
+    said = b'{"type":"Exited","number":%d,"error":"no luck","why":"{\\"code\\":\\"NEW\\"}"}'
+
+    exited = frames.decode_from_zygote(said % process.number)
+    assert isinstance(exited, frames.Exited)
+    harness.slots._on_exited(exited)
+
+    finished = harness.wait(run_id)
+    assert (finished.outcome, finished.message) == (Outcome.FAILED, "no luck")
 
 
 def _program(language: str) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from scheduler.aftermath import End
-from scheduler.completion import Completion, Tally
-from sql import runs
+from scheduler.completion.completion import Completion, Tally
+from scheduler.completion.retry_policy import End
 from sql.ids import RunIds
 from sql.run_status import Kind, RunStatus
+from sql.runs import transitions
 from tests.support.cluster import Cluster
 from tests.support.sql_rows import put
 
@@ -23,18 +23,18 @@ def tick_in_flight(
     cluster: Cluster, job: str, *, shards: int = 1, scheduled_at: int = 0, **values: Any
 ) -> list[int]:
     """Let an executor hold every shard of a tick of a job; return the runs' ids by shard."""
-    [row] = cluster.jobs(job_desc=job)
+    [row] = cluster.jobs(name=job)
     at = scheduled_at or cluster.now_ms()
     new = [
-        runs.NewRun(
-            job_group=row.job_group,
+        transitions.NewRun(
+            app_id=row.app_id,
             job_id=row.id,
             handler="noop",
             param="",
-            kind=Kind.CRON,
+            kind=Kind.SCHEDULE,
             scheduled_at=at,
             due_at=at,
-            retries_left=row.executor_fail_retry_count,
+            retries_left=row.retries,
             shard_index=index,
             shard_total=shards,
             **values,
@@ -42,7 +42,7 @@ def tick_in_flight(
         for index in range(shards)
     ]
     ids = RunIds(cluster.database)
-    run_ids = cluster.database.write(lambda session: runs.plan(session, new, ids))
+    run_ids = cluster.database.write(lambda session: transitions.plan(session, new, ids))
     put(cluster.database, run_ids, status=SENT)
     return run_ids
 

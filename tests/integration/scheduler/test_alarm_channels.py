@@ -3,22 +3,22 @@
 import socket
 import ssl
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from scheduler.alarms import mail as alarm_mail
-from scheduler.alarms import webhook as alarm_webhook
-from scheduler.alarms.mail import Mailer
-from scheduler.alarms.mail_server import MailServer
-from scheduler.alarms.message import Message
-from scheduler.alarms.webhook import Webhook
+from scheduler.alarms.channels.mail import Mailer
+from scheduler.alarms.channels.mail_server import MailServer
+from scheduler.alarms.channels.message import Message
+from scheduler.alarms.channels.ways_out import WaysOut
+from scheduler.alarms.channels.webhook import Webhook
 from tests.integration.broker.certificates import Authority
-from tests.support.hook import Hook, Silence
 from tests.support.mailbox import Mailbox
 from tests.support.ports import free_port
+from tests.support.webhook_server import Silence, WebhookServer
 
 SAID = Message(
     "[warren] shop/orders failed: FAILED", "message: Zürich — 東京\n.\nend", {"app": "shop"}
@@ -86,12 +86,11 @@ class TestMail:
         assert box.mails == []
 
     @pytest.mark.parametrize("scheme", ["smtp", "smtps", "smtp+starttls"])
-    def test_a_silent_server_is_left(self, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
-        monkeypatch.setattr(alarm_mail, "SILENCE_SECONDS", 0.2)
+    def test_a_silent_server_is_left(self, scheme: str) -> None:
         began = time.monotonic()
 
         with Silence() as server, pytest.raises(OSError):  # noqa: PT011 - each has its own words
-            mailer(smtp_url(server, scheme)).send(alarm("a@b"), SAID)
+            mailer(smtp_url(server, scheme), silence_seconds=0.2).send(alarm("a@b"), SAID)
 
         assert time.monotonic() - began < 5
 
@@ -130,7 +129,7 @@ class TestTls:
         assert box.mails == []
 
     def test_webhook_is_called_by_tls(self, authority: Authority) -> None:
-        with Hook(tls=authority.server_context("127.0.0.1")) as hook:
+        with WebhookServer(tls=authority.server_context("127.0.0.1")) as hook:
             Webhook().send(alarm(hook.url), SAID)
 
         assert len(hook.posts) == 1
@@ -141,7 +140,7 @@ class TestTls:
     ) -> None:
         tls = authority.server_context(host, days=days)
 
-        with Hook(tls=tls) as hook, pytest.raises(ssl.SSLCertVerificationError):
+        with WebhookServer(tls=tls) as hook, pytest.raises(ssl.SSLCertVerificationError):
             Webhook().send(alarm(hook.url), SAID)
 
         assert hook.requests == []
@@ -149,7 +148,7 @@ class TestTls:
 
 class TestWebhook:
     def test_one_post_arrives(self) -> None:
-        with Hook() as hook:
+        with WebhookServer() as hook:
             Webhook().send(alarm(hook.url), SAID)
 
         [(method, path, headers)] = hook.requests
@@ -159,14 +158,14 @@ class TestWebhook:
         assert hook.posts == [{"id": 7, "subject": SAID.subject, "text": SAID.text, "app": "shop"}]
 
     def test_body_is_that_of_the_alarms_channel(self) -> None:
-        with Hook() as hook:
+        with WebhookServer() as hook:
             Webhook().send(alarm(hook.url, "slack"), SAID)
 
         assert hook.posts == [{"text": f"{SAID.subject}\n{SAID.text}"}]
 
     @pytest.mark.parametrize("status", [400, 404, 500, 503])
     def test_another_status_is_an_error(self, status: int) -> None:
-        with Hook() as hook:
+        with WebhookServer() as hook:
             hook.status = status
 
             with pytest.raises(OSError, match=f"^it answered {status}$"):
@@ -174,7 +173,7 @@ class TestWebhook:
 
     @pytest.mark.parametrize("status", [301, 302, 307, 308])
     def test_redirects_are_not_followed(self, status: int) -> None:
-        with Hook() as hook, Hook() as other:
+        with WebhookServer() as hook, WebhookServer() as other:
             hook.status, hook.headers = status, {"Location": other.url}
 
             with pytest.raises(OSError, match="redirects are not followed"):
@@ -183,10 +182,10 @@ class TestWebhook:
             assert other.requests == []
 
     def test_a_service_that_refuses_with_status_200_is_an_error(self) -> None:
-        with Hook() as hook:
+        with WebhookServer() as hook:
             hook.answer = b'{"errcode":310000,"errmsg":"keywords not in content"}'
 
-            with pytest.raises(OSError, match="310000 keywords not in content"):
+            with pytest.raises(OSError, match=r"^it answered code 310000$"):
                 Webhook().send(alarm(hook.url, "dingtalk"), SAID)
 
     def test_a_name_that_leads_to_a_link_local_address_is_refused_before_it_is_called(
@@ -194,7 +193,7 @@ class TestWebhook:
     ) -> None:
         monkeypatch.setattr(socket, "getaddrinfo", resolver("127.0.0.1", "169.254.169.254"))
 
-        with Hook() as hook:
+        with WebhookServer() as hook:
             port = hook.url.split(":")[2].partition("/")[0]
             with pytest.raises(OSError, match=r"leads to 169\.254\.169\.254"):
                 Webhook().send(alarm(f"http://evil.example.com:{port}/"), SAID)
@@ -211,7 +210,7 @@ class TestWebhook:
 
         monkeypatch.setattr(socket, "getaddrinfo", rebinding)
 
-        with Hook() as hook:
+        with WebhookServer() as hook:
             port = hook.url.split(":")[2].partition("/")[0]
             Webhook().send(alarm(f"http://rebind.example.com:{port}/"), SAID)
 
@@ -219,17 +218,56 @@ class TestWebhook:
         assert hook.requests[0][2]["Host"] == f"rebind.example.com:{port}"
         assert next(answers, None) == ("169.254.169.254",)
 
+    @pytest.mark.parametrize("allowed", ["127.0.0.0/8", "10.0.0.1,127.0.0.1", "::1,127.0.0.0/24"])
+    def test_a_way_out_that_is_listed_is_taken(self, allowed: str) -> None:
+        with WebhookServer() as hook:
+            Webhook(WaysOut.parse(allowed)).send(alarm(hook.url), SAID)
+
+        assert len(hook.posts) == 1
+
+    @pytest.mark.parametrize("allowed", ["10.0.0.0/8", "127.0.0.2", "hooks.example.com,::1"])
+    def test_a_way_out_that_is_not_listed_is_not_taken(self, allowed: str) -> None:
+        with WebhookServer() as hook:
+            with pytest.raises(OSError, match="which WARREN_WEBHOOK_ALLOW does not list"):
+                Webhook(WaysOut.parse(allowed)).send(alarm(hook.url), SAID)
+
+            assert hook.requests == []
+
+    @pytest.mark.parametrize(
+        ("host", "leads_to", "is_sent"),
+        [
+            ("inner.example.com", ["127.0.0.1"], True),
+            ("inner.example.com", ["127.0.0.1", "10.0.0.1"], False),
+            ("inner.example.com", ["127.0.0.2"], False),
+            ("Hooks.Example.com", ["127.0.0.1"], True),
+            ("hooks.example.com", ["169.254.169.254"], False),
+            ("hooks.example.com.evil.example", ["10.0.0.1"], False),
+        ],
+    )
+    def test_a_name_that_is_not_listed_has_to_lead_into_a_listed_network(
+        self, monkeypatch: pytest.MonkeyPatch, host: str, leads_to: list[str], is_sent: bool
+    ) -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", resolver(*leads_to))
+        webhook = Webhook(WaysOut.parse("127.0.0.1/32, hooks.example.com"))
+
+        with WebhookServer() as hook:
+            port = hook.url.split(":")[2].partition("/")[0]
+            with nullcontext() if is_sent else pytest.raises(OSError, match="leads to"):
+                webhook.send(alarm(f"http://{host}:{port}/"), SAID)
+
+        assert len(hook.posts) == is_sent
+
     def test_a_target_that_somebody_wrote_into_the_database_is_checked_too(self) -> None:
         with pytest.raises(ValueError, match="may not be a webhook") as refused:
             Webhook().send(alarm("http://169.254.169.254/?token=hush"), SAID)
 
         assert "hush" not in str(refused.value)
 
-    def test_a_silent_server_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(alarm_webhook, "SILENCE_SECONDS", 0.2)
+    def test_a_silent_server_is_left(self) -> None:
+        webhook = Webhook(silence_seconds=0.2)
 
         with Silence() as server, pytest.raises(OSError, match="timed out"):
-            Webhook().send(alarm(f"http://127.0.0.1:{server.port}/"), SAID)
+            webhook.send(alarm(f"http://127.0.0.1:{server.port}/"), SAID)
 
     @pytest.mark.parametrize(
         ("scheme", "drip"),
@@ -248,7 +286,7 @@ class TestWebhook:
         assert time.monotonic() - began < 5
 
     def test_a_huge_answer_is_not_read(self) -> None:
-        with Hook() as hook:
+        with WebhookServer() as hook:
             hook.answer = b"x" * 50_000_000
             began = time.monotonic()
 

@@ -6,22 +6,25 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from broker.messages import Heartbeat, Load
-from scheduler.aftermath import End
+from broker.messages import Ailment, Heartbeat, Load
 from scheduler.alarms.absence import AbsenceWatch
-from scheduler.alarms.gate import GIVE_UP_MS, HOUR_MS, KEEP_MS, AlarmGate
-from scheduler.alarms.message import Message, Place
+from scheduler.alarms.ailments import AilmentWatch
+from scheduler.alarms.channels.message import Message, Place
+from scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender
+from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.policy import NOBODY, AlarmTargets
-from scheduler.alarms.sender import CLAIM_MS, AlarmSender
-from scheduler.completion import Completion
-from scheduler.patience import Patience
-from scheduler.roster import Roster
-from sql import presence
-from sql.alarms import AlarmStatus
+from scheduler.alarms.rate_limiter import GIVE_UP_MS, HOUR_MS, KEEP_MS, AlarmRateLimiter
+from scheduler.completion.completion import Completion
+from scheduler.completion.retry_policy import End
+from scheduler.membership.roster import Roster
+from scheduler.timeouts import Timeouts
+from sql.alarms.alarms import AlarmStatus
 from sql.ids import RunIds
 from sql.models import Alarm, App, Job, Run
+from sql.registry import presence
 from sql.run_status import RunStatus
-from tests.support.ledger_rows import Rows
+from tests.support.stored_rows import Rows
+from tests.support.webhook_server import WebhookServer
 
 START = 1_795_176_000_000
 DEFAULTS = AlarmTargets(emails=("boss@example.com",))
@@ -41,7 +44,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.database = self.rows.database
-        self.gate = AlarmGate(database=self.database, per_hour=self.per_hour)
+        self.limiter = AlarmRateLimiter(database=self.database, per_hour=self.per_hour)
         self.mailer = self.sender(mails=True)
         self.webhooks = self.sender(mails=False)
 
@@ -55,7 +58,7 @@ class Desk:
         )
 
     def job(self, name: str = "nightly", **columns: Any) -> int:
-        values = {"alarm_email": "ops@example.com", "trigger_status": 1} | columns
+        values = {"alarm_email": "ops@example.com", "is_enabled": 1} | columns
         return self.rows.job(name, **values)
 
     def run(self, job_id: int, at_ms: int = START, **columns: Any) -> int:
@@ -72,6 +75,13 @@ class Desk:
         tally = self.database.write(lambda session: completion.end(session, [end]))
         assert tally.won == {run_id: status}
 
+    def failed_before(self, failure: RunStatus, *, retries: int = 1, **columns: Any) -> int:
+        """Return the second attempt of a tick whose first one ended so; it has a retry less."""
+        job_id = self.job()
+        said = {"message": "no luck", "log_tail": "tail"}
+        self.run(job_id, status=failure, retries_left=retries, **said)
+        return self.run(job_id, attempt=1, retries_left=retries - 1, **columns)
+
     def fail(self, job_id: int, at_ms: int = START, **columns: Any) -> int:
         run_id = self.run(job_id, at_ms, **columns)
         self.end(run_id)
@@ -79,7 +89,7 @@ class Desk:
 
     def round(self) -> None:
         """Let through and send everything that is due."""
-        self.gate.tick(self.now_ms)
+        self.limiter.tick(self.now_ms)
         for sender in (self.mailer, self.webhooks):
             while sender.tick(self.now_ms) == 0:
                 pass
@@ -117,8 +127,8 @@ class Desk:
 
 
 @pytest.fixture
-def rows(sqlite_url: str) -> Any:
-    rows = Rows(sqlite_url)
+def rows(sqlite_schema_url: str) -> Any:
+    rows = Rows(sqlite_schema_url)
     yield rows
     rows.database.close()
 
@@ -130,6 +140,24 @@ def desk(rows: Rows) -> Desk:
 
 ALARMING = [RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED, RunStatus.LOST]
 QUIET = [RunStatus.SUCCEEDED, RunStatus.KILLED, RunStatus.REFUSED]
+
+
+@pytest.mark.parametrize("channel", ["json", "dingtalk", "feishu", "wecom", "slack"])
+@pytest.mark.parametrize("status", [200, 302, 403, 500])
+def test_nothing_of_a_webhooks_answer_is_kept(desk: Desk, channel: str, status: int) -> None:
+    desk.webhooks._send = Webhook().send
+    with WebhookServer() as hook:
+        hook.status, hook.headers = status, {"X-Inner": "inner words", "Location": "/inner-words"}
+        hook.answer = (
+            b'{"errcode":"inner words","errmsg":"inner words","code":7,"msg":"inner words"}'
+        )
+        desk.fail(desk.job(alarm_email=None, alarm_webhook=hook.url, alarm_style=channel))
+        desk.round()
+
+    assert len(hook.posts) == 1
+    [kept] = desk.alarms()
+    assert kept.tries == 1
+    assert "inner" not in f"{kept.error} {kept.content}"
 
 
 class TestMarks:
@@ -159,8 +187,55 @@ class TestMarks:
 
         assert desk.alarms() == []
 
+    @pytest.mark.parametrize("status", [RunStatus.REFUSED, RunStatus.KILLED])
+    @pytest.mark.parametrize("failure", ALARMING)
+    def test_a_tick_that_failed_is_told_whatever_its_last_attempt_was(
+        self, desk: Desk, failure: RunStatus, status: RunStatus
+    ) -> None:
+        last = desk.failed_before(failure)
+
+        desk.end(last, status, message="by policy", log_tail="")
+        desk.round()
+
+        [(_, told)] = desk.sent
+        assert f"by policy; attempt 1 {failure}: no luck" in told.text
+        assert "The end of its log:\n  tail" in told.text
+        assert f"run:     {last}, attempt 2" in told.text
+
+    def test_a_tick_that_failed_and_whose_retry_a_person_killed_is_not(self, desk: Desk) -> None:
+        last = desk.failed_before(RunStatus.FAILED, kill_requested_at=START)
+
+        desk.end(last, RunStatus.KILLED)
+
+        assert desk.alarms() == []
+
+    def test_a_refused_retry_of_a_failure_with_retries_left_is_not(self, desk: Desk) -> None:
+        last = desk.failed_before(RunStatus.FAILED, retries=2)
+
+        desk.end(last, RunStatus.REFUSED)
+
+        assert desk.alarms() == []
+
+    def test_a_refused_run_that_only_its_delivery_was_repeated_for_is_not(self, desk: Desk) -> None:
+        job_id = desk.job()
+        desk.run(job_id, status=RunStatus.UNDELIVERED)
+        again = desk.run(job_id, attempt=1, redeliveries=1)
+
+        desk.end(again, RunStatus.REFUSED)
+
+        assert desk.alarms() == []
+
+    def test_a_refused_run_of_another_shard_than_the_failed_one_is_not(self, desk: Desk) -> None:
+        job_id = desk.job()
+        desk.run(job_id, status=RunStatus.FAILED, retries_left=1, shard_total=2)
+        other = desk.run(job_id, attempt=1, shard_index=1, shard_total=2)
+
+        desk.end(other, RunStatus.REFUSED)
+
+        assert desk.alarms() == []
+
     def test_an_attempt_with_a_retry_to_come_is_not(self, desk: Desk) -> None:
-        run_id = desk.run(desk.job(), executor_fail_retry_count=1)
+        run_id = desk.run(desk.job(), retries_left=1)
 
         desk.end(run_id)
 
@@ -325,7 +400,7 @@ class TestSending:
 
     def test_who_dies_while_sending_leaves_it_to_another(self, desk: Desk) -> None:
         desk.fail(desk.job())
-        desk.gate.tick(START)
+        desk.limiter.tick(START)
         other = desk.sender(mails=True)
         desk.failure = SystemExit()
         with pytest.raises(SystemExit):
@@ -339,7 +414,7 @@ class TestSending:
 
     def test_a_sender_that_was_too_slow_does_not_spoil_what_another_noted(self, desk: Desk) -> None:
         desk.fail(desk.job())
-        desk.gate.tick(START)
+        desk.limiter.tick(START)
         other = desk.sender(mails=True)
 
         def overtaken(_alarm: Alarm, _message: Message) -> None:
@@ -356,7 +431,7 @@ class TestSending:
 
     def test_mails_do_not_wait_for_webhooks_nor_the_other_way_round(self, desk: Desk) -> None:
         desk.fail(desk.job(alarm_webhook="https://example.com/"))
-        desk.gate.tick(START)
+        desk.limiter.tick(START)
 
         assert desk.mailer.tick(START) == 0
         assert desk.mailer.tick(START) > 0
@@ -367,7 +442,7 @@ class TestSending:
         job_id = desk.job()
         desk.fail(job_id, START)
         desk.fail(job_id, START + 1)
-        desk.gate.tick(START)
+        desk.limiter.tick(START)
         [spoilt, _] = desk.alarms()
         desk.change(Alarm, spoilt.id, content="{")
 
@@ -378,10 +453,10 @@ class TestSending:
 
     def test_mails_that_no_scheduler_can_send_are_given_up_after_a_day(self, desk: Desk) -> None:
         run_id = desk.fail(desk.job())
-        desk.gate.tick(START)
+        desk.limiter.tick(START)
 
         desk.pass_time(GIVE_UP_MS + 1)
-        desk.gate.tick(desk.now_ms)
+        desk.limiter.tick(desk.now_ms)
 
         [alarm] = desk.alarms()
         assert alarm.status == AlarmStatus.GIVEN_UP
@@ -393,7 +468,7 @@ class TestSending:
         desk.round()
 
         desk.pass_time(KEEP_MS + 1)
-        desk.gate.tick(desk.now_ms)
+        desk.limiter.tick(desk.now_ms)
 
         assert desk.alarms() == []
 
@@ -465,7 +540,7 @@ class TestTooMany:
         for number in range(5):
             run_id = desk.run(job_id, START + number)
             desk.end(run_id, message="m" * 5_000, log_tail="t" * 4_000)
-        desk.gate.tick(START)
+        desk.limiter.tick(START)
 
         assert [len(alarm.content) < 400 for alarm in desk.alarms()] == [False] * 3 + [True] * 2
 
@@ -485,12 +560,13 @@ class TestTooMany:
         assert [desk.alarm_status(run_id) for run_id in run_ids] == [2, 2, 2, 3]
 
 
+@pytest.fixture
+def watching(desk: Desk) -> "Watching":
+    return Watching(desk)
+
+
 class TestAbsence:
     """A clock of the test's own counts seconds; the database's counts with it."""
-
-    @pytest.fixture
-    def watching(self, desk: Desk) -> "Watching":
-        return Watching(desk)
 
     def test_an_app_without_an_executor_is_told_once(self, watching: "Watching") -> None:
         watching.desk.job()
@@ -524,7 +600,7 @@ class TestAbsence:
         assert len(watching.told()) == 3
 
     def test_an_app_that_nobody_waits_for_is_not_told(self, watching: "Watching") -> None:
-        watching.desk.job(trigger_status=0)
+        watching.desk.job(is_enabled=0)
         watching.desk.rows.app("empty")
 
         watching.look(after=600.0)
@@ -582,15 +658,77 @@ class TestAbsence:
         assert watching.told()[-1] == "boss@example.com: [warren] reports: 6 more alarms"
 
 
+class TestAilments:
+    def test_what_lasts_at_an_executor_is_told_in_words(self, watching: "Watching") -> None:
+        watching.desk.job()
+
+        watching.ail(Ailment.JOURNAL, Ailment.DISK, seconds=20)
+
+        [line] = watching.told()
+        assert line == ("boss@example.com: [warren] reports: executor exec-1 ails: journal, disk")
+
+    def test_what_passes_by_itself_is_not_told(self, watching: "Watching") -> None:
+        watching.desk.job()
+
+        for _ in range(5):
+            watching.ail(Ailment.CONTACT, seconds=6)
+            watching.ail(seconds=6)
+
+        assert watching.told() == []
+
+    def test_it_is_told_once_in_an_hour_however_many_schedulers_hear_it(
+        self, watching: "Watching"
+    ) -> None:
+        watching.desk.job()
+        other = Watching(watching.desk)
+
+        for _ in range(5):
+            watching.ail(Ailment.DISK, seconds=60)
+            other.ail(Ailment.DISK, seconds=60)
+
+        assert len(watching.told()) == 1
+
+    def test_while_it_lasts_it_is_told_again_in_the_next_hour(self, watching: "Watching") -> None:
+        watching.desk.job()
+
+        watching.ail(Ailment.DISK, seconds=20)
+        watching.seconds += 3_600
+        watching.ail(Ailment.DISK, seconds=20)
+
+        assert len(watching.told()) == 2
+
+    def test_an_executor_that_nobody_waits_for_is_not_told(self, watching: "Watching") -> None:
+        watching.desk.job(is_enabled=0)
+
+        watching.ail(Ailment.DISK, seconds=60)
+
+        assert watching.told() == []
+
+    def test_it_hides_no_absence_and_no_return(self, watching: "Watching") -> None:
+        watching.desk.job()
+        watching.look(after=61.0)
+        watching.ail(Ailment.DISK, seconds=20)
+
+        watching.look(after=61.0)
+
+        subjects = [line.partition("[warren] ")[2] for line in watching.told()]
+        assert subjects == [
+            "reports: no executor online",
+            "reports: an executor is back",
+            "reports: executor exec-1 ails: disk",
+            "reports: no executor online",
+        ]
+
+
 class Watching:
     """One scheduler's watch, and the time as it has it."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.seconds = 0.0
-        self.roster = Roster(lambda: self.seconds, patience=Patience(lapse=1e9))
+        self.roster = Roster(lambda: self.seconds, timeouts=Timeouts(lapse=1e9))
         self.roster.set_health(True)
-        desk.gate.tick(START)  # it makes the row that is locked
+        desk.limiter.tick(START)  # it makes the row that is locked
         self._watch = AbsenceWatch(
             database=desk.database,
             roster=self.roster,
@@ -598,18 +736,30 @@ class Watching:
             defaults=DEFAULTS,
             clock=lambda: self.seconds,
         )
+        self._ailments = AilmentWatch(
+            database=desk.database,
+            roster=self.roster,
+            defaults=DEFAULTS,
+            clock=lambda: self.seconds,
+        )
+
+    def ail(self, *ailments: Ailment, seconds: int, step: int = 6) -> None:
+        """Let the executor tell this for so long, and look at it."""
+        for _ in range(0, seconds, step):
+            self.executor_beats(ailments)
+            self.look(after=step)
 
     def look(self, *, after: float) -> None:
         self.seconds += after
         self.desk.now_ms = max(self.desk.now_ms, START + int(self.seconds * 1000))
         self._watch.tick(self.desk.now_ms)
+        self._ailments.tick(self.desk.now_ms)
 
-    def executor_beats(self) -> None:
-        beat = Heartbeat(
-            app="reports", address="exec-1", boot_id="b00t", started_at_ms=1, load=Load()
-        )
+    def executor_beats(self, ailments: tuple[Ailment, ...] = ()) -> None:
+        who = {"app": "reports", "address": "exec-1", "boot_id": "b00t"}
+        beat = Heartbeat(started_at_ms=1, load=Load(), ailments=ailments, **who)
         if not self.roster.hear(beat):
-            self.roster.admit("reports", "exec-1", "b00t", beat)
+            self.roster.admit(beat)
             self.desk.rows.executor("exec-1", self.desk.now_ms, "")
         row = presence.Beat(
             group=presence.EXECUTOR,

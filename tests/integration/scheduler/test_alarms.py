@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from scheduler.alarms.mail_server import MailServer
+from scheduler.alarms.channels.mail_server import MailServer
 from scheduler.alarms.policy import AlarmPolicy, AlarmTargets
-from scheduler.job_spec import AppSpec, JobSpec
-from sql.alarms import AlarmStatus
+from scheduler.jobs.spec import AppSpec, JobSpec
+from sql.alarms.alarms import AlarmStatus
 from sql.models import Alarm
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
-from tests.support.hook import Hook, Silence
 from tests.support.mailbox import Mailbox
+from tests.support.webhook_server import Silence, WebhookServer
 
 OPS = AlarmTargets(emails=("ops@example.com",))
 
@@ -27,14 +27,14 @@ def kept(cluster: Cluster) -> list[Alarm]:
 
 
 def test_two_schedulers_tell_a_failure_once(cluster: Cluster) -> None:
-    with Mailbox() as box, Hook() as hook:
+    with Mailbox() as box, WebhookServer() as hook:
         console = "http://console.example.com"
         for _ in range(2):
             cluster.scheduler(alarms=policy(box.url, console_url=console))
         cluster.executor()
         cluster.wait_online()
-        alarm = AlarmTargets(emails=OPS.emails, webhook=hook.url)
-        cluster.job("bad", handler="fail", retries=1, alarm=alarm)
+        targets = {"alarm_emails": OPS.emails, "alarm_webhook": hook.url}
+        cluster.job("bad", handler="fail", retries=1, **targets)
 
         run_id = cluster.trigger("bad")
         eventually(lambda: box.mails and hook.posts, 20)
@@ -50,11 +50,11 @@ def test_two_schedulers_tell_a_failure_once(cluster: Cluster) -> None:
 
 @on_memory
 def test_a_mail_server_that_hangs_delays_neither_runs_nor_webhooks(cluster: Cluster) -> None:
-    with Silence() as server, Hook() as hook:
+    with Silence() as server, WebhookServer() as hook:
         cluster.scheduler(alarms=policy(f"smtp://127.0.0.1:{server.port}?from=a@b"))
         cluster.executor()
         cluster.wait_online()
-        cluster.job("bad", handler="fail", alarm=AlarmTargets(emails=OPS.emails, webhook=hook.url))
+        cluster.job("bad", handler="fail", alarm_emails=OPS.emails, alarm_webhook=hook.url)
         cluster.job("good")
         cluster.trigger("bad")
         eventually(lambda: server.taken and hook.posts, 20)
@@ -114,7 +114,7 @@ def test_without_a_mail_server_mails_wait_for_a_scheduler_that_has_one(cluster: 
         cluster.scheduler()
         cluster.executor()
         cluster.wait_online()
-        cluster.job("bad", handler="fail", alarm=OPS)
+        cluster.job("bad", handler="fail", alarm_emails=OPS.emails)
         cluster.trigger("bad")
         eventually(lambda: [a.status for a in kept(cluster)] == [AlarmStatus.READY], 20)
 
@@ -124,4 +124,4 @@ def test_without_a_mail_server_mails_wait_for_a_scheduler_that_has_one(cluster: 
 
 
 def _daily() -> dict[str, str]:
-    return {"schedule_kind": "CRON", "schedule_conf": "0 0 0 * * ?"}
+    return {"schedule_kind": "CRON", "schedule_value": "0 0 0 * * ?"}

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 
+from executor.lanes import admission
+from sql.models import Alarm, Run
 from sql.run_status import RunStatus
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
-from tests.support.oracle import assert_sound
+from tests.support.invariants import assert_sound
 
 pytestmark = on_memory
 
@@ -60,6 +63,98 @@ def test_cover_early_kills_the_first_run_which_is_not_tried_again(
     assert_sound(cluster)
 
 
+def test_a_run_that_finds_its_lane_full_comes_again_a_second_later(
+    cluster: Cluster, release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "LANE_LIMIT", 1)
+    begin(cluster, release)
+    waiting = cluster.trigger("held")
+    cluster.wait_status(waiting, RunStatus.SENT)
+
+    turned_away = cluster.wait_final(cluster.trigger("held"))
+    again = cluster.runs(origin_id=turned_away.id, attempt=1)[0]
+    release.touch()
+
+    assert (turned_away.status, turned_away.message) == (
+        "UNDELIVERED",
+        "1 runs of the job wait here already",
+    )
+    assert again.due_at - turned_away.finished_at >= 1_000
+    assert again.retries_left == turned_away.retries_left
+    eventually(lambda: cluster.runs(origin_id=turned_away.id, status=RunStatus.SUCCEEDED))
+    assert cluster.wait_final(waiting).status == RunStatus.SUCCEEDED
+    assert_sound(cluster)
+
+
+@pytest.mark.parametrize("block", ["DISCARD_LATER", "COVER_EARLY"])
+class TestRefusedRetries:
+    """A run that failed, and whose retry finds a newer run of its job at work."""
+
+    def fail_then_occupy(
+        self, cluster: Cluster, release: Path, block: str, *, retries: int
+    ) -> tuple[int, int]:
+        """Return the ids of a run that failed and of the one that is at work since."""
+        cluster.job(
+            "held",
+            handler="third-time-lucky",
+            block=block,
+            retries=retries,
+            retry_delay=3_600,
+            alarm_emails=("ops@example.com",),
+        )
+        failed = cluster.trigger("held")
+        cluster.wait_status(failed, RunStatus.FAILED)
+        cluster.set_job("held", handler="until-file", param=str(release))
+        newer = cluster.trigger("held")
+        cluster.wait_status(newer, RunStatus.RUNNING)
+        return failed, newer
+
+    def make_due(self, cluster: Cluster, run_id: int) -> None:
+        """Spare a retry its delay."""
+        due = update(Run).where(Run.id == run_id).values(due_at=cluster.now_ms())
+        cluster.database.write(lambda session: session.execute(due))
+
+    def alarms(self, cluster: Cluster) -> list[Alarm]:
+        return cluster.database.read(lambda session: list(session.execute(select(Alarm)).scalars()))
+
+    def test_use_up_a_retry_and_the_next_one_goes_on(
+        self, cluster: Cluster, release: Path, block: str
+    ) -> None:
+        failed, newer = self.fail_then_occupy(cluster, release, block, retries=2)
+        [_, refused] = cluster.runs(origin_id=failed)
+
+        self.make_due(cluster, refused.id)
+        refused = cluster.wait_final(refused.id)
+        [_, _, last] = cluster.runs(origin_id=failed)
+        release.touch()
+        cluster.wait_final(newer)
+        self.make_due(cluster, last.id)
+
+        assert (refused.status, refused.retries_left) == ("REFUSED", 1)
+        assert last.retries_left == 0
+        assert last.due_at - refused.finished_at >= 3_500_000
+        ended = cluster.wait_final(last.id)
+        assert (ended.status, ended.message) == ("SUCCEEDED", "at last")
+        assert self.alarms(cluster) == []
+        assert_sound(cluster)
+
+    def test_end_in_an_alarm_when_they_are_used_up(
+        self, cluster: Cluster, release: Path, block: str
+    ) -> None:
+        failed, _ = self.fail_then_occupy(cluster, release, block, retries=1)
+        [_, refused] = cluster.runs(origin_id=failed)
+
+        self.make_due(cluster, refused.id)
+        refused = cluster.wait_final(refused.id)
+        release.touch()
+
+        [alarm] = self.alarms(cluster)
+        assert alarm.run_id == refused.id
+        assert f"{refused.message}; attempt 1 FAILED: attempt 0" in alarm.content
+        assert len(cluster.runs(origin_id=failed)) == 2
+        assert_sound(cluster)
+
+
 def test_serial_execution_lets_the_second_run_wait_for_the_first(
     cluster: Cluster, release: Path
 ) -> None:
@@ -96,6 +191,6 @@ def test_a_run_at_work_goes_on_when_its_job_gets_another_handler(
     second = cluster.trigger("held")
     release.touch()
 
-    assert cluster.wait_final(first).handle_msg == "released"
-    assert cluster.wait_final(second).handle_msg == "done"
+    assert cluster.wait_final(first).message == "released"
+    assert cluster.wait_final(second).message == "done"
     assert_sound(cluster)

@@ -4,12 +4,13 @@ import threading
 from typing import Any
 
 import pytest
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from scheduler.commands import Commands
-from scheduler.job_spec import JobSpec
+from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
-from sql.models import Run
+from sql.jobs import child_links
+from sql.models import JobChild, Run
 from sql.run_status import FINAL, RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.integration.scheduler.family import (
@@ -20,14 +21,15 @@ from tests.integration.scheduler.family import (
     ends,
     tick_in_flight,
 )
+from tests.support.acting import NamedCommands
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
-from tests.support.oracle import assert_sound
+from tests.support.invariants import assert_sound
 from tests.support.sql_rows import put, side_by_side
 
 
 @pytest.fixture
-def commands(cluster: Cluster) -> Commands:
+def commands(cluster: Cluster) -> NamedCommands:
     return cluster.commands()
 
 
@@ -42,7 +44,7 @@ def children(cluster: Cluster) -> list[Run]:
 
 def parent_in_flight(cluster: Cluster, **how: Any) -> list[int]:
     """Make a parent with one child, and one tick of it; return its runs' ids."""
-    hourly = {"schedule_kind": "FIX_RATE", "schedule_conf": "3600", "enabled": True}
+    hourly = {"schedule_kind": "FIX_RATE", "schedule_value": "3600", "enabled": True}
     retries = how.pop("retries", 0)
     cluster.apply(spec("parent", "child", retries=retries, **hourly), spec("child"))
     return tick_in_flight(cluster, "parent", **how)
@@ -63,12 +65,12 @@ def test_a_tick_that_succeeded_fires_each_child_with_its_own_settings(cluster: C
 
     first, second = children(cluster)
     assert tally.planned == [first.id, second.id]
-    assert (first.executor_handler, first.executor_param) == ("echo", "own")
-    assert (first.executor_fail_retry_count, second.executor_fail_retry_count) == (3, 0)
+    assert (first.handler, first.param) == ("echo", "own")
+    assert (first.retries_left, second.retries_left) == (3, 0)
     assert {(run.status, run.scheduled_at, run.origin_id) for run in (first, second)} == {
         ("PLANNED", 77_000, run_id)
     }
-    assert first.job_group != second.job_group
+    assert first.app_id != second.app_id
 
 
 @on_memory
@@ -122,7 +124,8 @@ def test_a_child_that_is_gone_is_left_out_and_told(
     cluster: Cluster, events: list[dict[str, object]]
 ) -> None:
     run_ids = parent_in_flight(cluster)
-    cluster.set_job("parent", child_jobid="999, x,2")
+    cluster.database.write(lambda session: session.execute(delete(JobChild)))
+    cluster.set_job("parent", child_ids="999, x,2")
 
     end(cluster, *run_ids)
 
@@ -253,27 +256,27 @@ def test_a_crash_before_the_commit_leaves_run_and_child_to_whoever_comes_next(
 # -- saving -----------------------------------------------------------------------------------
 
 
-def apply(commands: Commands, *specs: JobSpec, **options: bool) -> dict[str, tuple[str, ...]]:
+def apply(commands: NamedCommands, *specs: JobSpec, **options: bool) -> dict[str, tuple[str, ...]]:
     changes = commands.apply([], specs, **({"dry_run": False, "prune": False} | options))
     return {c.name: (c.action, *c.details) for c in changes if c.what == "job"}
 
 
 def test_children_are_kept_as_ids_and_applying_twice_changes_nothing(
-    cluster: Cluster, commands: Commands
+    cluster: Cluster, commands: NamedCommands
 ) -> None:
     family = (spec("parent", "b", "other/c", "a"), spec("a"), spec("b"), spec("c", app="other"))
     assert apply(commands, *family)["demo/parent"] == ("create",)
 
     again = apply(commands, *family)
 
-    ids = {job.job_desc: str(job.id) for job in cluster.jobs()}
-    [parent] = cluster.jobs(job_desc="parent")
-    assert parent.child_jobid == ",".join([ids["b"], ids["c"], ids["a"]])
+    ids = {job.name: str(job.id) for job in cluster.jobs()}
+    [parent] = cluster.jobs(name="parent")
+    assert parent.child_ids == ",".join([ids["b"], ids["c"], ids["a"]])
     assert set(again.values()) == {("unchanged",)}
 
 
 @on_memory
-def test_a_change_of_children_is_told_by_name(commands: Commands) -> None:
+def test_a_change_of_children_is_told_by_name(commands: NamedCommands) -> None:
     apply(commands, spec("parent", "a"), spec("a"), spec("b", app="other"))
 
     said = apply(commands, spec("parent", "a", "other/b"))
@@ -289,14 +292,14 @@ def test_a_change_of_children_is_told_by_name(commands: Commands) -> None:
 
 @on_memory
 def test_an_unknown_child_is_refused_by_name_and_nothing_is_changed(
-    cluster: Cluster, commands: Commands
+    cluster: Cluster, commands: NamedCommands
 ) -> None:
     apply(commands, spec("elsewhere", app="other"))
 
     with pytest.raises(ValueError, match="cannot save job p: unknown child 'elsewhere', 'no/x'"):
         apply(commands, spec("p", "elsewhere", "no/x"))
 
-    assert [job.job_desc for job in cluster.jobs()] == ["elsewhere"]
+    assert [job.name for job in cluster.jobs()] == ["elsewhere"]
 
 
 @on_memory
@@ -312,7 +315,7 @@ def test_an_unknown_child_is_refused_by_name_and_nothing_is_changed(
     ],
 )
 def test_a_circle_is_refused_by_its_path(
-    cluster: Cluster, commands: Commands, specs: list[JobSpec], path: str
+    cluster: Cluster, commands: NamedCommands, specs: list[JobSpec], path: str
 ) -> None:
     with pytest.raises(ValueError, match=f"job a: its children form a circle: {path}$"):
         apply(commands, *specs)
@@ -321,7 +324,7 @@ def test_a_circle_is_refused_by_its_path(
 
 
 @on_memory
-def test_a_circle_through_jobs_that_were_there_is_refused(commands: Commands) -> None:
+def test_a_circle_through_jobs_that_were_there_is_refused(commands: NamedCommands) -> None:
     apply(commands, spec("a", "b"), spec("b", "c"), spec("c"))
 
     with pytest.raises(ValueError, match=r"job c: .* c -> a -> b -> c"):
@@ -345,16 +348,91 @@ def test_two_who_save_at_the_same_time_close_no_circle(cluster: Cluster) -> None
         assert sorted(word.startswith("saved") for word in said) == [False, True], said
 
 
-@on_memory
-def test_more_children_than_fit_are_refused(commands: Commands) -> None:
-    names = [f"child{number}" for number in range(150)]
+def test_a_thousand_children_are_kept_and_each_runs_once(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    names = [f"child{number}" for number in range(1_000)]
+    family = (spec("parent", *names), *map(spec, names))
+    apply(commands, *family)
 
-    with pytest.raises(ValueError, match="ids of its children to take up to 255 characters"):
+    again = apply(commands, *family)
+    [parent] = cluster.jobs(name="parent")
+    kept = cluster.database.read(lambda s: child_links.children_names(s, [parent.id]))
+    [run_id] = tick_in_flight(cluster, "parent")
+    end(cluster, run_id)
+    end(cluster, run_id)
+
+    assert set(again.values()) == {("unchanged",)}
+    assert kept[parent.id] == [f"demo/{name}" for name in names]
+    assert parent.child_ids == ""  # they do not fit
+    assert len({run.job_id for run in children(cluster)}) == len(children(cluster)) == 1_000
+
+
+@on_memory
+def test_more_than_a_thousand_children_are_refused(commands: NamedCommands) -> None:
+    names = [f"child{number}" for number in range(1_001)]
+
+    with pytest.raises(ValueError, match="job parent: expected up to 1000 children, got: 1001"):
         apply(commands, spec("parent", *names), *map(spec, names))
 
 
+def test_ids_come_back_to_the_column_as_soon_as_they_fit(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    names = [f"child{number}" for number in range(200)]
+    apply(commands, spec("parent", *names), *map(spec, names))
+
+    said = apply(commands, spec("parent", *names[:2]))
+
+    ids = {job.name: str(job.id) for job in cluster.jobs()}
+    assert said["demo/parent"][1].endswith(" -> child0, child1")
+    assert cluster.jobs(name="parent")[0].child_ids == f"{ids['child0']},{ids['child1']}"
+
+
+def test_a_circle_through_the_last_of_two_hundred_children_is_refused(
+    commands: NamedCommands,
+) -> None:
+    names = [f"child{number}" for number in range(200)]
+    apply(commands, spec("parent", *names), *map(spec, names))
+
+    with pytest.raises(ValueError, match="circle: child199 -> parent -> child199"):
+        apply(commands, spec("child199", "parent"))
+    with pytest.raises(ValueError, match="child150: still among the children of demo/parent"):
+        commands.delete("child150")
+
+
+def test_a_job_that_was_copied_with_its_column_alone_has_those_children(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec("parent"), spec("a"), spec("b"))
+    ids = {job.name: job.id for job in cluster.jobs()}
+    cluster.set_job("parent", child_ids=f"{ids['b']},{ids['a']}")
+
+    copied = cluster.database.read(lambda s: child_links.children(s, [ids["parent"]]))
+    parents = cluster.database.read(lambda s: child_links.parents(s, [ids["a"]]))
+    said = apply(commands, spec("parent", "a"))
+
+    assert copied == {ids["parent"]: (ids["b"], ids["a"])}
+    assert [(one.app, one.name) for one in parents] == [("demo", "parent")]
+    assert said["demo/parent"] == ("update", "children: b, a -> a")
+
+
+def test_a_job_that_is_deleted_leaves_no_row_of_a_child(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec("parent", "a"), spec("a"))
+
+    commands.delete("parent")
+    commands.delete("a")
+
+    count = select(func.count()).select_from(JobChild)
+    assert cluster.database.read(lambda s: s.execute(count).scalar_one()) == 0
+
+
 @on_memory
-def test_a_child_cannot_be_deleted_while_it_is_one(cluster: Cluster, commands: Commands) -> None:
+def test_a_child_cannot_be_deleted_while_it_is_one(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
     apply(commands, spec("p", "c"), spec("q", "demo/c", app="other"), spec("c"))
 
     with pytest.raises(
@@ -364,12 +442,12 @@ def test_a_child_cannot_be_deleted_while_it_is_one(cluster: Cluster, commands: C
 
     apply(commands, spec("p"), spec("q", app="other"))
     commands.delete("c")
-    assert {job.job_desc for job in cluster.jobs()} == {"p", "q"}
+    assert {job.name for job in cluster.jobs()} == {"p", "q"}
 
 
 @on_memory
 def test_pruning_takes_parents_and_children_together_and_no_child_of_who_stays(
-    cluster: Cluster, commands: Commands
+    cluster: Cluster, commands: NamedCommands
 ) -> None:
     apply(commands, spec("c"), spec("p", "c"), spec("stays"))
 
@@ -377,7 +455,7 @@ def test_pruning_takes_parents_and_children_together_and_no_child_of_who_stays(
         apply(commands, spec("stays"), spec("p", "c"), prune=True)
     apply(commands, spec("stays"), prune=True)
 
-    assert [job.job_desc for job in cluster.jobs()] == ["stays"]
+    assert [job.name for job in cluster.jobs()] == ["stays"]
 
 
 # -- the whole --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ def test_a_manual_trigger_runs_and_its_result_is_in_the_row(cluster: Cluster) ->
 
     run = cluster.wait_final(cluster.trigger("greet", "hello"))
 
-    assert (run.status, run.handle_msg) == (RunStatus.SUCCEEDED, "hello")
+    assert (run.status, run.message) == (RunStatus.SUCCEEDED, "hello")
     assert (run.trigger_code, run.handle_code) == (200, 200)
     assert "param hello" in (run.log_tail or "")
     assert run.started_at <= run.finished_at
@@ -38,7 +38,7 @@ def test_a_job_fires_on_every_tick_of_its_cron(cluster: Cluster) -> None:
     cluster.scheduler()
     cluster.executor(processes=True)
 
-    cluster.job("each-second", schedule_kind="CRON", schedule_conf="* * * * * ?", enabled=True)
+    cluster.job("each-second", schedule_kind="CRON", schedule_value="* * * * * ?", enabled=True)
     eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) >= 3, 20)
 
     ticks = [run.scheduled_at for run in cluster.runs()]
@@ -55,7 +55,8 @@ def test_an_unknown_handler_fails_with_those_words(cluster: Cluster) -> None:
     run = cluster.wait_final(cluster.trigger("lost"))
 
     assert run.status == RunStatus.FAILED
-    assert "no handler named 'nowhere'" in (run.handle_msg or "")
+    assert (run.trigger_code, run.handle_code) == (200, 500)
+    assert "no handler named 'nowhere'" in (run.message or "")
 
 
 def test_a_running_run_is_killed_by_its_id(cluster: Cluster) -> None:

@@ -6,23 +6,24 @@ from typing import Any
 
 import pytest
 
-from scheduler.app_commands import AppCommands, AppInUse
-from scheduler.glue_commands import GlueCommands, SavedMeanwhile
-from scheduler.user_commands import LastAdministrator, UserCommands
-from sql import app_listing, glue, user_accounts, users
-from sql.errors import Conflict, NotFound
+from scheduler.problems import Code, Problem
+from sql.accounts import user_accounts, users
+from sql.accounts.user_accounts import UserFilter
+from sql.accounts.users import Role
+from sql.errors import NotFound
+from sql.jobs import script_versions
+from sql.listings import app_listing
 from sql.models import Job
-from sql.user_accounts import UserFilter
-from sql.users import Role
-from tests.support.ledger_rows import Rows
+from tests.support.acting import NamedUsers, acting
+from tests.support.stored_rows import Rows
 
 PASSWORD = "correct horse battery"
 NOW = 1_800_000_000_000
 
 
 @pytest.fixture
-def rows(mariadb_url: str) -> Iterator[Rows]:
-    rows = Rows(mariadb_url)
+def rows(mariadb_schema_url: str) -> Iterator[Rows]:
+    rows = Rows(mariadb_schema_url)
     yield rows
     rows.database.close()
 
@@ -33,8 +34,8 @@ def outcomes(*acts: Callable[[], object]) -> list[str]:
     def outcome(act: Callable[[], object]) -> str:
         try:
             act()
-        except Conflict as error:
-            return type(error).__name__
+        except Problem as problem:
+            return problem.code.name
         except NotFound:
             return "NotFound"
         return "done"
@@ -45,16 +46,16 @@ def outcomes(*acts: Callable[[], object]) -> list[str]:
 
 def test_two_administrators_who_delete_each_other_leave_one(rows: Rows) -> None:
     for name in ("alice", "barbara"):
-        UserCommands(rows.database, who="cli").add(name, PASSWORD, role=Role.ADMINISTRATOR)
-    alice = UserCommands(rows.database, who="alice")
-    barbara = UserCommands(rows.database, who="barbara")
+        NamedUsers(rows.database, who="cli").add(name, PASSWORD, role=Role.ADMINISTRATOR)
+    alice = NamedUsers(rows.database, who="alice")
+    barbara = NamedUsers(rows.database, who="barbara")
 
     found = outcomes(lambda: alice.delete("barbara"), lambda: barbara.delete("alice"))
 
-    assert found == [LastAdministrator.__name__, "done"]
+    assert found == ["LAST_ADMINISTRATOR", "done"]
     assert len(rows.database.read(users.listing)) == 1
     listed = rows.database.read(lambda session: user_accounts.listing(session, UserFilter()))
-    assert listed[0].User.role == Role.ADMINISTRATOR
+    assert listed[0].user.role == Role.ADMINISTRATOR
 
 
 def test_of_two_who_save_a_script_at_once_one_is_told(rows: Rows) -> None:
@@ -62,10 +63,10 @@ def test_of_two_who_save_a_script_at_once_one_is_told(rows: Rows) -> None:
 
     def first(session: Any) -> int:
         job = session.get(Job, job_id)
-        return glue.save(
+        return script_versions.save(
             session,
             job,
-            glue_type="GLUE_SHELL",
+            script_type="GLUE_SHELL",
             source="echo",
             remark="first",
             author="x",
@@ -75,24 +76,25 @@ def test_of_two_who_save_a_script_at_once_one_is_told(rows: Rows) -> None:
     based_on = rows.database.write(first)
 
     def save(who: str) -> Callable[[], object]:
-        commands = GlueCommands(rows.database, lambda: NOW, who=who, origin="cli")
+        commands = acting(rows.database, lambda: NOW, who=who, origin="cli").scripts
         return lambda: commands.save(job_id, f"echo {who}", remark="mine", based_on=based_on)
 
-    assert outcomes(save("a"), save("b")) == [SavedMeanwhile.__name__, "done"]
-    assert len(rows.database.read(lambda session: glue.versions(session, job_id))) == 2
+    assert outcomes(save("a"), save("b")) == ["SCRIPT_CHANGED", "done"]
+    assert len(rows.database.read(lambda session: script_versions.versions(session, job_id))) == 2
 
 
 def test_app_is_deleted_when_its_last_job_is_gone_and_counted_until_then(rows: Rows) -> None:
     job_id = rows.job("one", app="doomed")
     app_id = rows.app("doomed")
-    commands = AppCommands(rows.database, lambda: NOW, who="alice", origin="cli")
+    commands = acting(rows.database, lambda: NOW, who="alice", origin="cli").apps
 
-    with pytest.raises(AppInUse) as refused:
+    with pytest.raises(Problem) as refused:
         commands.delete(app_id)
 
-    assert (refused.value.jobs, refused.value.job_count) == (["one"], 1)
+    assert refused.value.code is Code.APP_IN_USE
+    assert (refused.value.facts["jobs"], refused.value.facts["job_count"]) == (["one"], 1)
     listed = rows.database.read(lambda session: app_listing.listing(session, None, limit=10))
-    assert [(row.App.app_name, row.jobs) for row in listed] == [("doomed", 1)]
+    assert [(row.app.name, row.jobs) for row in listed] == [("doomed", 1)]
     rows.database.write(lambda session: session.delete(session.get(Job, job_id)))
     assert outcomes(lambda: commands.delete(app_id), lambda: commands.delete(app_id)) == [
         "NotFound",

@@ -1,4 +1,4 @@
-"""The whole, with somebody dying at the worst moment; the ledger is sound after each of them."""
+"""The whole, with somebody dying at the worst moment; the tally is sound after each of them."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -12,9 +12,9 @@ from sql.run_status import RunStatus
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import MortalDatabase
-from tests.support.oracle import assert_sound
+from tests.support.invariants import assert_sound
 
-EACH_SECOND = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled": True}
+EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 
 
 @pytest.fixture(autouse=True)
@@ -298,8 +298,8 @@ def test_after_a_night_without_schedulers_each_policy_is_kept(
 def _shift(cluster: Cluster, by_ms: int) -> None:
     def unit(session: object) -> None:
         for job in session.query(Job):  # type: ignore[attr-defined]
-            job.trigger_last_time += by_ms
-            job.trigger_next_time += by_ms
+            job.last_tick_at += by_ms
+            job.next_tick_at += by_ms
         for change in session.query(History):  # type: ignore[attr-defined]
             change.watermark += by_ms
             change.anchor += by_ms
@@ -318,7 +318,7 @@ def test_stops_starts_and_edits_while_it_fires_lose_and_double_nothing(cluster: 
     for every in ("1", "2", "1"):
         commands.stop("each")
         commands.start("each")
-        cluster.job("each", schedule_kind="FIX_RATE", schedule_conf=every)
+        cluster.job("each", schedule_kind="FIX_RATE", schedule_value=every)
     before = len(cluster.runs(status=RunStatus.SUCCEEDED))
     eventually(lambda: done(cluster, before + 1), 30)
 
@@ -330,7 +330,7 @@ def test_an_instant_fires_once_even_when_its_executor_comes_late(cluster: Cluste
     cluster.be_quick()
     cluster.scheduler()
     at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=1)
-    cluster.job("once", schedule_kind="AT", schedule_conf=at.isoformat(), enabled=True)
+    cluster.job("once", schedule_kind="AT", schedule_value=at.isoformat(), enabled=True)
     eventually(cluster.runs)
 
     cluster.executor()

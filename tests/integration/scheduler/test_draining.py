@@ -5,20 +5,21 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from scheduler.fleet_commands import FleetCommands
-from sql import apps, drains, presence
+from scheduler.problems import Problem
 from sql.errors import Conflict, NotFound
-from sql.models import TrailEntry
-from sql.presence import Beat
+from sql.models import AuditEntry
+from sql.registry import apps, drains, presence
+from sql.registry.presence import Beat
 from sql.run_status import RunStatus
+from tests.support.acting import NamedCommands
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 
 BOOT_MS = 1_800_000_000_000
 
 
-def fleet(cluster: Cluster, **limits: object) -> FleetCommands:
-    return FleetCommands(cluster.database, cluster.now_ms, who="tester", **limits)
+def fleet(cluster: Cluster, **limits: object) -> NamedCommands:
+    return NamedCommands(cluster.database, cluster.now_ms, who="tester", **limits)
 
 
 def register(cluster: Cluster, address: str, app: str = APP, boot: str = "b1") -> None:
@@ -57,7 +58,7 @@ def test_what_waits_is_run_elsewhere_and_what_runs_is_finished(
     release.touch()
     assert cluster.wait_final(at_work).status == RunStatus.SUCCEEDED
     again = eventually(lambda: cluster.runs(origin_id=waiting, attempt=1), 20)[0]
-    assert cluster.wait_final(again.id).executor_address == "b-staying"
+    assert cluster.wait_final(again.id).address == "b-staying"
     assert leaving.join(20)
     assert (leaving.was_drained, leaving.exit_status) == (True, 0)
     eventually(lambda: asked(cluster) == [])
@@ -88,7 +89,7 @@ class TestTheMark:
         assert not fleet(cluster).drain(f"{APP}/one")
 
         entries = cluster.database.read(
-            lambda session: session.execute(select(TrailEntry)).scalars().all()
+            lambda session: session.execute(select(AuditEntry)).scalars().all()
         )
         assert [(entry.who, entry.action, entry.name) for entry in entries] == [
             ("tester", "executor.drain", "one")
@@ -110,7 +111,7 @@ class TestTheMark:
     def test_executor_of_a_foreign_app_does_not_exist(self, cluster: Cluster) -> None:
         register(cluster, "one")
 
-        with pytest.raises(NotFound):
+        with pytest.raises(Problem, match="no executor with id"):
             fleet(cluster, app_ids=frozenset({4711})).drain("one")
 
         assert asked(cluster) == []

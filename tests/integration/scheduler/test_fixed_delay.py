@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from scheduler.audit import audit
+from scheduler.audit.integrity_check import audit
 from scheduler.node import SchedulerNode
-from sql import ticks
+from sql.jobs.parked import PARKED_MS
 from sql.models import Job
-from sql.parked import PARKED_MS
 from sql.run_status import FINAL, RunStatus
+from sql.runs import ticks
 from tests.integration.scheduler.family import SENT, end, ender, tick_in_flight
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
-from tests.support.oracle import assert_sound
+from tests.support.invariants import assert_sound
 from tests.support.sql_rows import put, side_by_side
 
 DELAY_MS = 60_000
@@ -22,12 +22,12 @@ DELAY_MS = 60_000
 
 def delayed(cluster: Cluster, **fields: Any) -> None:
     """Make a job that is to fire a minute after each end."""
-    facts = {"schedule_kind": "FIX_DELAY", "schedule_conf": "60", "enabled": True}
+    facts = {"schedule_kind": "FIX_DELAY", "schedule_value": "60", "enabled": True}
     cluster.job("delayed", **(facts | fields))
 
 
 def the_job(cluster: Cluster) -> Job:
-    return cluster.jobs(job_desc="delayed")[0]
+    return cluster.jobs(name="delayed")[0]
 
 
 def tick_begun(cluster: Cluster, still: SchedulerNode, **fields: Any) -> int:
@@ -40,7 +40,7 @@ def tick_begun(cluster: Cluster, still: SchedulerNode, **fields: Any) -> int:
 
 
 def is_parked(cluster: Cluster) -> bool:
-    return the_job(cluster).trigger_next_time == PARKED_MS
+    return the_job(cluster).next_tick_at == PARKED_MS
 
 
 def is_sound(cluster: Cluster) -> bool:
@@ -61,7 +61,7 @@ def test_it_fires_at_once_and_then_waits_for_the_end(
 
     [run] = cluster.runs()
     assert before_ms < run.due_at <= cluster.now_ms() + 1
-    assert (the_job(cluster).trigger_status, is_parked(cluster)) == (1, True)
+    assert (the_job(cluster).is_enabled, is_parked(cluster)) == (1, True)
     assert is_sound(cluster)
 
 
@@ -76,7 +76,7 @@ def test_every_end_of_a_run_sets_the_next_tick(
 
     end(cluster, run_id, status=status, finished_at=ended_at)
 
-    assert the_job(cluster).trigger_next_time == ended_at + DELAY_MS
+    assert the_job(cluster).next_tick_at == ended_at + DELAY_MS
     still.planner.tick(cluster_now + DELAY_MS)
     assert len(cluster.runs()) == 2
     assert is_sound(cluster)
@@ -92,7 +92,7 @@ def test_a_run_that_is_cancelled_before_it_was_sent_sets_the_next_tick(
     cluster.commands().kill(run.id)
 
     assert cluster.run(run.id).status == RunStatus.CANCELLED
-    assert the_job(cluster).trigger_next_time >= run.scheduled_at + DELAY_MS
+    assert the_job(cluster).next_tick_at >= run.scheduled_at + DELAY_MS
     assert not is_parked(cluster)
 
 
@@ -140,11 +140,11 @@ def test_an_end_that_is_told_again_does_not_move_the_next_tick(
 ) -> None:
     run_id = tick_begun(cluster, still)
     end(cluster, run_id)
-    first = the_job(cluster).trigger_next_time
+    first = the_job(cluster).next_tick_at
 
     end(cluster, run_id, finished_at=cluster.now_ms())
 
-    assert the_job(cluster).trigger_next_time == first
+    assert the_job(cluster).next_tick_at == first
 
 
 @on_memory
@@ -156,7 +156,7 @@ def test_a_clock_gone_wrong_puts_the_next_tick_neither_far_off_nor_into_the_past
 
     end(cluster, run_id, finished_at=finished_at)
 
-    tick = the_job(cluster).trigger_next_time
+    tick = the_job(cluster).next_tick_at
     assert cluster.run(run_id).scheduled_at + DELAY_MS <= tick <= cluster.now_ms() + DELAY_MS
 
 
@@ -171,7 +171,7 @@ def test_a_tick_that_no_scheduler_was_there_for_is_skipped_and_the_next_one_set(
 
     [skip] = cluster.skips()
     assert skip.count == 1
-    assert the_job(cluster).trigger_next_time == now_ms + DELAY_MS
+    assert the_job(cluster).next_tick_at == now_ms + DELAY_MS
     assert is_sound(cluster)
 
 
@@ -180,12 +180,12 @@ def test_a_delay_that_was_broken_in_the_database_stops_the_job_with_its_reason(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     run_id = tick_begun(cluster, still)
-    cluster.set_job("delayed", schedule_conf="soon")
+    cluster.set_job("delayed", schedule_value="soon")
 
     end(cluster, run_id)
     still.planner.tick(cluster.now_ms() + 1_000)
 
-    assert (the_job(cluster).trigger_status, len(cluster.runs())) == (0, 1)
+    assert (the_job(cluster).is_enabled, len(cluster.runs())) == (0, 1)
     assert "its schedule cannot be computed" in str(the_job(cluster).stop_reason)
 
 
@@ -200,7 +200,7 @@ def test_a_job_that_was_stopped_stays_so_when_its_run_ends(
 
     end(cluster, run_id)
 
-    assert (the_job(cluster).trigger_status, the_job(cluster).trigger_next_time) == (0, 0)
+    assert (the_job(cluster).is_enabled, the_job(cluster).next_tick_at) == (0, 0)
     assert is_sound(cluster)
 
 
@@ -210,17 +210,17 @@ def test_a_job_started_anew_waits_for_the_run_that_is_open(
 ) -> None:
     run_id = tick_begun(cluster, still)
     if how == "edit":
-        delayed(cluster, schedule_conf="120")
+        delayed(cluster, schedule_value="120")
     else:
         cluster.commands().stop("delayed")
         cluster.commands().start("delayed")
     assert is_parked(cluster)
-    watermark = the_job(cluster).trigger_last_time
+    watermark = the_job(cluster).last_tick_at
 
     end(cluster, run_id)
 
     delay_ms = 120_000 if how == "edit" else DELAY_MS
-    assert the_job(cluster).trigger_next_time == watermark + delay_ms
+    assert the_job(cluster).next_tick_at == watermark + delay_ms
     assert is_sound(cluster)
 
 
@@ -228,7 +228,7 @@ def test_a_job_started_anew_waits_for_the_run_that_is_open(
 def test_it_waits_for_the_last_of_what_another_schedule_left_open(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
-    cluster.job("delayed", schedule_kind="CRON", schedule_conf="* * * * * ?", enabled=True)
+    cluster.job("delayed", schedule_kind="CRON", schedule_value="* * * * * ?", enabled=True)
     still.planner.tick(cluster.now_ms())
     old = [run.id for run in cluster.runs()]
     put(cluster.database, old, status=SENT)
@@ -269,11 +269,11 @@ def test_shards_that_end_at_the_same_time_never_leave_the_job_waiting(
     for number in range(6):
         at = 2**42 + number
         left, right = tick_in_flight(cluster, "delayed", shards=2, scheduled_at=at)
-        cluster.set_job("delayed", trigger_last_time=at, trigger_next_time=PARKED_MS)
+        cluster.set_job("delayed", last_tick_at=at, next_tick_at=PARKED_MS)
 
         side_by_side(ender(cluster, left), ender(cluster, right))
 
-        assert the_job(cluster).trigger_next_time == at + DELAY_MS
+        assert the_job(cluster).next_tick_at == at + DELAY_MS
 
 
 def test_a_start_and_an_end_at_the_same_time_never_leave_the_job_waiting(
@@ -286,7 +286,7 @@ def test_a_start_and_an_end_at_the_same_time_never_leave_the_job_waiting(
 
     for number in range(6):
         at = cluster.now_ms() + number
-        cluster.set_job("delayed", trigger_last_time=at, trigger_next_time=PARKED_MS)
+        cluster.set_job("delayed", last_tick_at=at, next_tick_at=PARKED_MS)
         [run_id] = tick_in_flight(cluster, "delayed", scheduled_at=at)
         cluster.commands().stop("delayed")
         status = [RunStatus.SUCCEEDED, RunStatus.FAILED][number % 2]
@@ -312,7 +312,7 @@ def test_ticks_keep_their_distance_and_never_overlap(cluster: Cluster) -> None:
     cluster.executor()
     cluster.wait_online()
 
-    delayed(cluster, schedule_conf="1", handler="sleep", param="0.3")
+    delayed(cluster, schedule_value="1", handler="sleep", param="0.3")
 
     eventually(lambda: len(cluster.runs(status="SUCCEEDED")) >= 3, 20)
     found = sorted(cluster.runs(status="SUCCEEDED"), key=lambda run: run.scheduled_at)

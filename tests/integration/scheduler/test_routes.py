@@ -3,9 +3,9 @@
 from collections import Counter
 from pathlib import Path
 
-from scheduler.hash_ring import consistent_hash
 from scheduler.node import SchedulerNode
-from scheduler.patience import Patience
+from scheduler.routing.hash_ring import consistent_hash
+from scheduler.timeouts import Timeouts
 from sql.models import Run
 from sql.run_status import RunStatus
 from tests.support.cluster import Cluster, on_memory
@@ -26,14 +26,14 @@ def start(cluster: Cluster, *, slots: int = 8, hot: str = "") -> SchedulerNode:
 
 def went(cluster: Cluster, job: str, count: int) -> list[str | None]:
     """Trigger a job, each time when the last run is over; return where the runs went."""
-    return [cluster.wait_final(trigger(cluster, job)).executor_address for _ in range(count)]
+    return [cluster.wait_final(trigger(cluster, job)).address for _ in range(count)]
 
 
 def trigger(cluster: Cluster, job: str, addresses: tuple[str, ...] = ()) -> int:
     """Trigger a job, and let nobody sleep on it."""
     run_id = cluster.trigger(job, addresses=addresses)
     for node in cluster.schedulers:
-        node._dispatching.wake()
+        node.dispatching.awake.set()
     return run_id
 
 
@@ -62,7 +62,7 @@ def test_each_route_chooses_by_its_rule(cluster: Cluster, tmp_path: Path) -> Non
     assert went(cluster, "last", 2) == ["two", "two"]
     assert Counter(went(cluster, "round", 6)) == dict.fromkeys(NAMES, 2)
     assert set(went(cluster, "random", 3)) <= set(NAMES)
-    [job] = cluster.jobs(job_desc="consistent_hash")
+    [job] = cluster.jobs(name="consistent_hash")
     assert went(cluster, "consistent_hash", 2) == [consistent_hash(job.id, NAMES)] * 2
     # It begins at random below three; from then on nobody is more than three behind.
     used = Counter(went(cluster, "lfu", 12))
@@ -72,30 +72,30 @@ def test_each_route_chooses_by_its_rule(cluster: Cluster, tmp_path: Path) -> Non
     assert turns == [*NAMES, *NAMES]
     assert went(cluster, "failover", 2) == ["one", "one"]
 
-    cluster.set_job("busyover", executor_handler="until-file", executor_param=str(release))
+    cluster.set_job("busyover", handler="until-file", param=str(release))
     busy = [trigger(cluster, "busyover") for _ in range(3)]
     eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 3, 10)
     nobody = cluster.wait_final(trigger(cluster, "busyover"))
     release.touch()
     chosen = [cluster.wait_final(run_id) for run_id in busy]
-    assert sorted(run.executor_address or "" for run in chosen) == sorted(NAMES)
+    assert sorted(run.address or "" for run in chosen) == sorted(NAMES)
     assert nobody.status == RunStatus.UNDELIVERED
-    assert nobody.handle_msg is not None
-    assert nobody.handle_msg.startswith("BUSYOVER: one is busy: ")
-    assert nobody.handle_msg.endswith("; none left")
-    assert nobody.handle_msg in (nobody.trigger_msg or "")
+    assert nobody.message is not None
+    assert nobody.message.startswith("BUSYOVER: one is busy: ")
+    assert nobody.message.endswith("; none left")
+    assert nobody.message in (nobody.trigger_message or "")
 
     rows = shards(cluster, trigger(cluster, "all"), 3)
-    assert [row.executor_address for row in rows] == list(NAMES)
-    assert [row.executor_sharding_param for row in rows] == ["0/3", "1/3", "2/3"]
+    assert [row.address for row in rows] == list(NAMES)
+    assert [row.sharding for row in rows] == ["0/3", "1/3", "2/3"]
     assert {row.status for row in rows} == {RunStatus.SUCCEEDED}
 
-    said = {run.job_id: run.trigger_msg or "" for run in cluster.runs()}
-    names = {job.job_desc: job.id for job in cluster.jobs()}
+    said = {run.job_id: run.trigger_message or "" for run in cluster.runs()}
+    names = {job.name: job.id for job in cluster.jobs()}
     assert said[names["first"]].endswith("online: one, three, two; FIRST of 3")
     assert "LEAST_RECENTLY_USED of 3" in said[names["lru"]]
     assert "FAILOVER: one answered in " in said[names["failover"]]
-    assert [(row.trigger_msg or "").rpartition("; ")[2] for row in rows] == [
+    assert [(row.trigger_message or "").rpartition("; ")[2] for row in rows] == [
         f"SHARDING_BROADCAST, shard {index} of 3" for index in range(3)
     ]
 
@@ -112,9 +112,9 @@ def test_what_routes_remember_holds_across_schedulers_and_restarts(cluster: Clus
     cluster.job("many", route="LEAST_RECENTLY_USED")
     for _ in range(30):
         cluster.trigger("many")
-    [many] = cluster.jobs(job_desc="many")
+    [many] = cluster.jobs(name="many")
     eventually(lambda: all(run.finished_at for run in cluster.runs(job_id=many.id)), 20)
-    spread = Counter(run.executor_address for run in cluster.runs(job_id=many.id))
+    spread = Counter(run.address for run in cluster.runs(job_id=many.id))
     first.stop()
     cluster.schedulers.remove(first)
     cluster.wait_online(*NAMES)
@@ -123,7 +123,7 @@ def test_what_routes_remember_holds_across_schedulers_and_restarts(cluster: Clus
     assert [*before, *went(cluster, "lru", 4)] == [*NAMES, *NAMES]
     counted += Counter(went(cluster, "lfu", 7))
     assert max(counted.values()) - min(counted.values()) <= 3
-    assert second.name in (cluster.runs()[-1].trigger_msg or "")
+    assert second.name in (cluster.runs()[-1].trigger_message or "")
 
 
 def test_an_executor_that_joins_or_leaves_between_two_ticks_changes_the_shards(
@@ -141,9 +141,9 @@ def test_an_executor_that_joins_or_leaves_between_two_ticks_changes_the_shards(
     eventually(lambda: not cluster.is_online("one"), 10)
     three = shards(cluster, trigger(cluster, "all"), 3)
 
-    assert [row.executor_address for row in four] == [*NAMES, "zulu"]
-    assert [row.executor_address for row in three] == ["three", "two", "zulu"]
-    assert [row.executor_sharding_param for row in three] == ["0/3", "1/3", "2/3"]
+    assert [row.address for row in four] == [*NAMES, "zulu"]
+    assert [row.address for row in three] == ["three", "two", "zulu"]
+    assert [row.sharding for row in three] == ["0/3", "1/3", "2/3"]
 
 
 def test_a_shard_that_fails_is_tried_again_as_the_same_shard(cluster: Cluster) -> None:
@@ -152,10 +152,10 @@ def test_a_shard_that_fails_is_tried_again_as_the_same_shard(cluster: Cluster) -
 
     rows = shards(cluster, trigger(cluster, "lucky"), 9)
 
-    assert [(row.attempt, row.executor_sharding_param) for row in rows] == [
+    assert [(row.attempt, row.sharding) for row in rows] == [
         (attempt, f"{index}/3") for attempt in range(3) for index in range(3)
     ]
-    assert [row.executor_address for row in rows] == list(NAMES) * 3
+    assert [row.address for row in rows] == list(NAMES) * 3
     assert [row.status for row in rows] == [RunStatus.FAILED] * 6 + [RunStatus.SUCCEEDED] * 3
 
 
@@ -168,7 +168,7 @@ def test_ticks_of_a_broadcast_each_give_one_row_for_each_shard(cluster: Cluster)
         "all",
         route="SHARDING_BROADCAST",
         schedule_kind="CRON",
-        schedule_conf="* * * * * ?",
+        schedule_value="* * * * * ?",
         enabled=True,
     )
     eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) >= 9, 20)
@@ -184,7 +184,7 @@ def test_ticks_of_a_broadcast_each_give_one_row_for_each_shard(cluster: Cluster)
 
 @on_memory
 def test_failover_passes_over_an_executor_that_died_a_moment_ago(cluster: Cluster) -> None:
-    cluster.patience = Patience(probe=1.0)
+    cluster.timeouts = Timeouts(probe=1.0)
     start(cluster)
     cluster.job("fail", route="FAILOVER")
     cluster.job("other", route="LAST")
@@ -193,19 +193,19 @@ def test_failover_passes_over_an_executor_that_died_a_moment_ago(cluster: Cluste
     slow, quick = trigger(cluster, "fail"), trigger(cluster, "other")
     after, before = cluster.wait_final(slow), cluster.wait_final(quick)
 
-    assert after.executor_address == "three"
-    assert "FAILOVER: one did not answer within 1 s; three answered in" in after.trigger_msg
+    assert after.address == "three"
+    assert "FAILOVER: one did not answer within 1 s; three answered in" in after.trigger_message
     assert after.routed_at - after.due_at >= 900
     assert before.routed_at < after.routed_at - 500
     # Its silence is known for a while: the next run does not wait for it again.
     again = cluster.wait_final(trigger(cluster, "fail"))
-    assert again.executor_address == "three"
+    assert again.address == "three"
     assert again.routed_at - again.due_at < 900
 
 
 @on_memory
 def test_failover_ends_a_run_that_nobody_answers_for_only_after_a_while(cluster: Cluster) -> None:
-    cluster.patience = Patience(probe=0.1, no_executor=0.8)
+    cluster.timeouts = Timeouts(probe=0.1, no_executor=0.8)
     start(cluster)
     cluster.job("fail", route="FAILOVER")
     for executor in list(cluster.executors):
@@ -215,7 +215,7 @@ def test_failover_ends_a_run_that_nobody_answers_for_only_after_a_while(cluster:
 
     assert run.status == RunStatus.UNDELIVERED
     assert run.finished_at - run.due_at >= 800
-    assert run.handle_msg == (
+    assert run.message == (
         "FAILOVER: one did not answer within 0.1 s; three did not answer within 0.1 s; "
         "two did not answer within 0.1 s; none left"
     )
@@ -235,33 +235,102 @@ def test_busyover_looks_at_slots_and_at_the_load_of_the_host(
     run = cluster.wait_final(trigger(cluster, "idle"))
     release.touch()
 
-    assert run.executor_address == "two"
-    assert "BUSYOVER: one is busy: every slot is taken; three is busy: memory at" in run.trigger_msg
-    assert "two is idle, slots free: 1" in run.trigger_msg
+    assert run.address == "two"
+    assert (
+        "BUSYOVER: one is busy: every slot is taken; three is busy: memory at"
+        in run.trigger_message
+    )
+    assert "two is idle, slots free: 1" in run.trigger_message
 
 
 @on_memory
-def test_busyover_spreads_a_batch_over_the_slots_that_are_free(
+def test_busyover_takes_the_best_when_none_is_idle_by_all_measures(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    start(cluster, slots=1, hot="three")
+    release = tmp_path / "release"
+    cluster.job("long", handler="until-file", param=str(release))
+    cluster.job("longer", handler="until-file", param=str(release))
+    cluster.job("idle", route="BUSYOVER")
+    full = [trigger(cluster, "long", ("one",)), trigger(cluster, "longer", ("two",))]
+    for run_id in full:
+        cluster.wait_status(run_id, RunStatus.RUNNING)
+
+    run = cluster.wait_final(trigger(cluster, "idle"))
+    release.touch()
+
+    assert (run.status, run.address) == (RunStatus.SUCCEEDED, "three")
+    assert (
+        "two is busy: every slot is taken; none is idle, the best is three" in run.trigger_message
+    )
+
+
+@on_memory
+def test_busyover_spreads_a_batch_over_the_slots_that_are_free_and_refuses_none(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     start(cluster, slots=2)
     release = tmp_path / "release"
     jobs = [f"job-{number}" for number in range(8)]
     for name in jobs:
-        cluster.job(name, route="BUSYOVER", handler="until-file", param=str(release), retries=1)
+        cluster.job(name, route="BUSYOVER", handler="until-file", param=str(release))
     cluster.commands().pause()
     ids = [trigger(cluster, name) for name in jobs]
     cluster.commands().resume()
 
     eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 6, 10)
-    refused = [run for run in cluster.runs() if run.status == RunStatus.UNDELIVERED]
-    retries = [run for run in cluster.runs() if run.attempt == 1]
+    assert {run.status for run in cluster.runs()} <= {RunStatus.RUNNING, RunStatus.SENT}
     release.touch()
 
-    assert len(refused) == 2
-    assert {run.id for run in refused} < set(ids)
-    used = Counter(run.executor_address for run in cluster.runs() if run.id in set(ids))
-    assert [used[address] for address in NAMES] == [2, 2, 2]
-    # A retry at once would be told the same.
-    assert all(again.due_at - run.finished_at >= 900 for again in retries for run in refused)
-    eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) == 8, 10)
+    done = [cluster.wait_final(run_id) for run_id in ids]
+    assert {run.status for run in done} == {RunStatus.SUCCEEDED}
+    used = Counter(run.address for run in done)
+    assert sorted(used.values()) == [2, 3, 3]
+
+
+def test_busyover_finds_an_idle_executor_idle_however_lately_the_job_ran_there(
+    cluster: Cluster,
+) -> None:
+    cluster.scheduler()
+    cluster.executor("one")
+    cluster.wait_online("one")
+    cluster.job("brief", route="BUSYOVER")
+
+    assert went(cluster, "brief", 20) == ["one"] * 20
+
+
+def test_busyover_sends_twenty_brief_jobs_of_one_second_to_eight_slots(cluster: Cluster) -> None:
+    cluster.scheduler()
+    cluster.executor("one", slots=8)
+    cluster.wait_online("one")
+    names = [f"brief-{number}" for number in range(20)]
+    for name in names:
+        cluster.job(name, route="BUSYOVER")
+
+    done = [cluster.wait_final(run_id) for run_id in [trigger(cluster, name) for name in names]]
+
+    assert [run.status for run in done] == [RunStatus.SUCCEEDED] * 20
+
+
+def test_busyover_refuses_only_a_job_that_runs_on_every_executor(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    start(cluster)
+    release = tmp_path / "release"
+    cluster.job("long", route="BUSYOVER", handler="until-file", param=str(release))
+    # All at once: the last ones are asked about while the first ones are still on their way.
+    cluster.commands().pause()
+    ids = [trigger(cluster, "long") for _ in range(5)]
+    cluster.commands().resume()
+
+    eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 3, 10)
+    eventually(lambda: len(cluster.runs(status=RunStatus.UNDELIVERED)) == 2, 10)
+    release.touch()
+
+    done = [cluster.wait_final(run_id) for run_id in ids]
+    went_to = [run.address for run in done if run.status == RunStatus.SUCCEEDED]
+    assert sorted(address or "" for address in went_to) == sorted(NAMES)
+    for run in done:
+        if run.status == RunStatus.UNDELIVERED:
+            assert "one is busy: " in (run.message or "")
+            assert (run.message or "").endswith("; none left")

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from scheduler import claiming
-from scheduler.job_file_changes import Change
-from scheduler.job_spec import JobSpec
+from scheduler.commands.job_file import Change
+from scheduler.dispatch import run_routing
+from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
-from sql import glue
-from sql.rows import AnyRow
+from sql.jobs import script_versions
+from sql.jobs.script_versions import VersionSource
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
-from tests.integration.scheduler.test_dispatcher import dispatch, queued
-from tests.integration.scheduler.test_rescuer import Mute
+from tests.integration.scheduler.dispatch.test_dispatcher import dispatch, queued
+from tests.integration.scheduler.recovery.test_rescuer import Mute
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 
-EACH_SECOND = {"schedule_kind": "CRON", "schedule_conf": "* * * * * ?", "enabled": True}
+EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 
 
 def apply(
@@ -30,13 +30,13 @@ def apply(
     return cluster.commands().apply([], [spec], dry_run=dry_run, prune=False)[-1]
 
 
-def versions(cluster: Cluster) -> list[AnyRow]:
+def versions(cluster: Cluster) -> list[VersionSource]:
     """Return the versions of the job `pack`, oldest first, with their sources."""
-    job_id = cluster.jobs(job_desc="pack")[0].id
+    job_id = cluster.jobs(name="pack")[0].id
 
-    def read(session: Any) -> list[AnyRow]:
-        listed = glue.versions(session, job_id)
-        return [glue.version(session, job_id, row.id) for row in reversed(listed)]
+    def read(session: Any) -> list[VersionSource]:
+        listed = script_versions.versions(session, job_id)
+        return [script_versions.version(session, job_id, row.id) for row in reversed(listed)]
 
     return cluster.database.read(read)
 
@@ -53,9 +53,9 @@ class TestVersions:
         [version] = versions(cluster)
         [job] = cluster.jobs()
         assert (change.action, change.name) == ("create", "demo/pack")
-        assert (version.glue_source, version.glue_remark) == ("echo 1", "first")
-        assert (version.glue_type, version.author) == ("GLUE_SHELL", "test")
-        assert (job.glue_id, job.glue_type) == (version.id, "GLUE_SHELL")
+        assert (version.source, version.remark) == ("echo 1", "first")
+        assert (version.script_type, version.author) == ("GLUE_SHELL", "test")
+        assert (job.script_version, job.script_type) == (version.id, "GLUE_SHELL")
 
     def test_applying_twice_changes_nothing(self, cluster: Cluster) -> None:
         apply(cluster, "echo 1\r\n", remark="first")
@@ -71,7 +71,7 @@ class TestVersions:
 
         assert edited.details == ("script: shell, 8 bytes -> shell, 9 bytes",)
         assert translated.details == ("script: shell, 9 bytes -> python, 9 bytes",)
-        assert [(row.glue_type, row.glue_source) for row in versions(cluster)] == [
+        assert [(row.script_type, row.source) for row in versions(cluster)] == [
             ("GLUE_SHELL", "print(1)"),
             ("GLUE_SHELL", "print(12)"),
             ("GLUE_PYTHON", "print(12)"),
@@ -83,7 +83,7 @@ class TestVersions:
         change = apply(cluster, "echo 1", remark="first")
 
         assert change.details == ("script remark: 'frist' -> 'first'",)
-        assert [row.glue_remark for row in versions(cluster)] == ["first"]
+        assert [row.remark for row in versions(cluster)] == ["first"]
 
     def test_dry_run_saves_nothing(self, cluster: Cluster) -> None:
         apply(cluster, "echo 1")
@@ -91,13 +91,13 @@ class TestVersions:
         change = apply(cluster, "echo 12", dry_run=True)
 
         assert change.action == "update"
-        assert [row.glue_source for row in versions(cluster)] == ["echo 1"]
+        assert [row.source for row in versions(cluster)] == ["echo 1"]
 
     def test_windows_line_ends_go_but_for_powershell(self, cluster: Cluster) -> None:
         apply(cluster, "\ufeffecho 1\r\n")
         apply(cluster, "echo 1\r\n", "powershell")
 
-        assert [row.glue_source for row in versions(cluster)] == ["echo 1\n", "echo 1\r\n"]
+        assert [row.source for row in versions(cluster)] == ["echo 1\n", "echo 1\r\n"]
 
     def test_job_may_go_from_script_to_handler_and_back(self, cluster: Cluster) -> None:
         apply(cluster, "echo 1")
@@ -106,9 +106,9 @@ class TestVersions:
         [with_handler] = cluster.jobs()
         apply(cluster, "echo 1")
 
-        assert (with_handler.glue_type, with_handler.glue_id) == ("BEAN", None)
+        assert (with_handler.script_type, with_handler.script_version) == ("BEAN", None)
         [job] = cluster.jobs()
-        assert (job.executor_handler, job.glue_id) == ("", ids(cluster)[-1])
+        assert (job.handler, job.script_version) == ("", ids(cluster)[-1])
         assert len(ids(cluster)) == 2
 
     def test_deleted_job_leaves_no_version(self, cluster: Cluster) -> None:
@@ -117,7 +117,9 @@ class TestVersions:
 
         cluster.commands().delete("pack")
 
-        assert cluster.database.read(lambda session: glue.versions(session, job_id)) == []
+        assert (
+            cluster.database.read(lambda session: script_versions.versions(session, job_id)) == []
+        )
 
 
 class TestPlanned:
@@ -133,9 +135,9 @@ class TestPlanned:
         still.planner.tick(now_ms + 3_000)
 
         first, second = ids(cluster)
-        assert {run.glue_id for run in cluster.runs() if run.id in planned} == {first}
-        assert {run.glue_id for run in cluster.runs() if run.id not in planned} == {second}
-        assert {run.executor_param for run in cluster.runs()} == {"new"}
+        assert {run.script_version for run in cluster.runs() if run.id in planned} == {first}
+        assert {run.script_version for run in cluster.runs() if run.id not in planned} == {second}
+        assert {run.param for run in cluster.runs()} == {"new"}
 
     def test_planned_runs_go_along_from_handler_to_script_and_back(
         self, cluster: Cluster, still: SchedulerNode
@@ -144,11 +146,11 @@ class TestPlanned:
         still.planner.tick(cluster.now_ms())
 
         apply(cluster, "echo 1", **EACH_SECOND)
-        with_script = {(run.executor_handler, run.glue_id) for run in cluster.runs()}
+        with_script = {(run.handler, run.script_version) for run in cluster.runs()}
         cluster.job("pack", handler="noop", **EACH_SECOND)
 
         assert with_script == {("", ids(cluster)[0])}
-        assert {(run.executor_handler, run.glue_id) for run in cluster.runs()} == {("noop", None)}
+        assert {(run.handler, run.script_version) for run in cluster.runs()} == {("noop", None)}
 
 
 @on_memory
@@ -175,7 +177,7 @@ class TestDispatched:
         seat()
         apply(cluster, "echo 1")
         run_id = cluster.trigger("pack")
-        delivery, publisher = still.dispatcher._delivery, still._connections.triggers
+        delivery, publisher = still._delivery, still._connections.triggers
         delivery._publisher = Mute(publisher, passes=False)  # type: ignore[assignment]
         dispatch(cluster, still)
         apply(cluster, "echo 2")
@@ -199,13 +201,15 @@ class TestDispatched:
         apply(cluster, "echo 1")
         [version] = ids(cluster)
         run_id = cluster.trigger("pack")
-        cluster.database.write(lambda session: glue.forget(session, cluster.run(run_id).job_id))
+        cluster.database.write(
+            lambda session: script_versions.forget(session, cluster.run(run_id).job_id)
+        )
 
         dispatch(cluster, still)
 
         run = cluster.run(run_id)
         assert run.status == RunStatus.UNDELIVERED
-        assert run.handle_msg == f"version {version} of its script is gone"
+        assert run.message == f"version {version} of its script is gone"
 
     def test_large_scripts_are_sent_in_several_claims(
         self,
@@ -218,7 +222,7 @@ class TestDispatched:
         apply(cluster, "x" * 100)
         cluster.job("plain", handler="noop")
         run_ids = [cluster.trigger(name) for name in ("pack", "pack", "pack", "plain")]
-        monkeypatch.setattr(claiming, "SCRIPT_CHARACTERS", 150)
+        monkeypatch.setattr(run_routing, "SCRIPT_CHARACTERS", 150)
 
         still.dispatcher.tick(cluster.now_ms())
         first = [each.run_id for each in queued(still)]
@@ -240,12 +244,12 @@ class TestWholeCircle:
         failed, done = cluster.wait_final(first), cluster.wait_final(second)
         eventually(lambda: len(_finals(cluster, first)) == 2, 20)
 
-        assert (failed.status, failed.handle_msg) == (RunStatus.FAILED, "exit code 3")
+        assert (failed.status, failed.message) == (RunStatus.FAILED, "exit code 3")
         assert failed.log_tail == "first a b 0/1 grüße\n"
-        assert (done.status, done.handle_msg) == (RunStatus.SUCCEEDED, "")
+        assert (done.status, done.message) == (RunStatus.SUCCEEDED, "")
         assert done.log_tail == "second ['😀', '0', '1']\n"
         retried = _finals(cluster, first)[-1]
-        assert (retried.attempt, retried.glue_id) == (1, failed.glue_id)
+        assert (retried.attempt, retried.script_version) == (1, failed.script_version)
         assert retried.log_tail == failed.log_tail
 
     def test_longest_script_with_the_longest_param_runs(self, cluster: Cluster) -> None:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from sql.batch import CHUNK, CHUNK_CHARACTERS, insert_unless_there, update_each
+from sql.batch import CHUNK, CHUNK_CHARACTERS, Guard, insert_unless_there, update_each
 from sql.engine import Database
 from tests.support.sql_rows import statements
 
@@ -21,13 +22,26 @@ HOSTILE = [
 HOLDS = "numbers.state = 'open'"
 
 
+class Root(DeclarativeBase):
+    pass
+
+
+class Number(Root):
+    __tablename__ = "numbers"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    state: Mapped[str]
+    words: Mapped[str | None] = mapped_column("note")
+    amount: Mapped[int]
+
+
 @pytest.fixture
 def table(any_database_url: str) -> Iterator[Database]:
     database = Database(any_database_url)
     create = (
         "CREATE TABLE numbers (id INTEGER PRIMARY KEY, state VARCHAR(9), note TEXT, amount BIGINT)"
     )
-    if not database.is_sqlite:
+    if not database.dialect.is_embedded:
         create += " DEFAULT CHARSET utf8mb4"
     database.write(lambda session: session.execute(text(create)))
     yield database
@@ -35,13 +49,13 @@ def table(any_database_url: str) -> Iterator[Database]:
 
 
 def fill(database: Database, count: int, **values: object) -> None:
-    facts = {"state": "open", "note": "old", "amount": 1} | values
+    facts = {"state": "open", "words": "old", "amount": 1} | values
     rows = [{"id": number, **facts} for number in range(count)]
-    database.write(lambda session: insert_unless_there(session, "numbers", rows))
+    database.write(lambda session: insert_unless_there(session, Number, rows))
 
 
 def change(database: Database, rows: list[dict[str, object]], guard: str = HOLDS) -> int:
-    return database.write(lambda session: update_each(session, "numbers", rows, guard=guard))
+    return database.write(lambda session: update_each(session, Number, rows, guard=Guard(guard)))
 
 
 def content(database: Database) -> list[tuple[object, ...]]:
@@ -52,7 +66,7 @@ def content(database: Database) -> list[tuple[object, ...]]:
 def test_each_row_gets_values_of_its_own(table: Database) -> None:
     fill(table, 4)
 
-    count = change(table, [{"id": 1, "note": "one"}, {"id": 3, "note": "three"}])
+    count = change(table, [{"id": 1, "words": "one"}, {"id": 3, "words": "three"}])
 
     assert count == 2
     assert [row[2] for row in content(table)] == ["old", "one", "old", "three"]
@@ -61,7 +75,7 @@ def test_each_row_gets_values_of_its_own(table: Database) -> None:
 def test_values_arrive_as_they_are(table: Database) -> None:
     fill(table, len(HOSTILE))
 
-    change(table, [{"id": number, "note": note} for number, note in enumerate(HOSTILE)])
+    change(table, [{"id": number, "words": note} for number, note in enumerate(HOSTILE)])
 
     assert [row[2] for row in content(table)] == HOSTILE
 
@@ -79,7 +93,7 @@ def test_a_row_that_the_guard_holds_back_is_neither_changed_nor_counted(table: D
     fill(table, 3)
     change(table, [{"id": 1, "state": "closed"}])
 
-    count = change(table, [{"id": number, "note": "new"} for number in (0, 1, 2, 99)])
+    count = change(table, [{"id": number, "words": "new"} for number in (0, 1, 2, 99)])
 
     assert count == 2
     assert [row[2] for row in content(table)] == ["new", "old", "new"]
@@ -88,7 +102,7 @@ def test_a_row_that_the_guard_holds_back_is_neither_changed_nor_counted(table: D
 def test_a_row_counts_though_its_values_were_there_already(table: Database) -> None:
     fill(table, 2)
 
-    assert change(table, [{"id": 0, "note": "old"}, {"id": 1, "note": "old"}]) == 2
+    assert change(table, [{"id": 0, "words": "old"}, {"id": 1, "words": "old"}]) == 2
 
 
 def test_many_rows_go_in_chunks(table: Database) -> None:
@@ -108,13 +122,13 @@ def test_many_rows_go_in_chunks(table: Database) -> None:
 def test_long_texts_go_in_statements_that_a_packet_holds(table: Database) -> None:
     fill(table, 10)
     half = "🔑" * (CHUNK_CHARACTERS // 2 - 10)
-    short = [{"id": number, "note": str(number)} for number in range(5, 10)]
+    short = [{"id": number, "words": str(number)} for number in range(5, 10)]
 
     with statements(table) as sent:
         create = "ALTER TABLE numbers MODIFY note MEDIUMTEXT"
-        if not table.is_sqlite:
+        if not table.dialect.is_embedded:
             table.write(lambda session: session.execute(text(create)))
-        count = change(table, [{"id": number, "note": half} for number in range(5)] + short)
+        count = change(table, [{"id": number, "words": half} for number in range(5)] + short)
 
     assert count == 10
     assert sum(words.startswith("UPDATE") for words, _ in sent) == 3
@@ -131,6 +145,6 @@ def test_no_rows_are_no_statement(table: Database) -> None:
 def test_a_row_that_is_there_stays_and_the_others_are_inserted(table: Database) -> None:
     fill(table, 2)
 
-    fill(table, 4, note="new")
+    fill(table, 4, words="new")
 
     assert [row[2] for row in content(table)] == ["old", "old", "new", "new"]

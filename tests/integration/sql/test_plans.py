@@ -3,35 +3,28 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql import (
-    app_days,
-    dashboard,
-    families,
-    job_search,
-    jobs,
-    lateness,
-    migration,
-    outlook,
-    parked,
-    presence,
-    purges,
-    reports,
-    run_queries,
-    runs,
-    ticks,
-)
+from sql import pending
+from sql.alarms.alarms import MAIL, AlarmStatus
 from sql.engine import Database
+from sql.explanation import Explanation
 from sql.instants import at
-from sql.job_search import JobFilter, Order
-from sql.purges import START, Place
+from sql.jobs import child_links, jobs, parked
+from sql.listings import dashboard, job_search, outlook
+from sql.listings.job_search import JobFilter, Order
+from sql.registry import presence
 from sql.run_status import Kind, RunStatus
-from sql.ticks import Tick
+from sql.runs import day_reports, lateness, purges, queries, successes, ticks, transitions
+from sql.runs.purges import START, Place
+from sql.runs.successes import SentTo, Success
+from sql.runs.ticks import Tick
+from sql.schema import migration
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.sql_rows import NODE, NOW_MS, ended, routed, statements
 
@@ -47,6 +40,15 @@ RUNS = {
 JOBS = 20_000
 MINE = range(1_000, 1_500)
 TICKS = [Tick(1 + i % 500, NOW_MS + i, 0) for i in MINE]
+RETRIES = [
+    SimpleNamespace(**tick._asdict(), id=1, shard_index=0, attempt=1, retries_left=0)
+    for tick in TICKS
+]
+#: Runs in flight, sent to one executor of the first app, by id.
+SENT_TO = SentTo(1, "exec-0", "boot")
+OPEN = range(45_300, 45_900, 100)
+#: Alarms that are ready to be sent.
+MAILS, WEBHOOKS = 3_000, 200
 #: In which a tenth of the runs came due.
 FOUR_SECONDS = (at(NOW_MS), at(NOW_MS + 4_000))
 
@@ -95,8 +97,23 @@ def _fill(session: Session) -> None:
     for status, count in RUNS.items():
         _fill_runs(session, status, first, first + count - 1)
         first += count
-    for table in ("xxl_job_info", "xxl_job_log"):
+    _fill_alarms(session, AlarmStatus.SENT, "json", 4_000)
+    _fill_alarms(session, AlarmStatus.READY, MAIL, MAILS)
+    _fill_alarms(session, AlarmStatus.READY, "slack", WEBHOOKS)
+    for table in ("xxl_job_info", "xxl_job_log", "warren_alarm"):
         session.execute(text(f"ANALYZE TABLE {table} PERSISTENT FOR ALL"))
+
+
+def _fill_alarms(session: Session, status: AlarmStatus, channel: str, count: int) -> None:
+    session.execute(
+        text(
+            "INSERT INTO warren_alarm (subject_key, channel, target, target_hash, status, job_id,"
+            " app_id, run_id, content, created_at, next_try_at, tries)"
+            " SELECT CONCAT(:status, seq), :channel, '', '', :status, 1 + seq MOD 500, 1, seq, '',"
+            f" :now - seq, :now - seq, 0 FROM seq_1_to_{count}"
+        ),
+        {"status": status, "channel": channel, "now": NOW_MS},
+    )
 
 
 def _fill_runs(session: Session, status: RunStatus, first: int, last: int) -> None:
@@ -112,6 +129,17 @@ def _fill_runs(session: Session, status: RunStatus, first: int, last: int) -> No
             f" FROM seq_{first}_to_{last}"
         ),
         {"status": status, "now": NOW_MS, "node": NODE},
+    )
+
+
+def success(run_id: int) -> Success:
+    return Success(
+        run_id=run_id,
+        job_id=1 + run_id % 500,
+        message="done",
+        started_at=1,
+        finished_at=2,
+        log_tail="",
     )
 
 
@@ -137,7 +165,7 @@ def _explain(session: Session, words: str, values: Any) -> list[Step]:
         # A second index may filter the first: `i_kill|i_status_due`, `474 (2%)`.
         Step(row.table, str(row.key).partition("|")[0], int(str(row.rows or 0).split()[0]))
         for row in found
-        if row.table is not None and row.table.startswith("xxl")
+        if row.table is not None and row.table.startswith(("xxl", "warren_alarm"))
     ]
 
 
@@ -150,51 +178,82 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ),
     (
         "peek_due",
-        lambda s: run_queries.peek_due(s, 1, since_ms=NOW_MS, until_ms=NOW_MS + 43_000, limit=500),
+        lambda s: queries.peek_due(s, 1, since_ms=NOW_MS, until_ms=NOW_MS + 43_000, limit=500),
         "i_status_due",
         700,
     ),
-    ("next_due", lambda s: run_queries.next_due(s, since_ms=NOW_MS), "i_status_due", 10),
+    ("next_due", lambda s: queries.next_due(s, since_ms=NOW_MS), "i_status_due", 10),
     (
         "overdue_counts",
-        lambda s: run_queries.overdue_counts(s, before_ms=NOW_MS + 43_000),
+        lambda s: queries.overdue_counts(s, before_ms=NOW_MS + 43_000),
         "i_status_due",
         8_000,
     ),
-    ("in_flight", run_queries.in_flight, "i_status_due", 1_100),
+    ("in_flight", queries.in_flight, "i_status_due", 1_100),
     (
         "of_boot",
-        lambda s: run_queries.of_boot(s, "exec-1", "boot", limit=500),
+        lambda s: queries.of_boot(s, 1, "exec-1", "boot", limit=500),
         "i_status_due",
         1_100,
     ),
-    ("routed", lambda s: run_queries.routed(s, before_ms=NOW_MS, limit=500), "i_status_due", 250),
+    ("routed", lambda s: queries.routed(s, before_ms=NOW_MS, limit=500), "i_status_due", 250),
     (
         "handed_over",
-        lambda s: run_queries.handed_over(s, before_ms=NOW_MS, limit=10_000),
+        lambda s: queries.handed_over(s, before_ms=NOW_MS, limit=10_000),
         "i_status_due",
         900,
     ),
-    ("wanted_dead", lambda s: run_queries.wanted_dead(s, since_ms=NOW_MS - 1), "i_kill", 600),
-    ("by_ids", lambda s: run_queries.by_ids(s, MINE), "PRIMARY", 500),
-    ("claim", lambda s: runs.claim(s, MINE), "PRIMARY", 500),
-    ("lock", lambda s: runs.lock(s, MINE), "PRIMARY", 500),
     (
-        "route",
-        lambda s: runs.route(s, [routed(i) for i in MINE], node=NODE, now_ms=1),
+        "wanted_dead",
+        lambda s: queries.wanted_dead(s, now_ms=NOW_MS + queries.KILL_MS - 1),
+        "i_kill",
+        600,
+    ),
+    ("by_ids", lambda s: queries.by_ids(s, MINE), "PRIMARY", 500),
+    ("claim", lambda s: transitions.claim(s, MINE), "PRIMARY", 500),
+    ("lock", lambda s: transitions.lock(s, MINE), "PRIMARY", 500),
+    (
+        "route alike",
+        lambda s: transitions.route(s, [routed(i) for i in MINE], node=NODE, now_ms=1),
+        "PRIMARY",
+        500,
+    ),
+    (
+        "route each",
+        lambda s: transitions.route(
+            s, [routed(i, Explanation(f"to {i}")) for i in MINE], node=NODE, now_ms=1
+        ),
         "PRIMARY",
         1,
     ),
-    ("mark_sent", lambda s: runs.mark_sent(s, MINE, node=NODE, now_ms=1), "PRIMARY", 500),
-    ("start", lambda s: runs.start(s, dict.fromkeys(MINE, 1)), "PRIMARY", 1),
-    ("end", lambda s: runs.end(s, [ended(i) for i in MINE]), "PRIMARY", 1),
+    (
+        "succeed",
+        lambda s: successes.succeed(s, SENT_TO, [success(i) for i in OPEN]),
+        "PRIMARY",
+        1,
+    ),
+    (
+        "lock_open",
+        lambda s: successes.lock_open(s, SENT_TO, dict.fromkeys(MINE, 1)),
+        "PRIMARY",
+        500,
+    ),
+    ("mark_sent", lambda s: transitions.mark_sent(s, MINE, node=NODE, now_ms=1), "PRIMARY", 500),
+    ("start", lambda s: transitions.start(s, dict.fromkeys(MINE, 1)), "PRIMARY", 1),
+    ("end", lambda s: transitions.end(s, [ended(i) for i in MINE]), "PRIMARY", 1),
     ("for_runs", lambda s: jobs.for_runs(s, MINE), "PRIMARY", 500),
-    ("followed", lambda s: families.followed(s, MINE), "PRIMARY", 500),
+    (
+        "followed",
+        lambda s: child_links.followed(s, MINE, waiting_kinds=["FIX_DELAY"]),
+        "PRIMARY",
+        500,
+    ),
     ("to_plan", lambda s: jobs.to_plan(s, MINE), "PRIMARY", 500),
     ("parked", lambda s: parked.lock(s, MINE), "PRIMARY", 500),
     ("heads", lambda s: ticks.heads(s, TICKS), "i_tick", 500),
     ("attempts", lambda s: ticks.attempts(s, TICKS), "i_tick", 500),
-    ("count", lambda s: reports.count(s, *FOUR_SECONDS), "i_trigger_time", 10_000),
+    ("failures_before", lambda s: ticks.failures_before(s, RETRIES), "i_tick", 500),
+    ("count", lambda s: day_reports.count(s, *FOUR_SECONDS), "i_trigger_time", 10_000),
     (
         "due_after",
         lambda s: purges.due_after(s, START, Place(at(NOW_MS + 4_000), 0), limit=400),
@@ -213,7 +272,7 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ("clear", lambda s: purges._lock_final(s, MINE), "PRIMARY", 500),
     (
         "advance",
-        lambda s: jobs.advance(s, [{"id": i, "trigger_next_time": 1} for i in MINE]),
+        lambda s: jobs.advance(s, [{"id": i, "next_tick_at": 1} for i in MINE]),
         "PRIMARY",
         1,
     ),
@@ -242,11 +301,6 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
     ),
     ("running", lambda s: dashboard.running(s, None, limit=8), {"i_status_due", "PRIMARY"}),
     (
-        "app_days",
-        lambda s: app_days.count(s, [1, 2], since_ms=NOW_MS, until_ms=NOW_MS + 86_400_000),
-        {"i_status_due"},
-    ),
-    (
         "lateness",
         lambda s: lateness.recent(s, None, now_ms=NOW_MS + 40_000),
         {"i_trigger_time"},
@@ -273,8 +327,8 @@ def test_what_the_dashboard_asks_of_jobs_and_runs_goes_through_their_indexes(
 def test_stopping_a_job_reads_no_more_than_its_app_has_planned(crowded: Database) -> None:
     steps = plans(
         crowded,
-        lambda session: runs.cancel(
-            session, 7, reason="", now_ms=1, kinds=Kind, schedule_only=True
+        lambda session: transitions.cancel(
+            session, 7, reason=Explanation(), now_ms=1, kinds=Kind, schedule_only=True
         ),
     )
 
@@ -292,6 +346,28 @@ def test_the_next_tick_is_read_from_the_end_of_the_index(crowded: Database) -> N
     assert explained.Extra == "Select tables optimized away"
 
 
+def test_a_look_at_what_is_pending_reads_an_end_of_each_index(crowded: Database) -> None:
+    instants = {"since_ms": NOW_MS, "now_ms": NOW_MS + queries.KILL_MS - 1}
+
+    steps = plans(crowded, lambda session: session.execute(pending.STATEMENT, instants))
+
+    in_flight = RUNS[RunStatus.ROUTED] + RUNS[RunStatus.SENT] + RUNS[RunStatus.RUNNING]
+    of_runs = [step for step in steps if step.table != "warren_alarm"]
+    assert {step.key for step in of_runs} <= {"i_status_due", "i_kill", "i_g_k_v"}
+    assert max(step.rows for step in of_runs) <= 1.1 * in_flight
+
+
+def test_a_look_for_webhooks_reads_no_mails_and_the_other_way_round(crowded: Database) -> None:
+    instants = {"since_ms": NOW_MS, "now_ms": NOW_MS + 1}
+
+    steps = plans(crowded, lambda session: session.execute(pending.STATEMENT, instants))
+
+    rows = sorted(step.rows for step in steps if step.key == "i_alarm_channel")
+    assert len(rows) == 2
+    assert rows[0] <= WEBHOOKS + 1
+    assert rows[1] <= MAILS
+
+
 def test_the_first_run_of_a_day_is_read_from_the_index(crowded: Database) -> None:
     def explain(session: Session) -> Any:
         words = (
@@ -301,7 +377,7 @@ def test_the_first_run_of_a_day_is_read_from_the_index(crowded: Database) -> Non
         return session.connection().exec_driver_sql(words, FOUR_SECONDS).one()
 
     assert crowded.read(explain).Extra == "Select tables optimized away"
-    assert crowded.read(lambda session: reports.first_due(session, *FOUR_SECONDS)) == at(NOW_MS)
+    assert crowded.read(lambda session: day_reports.first_due(session, *FOUR_SECONDS)) == at(NOW_MS)
 
 
 def test_runs_are_deleted_by_their_primary_key(crowded: Database) -> None:
@@ -408,4 +484,5 @@ def handler_reads(database: Database, words: tuple[str, Any]) -> int:
 def test_the_last_runs_of_a_job_are_read_backwards_along_its_ticks(crowded: Database) -> None:
     steps = plans(crowded, lambda session: job_search.last_runs(session, 7, now_ms=2**53, limit=20))
 
-    assert [step.key for step in steps] == ["i_tick"]
+    # The names of its job and app come by their primary keys.
+    assert [step.key for step in steps] == ["i_tick", "PRIMARY", "PRIMARY"]

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql import newest_runs, run_choices, run_relations, run_search
-from sql.dashboard import FAILURES
 from sql.engine import Database
-from sql.run_search import Found, RunSearch
+from sql.listings import newest_runs, recent, run_choices, run_relations, run_search
+from sql.listings.dashboard import FAILURES
+from sql.listings.run_search import Found, RunSearch
 from sql.run_status import OPEN, RunStatus
 from tests.integration.sql.test_plans import RUNS, crowded  # noqa: F401 - a fixture
 from tests.support.sql_rows import NOW_MS
@@ -69,12 +69,11 @@ def test_each_page_reads_a_page(
     asked: dict[str, Any],
     most: int,
 ) -> None:
-    monkeypatch.setattr(run_search, "LOOKED_AT", LOOKED_AT)
     monkeypatch.setattr(newest_runs, "MOST", LOOKED_AT)
     before = None
 
     for _ in range(3):
-        wanted = RunSearch(before=before, **asked)
+        wanted = RunSearch(before=before, looked_at=LOOKED_AT, **asked)
         count, found = reads(crowded, lambda session, w=wanted: run_search.page(session, w))
 
         assert isinstance(found, Found)
@@ -99,7 +98,7 @@ def test_a_run_and_what_belongs_to_it_are_read_by_keys(
     crowded: Database,  # noqa: F811 - the fixture
 ) -> None:
     def work(session: Session) -> None:
-        run = run_relations.run(session, 1_234, None)
+        run = recent.run(session, 1_234)
         run_relations.relations(session, run, None)
 
     count, _ = reads(crowded, work)

@@ -6,11 +6,16 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy.orm import Session
 
-from sql import apps, cluster, history, jobs, ledger, route_memory
+from sql.accounts import users
+from sql.accounts.users import Rights, Role
 from sql.engine import Database
 from sql.errors import NotFound
+from sql.explanation import Explanation
 from sql.ids import LARGEST_BLOCK, RunIds
+from sql.jobs import history, jobs, route_memory
 from sql.models import Job, SkippedTicks
+from sql.registry import apps, cluster
+from sql.runs import tick_rows
 from tests.support.sql_rows import NOW_MS, add_job, side_by_side, statements
 
 
@@ -62,6 +67,19 @@ class TestApps:
     def test_an_absent_app_is_said_so(self, database: Database) -> None:
         with pytest.raises(NotFound, match="no app named 'absent'"):
             database.read(lambda session: apps.find(session, "absent"))
+
+
+class TestUsers:
+    @pytest.mark.parametrize("name", ["viewb ", "viewb   ", "Viewb"])
+    def test_a_name_that_is_nearly_a_users_is_nobodys(self, database: Database, name: str) -> None:
+        """MariaDB and MySQL compare texts as if there were no spaces at their end."""
+        rights = Rights(role=Role.ADMINISTRATOR)
+        database.write(lambda session: users.add(session, "viewb", "a hash", rights))
+
+        assert database.read(lambda session: users.by_name(session, "viewb")) is not None
+        assert database.read(lambda session: users.by_name(session, name)) is None
+        with pytest.raises(NotFound, match="no user named"):
+            database.write(lambda session: users.find(session, name))
 
 
 class TestRunIds:
@@ -126,10 +144,10 @@ class TestHistory:
     ) -> None:
         job_id = add_job(
             database,
-            schedule_type="CRON",
-            schedule_conf="0 0 2 * * ?",
-            trigger_status=1,
-            trigger_last_time=NOW_MS,
+            schedule_kind="CRON",
+            schedule_value="0 0 2 * * ?",
+            is_enabled=1,
+            last_tick_at=NOW_MS,
         )
 
         def record(session: Session) -> None:
@@ -138,20 +156,20 @@ class TestHistory:
                 session, job, timezone="UTC", by="ops", now_ms=NOW_MS + 1, anchor_ms=3
             )
             session.flush()
-            stop = jobs.Stop(job_id=job_id, watermark_ms=NOW_MS + 2, reason="done")
+            stop = jobs.Stop(job_id=job_id, watermark_ms=NOW_MS + 2, reason=Explanation("done"))
             history.record_stops(session, [stop], by="scheduler", now_ms=NOW_MS + 3)
 
         database.write(record)
 
         first, second = database.read(history.changes)
-        assert (first.schedule_conf, first.enabled, first.watermark, first.anchor) == (
+        assert (first.schedule_value, first.enabled, first.watermark, first.anchor) == (
             "0 0 2 * * ?",
             1,
             NOW_MS,
             3,
         )
         assert (first.changed_by, first.changed_at, first.timezone) == ("ops", NOW_MS + 1, "UTC")
-        assert (second.enabled, second.watermark, second.schedule_type) == (0, NOW_MS + 2, "NONE")
+        assert (second.enabled, second.watermark, second.schedule_kind) == (0, NOW_MS + 2, "NONE")
 
     def test_skips_of_a_batch_are_one_statement(self, database: Database) -> None:
         skips = [
@@ -171,7 +189,7 @@ class TestHistory:
             database.write(lambda session: history.record_skips(session, []))
 
         assert sum("warren_skip" in words for words, _ in sent) == 1
-        found = database.read(lambda session: ledger.skips(session, 1))
+        found = database.read(lambda session: tick_rows.skips(session, 1))
         assert [(skip.from_at, skip.count, skip.reason) for skip in found] == [
             (number, 2, "misfire") for number in range(50)
         ]

@@ -68,7 +68,7 @@ def test_a_reader_does_not_wait_for_a_writer(sqlite_database: Database) -> None:
     written, read = threading.Event(), threading.Event()
 
     def write(session: Session) -> None:
-        session.add(App(app_name="demo", title="Demo"))
+        session.add(App(name="demo", title="Demo"))
         session.flush()
         written.set()
         assert read.wait(10)

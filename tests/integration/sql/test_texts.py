@@ -7,12 +7,14 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from sql import apps, history, jobs, presence, runs
 from sql.engine import Database
 from sql.errors import NotFound
+from sql.jobs import history, jobs
 from sql.models import Job, Run
-from sql.presence import Beat
+from sql.registry import apps, presence
+from sql.registry.presence import Beat
 from sql.run_status import RunStatus
+from sql.runs import transitions
 from tests.support import sql_rows
 from tests.support.sql_rows import NODE, NOW_MS, add_job, ended, new_run, plan, planned_in, routed
 
@@ -24,7 +26,7 @@ def test_a_param_comes_back_as_it_went_in(database: Database) -> None:
 
     plan(database, *new)
 
-    assert [row.executor_param for row in sql_rows.all_runs(database)] == TEXTS
+    assert [row.param for row in sql_rows.all_runs(database)] == TEXTS
 
 
 def test_a_result_comes_back_as_it_went_in(database: Database) -> None:
@@ -34,10 +36,10 @@ def test_a_result_comes_back_as_it_went_in(database: Database) -> None:
         for run_id, words in zip(run_ids, TEXTS, strict=True)
     ]
 
-    database.write(lambda session: runs.end(session, ends))
+    database.write(lambda session: transitions.end(session, ends))
 
     rows = sql_rows.all_runs(database)
-    assert [(row.handle_msg, row.log_tail) for row in rows] == [(words, words) for words in TEXTS]
+    assert [(row.message, row.log_tail) for row in rows] == [(words, words) for words in TEXTS]
 
 
 def test_the_longest_messages_are_stored_together(database: Database) -> None:
@@ -45,9 +47,9 @@ def test_the_longest_messages_are_stored_together(database: Database) -> None:
     longest = "🔥" * 50_000
     ends = [ended(run_id, RunStatus.FAILED, message=longest) for run_id in run_ids]
 
-    assert database.write(lambda session: runs.end(session, ends)) == 200
+    assert database.write(lambda session: transitions.end(session, ends)) == 200
 
-    assert {row.handle_msg for row in sql_rows.all_runs(database)} == {longest}
+    assert {row.message for row in sql_rows.all_runs(database)} == {longest}
 
 
 def test_a_text_that_does_not_fit_is_refused_and_not_cut(mariadb_database: Database) -> None:
@@ -55,7 +57,7 @@ def test_a_text_that_does_not_fit_is_refused_and_not_cut(mariadb_database: Datab
     far = [replace(routed(run_id), address="x" * 256) for run_id in run_ids]
 
     with pytest.raises(DataError):
-        mariadb_database.write(lambda session: runs.route(session, far, node=NODE, now_ms=1))
+        mariadb_database.write(lambda session: transitions.route(session, far, node=NODE, now_ms=1))
 
     assert sql_rows.statuses(mariadb_database, run_ids) == ["PLANNED", "PLANNED"]
 
@@ -64,7 +66,7 @@ def test_a_log_tail_beyond_64_kilobytes_is_stored_whole(database: Database) -> N
     [run_id] = planned_in(database, RunStatus.RUNNING)
     tail = "é" * 70_000
 
-    database.write(lambda session: runs.end(session, [ended(run_id, log_tail=tail)]))
+    database.write(lambda session: transitions.end(session, [ended(run_id, log_tail=tail)]))
 
     assert sql_rows.run(database, run_id).log_tail == tail
 
@@ -98,7 +100,7 @@ def test_names_differ_by_case(database: Database) -> None:
     assert len(set(ids)) == 3
     found = database.read(lambda session: jobs.find_in_app(session, 1, "Nightly"))
     assert found is not None
-    assert found.job_desc == "Nightly"
+    assert found.name == "Nightly"
     assert database.read(lambda session: jobs.find_in_app(session, 1, "NIGHTLY")) is None
     with pytest.raises(NotFound):
         database.read(lambda session: apps.find(session, "DEMO"))
@@ -116,7 +118,7 @@ def test_addresses_differ_by_case(database: Database) -> None:
 
 
 def test_a_long_name_of_a_person_is_cut_in_the_history(database: Database) -> None:
-    job_id = add_job(database, trigger_last_time=5)
+    job_id = add_job(database, last_tick_at=5)
     who = "👤" * 100
 
     def record(session: Session) -> None:

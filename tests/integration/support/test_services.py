@@ -12,7 +12,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.eventually import eventually
-from tests.support.mariadb import PrivateMariaDB
+from tests.support.mariadb import SERVER, PrivateMariaDB
 from tests.support.processes import descendants
 from tests.support.rabbitmq import PrivateRabbit
 
@@ -154,7 +154,7 @@ def test_services_end_when_the_tests_are_killed(mariadb: PrivateMariaDB, tmp_pat
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"ready\n"
         tree = descendants(owner.pid)
-        assert "mariadbd" in {process.name for process in tree}
+        assert SERVER in {process.name for process in tree}
 
         owner.send_signal(signal.SIGKILL)
 

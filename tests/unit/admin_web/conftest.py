@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from argon2 import PasswordHasher
 from flask import Flask
 
-from sql import apps, migration
+from sql.accounts.users import Role
 from sql.engine import Database
-from sql.users import Role
-from tests.support.console import Clock, Visit, add_user, make_app, signed_in
+from sql.registry import apps
+from sql.schema import migration
+from tests.support.console import Clock, Visit, add_user, make_app, make_password_quick, signed_in
 
 #: Somebody of each kind. All have the app `reports`, but for `stranger`, who has `mails`.
 USERS = {
@@ -23,16 +23,6 @@ USERS = {
 }
 
 
-#: Hashes in a millisecond: hundreds of sign-ins are made here.
-QUICK = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1)
-
-
-@pytest.fixture(autouse=True)
-def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Of each test alone: what is tested elsewhere hashes as it does in earnest.
-    monkeypatch.setattr("scheduler.passwords._HASHER", QUICK)
-
-
 @pytest.fixture(scope="session")
 def _filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("console") / "filled.db"
@@ -40,10 +30,9 @@ def _filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     migration.upgrade(database)
     for app in ("reports", "mails"):
         database.write(lambda session, name=app: apps.ensure(session, name))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scheduler.passwords._HASHER", QUICK)
-        for name, (role, app_names, glue) in USERS.items():
-            add_user(database, name, role, *app_names, glue=glue)
+    for name, (role, app_names, glue) in USERS.items():
+        add_user(database, name, role, *app_names, glue=glue)
+        make_password_quick(database, name)
     with database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()

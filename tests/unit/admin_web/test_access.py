@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.gate import Gate
-from admin_web.visitors import Right
+from admin_web.access.gate import Gate
+from scheduler.actor import Right
 from tests.support.console import Visit, signed_in
 from tests.unit.admin_web.conftest import USERS
 
@@ -60,7 +60,7 @@ TABLE: dict[str, Expected] = {
     "job_actions.delete": Expected(OPERATORS),
     "job_actions.ask_trigger": Expected(OPERATORS, values={"job_id": 999}, admits=frozenset({404})),
     "job_actions.trigger_one": Expected(OPERATORS, values={"job_id": 999}, admits=frozenset({404})),
-    "audit_trail.show": Expected(NOBODY_ELSE),
+    "audit_log.show": Expected(NOBODY_ELSE),
     "runs.index": Expected(),
     "runs.job_names": Expected(),
     "runs.show": Expected(values={"run_id": 999}, admits=frozenset({404})),
@@ -74,7 +74,7 @@ TABLE: dict[str, Expected] = {
     "clearing.stop": Expected(OPERATORS),
     "glue.show": Expected(values={"job_id": 999}, admits=frozenset({404})),
     "glue.save": Expected(SCRIPTERS, values={"job_id": 999}, admits=frozenset({404})),
-    "glue.version": Expected(values={"job_id": 999, "glue_id": 1}, admits=frozenset({404})),
+    "glue.version": Expected(values={"job_id": 999, "version_id": 1}, admits=frozenset({404})),
     "glue.compare": Expected(values={"job_id": 999}, admits=frozenset({404})),
     "glue.restore": Expected(SCRIPTERS, values={"job_id": 999}, admits=frozenset({404})),
     "glue.try_out": Expected(SCRIPTERS, values={"job_id": 999}, admits=frozenset({404})),
@@ -90,6 +90,9 @@ TABLE: dict[str, Expected] = {
     "schedulers.index": Expected(),
     "schedulers.pause": Expected(NOBODY_ELSE),
     "schedulers.resume": Expected(NOBODY_ELSE),
+    "tokens.index": Expected(),
+    "tokens.create": Expected(admits=frozenset({422})),
+    "tokens.revoke": Expected(values={"token_id": 999}, admits=frozenset({404})),
     "users.index": Expected(NOBODY_ELSE),
     "users.new": Expected(NOBODY_ELSE),
     "users.create": Expected(NOBODY_ELSE, admits=frozenset({422})),

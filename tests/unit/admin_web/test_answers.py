@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from werkzeug.test import TestResponse
 
+from admin_web.access.security import HEADERS
 from admin_web.pages.dashboard import DashboardPages
-from admin_web.security import HEADERS
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from tests.support.console import PASSWORD, Clock, Visit, make_app, signed_in

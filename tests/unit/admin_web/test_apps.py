@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sql import apps, presence, users
+from sql.accounts import users
 from sql.engine import Database
 from sql.models import App, Job
+from sql.registry import apps, presence
 from tests.support.console import Clock, Visit, signed_in
 
 
@@ -20,7 +21,7 @@ def find(database: Database, name: str) -> App | None:
 
 def add_job(database: Database, app: str, name: str) -> None:
     def unit(session: Any) -> None:
-        session.add(Job(job_group=apps.find(session, app).id, job_desc=name))
+        session.add(Job(app_id=apps.find(session, app).id, name=name))
 
     database.write(unit)
 
@@ -94,15 +95,15 @@ class TestAdding:
             ({"app_name": "Upper"}, "A name has 3 to 64"),
             ({"app_name": "fresh-app\n"}, "A name has 3 to 64"),
             ({"app_name": "warren.run.x"}, "A name has 3 to 64"),
-            ({"app_name": "reports"}, "There is an app of this name already."),
-            ({"title": "x" * 65}, "A title has up to 64"),
-            ({"title": "a\x07b"}, "no control characters"),
-            ({"mode": "listed"}, "List one address or more."),
-            ({"mode": "listed", "addresses": "<b>"}, "This is no address: &lt;b&gt;"),
-            ({"mode": "listed", "addresses": "one one"}, "stands here twice"),
+            ({"app_name": "reports"}, "This app name is taken."),
+            ({"title": "x" * 65}, "A title can have up to 64"),
+            ({"title": "a\x07b"}, "cannot have control characters"),
+            ({"mode": "listed"}, "List at least one address."),
+            ({"mode": "listed", "addresses": "<b>"}, "Not a valid address: &lt;b&gt;"),
+            ({"mode": "listed", "addresses": "one one"}, "is listed twice"),
             ({"mode": "other"}, "field-error"),
-            ({"emails": "nobody"}, "This is no e-mail address: nobody"),
-            ({"webhook": "javascript:alert(1)"}, "A webhook is a URL"),
+            ({"emails": "nobody"}, "Not a valid e-mail address: nobody"),
+            ({"webhook": "javascript:alert(1)"}, "A webhook must be a URL"),
             ({"style": "slack"}, "A style needs a webhook."),
             ({"style": "smoke", "webhook": "https://example.com"}, "field-error"),
         ],
@@ -129,9 +130,9 @@ class TestChanging:
         page = admin.get(f"/apps/{app_id}").text
         assert 'value="All reports"' in page
         assert "two\none</textarea>" in page
-        assert "Nothing was different." not in page
+        assert "Nothing to save." not in page
         admin.post(f"/apps/{app_id}/change", form)
-        assert "Nothing was different." in admin.get(f"/apps/{app_id}").text
+        assert "Nothing to save." in admin.get(f"/apps/{app_id}").text
 
     def test_bad_change_is_refused_and_kept_in_the_form(
         self, admin: Visit, database: Database
@@ -162,7 +163,7 @@ class TestDeleting:
         answer = admin.post(f"/apps/{app_id}/delete")
 
         assert answer.status_code == 409
-        assert "7 in all: job-0, job-1, job-2, job-3, job-4 …" in answer.text
+        assert "7 jobs: job-0, job-1, job-2, job-3, job-4 …" in answer.text
         assert find(database, "reports") is not None
 
     def test_app_with_a_living_executor_stays(

@@ -7,14 +7,14 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
-from scheduler.clearing import Wish
-from scheduler.commands import Commands
+from scheduler.commands.runs import RunCommands
+from scheduler.retention.clearing import Wish
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
-from sql.models import Purge, Run, TrailEntry
+from sql.models import AuditEntry, Purge, Run
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
-from tests.support.ledger_rows import Rows
+from tests.support.stored_rows import Rows
 
 DAY_MS = 86_400_000
 SURE = {"is_sure": "y"}
@@ -56,8 +56,8 @@ class Slow:
         self.go_on = threading.Semaphore(0)
         self.steps = 0
 
-        def clear_runs(
-            _commands: Commands, _wish: Wish, *, on_progress: Callable[[int], None]
+        def clear(
+            _commands: RunCommands, _wish: Wish, *, on_progress: Callable[[int], None]
         ) -> int:
             while self.go_on.acquire(timeout=20):
                 if end is not None:
@@ -66,7 +66,7 @@ class Slow:
                 on_progress(self.steps * 1_000)
             return 0
 
-        monkeypatch.setattr(Commands, "clear_runs", clear_runs)
+        monkeypatch.setattr(RunCommands, "clear", clear)
 
 
 @pytest.mark.parametrize(("choice", "kept"), [(2, 3), (5, 6), (9, 1)], ids=str)
@@ -94,7 +94,7 @@ def test_it_is_on_record_who_cleared_and_how_much(app: Flask, rows: Rows, clock:
     assert "5 runs" in page
     entry = rows.database.read(
         lambda session: session.execute(
-            select(TrailEntry).where(TrailEntry.action == "run.clear")
+            select(AuditEntry).where(AuditEntry.action == "run.clear")
         ).scalar_one()
     )
     assert entry.who == "operator"
@@ -111,10 +111,10 @@ def test_an_operator_clears_own_apps_only(app: Flask, rows: Rows, clock: Clock) 
     for whose, words in (
         ({}, "Choose one of your apps"),
         ({"app": "mails"}, "field-error"),
-        ({"job": "theirs"}, "No job has this name"),
-        ({"job": "mails/theirs"}, "No job has this name"),
-        ({"job": str(jobs["theirs"])}, "No job has this name"),
-        ({"job": "777"}, "No job of yours has this name"),
+        ({"job": "theirs"}, "No such job."),
+        ({"job": "mails/theirs"}, "No such job."),
+        ({"job": str(jobs["theirs"])}, "No such job."),
+        ({"job": "777"}, "No such job."),
     ):
         answer = operator.post("/runs/clear/start", {"choice": "9", **SURE, **whose})
 
@@ -131,10 +131,10 @@ def test_what_is_wrong_stands_beside_the_field_and_nothing_is_cleared(
     jobs = fill(rows, clock)
 
     for form, words in (
-        ({"choice": "9"}, "Tick this"),
+        ({"choice": "9"}, "Please confirm."),
         (SURE, "Choose what to clear."),
         ({"choice": "10", **SURE}, "field-error"),
-        ({"choice": "9", "job": "absent", **SURE}, "No job has this name"),
+        ({"choice": "9", "job": "absent", **SURE}, "No such job."),
     ):
         answer = admin.post("/runs/clear/start", form)
 
@@ -157,7 +157,7 @@ def test_progress_survives_a_reload_and_a_second_one_waits_its_turn(
     second = operator.post("/runs/clear/start", {"choice": "9", "app": "reports", **SURE})
 
     assert second.status_code == 409
-    assert "Another clearing is at work" in second.text
+    assert "Another clearing is running" in second.text
     seen = operator.get("/runs/clear").text
     assert "Somebody else is clearing runs" in seen
     assert "2,000 runs" not in seen

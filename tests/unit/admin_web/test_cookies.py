@@ -11,11 +11,11 @@ from argon2.low_level import Type
 from flask import Flask
 from sqlalchemy import select
 
-from admin_web.sign_ins import FORGERY_LIMIT
-from sql import trail
+from admin_web.access.sign_ins import FORGERY_LIMIT
+from sql.accounts import audit_log
+from sql.accounts.audit_log import AuditFilter
 from sql.engine import Database
 from sql.models import User
-from sql.trail import TrailFilter
 from tests.support.console import PASSWORD, SECRET, Clock, Visit, make_app, signed_in, snapshot
 
 _BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
@@ -37,7 +37,7 @@ def flipped(cookie: str, place: int) -> str:
 
 
 def forgeries(database: Database) -> list[tuple[str, str]]:
-    found = database.read(lambda session: trail.listing(session, TrailFilter(kind="session")))
+    found = database.read(lambda session: audit_log.listing(session, AuditFilter(kind="session")))
     return [(entry.who, entry.origin) for entry in found if entry.action == "session.forge"]
 
 
@@ -197,6 +197,18 @@ class TestForgery:
 
         assert with_cookie(app, other.cookie()).get("/").status_code == 401
         assert len(forgeries(database)) == 1
+
+    def test_a_cookie_of_the_secret_of_before_is_good_while_that_is_known(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        visit = signed_in(app, "admin")
+        fresh = make_app(database, clock, secret="n" * 40, secret_previous=SECRET)
+
+        after = with_cookie(fresh, visit.cookie())
+        assert after.get("/").status_code == 200
+
+        final = make_app(database, clock, secret="n" * 40)
+        assert with_cookie(final, visit.cookie()).get("/").status_code == 401
 
     def test_whoever_sent_one_can_sign_in_as_everybody(self, app: Flask) -> None:
         visit = with_cookie(app, "made-up")

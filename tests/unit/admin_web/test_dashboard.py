@@ -9,16 +9,18 @@ import pytest
 from flask import Flask
 from sqlalchemy.orm import Session
 
-from admin_web import standing
-from admin_web.seldom_counter import FRESH_SECONDS, SeldomCounter
+from admin_web.views import overview
+from admin_web.views.cached_counts import FRESH_SECONDS, CachedCounts
 from broker.messages import Load
-from sql import app_days, dashboard, lateness, outlook, presence, reports
 from sql.engine import Database
 from sql.instants import at
-from sql.presence import Beat
-from sql.reports import Counts
-from tests.support.console import Clock, Visit, signed_in
-from tests.support.ledger_rows import Rows
+from sql.listings import dashboard, outlook
+from sql.registry import apps, presence
+from sql.registry.presence import Beat
+from sql.runs import day_reports, lateness
+from sql.runs.day_reports import Cleared, Counts
+from tests.support.console import Clock, Visit, make_app, signed_in
+from tests.support.stored_rows import Rows
 
 #: The day of the tests' clock.
 TODAY = date(2027, 1, 15)
@@ -29,12 +31,14 @@ def rows(database: Database) -> Rows:
     return Rows(database.url.render_as_string(hide_password=False))
 
 
-def report(database: Database, day: date, *counts: int) -> None:
-    database.write(
-        lambda session: reports.store(
-            session, day, Counts(*counts), already_cleared=Counts(), at=at(0)
-        )
-    )
+def report(database: Database, day: date, *counts: int, app: str = "reports") -> None:
+    """Write what was counted of a day, when nothing was of any other app."""
+
+    def unit(session: Session) -> None:
+        by_app = {apps.find(session, app).id: Counts(*counts)}
+        assert day_reports.store(session, day, by_app, already_cleared=Cleared(), at=at(0))
+
+    database.write(unit)
 
 
 def days(page: str) -> list[str]:
@@ -75,9 +79,9 @@ class TestDays:
     @pytest.mark.parametrize(
         ("since", "words"),
         [
-            ("2027-01-02", "comes after the last one"),
-            ("2020-01-01", "more than 366 days"),
-            ("yesterday", "A day is written like 2026-01-31."),
+            ("2027-01-02", "is after the last day"),
+            ("2020-01-01", "up to 366 days"),
+            ("yesterday", "Write a day like 2026-01-31."),
         ],
     )
     def test_no_range_is_told_beside_the_day_and_kept(
@@ -101,11 +105,46 @@ class TestDays:
         assert parts == [("good", "60.0"), ("bad", "30.0"), ("busy", "10.0")]
         assert "60 %" in page
 
-    def test_the_report_of_all_apps_is_not_for_those_who_see_some(self, app: Flask) -> None:
-        page = signed_in(app, "operator").get("/?range=custom&since=bad")
+    def test_everyone_sees_the_days_of_their_own_apps(
+        self, app: Flask, admin: Visit, database: Database
+    ) -> None:
+        report(database, TODAY, 1, 6, 3)
+        report(database, TODAY - timedelta(days=1), 0, 40, 2, app="mails")
 
-        assert page.status_code == 200
-        assert "Runs per day" not in page.text
+        def numbers(visit: Visit) -> tuple[list[str], list[str]]:
+            page = visit.get("/").text
+            values = re.findall(r'data-value="(\d+)"', page)
+            return values[:6], re.findall(r"(\d+) (?:succeeded|failed|open)", page)[:3]
+
+        assert numbers(admin) == (["6", "3", "1", "40", "2", "0"], ["6", "3", "1"])
+        for name in ("operator", "viewer"):
+            assert numbers(signed_in(app, name)) == (
+                ["6", "3", "1", "0", "0", "0"],
+                ["6", "3", "1"],
+            )
+        assert numbers(signed_in(app, "stranger"))[0] == ["0", "0", "0", "40", "2", "0"]
+
+    def test_days_carry_their_zone_whatever_that_of_the_viewer(
+        self, database: Database, clock: Clock
+    ) -> None:
+        report(database, TODAY, 1, 6, 3)
+        visit = signed_in(make_app(database, clock, timezone="Asia/Shanghai"), "viewer")
+        visit.client.set_cookie("warren_zone", "America/New_York")
+
+        page = visit.get("/").text
+
+        label = '<span class="quiet">Asia/Shanghai</span>'
+        assert re.findall(rf"(Runs today|Runs per day|Day) {label}", page) == [
+            "Runs today",
+            "Runs per day",
+            "Day",
+        ]
+
+    def test_a_range_that_is_none_is_told_to_everyone(self, app: Flask) -> None:
+        answer = signed_in(app, "operator").get("/?range=custom&since=bad")
+
+        assert answer.status_code == 422
+        assert "Write a day like 2026-01-31." in answer.text
 
 
 class TestLateness:
@@ -126,21 +165,18 @@ class TestLateness:
         due = clock.now - lateness.WITHIN_MS - 2_000
         rows.run(rows.job("old"), due, status="SUCCEEDED", started_at=due + 5)
 
-        assert "no run within the hour" in admin.get("/").text
+        assert "no runs in the past hour" in admin.get("/").text
 
     def test_the_spread_of_a_hundred(self) -> None:
-        assert standing.spread(range(1, 101)) == standing.Lateness(100, 50, 95, 100)
+        assert overview.spread(range(1, 101)) == overview.Lateness(100, 50, 95, 100)
 
-    def test_only_so_many_runs_are_looked_at(
-        self, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(lateness, "LOOKED_AT", 2)
+    def test_only_so_many_runs_are_looked_at(self, rows: Rows, clock: Clock) -> None:
         job_id = rows.job("often")
         for number in range(4):
             due = clock.now - 1_000 * number
             rows.run(job_id, due, status="SUCCEEDED", started_at=due + number)
 
-        late = rows.database.read(lambda s: lateness.recent(s, None, now_ms=clock.now))
+        late = rows.database.read(lambda s: lateness.recent(s, None, now_ms=clock.now, looked_at=2))
 
         assert late == [0, 1]
 
@@ -149,7 +185,7 @@ class TestOutlook:
     def jobs(self, rows: Rows, clock: Clock, *minutes: float, app: str = "reports") -> None:
         for minute in minutes:
             due = clock.now + int(minute * 60_000)
-            rows.job(f"in-{minute}", app=app, trigger_status=1, trigger_next_time=due)
+            rows.job(f"in-{minute}", app=app, is_enabled=1, next_tick_at=due)
 
     def test_each_minute_has_a_column_as_high_as_its_jobs(
         self, admin: Visit, rows: Rows, clock: Clock
@@ -170,14 +206,15 @@ class TestOutlook:
         assert "4 more" in admin.get("/").text
 
     def test_of_very_many_it_says_until_when_it_looked(
-        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
-        monkeypatch.setattr(outlook, "LOOKED_AT", 2)
-        self.jobs(rows, clock, 1, 2, 3)
+        due = clock.now + 120_000
+        rows.jobs(outlook.LOOKED_AT, is_enabled=1, next_tick_at=due)
+        self.jobs(rows, clock, 3)
 
         page = admin.get("/").text
 
-        assert "only those until 2027-01-15 08:02:00 are shown" in page
+        assert "shown are those until 2027-01-15 08:02:00" in page
 
     def test_jobs_of_other_apps_have_no_part_in_it(
         self, app: Flask, rows: Rows, clock: Clock
@@ -228,40 +265,21 @@ class TestProcesses:
 class TestToday:
     """The clock stands at 2027-01-15 08:00 UTC."""
 
-    def test_operators_and_viewers_see_the_day_of_their_own_apps(
-        self, app: Flask, admin: Visit, rows: Rows, clock: Clock
+    def test_it_comes_from_the_day_report_and_waits_for_it(
+        self, app: Flask, admin: Visit, database: Database
     ) -> None:
-        mine, other = rows.job("nightly", "reports"), rows.job("letters", "mails")
-        day_ms = 8 * 3_600_000
-        states = ("SUCCEEDED", "SUCCEEDED", "FAILED", "LOST", "RUNNING", "PLANNED", "CANCELLED")
-        for number, status in enumerate(states):
-            rows.run(mine, clock.now - number * 1_000, status=status)
-        rows.run(mine, clock.now - day_ms - 1, status="SUCCEEDED")
-        rows.run(mine, clock.now + 2 * day_ms, status="PLANNED")
-        rows.run(other, clock.now, "mails", status="SUCCEEDED")
+        viewer, stranger = signed_in(app, "viewer"), signed_in(app, "stranger")
+        before = [visit.get("/").text for visit in (admin, viewer)]
+        report(database, TODAY, 2, 2_000, 3)
 
-        for name in ("operator", "viewer"):
-            page = signed_in(app, name).get("/").text
-            assert "2 succeeded" in page
-            assert "2 failed" in page
+        assert not any("Runs today" in page for page in before)
+        for visit in (admin, viewer):
+            page = visit.get("/").text
+            assert "2,000 succeeded" in page
+            assert "3 failed" in page
             assert "2 open" in page
-        assert "1 succeeded" in signed_in(app, "stranger").get("/").text
-        assert "Runs today" not in admin.get("/").text
-
-    def test_counting_ends_and_says_so(
-        self, app: Flask, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(app_days, "MOST", 3)
-        job_id = rows.job("nightly")
-        for number in range(5):
-            rows.run(job_id, clock.now - number * 1_000, status="SUCCEEDED")
-        rows.run(job_id, clock.now - 9_000, status="FAILED")
-
-        page = signed_in(app, "viewer").get("/").text
-
-        assert "3+ succeeded" in page
-        assert "1 failed" in page
-        assert re.search(r'<a href="/runs[^"]*">4\+</a>', page)
+            assert re.search(r'<a href="/runs[^"]*">2,005</a>', page)
+        assert "0 succeeded" in stranger.get("/").text
 
     def test_the_administrator_sees_the_report(self, admin: Visit, database: Database) -> None:
         report(database, TODAY, 1, 20_000, 3)
@@ -281,9 +299,9 @@ class TestSeldomCounter:
             return dashboard.job_counts(session, apps)
 
         now = [100.0]
-        counter = SeldomCounter(count, lambda: now[0])
+        counter = CachedCounts(count, lambda: now[0])
         mine = frozenset({rows.app("reports")})
-        rows.job("one", trigger_status=1)
+        rows.job("one", is_enabled=1)
 
         def look(apps: frozenset[int] | None) -> tuple[int, int]:
             return rows.database.read(lambda session: counter.of(session, apps))

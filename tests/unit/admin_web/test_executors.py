@@ -5,8 +5,8 @@ import json
 import pytest
 from flask import Flask
 
-from sql import apps, cluster, drains, presence
 from sql.engine import Database
+from sql.registry import apps, cluster, drains, presence
 from tests.support.console import Clock, Visit, make_app, signed_in
 
 LOAD = {
@@ -69,6 +69,16 @@ class TestListing:
         assert "post-1" not in page
         assert "Drain" not in page.replace('<span class="unseen">Drain</span>', "")
 
+    def test_what_ails_an_executor_is_told_in_words(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "reports", "one", json.dumps({"ailments": ["JOURNAL", "<b>", 7]}))
+
+        pages = [admin.get(path).text for path in ("/executors", "/")]
+
+        assert ["its journal cannot be written" in page for page in pages] == [True, True]
+        assert "&lt;b&gt;" not in pages[0]
+
     def test_silent_and_never_seen_ones_are_told_apart(
         self, admin: Visit, database: Database, clock: Clock
     ) -> None:
@@ -97,7 +107,7 @@ class TestListing:
         assert "host-100" not in first
         assert "after=reports/host-099" in first
         assert "host-100" in admin.get("/executors?app=reports&after=reports/host-099").text
-        assert "No executor fits." in admin.get("/executors?app=mails").text
+        assert "No matching executors." in admin.get("/executors?app=mails").text
         assert admin.get("/executors?state=sleepy").status_code == 422
 
 
@@ -113,13 +123,22 @@ class TestDraining:
         assert answer.status_code == 303
         assert asked(database) == ["host-1"]
         page = operator.get("/executors").text
-        assert "host-1 drains: it ends when its last run does." in page
+        assert "Draining host-1: it stops after its last run." in page
         assert ">draining</span>" in page
         assert "Drain the executor" not in page
 
     @pytest.mark.parametrize("form", [{}, {"app": "reports"}, {"app": "reports", "address": "nix"}])
     def test_unknown_address_is_404(self, admin: Visit, form: dict[str, str]) -> None:
         assert admin.post("/executors/drain", form).status_code == 404
+
+    def test_an_address_without_its_app_is_404(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        for app in ("mails", "reports"):
+            beat(database, clock, app, "host-1")
+
+        assert admin.post("/executors/drain", {"address": "host-1"}).status_code == 404
+        assert asked(database) == []
 
     def test_executor_of_a_foreign_app_is_404(
         self, app: Flask, database: Database, clock: Clock
@@ -156,7 +175,7 @@ class TestSchedulers:
         assert "node-1" in page
         assert "planner" in page
         assert "console-1" in page
-        assert "Pause sending" not in page
+        assert "Pause dispatch" not in page
 
     def test_broker_away_and_no_scheduler_are_told(self, database: Database, clock: Clock) -> None:
         app = make_app(database, clock, is_broker_up=lambda: False)
@@ -173,9 +192,9 @@ class TestSchedulers:
 
         assert database.read(cluster.pause) == (1_800_000_000_000, "admin")
         page = admin.get("/schedulers").text
-        assert "Sending is paused by admin since 2027-01-15 08:00:00" in page
+        assert "Dispatch was paused by admin at 2027-01-15 08:00:00" in page
         admin.post("/schedulers/pause")
-        assert "It was paused already." in admin.get("/schedulers").text
+        assert "Dispatch is already paused." in admin.get("/schedulers").text
         admin.post("/schedulers/resume")
         assert database.read(cluster.pause) == (0, "")
-        assert "Sending is paused" not in admin.get("/schedulers").text
+        assert "Dispatch was paused" not in admin.get("/schedulers").text

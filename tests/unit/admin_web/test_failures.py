@@ -14,8 +14,8 @@ from admin_web.pages.health import HealthPages
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from tests.support.console import METRICS_TOKEN, Clock, Visit, make_app, signed_in
-from tests.support.ledger_rows import Rows
 from tests.support.ports import free_port
+from tests.support.stored_rows import Rows
 
 #: Whatever tells how the console is made, or what it may open.
 TELLING = (

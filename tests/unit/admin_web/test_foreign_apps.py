@@ -8,9 +8,9 @@ from flask import Flask
 
 from sql.engine import Database
 from tests.support.console import Clock, Visit, make_app, signed_in
-from tests.support.furniture import Furniture, dump, furnish
-from tests.support.ledger_rows import Rows
-from warren.job_export import job_file
+from tests.support.sample_app import SampleApp, add_sample_app, dump
+from tests.support.stored_rows import Rows
+from warren.jobfile.export import job_file
 
 #: Stands in every text of the foreign app.
 FOREIGN = "f0reign"
@@ -52,20 +52,20 @@ def app(database: Database, clock: Clock) -> Flask:
 
 
 @pytest.fixture
-def theirs(rows: Rows, clock: Clock) -> Furniture:
+def theirs(rows: Rows, clock: Clock) -> SampleApp:
     def text(field: str) -> str:
         return field if field in OF_NO_APP else f"{FOREIGN}-{field}"
 
-    return furnish(rows, "mails", text, clock.now)
+    return add_sample_app(rows, "mails", text, clock.now)
 
 
 @pytest.fixture
-def stranger(app: Flask, theirs: Furniture) -> Visit:
+def stranger(app: Flask, theirs: SampleApp) -> Visit:
     """Somebody who may do everything but administer, and has not the app."""
     return signed_in(app, "scripter")
 
 
-def calls(app: Flask, theirs: Furniture, method: str) -> list[tuple[str, bool]]:
+def calls(app: Flask, theirs: SampleApp, method: str) -> list[tuple[str, bool]]:
     """Return each path that a method is good for, and whether it names something by its id."""
     found = []
     with app.test_request_context():
@@ -81,7 +81,7 @@ def calls(app: Flask, theirs: Furniture, method: str) -> list[tuple[str, bool]]:
 
 
 def test_no_page_holds_a_row_of_a_foreign_app_and_no_id_leads_to_one(
-    app: Flask, stranger: Visit, theirs: Furniture
+    app: Flask, stranger: Visit, theirs: SampleApp
 ) -> None:
     paths = calls(app, theirs, "GET")
     assert len(paths) > 40
@@ -97,7 +97,7 @@ def test_no_page_holds_a_row_of_a_foreign_app_and_no_id_leads_to_one(
 
 
 def test_the_same_pages_hold_it_for_whoever_has_the_app(
-    app: Flask, theirs: Furniture, stranger: Visit
+    app: Flask, theirs: SampleApp, stranger: Visit
 ) -> None:
     """Else the test above would pass on empty pages."""
     owner = signed_in(app, "stranger")
@@ -109,17 +109,17 @@ def test_the_same_pages_hold_it_for_whoever_has_the_app(
         *("/", "/apps", "/executors", "/jobs", "/ledger", "/runs"),
         *(f"/jobs/{ids['job_id']}{tail}" for tail in ("", "/copy", "/edit", "/trigger", "/yaml")),
         *(f"/runs/{ids['run_id']}{tail}" for tail in ("", "/log", "/log/download")),
-        *(f"/glue/{ids['script_id']}{tail}" for tail in ("", f"/versions/{ids['glue_id']}")),
+        *(f"/glue/{ids['script_id']}{tail}" for tail in ("", f"/versions/{ids['version_id']}")),
     ):
         assert page in holding
 
 
 def test_no_filter_place_or_number_brings_it_up(
-    stranger: Visit, rows: Rows, theirs: Furniture, clock: Clock
+    stranger: Visit, rows: Rows, theirs: SampleApp, clock: Clock
 ) -> None:
-    mine = furnish(rows, "reports", lambda field: f"own-{field}", clock.now)
+    mine = add_sample_app(rows, "reports", lambda field: f"own-{field}", clock.now)
     own_script = f"/glue/{mine.ids['script_id']}"
-    version = theirs.ids["glue_id"]
+    version = theirs.ids["version_id"]
 
     for path in (
         "/jobs?app=mails",
@@ -150,13 +150,13 @@ def test_no_filter_place_or_number_brings_it_up(
         f"{own_script}?run={theirs.ids['run_id']}",
         f"{own_script}/versions/{version}",
         f"{own_script}/compare?old={version}&new={version}",
-        f"{own_script}/compare?old={mine.ids['glue_id']}&new={version}",
+        f"{own_script}/compare?old={mine.ids['version_id']}&new={version}",
     ):
         assert FOREIGN not in stranger.get(path).text, path
 
 
 def test_no_form_changes_anything_of_a_foreign_app(
-    app: Flask, stranger: Visit, rows: Rows, theirs: Furniture
+    app: Flask, stranger: Visit, rows: Rows, theirs: SampleApp
 ) -> None:
     before = dump(rows)
 
@@ -166,8 +166,8 @@ def test_no_form_changes_anything_of_a_foreign_app(
         for identity in ("id", "only"):
             form: dict[str, Any] = EVERY_FIELD | {
                 identity: str(theirs.ids["job_id"]),
-                "version": str(theirs.ids["glue_id"]),
-                "based_on": str(theirs.ids["glue_id"]),
+                "version": str(theirs.ids["version_id"]),
+                "based_on": str(theirs.ids["version_id"]),
                 "children": f"mails/{FOREIGN}-child",
             }
             answer = stranger.post(path, form)
@@ -180,9 +180,9 @@ def test_no_form_changes_anything_of_a_foreign_app(
 
 
 def test_a_job_is_neither_made_in_nor_moved_to_a_foreign_app(
-    stranger: Visit, rows: Rows, theirs: Furniture, clock: Clock
+    stranger: Visit, rows: Rows, theirs: SampleApp, clock: Clock
 ) -> None:
-    own = rows.job("own", "reports", executor_handler="h")
+    own = rows.job("own", "reports", handler="h")
     before = dump(rows)
 
     made = stranger.post("/jobs/create", EVERY_FIELD)
@@ -194,7 +194,7 @@ def test_a_job_is_neither_made_in_nor_moved_to_a_foreign_app(
 
 
 def test_a_foreign_job_cannot_become_a_child(
-    stranger: Visit, rows: Rows, theirs: Furniture, clock: Clock
+    stranger: Visit, rows: Rows, theirs: SampleApp, clock: Clock
 ) -> None:
     before = dump(rows)
     form = EVERY_FIELD | {"app": "reports"}
@@ -207,14 +207,14 @@ def test_a_foreign_job_cannot_become_a_child(
 
 
 def test_a_version_of_a_foreign_script_is_not_restored_into_an_own_one(
-    stranger: Visit, rows: Rows, theirs: Furniture, clock: Clock
+    stranger: Visit, rows: Rows, theirs: SampleApp, clock: Clock
 ) -> None:
-    mine = furnish(rows, "reports", lambda field: f"own-{field}", clock.now)
+    mine = add_sample_app(rows, "reports", lambda field: f"own-{field}", clock.now)
     before = dump(rows)
 
     answer = stranger.post(
         f"/glue/{mine.ids['script_id']}/restore",
-        {"version": str(theirs.ids["glue_id"]), "based_on": str(mine.ids["glue_id"])},
+        {"version": str(theirs.ids["version_id"]), "based_on": str(mine.ids["version_id"])},
     )
 
     assert answer.status_code == 404

@@ -7,9 +7,11 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from sql import apps, glue, listings, presence
 from sql.engine import Database
-from sql.models import Job, TrailEntry
+from sql.jobs import script_versions
+from sql.listings import recent
+from sql.models import AuditEntry, Job
+from sql.registry import apps, presence
 from tests.support.console import Clock, Visit, signed_in
 
 SOURCE = 'echo "<b>one</b>"\n'
@@ -22,13 +24,13 @@ def scripter(app: Flask) -> Iterator[Visit]:
 
 def add_script(database: Database, app: str = "reports", kind: str = "GLUE_SHELL") -> int:
     def unit(session: Any) -> int:
-        job = Job(job_group=apps.find(session, app).id, job_desc="script", executor_param="p")
+        job = Job(app_id=apps.find(session, app).id, name="script", param="p")
         session.add(job)
         session.flush()
-        glue.save(
+        script_versions.save(
             session,
             job,
-            glue_type=kind,
+            script_type=kind,
             source=SOURCE,
             remark="first",
             author="maker",
@@ -47,13 +49,17 @@ def job_id(database: Database) -> int:
 def current(database: Database, job_id: int) -> int:
     found = database.read(lambda session: session.get(Job, job_id))
     assert found is not None
-    assert found.glue_id is not None
-    return found.glue_id
+    assert found.script_version is not None
+    return found.script_version
 
 
 def source(database: Database, job_id: int) -> str:
-    glue_id = current(database, job_id)
-    return str(database.read(lambda session: glue.version(session, job_id, glue_id)).glue_source)
+    script_version = current(database, job_id)
+    return str(
+        database.read(
+            lambda session: script_versions.version(session, job_id, script_version)
+        ).source
+    )
 
 
 def form(database: Database, job_id: int, **fields: Any) -> dict[str, Any]:
@@ -82,20 +88,24 @@ class TestShowing:
 
         assert "readonly" in page
         assert "Save as a new version" not in page
-        assert "Try the saved version" not in page
+        assert "Test the saved version" not in page
 
     @pytest.mark.parametrize("name", ["stranger"])
     def test_script_of_a_foreign_app_does_not_exist(
         self, app: Flask, database: Database, job_id: int, name: str
     ) -> None:
-        visit, glue_id = signed_in(app, name), current(database, job_id)
+        visit, script_version = signed_in(app, name), current(database, job_id)
 
-        for path in ("", f"/versions/{glue_id}", f"/compare?old={glue_id}&new={glue_id}"):
+        for path in (
+            "",
+            f"/versions/{script_version}",
+            f"/compare?old={script_version}&new={script_version}",
+        ):
             assert visit.get(f"/glue/{job_id}{path}").status_code == 404
 
     def test_job_without_a_script_is_404(self, admin: Visit, database: Database) -> None:
         def unit(session: Any) -> int:
-            job = Job(job_group=1, job_desc="plain")
+            job = Job(app_id=1, name="plain")
             session.add(job)
             session.flush()
             return int(job.id)
@@ -114,11 +124,11 @@ class TestSaving:
 
         assert answer.status_code == 303
         assert source(database, job_id) == "echo two\necho three\n"
-        newest = database.read(lambda session: glue.versions(session, job_id))[0]
-        assert (newest.author, newest.glue_remark) == ("scripter", "second")
+        newest = database.read(lambda session: script_versions.versions(session, job_id))[0]
+        assert (newest.author, newest.remark) == ("scripter", "second")
         noted = database.read(
             lambda session: session.execute(
-                select(TrailEntry).where(TrailEntry.action == "glue.save")
+                select(AuditEntry).where(AuditEntry.action == "glue.save")
             ).scalar_one()
         )
         assert (noted.who, noted.name, noted.object_id) == ("scripter", "reports/script", job_id)
@@ -127,13 +137,13 @@ class TestSaving:
     @pytest.mark.parametrize(
         ("fields", "words"),
         [
-            ({"source": ""}, "A script is not empty."),
-            ({"source": " \r\n\t"}, "A script is not empty."),
+            ({"source": ""}, "A script cannot be empty."),
+            ({"source": " \r\n\t"}, "A script cannot be empty."),
             ({"source": "echo \0"}, "NUL character"),
-            ({"source": "x" * 524_289}, "A script takes up to 512 kB."),
-            ({"source": "é" * 262_145}, "A script takes up to 512 kB."),
-            ({"remark": ""}, "Say in up to 128 characters"),
-            ({"remark": "x" * 129}, "Say in up to 128 characters"),
+            ({"source": "x" * 524_289}, "A script can have up to 512 kB."),
+            ({"source": "é" * 262_145}, "A script can have up to 512 kB."),
+            ({"remark": ""}, "Describe the change in up to 128 characters"),
+            ({"remark": "x" * 129}, "Describe the change in up to 128 characters"),
         ],
     )
     def test_bad_input_is_told_kept_and_saves_nothing(
@@ -162,7 +172,7 @@ class TestSaving:
     ) -> None:
         scripter.post(f"/glue/{job_id}/save", form(database, job_id, source=SOURCE))
 
-        assert len(database.read(lambda session: glue.versions(session, job_id))) == 1
+        assert len(database.read(lambda session: script_versions.versions(session, job_id))) == 1
 
     def test_who_comes_second_is_told_and_keeps_what_was_typed(
         self, scripter: Visit, admin: Visit, database: Database, job_id: int
@@ -174,7 +184,7 @@ class TestSaving:
 
         theirs = current(database, job_id)
         assert answer.status_code == 409
-        assert f"admin has saved version {theirs} meanwhile" in answer.text
+        assert f"admin saved version {theirs} in the meantime" in answer.text
         assert "echo mine\n</textarea>" in answer.text
         assert f"old={mine['based_on']}&amp;new={theirs}" in answer.text
         assert source(database, job_id) == "echo theirs\n"
@@ -215,10 +225,10 @@ class TestSaving:
         self, scripter: Visit, database: Database
     ) -> None:
         job_id = add_script(database, "mails")
-        glue_id = current(database, job_id)
+        script_version = current(database, job_id)
 
         assert scripter.post(f"/glue/{job_id}/save", form(database, job_id)).status_code == 404
-        restored = {"version": str(glue_id), "based_on": str(glue_id)}
+        restored = {"version": str(script_version), "based_on": str(script_version)}
         assert scripter.post(f"/glue/{job_id}/restore", restored).status_code == 404
         assert scripter.post(f"/glue/{job_id}/try").status_code == 404
 
@@ -240,8 +250,8 @@ class TestVersions:
         assert answer.status_code == 303
         assert source(database, job_id) == SOURCE
         assert current(database, job_id) > second
-        newest = database.read(lambda session: glue.versions(session, job_id))[0]
-        assert newest.glue_remark == f"version {first} restored"
+        newest = database.read(lambda session: script_versions.versions(session, job_id))[0]
+        assert newest.remark == f"version {first} restored"
 
     def test_each_version_keeps_its_author_whoever_restores_it(
         self, app: Flask, scripter: Visit, database: Database, job_id: int
@@ -255,7 +265,7 @@ class TestVersions:
         admin.get(f"/glue/{job_id}")
         admin.post(f"/glue/{job_id}/restore", {"version": str(first), "based_on": str(second)})
 
-        kept = database.read(lambda session: glue.versions(session, job_id))
+        kept = database.read(lambda session: script_versions.versions(session, job_id))
         assert [(one.author, one.id) for one in kept[1:]] == [
             ("scripter", second),
             ("maker", first),
@@ -339,9 +349,9 @@ class TestTrying:
 
         answer = scripter.post(f"/glue/{job_id}/try", {"address": "host-1", "param": "hello"})
 
-        [run] = database.read(lambda session: listings.runs(session, listings.RunFilter()))
+        [run] = database.read(lambda session: recent.runs(session, recent.RunFilter()))
         assert answer.status_code == 303
-        assert (run.kind, run.executor_param, run.glue_id) == (
+        assert (run.kind, run.param, run.script_version) == (
             "MANUAL",
             "hello",
             current(database, job_id),
@@ -357,14 +367,14 @@ class TestTrying:
         answer = scripter.post(f"/glue/{job_id}/try", {"address": "nowhere"})
 
         assert answer.status_code == 422
-        assert "This executor is not there any more." in answer.text
-        assert database.read(lambda session: listings.runs(session, listings.RunFilter())) == []
+        assert "This executor is gone." in answer.text
+        assert database.read(lambda session: recent.runs(session, recent.RunFilter())) == []
 
     def test_run_of_another_job_is_not_shown(
         self, scripter: Visit, admin: Visit, database: Database, job_id: int
     ) -> None:
         other = add_script(database, "mails")
         admin.post(f"/glue/{other}/try")
-        [run] = database.read(lambda session: listings.runs(session, listings.RunFilter()))
+        [run] = database.read(lambda session: recent.runs(session, recent.RunFilter()))
 
         assert f"Run {run.id}" not in scripter.get(f"/glue/{job_id}?run={run.id}").text

@@ -8,11 +8,11 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
+from sql.accounts.users import Role
 from sql.engine import Database
-from sql.users import Role
 from tests.support.console import Clock, Visit, add_user, signed_in
-from tests.support.furniture import Furniture, dump, furnish
-from tests.support.ledger_rows import Rows
+from tests.support.sample_app import SampleApp, add_sample_app, dump
+from tests.support.stored_rows import Rows
 
 #: What each argument is given, one at a time.
 NASTY = [
@@ -39,7 +39,7 @@ GUESSED = {
 #: Lines of the longest page.
 MOST_LINES = 100
 #: A page of these small tables takes some milliseconds of a processor.
-PATIENCE_SECONDS = 2.0
+WAIT_SECONDS = 2.0
 
 
 @pytest.fixture
@@ -50,11 +50,11 @@ def rows(database: Database) -> Iterator[Rows]:
 
 
 @pytest.fixture
-def made(rows: Rows, clock: Clock) -> Furniture:
-    return furnish(rows, "reports", lambda field: f"own-{field}", clock.now)
+def made(rows: Rows, clock: Clock) -> SampleApp:
+    return add_sample_app(rows, "reports", lambda field: f"own-{field}", clock.now)
 
 
-def pages(app: Flask, made: Furniture) -> list[tuple[str, set[str]]]:
+def pages(app: Flask, made: SampleApp) -> list[tuple[str, set[str]]]:
     """Return each path that can be opened, with the names that it may be asked with."""
     admin = signed_in(app, "admin")
     found = []
@@ -73,7 +73,7 @@ def pages(app: Flask, made: Furniture) -> list[tuple[str, set[str]]]:
 
 
 def test_no_argument_of_any_page_breaks_it_or_brings_more_than_a_page(
-    app: Flask, rows: Rows, made: Furniture
+    app: Flask, rows: Rows, made: SampleApp
 ) -> None:
     admin = signed_in(app, "admin")
     before = dump(rows)
@@ -91,14 +91,14 @@ def test_no_argument_of_any_page_breaks_it_or_brings_more_than_a_page(
 
                 known = answer.status_code in (200, 303, 401, 403, 404, 405, 422, 503)
                 assert known, (path, query, answer.status_code)
-                assert spent < PATIENCE_SECONDS, (path, query)
+                assert spent < WAIT_SECONDS, (path, query)
                 assert answer.text.count("<tr") <= MOST_LINES + 40, (path, query)
     assert dump(rows) == before
 
 
 def test_sql_in_a_filter_finds_what_has_it_in_its_text(admin: Visit, rows: Rows) -> None:
-    rows.job("plain", executor_handler="h", author="a")
-    rows.job("x' OR '1'='1", executor_handler="x' OR '1'='1", author="x' OR '1'='1")
+    rows.job("plain", handler="h", author="a")
+    rows.job("x' OR '1'='1", handler="x' OR '1'='1", author="x' OR '1'='1")
 
     for name in ("name", "handler", "author"):
         page = admin.get("/jobs", query_string={name: "' OR '1'='1"}).text
@@ -109,8 +109,8 @@ def test_the_wildcards_of_the_database_are_letters(
     app: Flask, admin: Visit, rows: Rows, clock: Clock, database: Database
 ) -> None:
     for text in ("a100%z", "a1000z", "a_b", "axb", "a\\b"):
-        job_id = rows.job(text, executor_handler=text, author=text)
-        rows.run(job_id, clock.now, executor_address=text)
+        job_id = rows.job(text, handler=text, author=text)
+        rows.run(job_id, clock.now, address=text)
         rows.executor(text, clock.now, "{}")
     for name in ("us_r", "us-r"):
         add_user(database, name, Role.VIEWER, "reports")
@@ -185,7 +185,7 @@ def took(work: Callable[[], TestResponse]) -> tuple[TestResponse, float]:
 
 
 def test_a_log_is_found_by_the_number_of_a_run_and_by_nothing_else(
-    admin: Visit, made: Furniture
+    admin: Visit, made: SampleApp
 ) -> None:
     assert admin.get(f"/runs/{made.ids['run_id']}/log").status_code == 200
 
@@ -201,7 +201,7 @@ def test_a_log_is_found_by_the_number_of_a_run_and_by_nothing_else(
             assert "root:" not in answer.text
 
 
-def test_a_line_that_no_log_has_is_the_nearest_one(admin: Visit, made: Furniture) -> None:
+def test_a_line_that_no_log_has_is_the_nearest_one(admin: Visit, made: SampleApp) -> None:
     path = f"/runs/{made.ids['run_id']}/log"
 
     for line in ("-1", "0", "1" + "0" * 18, "9" * 5_000, "x", "²", "1e9", ""):
@@ -217,7 +217,7 @@ def test_very_many_arguments_are_refused(admin: Visit) -> None:
     many = admin.get("/jobs?" + "&".join(f"a{number}=1" for number in range(10_000)))
 
     assert (few.status_code, many.status_code) == (200, 400)
-    assert time.thread_time() - began < PATIENCE_SECONDS
+    assert time.thread_time() - began < WAIT_SECONDS
 
 
 def test_a_form_of_very_many_fields_keeps_nobody_waiting(admin: Visit) -> None:
@@ -228,7 +228,7 @@ def test_a_form_of_very_many_fields_keeps_nobody_waiting(admin: Visit) -> None:
     answer = admin.client.post("/account/theme", data=form, content_type=kind)
 
     assert answer.status_code == 400
-    assert time.thread_time() - began < PATIENCE_SECONDS
+    assert time.thread_time() - began < WAIT_SECONDS
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", "application/xml", "x"])

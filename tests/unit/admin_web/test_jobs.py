@@ -1,5 +1,7 @@
 """The pages of jobs: who sees what, and what becomes of it."""
+# ruff: noqa: RUF001 - Chinese signs are what is shown
 
+import html
 import re
 from typing import Any
 
@@ -7,14 +9,18 @@ import pytest
 from flask import Flask
 from sqlalchemy import delete, select
 
-from scheduler.commands import Commands
-from scheduler.job_spec import AppSpec, JobSpec
-from sql import job_search, listings
+from scheduler.commands.jobs import JobCommands
+from scheduler.jobs.spec import AppSpec, JobSpec
 from sql.engine import Database
-from sql.models import App, Job, TrailEntry
+from sql.jobs import child_links
+from sql.jobs import jobs as jobs_table
+from sql.listings import job_search, recent
+from sql.listings.recent import ListedJob
+from sql.models import App, AuditEntry, Job
+from tests.support.acting import NamedCommands
 from tests.support.console import Clock, Visit, make_app, signed_in
-from tests.support.ledger_rows import Rows
-from warren.job_export import job_file
+from tests.support.stored_rows import Rows
+from warren.jobfile.export import job_file
 
 NASTY = '"><img src=x onerror=alert(1)>{{7*7}}'
 GOOD = {
@@ -34,7 +40,7 @@ GOOD = {
     "timeout": "30",
     "retries": "3",
     "retry_delay": "10",
-    "fresh_process": "y",
+    "fresh_process": "yes",
     "children": "",
     "emails": "ops@example.com, dev@example.com",
     "webhook": "https://example.com/hook",
@@ -98,15 +104,15 @@ BAD_INPUT: list[tuple[dict[str, str], str]] = [
 ]
 PREVIEWS = [
     ("schedule_kind=CRON&cron=0+0+2+*+*+%3F&timezone=Asia/Shanghai", "Asia/Shanghai"),
-    ("schedule_kind=CRON&cron=", "Its next times are shown here."),
+    ("schedule_kind=CRON&cron=", "The next times are shown here."),
     ("schedule_kind=CRON&cron=0+0+25+*+*+%3F", "expected hour to be 0-23"),
     ("schedule_kind=CRON&cron=0+0+0+1+1+%3F+1999", "It never fires again."),
     ("schedule_kind=FIX_RATE&seconds=30", "Every 30 s"),
-    ("schedule_kind=FIX_DELAY&seconds=5", "5 s after the end of each run"),
+    ("schedule_kind=FIX_DELAY&seconds=5", "5 s after each run has ended"),
     ("schedule_kind=NONE", "No schedule"),
-    ("schedule_kind=X&cron=1", "Its next times are shown here."),
+    ("schedule_kind=X&cron=1", "The next times are shown here."),
     ("schedule_kind=CRON&cron=0+0+2+*+*+%3F&timezone=Mars/X", "to be an IANA name"),
-    ("", "Its next times are shown here."),
+    ("", "The next times are shown here."),
 ]
 
 
@@ -121,9 +127,21 @@ def operator(app: Flask) -> Visit:
     return signed_in(app, "operator")
 
 
-def job_of(database: Database, name: str) -> Any:
+def job_of(database: Database, name: str) -> Job:
     """Return a job's row by name."""
-    return database.read(lambda session: listings.job(session, name))
+    return database.read(lambda session: jobs_table.find(session, name))
+
+
+def shown(database: Database, name: str) -> ListedJob:
+    """Return what is listed of a job by name."""
+    return database.read(lambda session: recent.job(session, name, now_ms=0))
+
+
+def everything_of(database: Database, name: str) -> dict[str, Any]:
+    """Return all columns of a job by its name, but for the source of a script."""
+    job = job_of(database, name)
+    names = {*Job.__mapper__.columns.keys()} - {"script_source"}
+    return {one: getattr(job, one) for one in names}
 
 
 def ids(database: Database) -> set[int]:
@@ -131,7 +149,7 @@ def ids(database: Database) -> set[int]:
 
 
 def apply(database: Database, clock: Clock, *specs: JobSpec) -> None:
-    commands = Commands(database, clock.now_ms, timezone="UTC", who="alice")
+    commands = NamedCommands(database, clock.now_ms, who="alice")
     names = {spec.app for spec in specs}
     commands.apply([AppSpec(name=name) for name in names], specs, dry_run=False, prune=False)
 
@@ -184,11 +202,11 @@ class TestList:
     ) -> None:
         job_id = rows.job(
             "nightly",
-            schedule_type="CRON",
-            schedule_conf="0 0 2 * * ?",
+            schedule_kind="CRON",
+            schedule_value="0 0 2 * * ?",
             timezone="Asia/Shanghai",
-            trigger_status=1,
-            trigger_next_time=clock.now + 60_000,
+            is_enabled=1,
+            next_tick_at=clock.now + 60_000,
         )
         rows.run(job_id, clock.now - 90_000, status="SUCCEEDED")
         rows.run(job_id, clock.now - 9_000, status="FAILED")
@@ -206,9 +224,9 @@ class TestList:
         rows.job(
             "beta",
             app="mails",
-            executor_handler="mail.send",
-            trigger_status=1,
-            trigger_next_time=clock.now + 5,
+            handler="mail.send",
+            is_enabled=1,
+            next_tick_at=clock.now + 5,
         )
 
         for query, expected in FILTERS:
@@ -224,8 +242,8 @@ class TestList:
             rows.job(
                 f"job-{number * 7 % 120:03}",
                 app=("reports", "mails")[number % 2],
-                trigger_status=1,
-                trigger_next_time=clock.now + number % 3,
+                is_enabled=1,
+                next_tick_at=clock.now + number % 3,
             )
 
         pages, path = [], f"/jobs?order={order}"
@@ -255,8 +273,8 @@ class TestList:
             assert admin.get(f"/jobs?{query}").status_code == 422, query
 
     def test_what_others_wrote_is_text(self, admin: Visit, rows: Rows, clock: Clock) -> None:
-        job_id = rows.job(NASTY, author=NASTY, executor_handler=NASTY, stop_reason=NASTY)
-        rows.run(job_id, clock.now - 1, status="FAILED", handle_msg=NASTY)
+        job_id = rows.job(NASTY, author=NASTY, handler=NASTY, stop_reason=NASTY)
+        rows.run(job_id, clock.now - 1, status="FAILED", message=NASTY)
 
         for path in ("/jobs", f"/jobs/{job_id}", f"/jobs/{job_id}/edit"):
             page = admin.get(path).text
@@ -273,17 +291,17 @@ class TestForm:
         assert answer.status_code == 303
         job = job_of(database, "reports/nightly")
         assert answer.location == f"/jobs/{job.id}"
-        assert (job.schedule_type, job.schedule_conf) == ("CRON", "0 0 2 * * ?")
-        assert (job.timezone, job.executor_handler) == ("Asia/Shanghai", "report.daily")
-        assert job.executor_param == "a\nb"
-        assert (job.executor_route_strategy, job.executor_block_strategy) == (
+        assert (job.schedule_kind, job.schedule_value) == ("CRON", "0 0 2 * * ?")
+        assert (job.timezone, job.handler) == ("Asia/Shanghai", "report.daily")
+        assert job.param == "a\nb"
+        assert (job.route, job.block) == (
             "ROUND",
             "COVER_EARLY",
         )
-        assert (job.misfire_strategy, job.delivery) == ("FIRE_ONCE_NOW", "AT_LEAST_ONCE")
-        assert (job.concurrency, job.executor_timeout) == (2, 30)
-        assert (job.executor_fail_retry_count, job.retry_delay) == (3, 10)
-        assert (job.fresh_process, job.trigger_status) == (1, 1)
+        assert (job.misfire, job.delivery) == ("FIRE_ONCE_NOW", "AT_LEAST_ONCE")
+        assert (job.concurrency, job.timeout) == (2, 30)
+        assert (job.retries, job.retry_delay) == (3, 10)
+        assert (job.fresh_process, job.is_enabled) == (1, 1)
         assert job.alarm_email == "ops@example.com,dev@example.com"
 
     def test_each_kind_of_schedule_has_its_own_field(
@@ -298,7 +316,7 @@ class TestForm:
 
             assert operator.post("/jobs/create", sent).status_code == 303
             job = job_of(database, f"reports/{kind}")
-            assert (job.schedule_type, job.schedule_conf) == (kind, value)
+            assert (job.schedule_kind, job.schedule_value) == (kind, value)
 
     def test_what_is_wrong_stands_beside_its_field_and_nothing_changes(
         self, operator: Visit, database: Database, rows: Rows
@@ -318,7 +336,7 @@ class TestForm:
     def test_everything_that_is_wrong_is_said_at_once(self, operator: Visit) -> None:
         page = operator.post("/jobs/create", GOOD | {"timeout": "x", "cron": "?", "name": ""}).text
 
-        assert error_of(page, "timeout") == "A whole number is asked for."
+        assert error_of(page, "timeout") == "Enter a whole number."
         assert error_of(page, "cron")
         assert error_of(page, "name")
 
@@ -329,6 +347,16 @@ class TestForm:
 
         assert error_of(page, "timeout") == "请填写整数。"
         assert error_of(page, "name") == "请填写此项。"
+
+    def test_a_command_refuses_beside_the_field_in_chinese(self, operator: Visit) -> None:
+        operator.client.set_cookie("warren_language", "zh-CN")
+
+        wrong = {"cron": "0 0 25 * * ?", "retries": "1001", "emails": "nobody"}
+        page = html.unescape(operator.post("/jobs/create", GOOD | wrong).text)
+
+        assert error_of(page, "cron") == "时应为 0-23，现为 '25'"
+        assert error_of(page, "retries") == "失败重试次数应为 0 至 1000 的整数，现为 1001"
+        assert error_of(page, "emails") == "邮箱地址有误：'nobody'"
 
     @pytest.mark.parametrize("field", ["name", "handler", "cron"])
     def test_what_was_left_empty_is_asked_for_in_few_words(
@@ -343,7 +371,7 @@ class TestForm:
     ) -> None:
         database.write(lambda session: session.execute(delete(App)))
 
-        assert "There is no app yet" in admin.get("/jobs/new").text
+        assert "There are no apps yet" in admin.get("/jobs/new").text
         assert error_of(admin.post("/jobs/create", GOOD).text, "app")
 
     def test_a_circle_of_children_is_refused(
@@ -364,7 +392,7 @@ class TestForm:
 
         assert answer.status_code == 422
         assert "circle" in error_of(answer.text, "children")
-        assert job_of(database, "reports/a").child_jobid in (None, "")
+        assert job_of(database, "reports/a").child_ids in (None, "")
 
     def test_an_edit_changes_the_name_too_and_keeps_app_and_state(
         self, operator: Visit, database: Database
@@ -381,7 +409,7 @@ class TestForm:
         assert answer.status_code == 303
         changed = job_of(database, "reports/daily")
         assert changed.id == job.id
-        assert changed.trigger_status == 1
+        assert changed.is_enabled == 1
 
     def test_an_edit_by_somebody_else_meanwhile_is_told_and_not_overwritten(
         self, operator: Visit, database: Database, clock: Clock
@@ -397,7 +425,24 @@ class TestForm:
         assert answer.status_code == 422
         assert "Somebody else changed this job" in answer.text
         assert 'value="third"' in answer.text
-        assert job_of(database, "reports/nightly").executor_handler == "second"
+        assert job_of(database, "reports/nightly").handler == "second"
+
+    def test_a_job_that_is_deleted_while_it_is_saved_is_not_found(
+        self, operator: Visit, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        apply(database, clock, JobSpec(name="nightly", app="reports", handler="first"))
+        job = job_of(database, "reports/nightly")
+        token = seen(operator, job.id)
+
+        def update(commands: JobCommands, job_id: int, *args: Any, **kwargs: Any) -> Any:
+            commands.delete([job_id])
+            return real(commands, job_id, *args, **kwargs)
+
+        real = JobCommands.update
+        monkeypatch.setattr(JobCommands, "update", update)
+        answer = operator.post(f"/jobs/{job.id}/save", GOOD | {"seen": token})
+
+        assert answer.status_code == 404
 
     def test_a_start_meanwhile_is_no_other_edit(
         self, operator: Visit, database: Database, clock: Clock
@@ -406,12 +451,12 @@ class TestForm:
         operator.post("/jobs/create", GOOD)
         job = job_of(database, "reports/nightly")
         token = seen(operator, job.id)
-        Commands(database, clock.now_ms, timezone="UTC", who="bob").start("reports/nightly")
+        NamedCommands(database, clock.now_ms, who="bob").start("reports/nightly")
 
         answer = operator.post(f"/jobs/{job.id}/save", GOOD | {"param": "new", "seen": token})
 
         assert answer.status_code == 303
-        assert job_of(database, "reports/nightly").trigger_status == 1
+        assert job_of(database, "reports/nightly").is_enabled == 1
 
     def test_children_of_foreign_apps_are_neither_shown_nor_lost(
         self, operator: Visit, database: Database, clock: Clock
@@ -433,9 +478,35 @@ class TestForm:
         )
 
         assert "secret" not in shown + form
-        assert "Jobs of apps that are not yours follow too: 1" in shown
+        assert "Child jobs in apps that you have no access to: 1" in shown
         assert answer.status_code == 303
-        assert job_of(database, "reports/p").child_jobid == str(child.id)
+        assert job_of(database, "reports/p").child_ids == str(child.id)
+
+    def test_two_hundred_children_are_saved_shown_and_refused_beyond_a_thousand(
+        self, operator: Visit, database: Database, clock: Clock
+    ) -> None:
+        names = [f"child{number}" for number in range(200)]
+        apply(database, clock, *(JobSpec(name=n, app="reports", handler="h") for n in names))
+        apply(database, clock, JobSpec(name="p", app="reports", handler="h"))
+        parent = job_of(database, "reports/p")
+        form = GOOD | {"name": "p", "children": "\n".join(names)}
+
+        answer = operator.post(
+            f"/jobs/{parent.id}/save", form | {"seen": seen(operator, parent.id)}
+        )
+        kept = database.read(lambda s: child_links.children_names(s, [parent.id]))[parent.id]
+        shown = operator.get(f"/jobs/{parent.id}/edit").text
+        many = "\n".join(f"c{number}" for number in range(1_001))
+        refused = operator.post(
+            f"/jobs/{parent.id}/save",
+            form | {"children": many, "seen": seen(operator, parent.id)},
+        )
+
+        assert answer.status_code == 303
+        assert kept == [f"reports/{name}" for name in names]
+        assert "\n".join(names) in shown
+        assert refused.status_code == 422
+        assert "up to 1000, got: 1001" in error_of(refused.text, "children")
 
     def test_preview_without_a_script_saves_nothing(
         self, operator: Visit, database: Database
@@ -469,7 +540,7 @@ class TestScripts:
         answer = scripter.post("/jobs/create", GOOD | {"language": "python", "handler": ""})
 
         assert answer.status_code == 303
-        assert job_of(database, "reports/nightly").glue_type == "GLUE_PYTHON"
+        assert job_of(database, "reports/nightly").script_type == "GLUE_PYTHON"
 
     def test_a_copy_has_the_source_of_its_script(self, database: Database, clock: Clock) -> None:
         job = self.script(database, clock)
@@ -493,7 +564,7 @@ class TestScripts:
         )
 
         assert answer.status_code == 422
-        assert error_of(answer.text, "language") == "You may not write scripts."
+        assert error_of(answer.text, "language") == "You are not allowed to edit scripts."
         assert ids(database) == {job.id}
 
     def test_its_other_fields_are_open_to_who_may_not_and_its_source_is_not(
@@ -508,12 +579,12 @@ class TestScripts:
 
         assert answer.status_code == 303
         saved = job_of(database, "reports/shelly")
-        assert (saved.glue_id, saved.executor_timeout) == (job.glue_id, 30)
+        assert (saved.script_version, saved.timeout) == (job.script_version, 30)
 
 
 class TestActions:
     def jobs(self, rows: Rows) -> list[int]:
-        schedule = {"schedule_type": "CRON", "schedule_conf": "0 0 2 * * ?"}
+        schedule = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?"}
         return [rows.job(name, **schedule) for name in ("one", "two", "three")]
 
     def test_ticked_jobs_start_and_stop_and_those_that_cannot_say_why(
@@ -524,13 +595,13 @@ class TestActions:
         operator.get("/jobs")
 
         started = operator.post("/jobs/start", {"id": [*made[:2], bare]}, follow_redirects=True)
-        after_start = [job_of(database, name).trigger_status for name in ("one", "two", "three")]
+        after_start = [job_of(database, name).is_enabled for name in ("one", "two", "three")]
         operator.post("/jobs/stop", {"id": made[:1]})
 
         assert "Started: 2" in started.text
         assert "cannot start job bare: it has no schedule" in started.text
         assert after_start == [1, 1, 0]
-        assert job_of(database, "one").trigger_status == 0
+        assert job_of(database, "one").is_enabled == 0
 
     def test_the_button_of_a_line_is_about_its_job_only(
         self, operator: Visit, database: Database, rows: Rows
@@ -539,7 +610,7 @@ class TestActions:
 
         operator.post("/jobs/start", {"id": [one], "only": two})
 
-        assert [job_of(database, name).trigger_status for name in ("one", "two")] == [0, 1]
+        assert [job_of(database, name).is_enabled for name in ("one", "two")] == [0, 1]
 
     def test_ticked_jobs_are_triggered(
         self, operator: Visit, database: Database, rows: Rows, clock: Clock
@@ -570,7 +641,7 @@ class TestActions:
         self, operator: Visit, database: Database, rows: Rows
     ) -> None:
         one, two, _ = self.jobs(rows)
-        parent = rows.job("parent", child_jobid=str(one))
+        parent = rows.job("parent", child_ids=str(one))
 
         refused = operator.post("/jobs/delete", {"id": [one, two]}, follow_redirects=True)
         both = operator.post("/jobs/delete", {"id": [one, parent]})
@@ -582,7 +653,7 @@ class TestActions:
 
     def test_a_foreign_parent_is_not_named(self, operator: Visit, rows: Rows) -> None:
         one = self.jobs(rows)[0]
-        rows.job("hidden-parent", app="mails", child_jobid=str(one))
+        rows.job("hidden-parent", app="mails", child_ids=str(one))
 
         answer = operator.post("/jobs/delete", {"id": [one]}, follow_redirects=True)
 
@@ -634,7 +705,7 @@ class TestActions:
         operator.post("/jobs/trigger", {"id": one})
         operator.post("/jobs/delete", {"id": one})
 
-        about = select(TrailEntry).where(TrailEntry.kind == "job", TrailEntry.object_id == one)
+        about = select(AuditEntry).where(AuditEntry.kind == "job", AuditEntry.object_id == one)
         entries = database.read(lambda session: session.execute(about).scalars().all())
         assert [(entry.who, entry.action) for entry in entries] == [
             ("operator", "job.start"),
@@ -647,9 +718,9 @@ class TestForeignJobs:
     def test_a_foreign_job_is_not_there_whatever_is_asked(
         self, app: Flask, database: Database, rows: Rows
     ) -> None:
-        theirs = rows.job("theirs", app="mails", schedule_type="CRON", schedule_conf="0 0 2 * * ?")
+        theirs = rows.job("theirs", app="mails", schedule_kind="CRON", schedule_value="0 0 2 * * ?")
         operator = signed_in(app, "operator")
-        before = job_of(database, "mails/theirs")
+        before = everything_of(database, "mails/theirs")
 
         got = [
             operator.get(f"/jobs/{theirs}{tail}").status_code
@@ -665,7 +736,7 @@ class TestForeignJobs:
         ]
 
         assert set(got + posted + acted) == {404}
-        assert job_of(database, "mails/theirs") == before
+        assert everything_of(database, "mails/theirs") == before
 
     def test_a_viewer_may_look_and_nothing_else(
         self, app: Flask, database: Database, rows: Rows
@@ -690,14 +761,14 @@ class TestJobPage:
         child = rows.job("child")
         job_id = rows.job(
             "nightly",
-            schedule_type="CRON",
-            schedule_conf="0 0 2 * * ?",
+            schedule_kind="CRON",
+            schedule_value="0 0 2 * * ?",
             timezone="Asia/Shanghai",
-            child_jobid=str(child),
+            child_ids=str(child),
             stop_reason="its schedule has ended",
         )
-        rows.job("parent", child_jobid=f"{child},{job_id}")
-        rows.job("no-parent", child_jobid=f"{job_id}{job_id}")
+        rows.job("parent", child_ids=f"{child},{job_id}")
+        rows.job("no-parent", child_ids=f"{job_id}{job_id}")
         for number in range(1, 5):
             rows.run(
                 job_id,
@@ -724,9 +795,9 @@ class TestJobPage:
         assert "Asia/Shanghai" in page
 
     def test_a_schedule_that_cannot_be_read_breaks_no_page(self, admin: Visit, rows: Rows) -> None:
-        job_id = rows.job("odd", schedule_type="CRON", schedule_conf="nonsense", trigger_status=1)
+        job_id = rows.job("odd", schedule_kind="CRON", schedule_value="nonsense", is_enabled=1)
 
-        assert "Its schedule cannot be read:" in admin.get(f"/jobs/{job_id}").text
+        assert "The schedule cannot be read:" in admin.get(f"/jobs/{job_id}").text
         assert admin.get("/jobs").status_code == 200
         assert admin.get(f"/jobs/{job_id}/edit").status_code == 200
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 
-from admin_web import ledger_desk
-from admin_web.ledger_desk import Answer, LedgerDesk, Question
-from sql import apps
+from admin_web.views import tally_cache
+from admin_web.views.tally_cache import Answer, Question, TallyCache
 from sql.engine import Database
-from sql.models import History, Job, Run, SkippedTicks
+from sql.models import History, Job, Run, SkippedTicks, Uptime
+from sql.registry import apps
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
 
@@ -34,12 +35,12 @@ class Books:
 
         def unit(session: Any) -> int:
             job = Job(
-                job_group=apps.find(session, app).id,
-                job_desc=name,
-                schedule_type="FIX_RATE",
-                schedule_conf="60",
-                trigger_status=1,
-                trigger_last_time=until_ms,
+                app_id=apps.find(session, app).id,
+                name=name,
+                schedule_kind="FIX_RATE",
+                schedule_value="60",
+                is_enabled=1,
+                last_tick_at=until_ms,
             )
             session.add(job)
             session.flush()
@@ -52,10 +53,10 @@ class Books:
                     changed_by="test",
                     watermark=MIDNIGHT - 2 * DAY - 1,
                     enabled=1,
-                    schedule_type="FIX_RATE",
-                    schedule_conf="60",
+                    schedule_kind="FIX_RATE",
+                    schedule_value="60",
                     timezone="",
-                    misfire_strategy="DO_NOTHING",
+                    misfire="DO_NOTHING",
                     anchor=MIDNIGHT,
                 )
             )
@@ -72,7 +73,7 @@ class Books:
                 session.add(
                     Run(
                         id=self._run_id,
-                        job_group=1,
+                        app_id=1,
                         job_id=job_id,
                         status="SUCCEEDED",
                         kind="CRON",
@@ -135,7 +136,7 @@ class TestFigures:
         page = settled(admin, "/ledger")
 
         assert cells(page) == ["10", "6", "4", "0", "0"]
-        assert "sound</span>" in page
+        assert "OK</span>" in page
         assert "missed &lt;b&gt;while&lt;/b&gt; away" in page
 
     def test_job_without_a_schedule_has_nothing_due(self, admin: Visit, books: Books) -> None:
@@ -143,7 +144,7 @@ class TestFigures:
 
         page = settled(admin, "/ledger")
 
-        assert "could not be computed" not in page
+        assert "Could not be computed" not in page
         assert cells(page) == ["0", "0", "0", "0", "0"]
 
     def test_lost_and_doubled_ticks_are_named(self, admin: Visit, books: Books) -> None:
@@ -155,7 +156,28 @@ class TestFigures:
         assert "1 lost</span>" in page
         assert "1 doubled</span>" in page
         assert "2027-01-15 00:04:00" in page
-        assert "sound</span>" not in page
+        assert "OK</span>" not in page
+
+    def test_ticks_that_ran_although_they_were_to_be_skipped_are_named(
+        self, admin: Visit, books: Books, database: Database
+    ) -> None:
+        job_id = books.job("tardy", until_ms=MIDNIGHT)
+        books.fire(job_id, MIDNIGHT)
+        back_ms = MIDNIGHT + 8 * MINUTE
+        with_late_start = {Run.routed_at: back_ms + 1, Run.started_at: back_ms + 2}
+        uptime = Uptime(down_since=MIDNIGHT - 1, since_at=back_ms, until_at=back_ms, is_settled=1)
+
+        def unit(session: Any) -> None:
+            session.execute(update(Run).values(with_late_start))
+            session.add(uptime)
+
+        database.write(unit)
+
+        page = settled(admin, "/ledger")
+
+        assert "1 late</span>" in page
+        assert "2027-01-15 00:00:00" in page
+        assert "OK</span>" not in page
 
     def test_range_of_several_days_is_the_sum_of_its_stretches(
         self, admin: Visit, books: Books
@@ -176,9 +198,9 @@ class TestPage:
         self, admin: Visit, books: Books, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         may_go_on = threading.Event()
-        audit = ledger_desk.audit_stretch
+        audit = tally_cache.audit_stretch
         monkeypatch.setattr(
-            ledger_desk, "audit_stretch", lambda *args: may_go_on.wait(20) and audit(*args)
+            tally_cache, "audit_stretch", lambda *args: may_go_on.wait(20) and audit(*args)
         )
         books.job("slow", until_ms=MIDNIGHT - 1)
 
@@ -197,7 +219,7 @@ class TestPage:
 
         assert "ours</strong>" in page
         assert "theirs" not in page
-        assert "No job fits." in signed_in(app, "viewer").get("/ledger?app=mails").text
+        assert "No matching jobs." in signed_in(app, "viewer").get("/ledger?app=mails").text
 
     def test_long_list_goes_on_by_id_and_keeps_its_filter(self, admin: Visit, books: Books) -> None:
         ids = [books.job(f"job-{number:02}", until_ms=MIDNIGHT - 1) for number in range(23)]
@@ -216,8 +238,8 @@ class TestPage:
             ("range=custom", "Choose a day."),
             ("range=custom&since=2027-01-01", "Choose a day."),
             ("range=custom&since=x&until=2027-01-01", "field-error"),
-            ("range=custom&since=2027-01-02&until=2027-01-01", "The range has 1 to 31 days."),
-            ("range=custom&since=2027-01-01&until=2027-02-01", "The range has 1 to 31 days."),
+            ("range=custom&since=2027-01-02&until=2027-01-01", "Choose a range of 1 to 31 days."),
+            ("range=custom&since=2027-01-01&until=2027-02-01", "Choose a range of 1 to 31 days."),
             ("range=custom&since=0001-01-01&until=0001-01-02", "Choose a day."),
             ("range=custom&since=9999-12-31&until=9999-12-31", "Choose a day."),
         ],
@@ -236,25 +258,25 @@ class TestPage:
 
         def spoil(session: Any) -> None:
             found = session.query(History).filter(History.job_id == broken).one()
-            found.schedule_conf = "never"
+            found.schedule_value = "never"
 
         database.write(spoil)
 
         page = settled(admin, "/ledger")
 
-        assert "It could not be computed" in page
-        assert "sound</span>" in page
+        assert "Could not be computed" in page
+        assert "OK</span>" in page
 
 
 class TestDesk:
-    def ask(self, desk: LedgerDesk, question: Question) -> Answer | None:
+    def ask(self, desk: TallyCache, question: Question) -> Answer | None:
         return desk.ask([question])[question]
 
     def test_answer_is_kept_until_it_is_old(
         self, database: Database, books: Books, clock: Clock
     ) -> None:
         question = Question(books.job("one", until_ms=MIDNIGHT), MIDNIGHT - 1, None)
-        desk = LedgerDesk(database, clock.now_ms, "UTC")
+        desk = TallyCache(database, clock.now_ms, "UTC")
         first = eventually(lambda: self.ask(desk, question))
 
         clock.pass_seconds(30)
@@ -263,15 +285,15 @@ class TestDesk:
         assert self.ask(desk, question) is first
         eventually(lambda: self.ask(desk, question) is not first)
 
+    @pytest.mark.parametrize("limits", [{"kept": 10}, {"waiting": 10}])
     def test_what_is_kept_and_waited_for_is_bounded(
-        self, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, database: Database, clock: Clock, limits: dict[str, int]
     ) -> None:
-        monkeypatch.setattr(ledger_desk, "KEPT", 5)
-        monkeypatch.setattr(ledger_desk, "WAITING", 10)
-        desk = LedgerDesk(database, clock.now_ms, "UTC")
+        questions = [Question(number, MIDNIGHT, None) for number in range(1, 50)]
+        desk = TallyCache(database, clock.now_ms, "UTC", **limits)
 
-        desk.ask([Question(number, MIDNIGHT, None) for number in range(1, 50)])
+        desk.ask(questions)
 
-        eventually(lambda: not desk._is_working)
-        assert len(desk._known) == 5
-        assert [question.job_id for question in desk._known][-1] == 49
+        eventually(lambda: self.ask(desk, questions[-1]))
+        known = [question for question, answer in desk.ask(questions).items() if answer]
+        assert known == questions[-10:]

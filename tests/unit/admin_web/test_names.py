@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from broker import codec, topology
 from broker.errors import Malformed
 from broker.messages import Heartbeat, Load
-from scheduler import job_rules
-from sql import apps
+from scheduler.jobs import rules
 from sql.engine import Database
+from sql.registry import apps
 from tests.support.console import Visit
 from warren.cli import root
 
@@ -61,9 +61,9 @@ def test_the_message_of_the_test_above_is_a_good_one_but_for_its_name() -> None:
 @pytest.mark.parametrize("name", BAD)
 def test_no_job_file_and_no_command_takes_one(name: str) -> None:
     with pytest.raises(ValueError, match="expected app to be a name"):
-        job_rules.check_app_name(name)
+        rules.check_app_name(name)
     with pytest.raises(ValueError, match="expected addresses to be names"):
-        job_rules.check_addresses([name])
+        rules.check_addresses([name])
     if "\0" in name:
         return  # no command line can hold one
     for arguments in (("--app", name), ("--app", "reports", "--address", name)):

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sql import user_accounts, users
+from sql.accounts import user_accounts, users
 from sql.engine import Database
 from sql.models import User
 from tests.support.console import PASSWORD, Clock, Visit, add_user, signed_in, snapshot
-from tests.support.furniture import Furniture, furnish
-from tests.support.ledger_rows import Rows
+from tests.support.sample_app import SampleApp, add_sample_app
+from tests.support.stored_rows import Rows
 from tests.unit.admin_web.test_access import TABLE
 
 #: What a form may say of a user that is the business of others.
@@ -68,11 +68,11 @@ def rows(database: Database) -> Iterator[Rows]:
 
 
 @pytest.fixture
-def made(rows: Rows, clock: Clock) -> Furniture:
-    return furnish(rows, "reports", lambda field: f"some-{field}", clock.now)
+def made(rows: Rows, clock: Clock) -> SampleApp:
+    return add_sample_app(rows, "reports", lambda field: f"some-{field}", clock.now)
 
 
-def paths(app: Flask, made: Furniture, method: str) -> list[Change]:
+def paths(app: Flask, made: SampleApp, method: str) -> list[Change]:
     """Return each route of a method, with the ids of what is there."""
     with app.test_request_context():
         return [
@@ -89,18 +89,18 @@ def paths(app: Flask, made: Furniture, method: str) -> list[Change]:
 
 
 @pytest.fixture
-def changes(app: Flask, made: Furniture) -> list[Change]:
+def changes(app: Flask, made: SampleApp) -> list[Change]:
     """Return each route that changes something."""
     found = paths(app, made, "POST")
     assert len(found) > 25
     return found
 
 
-def form_of(made: Furniture) -> dict[str, Any]:
+def form_of(made: SampleApp) -> dict[str, Any]:
     return FORM | {
         "id": str(made.ids["job_id"]),
-        "version": str(made.ids["glue_id"]),
-        "based_on": str(made.ids["glue_id"]),
+        "version": str(made.ids["version_id"]),
+        "based_on": str(made.ids["version_id"]),
     }
 
 
@@ -108,7 +108,7 @@ class TestForgery:
     """The visitor is an administrator, who may do all of it."""
 
     def test_without_a_token_nothing_is_changed_by_any_form(
-        self, admin: Visit, database: Database, made: Furniture, changes: list[Change]
+        self, admin: Visit, database: Database, made: SampleApp, changes: list[Change]
     ) -> None:
         before = snapshot(database)
 
@@ -124,7 +124,7 @@ class TestForgery:
         app: Flask,
         admin: Visit,
         database: Database,
-        made: Furniture,
+        made: SampleApp,
         changes: list[Change],
     ) -> None:
         others = [signed_in(app, "admin").token, signed_in(app, "viewer").token]
@@ -155,7 +155,7 @@ class TestForgery:
         self,
         admin: Visit,
         database: Database,
-        made: Furniture,
+        made: SampleApp,
         changes: list[Change],
         headers: dict[str, str],
     ) -> None:
@@ -174,7 +174,7 @@ class TestMethods:
         self,
         admin: Visit,
         database: Database,
-        made: Furniture,
+        made: SampleApp,
         changes: list[Change],
         method: str,
     ) -> None:
@@ -194,7 +194,7 @@ class TestMethods:
         "name", ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "_method"]
     )
     def test_no_word_makes_a_get_a_post(
-        self, admin: Visit, database: Database, made: Furniture, changes: list[Change], name: str
+        self, admin: Visit, database: Database, made: SampleApp, changes: list[Change], name: str
     ) -> None:
         before = snapshot(database)
         told = form_of(made) | {"csrf_token": admin.token, name: "POST"}
@@ -225,7 +225,7 @@ class TestMethods:
 
     @pytest.mark.parametrize("method", ["GET", "HEAD"])
     def test_no_page_changes_anything_by_being_opened(
-        self, app: Flask, admin: Visit, database: Database, made: Furniture, method: str
+        self, app: Flask, admin: Visit, database: Database, made: SampleApp, method: str
     ) -> None:
         before = snapshot(database)
 
@@ -238,7 +238,7 @@ class TestMethods:
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/json", "application/xml"])
 def test_no_route_reads_a_body_that_is_no_form(
-    admin: Visit, database: Database, made: Furniture, changes: list[Change], kind: str
+    admin: Visit, database: Database, made: SampleApp, changes: list[Change], kind: str
 ) -> None:
     """There is no JSON to send either: what a program would send is refused as such."""
     before = snapshot(database)
@@ -260,7 +260,7 @@ class TestRights:
         self,
         app: Flask,
         database: Database,
-        made: Furniture,
+        made: SampleApp,
         changes: list[Change],
     ) -> None:
         viewer = signed_in(app, "viewer")
@@ -288,7 +288,7 @@ class TestRights:
         def rights() -> list[Any]:
             user = database.read(lambda session: users.by_name(session, name))
             assert user is not None
-            return [user.id, user.username, users.rights_of(user), user.is_disabled]
+            return [user.id, user.name, users.rights_of(user), user.is_disabled]
 
         before = rights()
         told = FORM | RIGHTS
@@ -313,7 +313,7 @@ class TestRights:
         assert answer.status_code == 303
         assert before is not None
         assert after is not None
-        columns = set(User.__table__.columns.keys()) - {"password", "generation"}
+        columns = set(User.__mapper__.columns.keys()) - {"password", "generation"}
         assert [getattr(after, one) for one in columns] == [getattr(before, one) for one in columns]
         assert after.generation == before.generation + 1
 
@@ -344,7 +344,7 @@ class TestRights:
 
 
 def test_whoever_must_choose_a_password_can_do_nothing_else(
-    app: Flask, database: Database, made: Furniture
+    app: Flask, database: Database, made: SampleApp
 ) -> None:
     add_user(database, "newcomer", users.Role.ADMINISTRATOR)
     found = database.read(lambda session: users.by_name(session, "newcomer"))

@@ -2,17 +2,19 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from sql import run_search
 from sql.engine import Database
-from sql.models import Run, TrailEntry
+from sql.listings import run_search
+from sql.listings.run_search import RunSearch
+from sql.models import AuditEntry, Run
 from sql.run_status import Kind, RunStatus
 from tests.support.console import Clock, Visit, signed_in
-from tests.support.ledger_rows import Rows
+from tests.support.stored_rows import Rows
 
 NASTY = '"><img src=x onerror=alert(1)>{{7*7}}'
 HOUR_MS = 3_600_000
@@ -51,11 +53,11 @@ class TestList:
             kind=Kind.RETRY,
             started_at=clock.now - 8_000,
             finished_at=clock.now - 6_500,
-            executor_address="worker-7",
+            address="worker-7",
             shard_index=2,
             shard_total=5,
             attempt=1,
-            handle_msg="disk full\nsecond line",
+            message="disk full\nsecond line",
         )
 
         page = admin.get("/runs").text
@@ -71,7 +73,7 @@ class TestList:
         job_id = rows.job("nightly")
         for number, status in enumerate(("SUCCEEDED", "RUNNING", "PLANNED", "UNDELIVERED")):
             due = clock.now - number * 1_000
-            rows.run(job_id, due, status=status, trigger_msg=f"because of {number}")
+            rows.run(job_id, due, status=status, trigger_message=f"because of {number}")
 
         page = admin.get("/runs").text
 
@@ -115,11 +117,11 @@ class TestList:
         for number in range(140):
             name, app = (("nightly", "reports"), ("hourly", "mails"))[number % 2]
             status = ("SUCCEEDED", "FAILED", "RUNNING", "LOST")[number // 2 % 4]
-            kind = (Kind.CRON, Kind.MANUAL)[number % 3 % 2]
+            kind = (Kind.SCHEDULE, Kind.MANUAL)[number % 3 % 2]
             address = ("one", "two")[number % 5 % 2]
             job_id = _job(rows, name, app)
             due = clock.now - number * 1_000
-            run_id = rows.run(job_id, due, app, status=status, kind=kind, executor_address=address)
+            run_id = rows.run(job_id, due, app, status=status, kind=kind, address=address)
             group = {"RUNNING": "open", "FAILED": "failures", "LOST": "failures"}.get(status)
             facts = {
                 "app": {app},
@@ -215,11 +217,11 @@ class TestFilters:
             rows.job("twin", app)
 
         for field, typed, words in (
-            ("job", "absent", "No job has this name"),
-            ("job", "twin", "Several apps have such a job"),
-            ("since", "yesterday", "A time is written like"),
-            ("since", "0001-01-01T00:00", "A time is written like"),
-            ("since", "2026-02-01T00:00&until=2026-01-01T00:00", "lies before the beginning"),
+            ("job", "absent", "No such job."),
+            ("job", "twin", "Several apps have a job of this name"),
+            ("since", "yesterday", "Write a time like"),
+            ("since", "0001-01-01T00:00", "Write a time like"),
+            ("since", "2026-02-01T00:00&until=2026-01-01T00:00", "is before the start"),
             ("status", "1%20OR%201", "field-error"),
             ("address", "x" * 200, "This is too long."),
         ):
@@ -237,13 +239,12 @@ class TestFilters:
                 assert admin.get(f"/runs?before={place}{query}").status_code == 200, place
 
     def test_a_rare_kind_is_found_though_looking_stops_in_between(
-        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
-        monkeypatch.setattr(run_search, "LOOKED_AT", 20)
         job_id = rows.job("nightly")
-        rare = rows.run(job_id, clock.now - 90_000, status="LOST", kind=Kind.API)
-        for number in range(60):
-            rows.run(job_id, clock.now - number * 1_000, status="SUCCEEDED")
+        many = 2 * run_search.LOOKED_AT + 1
+        rare = rows.run(job_id, clock.now - many, status="LOST", kind=Kind.API)
+        rows.runs(job_id, range(clock.now - many + 1, clock.now))
         found, path, steps = [], "/runs?kind=API", 0
 
         while path:
@@ -254,24 +255,25 @@ class TestFilters:
         assert found == [rare]
         assert steps > 2
         first = admin.get("/runs?kind=API").text
-        assert "looking stopped" in first
+        assert "search paused" in first
         assert "Look further back" in first
 
-    def test_many_apps_and_states_give_the_same_page_as_few(
-        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_many_apps_and_states_give_the_same_page_as_few(self, rows: Rows, clock: Clock) -> None:
         job_id = rows.job("nightly")
         ids = [
             rows.run(job_id, clock.now - n * 500, status=("FAILED", "LOST", "TIMED_OUT")[n % 7 % 3])
             for n in range(70)
         ]
-        monkeypatch.setattr(run_search, "LOOKED_AT", 40)
-        found, path = [], "/runs?status=failures"
+        failures = frozenset({RunStatus.FAILED, RunStatus.LOST, RunStatus.TIMED_OUT})
+        wanted = RunSearch(statuses=failures, looked_at=40)
+        found = []
 
-        while path:
-            page = admin.get(path).text
-            found += shown(page)
-            path = older(page)
+        while True:
+            page = rows.database.read(lambda s, w=wanted: run_search.page(s, w))
+            found += [run.id for run in page.runs]
+            if page.older is None:
+                break
+            wanted = replace(wanted, before=page.older)
 
         assert found == ids
 
@@ -347,15 +349,15 @@ class TestRun:
             sent_at=clock.now - 9_880,
             started_at=clock.now - 9_000,
             finished_at=clock.now - 1_000,
-            handle_msg="over 8 s",
-            trigger_msg="MISFIRE, online: one",
+            message="over 8 s",
+            trigger_message="MISFIRE, online: one",
             log_tail="last words \x1b[31mred\x1b[0m",
         )
 
         page = admin.get(f"/runs/{run_id}").text
 
-        assert "It took longer than its job allows" in page
-        assert "it makes up for the last of them" in page
+        assert "It exceeded its timeout" in page
+        assert "this run makes up for them" in page
         for gap in ("+0.1 s", "+0.02 s", "+0.88 s", "+8 s", "1 s waited", "8 s worked"):
             assert gap in page, gap
         assert "over 8 s" in page
@@ -388,7 +390,7 @@ class TestRun:
 
     def test_parent_and_children_are_linked(self, admin: Visit, rows: Rows, clock: Clock) -> None:
         child_job = rows.job("mail")
-        parent_job = rows.job("report", child_jobid=str(child_job))
+        parent_job = rows.job("report", child_ids=str(child_job))
         parent = rows.run(parent_job, clock.now, status="SUCCEEDED")
         child = rows.run(child_job, clock.now, kind=Kind.PARENT, origin_id=parent)
 
@@ -404,7 +406,7 @@ class TestRun:
 
         assert answer.location == f"/runs/{run_id}"
         assert stored(rows, run_id).status == RunStatus.CANCELLED
-        assert "Its end was asked for." in admin.get(f"/runs/{run_id}").text
+        assert "Kill requested." in admin.get(f"/runs/{run_id}").text
 
     def test_a_run_that_is_over_is_not_killed_again(
         self, admin: Visit, rows: Rows, clock: Clock
@@ -413,14 +415,14 @@ class TestRun:
 
         admin.post(f"/runs/{run_id}/kill")
 
-        assert "It was over already." in admin.get(f"/runs/{run_id}").text
+        assert "The run had already ended." in admin.get(f"/runs/{run_id}").text
         assert stored(rows, run_id).status == RunStatus.SUCCEEDED
 
     def test_run_again_is_a_run_by_hand_with_the_same_param(
         self, app: Flask, rows: Rows, clock: Clock
     ) -> None:
         run_id = rows.run(
-            rows.job("nightly", executor_param="the job's"),
+            rows.job("nightly", param="the job's"),
             clock.now,
             status="FAILED",
             param="this run's",
@@ -429,10 +431,10 @@ class TestRun:
         answer = signed_in(app, "operator").post(f"/runs/{run_id}/again")
 
         fresh = stored(rows, int(answer.location.rpartition("/")[2]))
-        assert (fresh.kind, fresh.executor_param) == (Kind.MANUAL, "this run's")
+        assert (fresh.kind, fresh.param) == (Kind.MANUAL, "this run's")
         assert fresh.status == RunStatus.PLANNED
         noted = rows.database.read(
-            lambda session: session.execute(select(TrailEntry.who, TrailEntry.action)).all()
+            lambda session: session.execute(select(AuditEntry.who, AuditEntry.action)).all()
         )
         assert ("operator", "job.trigger") in noted
 
@@ -459,13 +461,13 @@ class TestRun:
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         run_id = rows.run(
-            rows.job(NASTY, executor_handler=NASTY),
+            rows.job(NASTY, handler=NASTY),
             clock.now,
             status="FAILED",
             param=NASTY,
-            executor_address=NASTY,
-            handle_msg=NASTY,
-            trigger_msg=NASTY,
+            address=NASTY,
+            message=NASTY,
+            trigger_message=NASTY,
             log_tail=NASTY,
         )
 
@@ -505,8 +507,8 @@ def _job(rows: Rows, name: str, app: str) -> int:
     ("status", "words"),
     [
         ("PLANNED", "No executor has this run yet."),
-        ("UNDELIVERED", "No executor ever had this run, so there is no log."),
-        ("CANCELLED", "No executor ever had this run, so there is no log."),
+        ("UNDELIVERED", "This run never reached an executor, so there is no log."),
+        ("CANCELLED", "This run never reached an executor, so there is no log."),
     ],
 )
 def test_the_log_of_a_run_without_an_executor_says_whether_one_may_come(

@@ -13,10 +13,10 @@ from broker.rpc import Requester
 from sql.engine import Database
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.eventually import eventually
-from tests.support.furniture import Furniture, furnish
-from tests.support.ledger_rows import Rows
-from tests.support.spoken_logs import SpokenLogs
-from warren.job_export import job_file
+from tests.support.fixed_logs import FixedLogs
+from tests.support.sample_app import SampleApp, add_sample_app
+from tests.support.stored_rows import Rows
+from warren.jobfile.export import job_file
 
 PAYLOADS = [
     "javascript:alert(1)",
@@ -68,7 +68,7 @@ def rows(database: Database) -> Iterator[Rows]:
     rows.database.close()
 
 
-def paths(app: Flask, made: Furniture) -> list[str]:
+def paths(app: Flask, made: SampleApp) -> list[str]:
     """Return every path that can be opened, of a job and of a script."""
     with app.test_request_context():
         return sorted(
@@ -90,10 +90,10 @@ def nasty(field: str) -> str:
 def test_each_text_is_shown_as_text_and_as_nothing_else(
     database: Database, rows: Rows, clock: Clock
 ) -> None:
-    requester = cast("Requester", SpokenLogs(nasty("log-line")))
+    requester = cast("Requester", FixedLogs(nasty("log-line")))
     app = make_app(database, clock, job_file=job_file, requester=requester)
     admin = signed_in(app, "admin")
-    made = furnish(rows, "mails", nasty, clock.now)
+    made = add_sample_app(rows, "mails", nasty, clock.now)
     seen: dict[str, set[str]] = {payload: set() for payload in PAYLOADS}
 
     eventually(lambda: "being computed" not in admin.get("/ledger").text, 20)
@@ -129,7 +129,7 @@ def test_a_job_file_holds_each_text_as_it_is(
     database: Database, rows: Rows, clock: Clock, payload: str
 ) -> None:
     app = make_app(database, clock, job_file=job_file)
-    texts = {"author": f"{payload}~author~", "executor_param": f"{payload}~param~"}
+    texts = {"author": f"{payload}~author~", "param": f"{payload}~param~"}
     job_id = rows.job(f"{payload}~job~", **texts)
 
     text = signed_in(app, "admin").get(f"/jobs/{job_id}/yaml").text

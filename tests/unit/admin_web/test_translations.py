@@ -8,21 +8,32 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 
 import admin_web
+from broker.reasons.codes import Why
+from scheduler.jobs.fields import RULED
+from scheduler.problems import Code, Word
+from scheduler.schedules.registry import KINDS
 
 CONSOLE = Path(admin_web.__file__).parent
 METHODS = [("templates/**.html", "jinja2"), ("**.py", "python")]
-KEYWORDS = {"_": None, "gettext": None, "lazy_gettext": None, "ngettext": (1, 2), "phrase": None}
+KEYWORDS = {"_": None, "gettext": None, "lazy_gettext": None, "ngettext": (1, 2)}
 
 
 def texts() -> dict[str, str]:
-    """Return each text of templates and Python with the place where it stands."""
-    found: dict[str, str] = {}
+    """Return each text of templates, Python and refusals with the place where it stands."""
+    found = {code.sentence: str(code) for code in Code}
+    found |= {word.value: repr(word) for word in Word}
+    found |= {why.sentence: repr(why) for why in Why}
+    found |= {field.name: f"the field {field.name}" for field in RULED}
     for place, line, message, _comments, _context in extract_from_dir(
         str(CONSOLE), METHODS, keywords=KEYWORDS, strip_comment_tags=True
     ):
         for text in (message,) if isinstance(message, str) else message:
             found.setdefault(text, f"{place}:{line}")
-    return found
+    return found | {
+        text: f"schedule kind {kind.kind}"
+        for kind in KINDS.values()
+        for text in (kind.title, kind.advice, getattr(kind, "sentence", kind.title))
+    }
 
 
 def chinese() -> dict[str, str]:
@@ -34,7 +45,7 @@ def chinese() -> dict[str, str]:
 
 
 def places(text: str) -> list[str]:
-    return sorted(re.findall(r"%\(\w+\)[sd]", text))
+    return sorted(re.findall(r"%\(\w+\)[sdr]", text))
 
 
 def test_every_text_is_translated() -> None:

@@ -7,11 +7,11 @@ from flask import Flask
 from sqlalchemy import select
 
 from admin_web.pages.users import UserPages
-from scheduler.user_commands import UserCommands
-from sql import users
+from sql.accounts import users
+from sql.accounts.users import Role
 from sql.engine import Database
-from sql.models import TrailEntry, User
-from sql.users import Role
+from sql.models import AuditEntry, User
+from tests.support.acting import NamedUsers
 from tests.support.console import PASSWORD, Visit, add_user, signed_in
 
 FRESH = "a wholly new password"
@@ -54,16 +54,16 @@ class TestAdding:
             ({"username": "a" * 51}, "A name has 4 to 50"),
             ({"username": "fresh\n"}, "A name has 4 to 50"),
             ({"username": "<img src=x>"}, "A name has 4 to 50"),
-            ({"username": "operator"}, "There is a user of this name already."),
-            ({"username": "OPERATOR"}, "There is a user of this name already."),
+            ({"username": "operator"}, "This user name is taken."),
+            ({"username": "OPERATOR"}, "This user name is taken."),
             ({"password": "short"}, "A password has 8 to 200"),
             ({"password": "x" * 201}, "A password has 8 to 200"),
-            ({"password": "Password1"}, "Many people have this password"),
-            ({"username": "freshfresh", "password": "FreshFresh"}, "cannot be the password"),
-            ({"apps": []}, "Choose one app or more."),
+            ({"password": "Password1"}, "This password is too common"),
+            ({"username": "freshfresh", "password": "FreshFresh"}, "cannot be the user name"),
+            ({"apps": []}, "Choose at least one app."),
             ({"apps": ["nowhere"]}, "field-error"),
             ({"role": "king"}, "field-error"),
-            ({"may_edit_glue": "y"}, "A viewer changes nothing"),
+            ({"may_edit_glue": "y"}, "Viewers cannot edit anything"),
         ],
     )
     def test_bad_input_is_told_beside_its_field_and_makes_nobody(
@@ -97,12 +97,12 @@ class TestListing:
         assert "stranger</strong>" not in named
 
     def test_the_wildcards_of_the_database_are_letters_here(self, admin: Visit) -> None:
-        assert "No user fits." in admin.get("/users?name=%25").text
+        assert "No matching users." in admin.get("/users?name=%25").text
 
     def test_a_long_list_goes_on_by_name(self, admin: Visit, database: Database) -> None:
         def fill(session: Any) -> None:
             session.add_all(
-                User(username=f"zz-{number:03}", password="!", role=int(Role.VIEWER))
+                User(name=f"zz-{number:03}", password="!", role=int(Role.VIEWER))
                 for number in range(60)
             )
 
@@ -164,7 +164,7 @@ class TestRights:
         answer = admin.post(f"/users/{id_of(database, 'viewer')}/rights", {"role": "operator"})
 
         assert answer.status_code == 422
-        assert "Choose one app or more." in answer.text
+        assert "Choose at least one app." in answer.text
 
 
 class TestPassword:
@@ -211,7 +211,7 @@ class TestDisabling:
         assert other.post("/jobs/start").status_code == 401
         refused = Visit(app).sign_in("operator")
         assert refused.status_code == 401
-        assert "The name or the password is wrong." in refused.text
+        assert "Wrong user name or password." in refused.text
         assert "disabled" in admin.get("/users").text
 
     def test_enabled_user_signs_in_again_and_no_cookie_of_before_counts(
@@ -244,7 +244,7 @@ class TestDisabling:
         first = signed_in(app, "admin")
 
         def find(pages: UserPages, user_id: int) -> User:
-            UserCommands(database, who="second").disable("admin")
+            NamedUsers(database, who="second").disable("admin")
             return real(pages, user_id)
 
         real = UserPages._find
@@ -283,7 +283,7 @@ class TestDeleting:
         assert other.get("/").headers["Location"].startswith("/login")
         noted = database.read(
             lambda session: session.execute(
-                select(TrailEntry).where(TrailEntry.action == "user.delete")
+                select(AuditEntry).where(AuditEntry.action == "user.delete")
             ).scalar_one()
         )
         assert (noted.who, noted.name) == ("admin", "stranger")

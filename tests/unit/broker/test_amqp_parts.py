@@ -7,10 +7,10 @@ import threading
 import pika.exceptions
 import pytest
 
-from broker.amqp_batch import AmqpBatch
-from broker.amqp_parameters import parameters_of, without_password
-from broker.amqp_properties import properties_of
-from broker.amqp_reasons import reason_of
+from broker.rabbitmq.parameters import parameters_of, without_password
+from broker.rabbitmq.properties import properties_of
+from broker.rabbitmq.publish_batch import AmqpBatch
+from broker.rabbitmq.reasons import reason_of
 from broker.transport import BrokerSettings, Confirm, Outgoing
 
 
@@ -97,7 +97,7 @@ def test_time_to_live_is_whole_milliseconds(
 ) -> None:
     message = Outgoing(exchange="e", routing_key="k", body=b"", headers={}, ttl_seconds=ttl_seconds)
 
-    assert properties_of(message, "7").expiration == expiration
+    assert properties_of(message, "7", "u").expiration == expiration
 
 
 def test_batch_waits_for_its_last_fate() -> None:

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker import topology
-from broker.codec import decode, encode
+from broker.codec import VERSION, decode, encode
 from broker.errors import BadMessage, Forged, Malformed
-from broker.memory import MemoryBroker
+from broker.keys import ClusterKeys
+from broker.memory.transport import MemoryBroker
 from broker.messages import NUMBER_LIMIT, Kill, Message, ToExecutor, ToScheduler, Trigger
 from broker.signing import Direction, Sealer
 from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
@@ -54,30 +55,33 @@ def test_any_number_out_of_bounds_is_malformed(number: int) -> None:
         decode(b'{"type":"Kill","run_id":%d,"reason":""}' % number, Kill)
 
 
-FIELDS = st.tuples(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.binary(max_size=50))
+Fields = tuple[str, str, str, str, str, str, bytes]
+FIELDS = st.tuples(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.binary(max_size=50))
 
 
 @given(FIELDS, FIELDS)
 def test_two_lists_of_fields_have_one_signature_only_when_they_are_the_same(
-    first: tuple[str, str, str, str, str, bytes], second: tuple[str, str, str, str, str, bytes]
+    first: Fields, second: Fields
 ) -> None:
-    sealer = Sealer("s" * 32, "c1", lambda: 0)
+    sealer = Sealer(ClusterKeys("s" * 32), "c1", lambda: 0)
 
-    def sign(fields: tuple[str, str, str, str, str, bytes]) -> str:
-        kind, cluster, routing_key, expiry, address, body = fields
-        headers = {"type": kind, "cluster": cluster, "expiry": expiry, "address": address}
-        return sealer._mac(headers, Direction.TO_EXECUTOR, routing_key, body)
+    def sign(fields: Fields) -> str:
+        kind, cluster, routing_key, expiry, app, address, body = fields
+        headers = {"type": kind, "cluster": cluster, "expiry": expiry}
+        headers |= {"app": app, "address": address}
+        return sealer._macs(headers, Direction.TO_EXECUTOR, routing_key, body)[0]
 
     assert (sign(first) == sign(second)) == (first == second)
 
 
 @given(st.integers(min_value=0), st.integers(min_value=1, max_value=255))
 def test_any_flipped_byte_of_a_body_is_forgery(position: int, flip: int) -> None:
-    sealer = Sealer("s" * 32, "c1", lambda: 0)
+    sealer = Sealer(ClusterKeys("s" * 32), "c1", lambda: 0)
     outgoing = sealer.seal(
         Kill(run_id=1, reason="user"),
         exchange="e",
         routing_key="k",
+        app="app1",
         address="a",
         direction=Direction.TO_EXECUTOR,
         valid_seconds=1,
@@ -101,13 +105,14 @@ def test_any_flipped_byte_of_a_body_is_forgery(position: int, flip: int) -> None
 def test_any_headers_of_a_stranger_are_refused_in_an_orderly_way(
     headers: dict[str, str], body: bytes
 ) -> None:
-    known = {"v": "1", "type": "Kill", "cluster": "c1", "expiry": "9", "address": "a", "mac": "m"}
+    known = {"v": VERSION, "type": "Kill", "cluster": "c1", "expiry": "9", "mac": "m"}
+    known |= {"app": "app1", "address": "a"}
     delivery = Delivery(
         queue="q", routing_key="k", body=body, headers=known | headers, redelivered=False, tag=None
     )
 
     with pytest.raises(BadMessage):
-        Sealer("s" * 32, "c1", lambda: 0).open(
+        Sealer(ClusterKeys("s" * 32), "c1", lambda: 0).open(
             delivery, expect=ToExecutor, direction=Direction.TO_EXECUTOR
         )
 
@@ -190,7 +195,7 @@ class Storm:
         self.broker.unblock()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(min_value=0, max_value=2**32))
 def test_whatever_happens_each_confirmed_message_is_settled_exactly_once(seed: int) -> None:
     storm = Storm(seed)

@@ -6,6 +6,7 @@ import pytest
 
 from broker.codec import encode
 from broker.errors import BadMessage, Expired, Foreign, Forged, Malformed
+from broker.keys import NO_APP, AppKeys, ClusterKeys, app_key
 from broker.messages import (
     Beat,
     Canary,
@@ -19,7 +20,7 @@ from broker.messages import (
     Trigger,
     Welcome,
 )
-from broker.signing import Direction, Sealer, cluster_of
+from broker.signing import Direction, Sealer, app_of, cluster_of
 from broker.transport import Delivery, Outgoing
 from tests.support.bad_messages import BAD_BODIES
 
@@ -30,13 +31,14 @@ HEARTBEAT = Heartbeat(app="app1", address="a", boot_id="b1", started_at_ms=1, lo
 
 
 def sealer(cluster: str | None = "c1", *, secret: str = SECRET, now: int = NOW) -> Sealer:
-    return Sealer(secret, cluster, lambda: now)
+    return Sealer(ClusterKeys(secret), cluster, lambda: now)
 
 
 def sealed(
     message: Message = KILL,
     by: Sealer | None = None,
     *,
+    app: str = "app1",
     address: str = "a",
     direction: Direction = Direction.TO_EXECUTOR,
 ) -> Delivery:
@@ -44,6 +46,7 @@ def sealed(
         message,
         exchange="e",
         routing_key="warren.cmd.a",
+        app=app,
         address=address,
         direction=direction,
         valid_seconds=60,
@@ -92,6 +95,7 @@ def test_seal_keeps_what_the_transport_must_know() -> None:
         KILL,
         exchange="e",
         routing_key="k",
+        app="app1",
         address="a",
         direction=Direction.TO_EXECUTOR,
         valid_seconds=1,
@@ -108,7 +112,7 @@ def test_headers_added_on_the_way_do_no_harm() -> None:
     assert open_it(with_header("x-first-death-queue", "warren.callback")) == KILL
 
 
-@pytest.mark.parametrize("name", ["v", "type", "cluster", "expiry", "address", "mac"])
+@pytest.mark.parametrize("name", ["v", "type", "cluster", "expiry", "app", "address", "mac"])
 def test_missing_header_is_malformed(name: str) -> None:
     with pytest.raises(Malformed, match=name):
         open_it(without_header(name))
@@ -117,7 +121,8 @@ def test_missing_header_is_malformed(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("v", "2"),
+        ("v", "1"),
+        ("v", "3"),
         ("v", ""),
         ("v", 1),
         ("expiry", "-1"),
@@ -142,6 +147,9 @@ def test_header_of_a_wrong_form_is_malformed(name: str, value: Any) -> None:
         lambda: with_header("cluster", "c2"),
         lambda: with_header("cluster", ""),
         lambda: with_header("expiry", str(NOW + 3_600_000)),
+        lambda: with_header("app", "app2"),
+        lambda: with_header("app", ""),
+        lambda: with_header("app", "\ud800"),
         lambda: with_header("address", "b"),
         lambda: with_header("address", "\ud800"),
         lambda: with_header("mac", ""),
@@ -182,7 +190,7 @@ def test_fields_cannot_be_shifted_into_each_other() -> None:
 def test_bad_body_is_refused_although_rightly_signed(name: str) -> None:
     by = sealer()
     headers = dict(sealed().headers)
-    headers["mac"] = by._mac(headers, Direction.TO_EXECUTOR, "k", BAD_BODIES[name])
+    [headers["mac"]] = by._macs(headers, Direction.TO_EXECUTOR, "k", BAD_BODIES[name])
     delivery = replace(sealed(), body=BAD_BODIES[name], headers=headers, routing_key="k")
 
     with pytest.raises(Malformed):
@@ -198,7 +206,7 @@ def test_bad_body_is_refused_unsigned(name: str) -> None:
 def test_type_that_is_signed_for_another_body_is_malformed() -> None:
     by = sealer()
     headers = {**sealed().headers, "type": "Trigger"}
-    headers["mac"] = by._mac(headers, Direction.TO_EXECUTOR, "warren.cmd.a", sealed().body)
+    [headers["mac"]] = by._macs(headers, Direction.TO_EXECUTOR, "warren.cmd.a", sealed().body)
 
     with pytest.raises(Malformed, match="expected type to be Trigger"):
         open_it(replace(sealed(), headers=headers))
@@ -272,12 +280,14 @@ def test_canary_is_signed_by_its_own_node() -> None:
     direction = Direction.FROM_EXECUTOR
     canary = Canary(node="n1", number=4)
 
-    own = sealed(canary, address="n1", direction=direction)
-    other = sealed(canary, address="n2", direction=direction)
+    own = sealed(canary, app=NO_APP, address="n1", direction=direction)
+    other = sealed(canary, app=NO_APP, address="n2", direction=direction)
+    of_an_app = sealed(canary, address="n1", direction=direction)
 
     assert open_it(own, expect=ToScheduler, direction=direction, address=None) == canary
-    with pytest.raises(Forged, match="sender"):
-        open_it(other, expect=ToScheduler, direction=direction, address=None)
+    for forged in (other, of_an_app):
+        with pytest.raises(Forged, match="sender"):
+            open_it(forged, expect=ToScheduler, direction=direction, address=None)
 
 
 def test_errors_never_hold_the_secret() -> None:
@@ -287,9 +297,8 @@ def test_errors_never_hold_the_secret() -> None:
         open_it(delivery)
 
     assert SECRET not in str(caught.value)
-    assert sealer()._mac(dict(delivery.headers), Direction.TO_EXECUTOR, "k", b"") not in str(
-        caught.value
-    )
+    [right] = sealer()._macs(dict(delivery.headers), Direction.TO_EXECUTOR, "k", b"")
+    assert right not in str(caught.value)
 
 
 def test_keys_of_more_executors_than_are_kept_are_derived_again() -> None:
@@ -301,4 +310,126 @@ def test_keys_of_more_executors_than_are_kept_are_derived_again() -> None:
         open_it(delivery, by=by, address=f"a{number}") == KILL
         for number, delivery in enumerate(deliveries)
     )
-    assert by._key.cache_info().currsize == 4_096
+    assert by._keys_of.cache_info().currsize == 4_096
+
+
+class TestKeysOfApps:
+    """What an executor of one app can sign and open, and what it cannot."""
+
+    def one_app(self, app: str = "app1", *, key: str = "", previous: str = "") -> Sealer:
+        keys = AppKeys(app, key or app_key(SECRET, app), previous or None)
+        return Sealer(keys, "c1", lambda: NOW)
+
+    def test_an_executor_with_its_apps_key_and_a_scheduler_understand_each_other(self) -> None:
+        direction = Direction.FROM_EXECUTOR
+        beat = sealed(HEARTBEAT, by=self.one_app(), direction=direction)
+
+        assert open_it(beat, expect=Heartbeat, direction=direction) == HEARTBEAT
+        assert app_of(beat) == "app1"
+        assert open_it(sealed(), by=self.one_app()) == KILL
+
+    def test_it_can_neither_speak_for_another_app_nor_hear_what_is_said_to_it(self) -> None:
+        executor = self.one_app("app2")
+
+        with pytest.raises(ValueError, match="app1"):
+            sealed(HEARTBEAT, by=executor)
+        with pytest.raises(Forged):
+            open_it(sealed(), by=executor)
+
+    @pytest.mark.parametrize("claimed", ["app1", "", "scheduler"])
+    def test_what_it_signs_with_its_own_key_is_good_for_no_other_app(self, claimed: str) -> None:
+        direction = Direction.FROM_EXECUTOR
+        liar = self.one_app(key=app_key(SECRET, "app2"))
+        beat = sealed(HEARTBEAT, by=liar, direction=direction)
+        beat = replace(beat, headers={**beat.headers, "app": claimed})
+
+        with pytest.raises(Forged):
+            open_it(beat, expect=Heartbeat, direction=direction)
+
+    def test_a_heartbeat_for_another_app_is_forged_although_it_is_rightly_signed(self) -> None:
+        direction = Direction.FROM_EXECUTOR
+        beat = sealed(HEARTBEAT, by=self.one_app("app2"), app="app2", direction=direction)
+
+        with pytest.raises(Forged, match="app1/a"):
+            open_it(beat, expect=Heartbeat, direction=direction)
+
+    def test_a_message_of_the_wrong_app_is_refused_where_one_is_asked_for(self) -> None:
+        with pytest.raises(Forged, match="expected app to be app2"):
+            sealer().open(sealed(), expect=ToExecutor, direction=Direction.TO_EXECUTOR, app="app2")
+
+    def test_the_key_of_an_app_is_no_key_of_schedulers_to_themselves(self) -> None:
+        direction = Direction.FROM_EXECUTOR
+        canary = Canary(node="n1", number=1)
+        with pytest.raises(ValueError, match="held here"):
+            sealed(canary, by=self.one_app(), app=NO_APP, address="n1", direction=direction)
+
+    def test_each_app_has_a_key_of_its_own_that_tells_nothing_of_the_secret(self) -> None:
+        keys = {app_key(SECRET, f"app-{number}") for number in range(50)}
+        others = {app_key("t" * 32, f"app-{number}") for number in range(50)}
+
+        assert len(keys | others) == 100
+        assert all(len(key) == 64 and SECRET not in key for key in keys)
+        assert app_key(SECRET, "app-1") == app_key(SECRET, "app-1")
+
+    def test_what_is_no_apps_name_has_no_key(self) -> None:
+        with pytest.raises(ValueError, match="expected app to be"):
+            app_key(SECRET, "")
+
+
+class TestTwoKeys:
+    """While keys are changed, whoever has two signs with both and opens either."""
+
+    OLD, NEW = "o" * 32, "n" * 32
+
+    def scheduler(self, *secrets: str) -> Sealer:
+        return Sealer(ClusterKeys(*secrets), "c1", lambda: NOW)
+
+    def executor(self, *secrets: str) -> Sealer:
+        keys = AppKeys("app1", *[app_key(secret, "app1") for secret in secrets])
+        return Sealer(keys, "c1", lambda: NOW)
+
+    def understand(self, one: Sealer, other: Sealer) -> bool:
+        direction = Direction.FROM_EXECUTOR
+        try:
+            open_it(sealed(by=one), by=other)
+            beat = sealed(HEARTBEAT, by=other, direction=direction)
+            open_it(beat, by=one, expect=Heartbeat, direction=direction)
+        except Forged:
+            return False
+        return True
+
+    def test_every_step_of_a_change_leaves_all_able_to_talk(self) -> None:
+        old, both, new = (self.OLD,), (self.NEW, self.OLD), (self.NEW,)
+        steps = [(old, old), (both, old), (both, both), (both, new), (new, new), (old, both)]
+
+        assert all(
+            self.understand(self.scheduler(*ours), self.executor(*theirs)) for ours, theirs in steps
+        )
+
+    def test_a_key_that_was_given_up_opens_nothing(self) -> None:
+        assert not self.understand(self.scheduler(self.NEW), self.executor(self.OLD))
+        assert not self.understand(self.scheduler(self.OLD), self.executor(self.NEW))
+
+    def test_no_more_signatures_are_looked_at_than_there_may_be(self) -> None:
+        delivery = sealed()
+        right = delivery.headers["mac"]
+        third = {**delivery.headers, "mac": f"{'0' * 64},{'1' * 64},{right}"}
+
+        with pytest.raises(Forged):
+            open_it(replace(delivery, headers=third))
+        second = {**delivery.headers, "mac": f"{'0' * 64},{right}"}
+        assert open_it(replace(delivery, headers=second)) == KILL
+
+    def test_executors_that_are_given_two_master_secrets_have_two_keys(self) -> None:
+        given = AppKeys.derived("app1", self.NEW, self.OLD)
+
+        assert given.of("app1") == ClusterKeys(self.NEW, self.OLD).of("app1")
+        assert given.of("app2") == ()
+
+
+def test_an_older_warren_is_named_so_that_people_know_what_to_do() -> None:
+    delivery = sealed()
+    headers = {k: v for k, v in delivery.headers.items() if k != "app"} | {"v": "1"}
+
+    with pytest.raises(Malformed, match="an older Warren, which signs otherwise: upgrade"):
+        open_it(replace(delivery, headers=headers))

@@ -1,7 +1,7 @@
 import pytest
 
 from broker import topology
-from broker.amqp_queues import arguments_of
+from broker.rabbitmq.queues import arguments_of
 from broker.transport import Queue
 
 LONG_ADDRESS = "a" * 128
@@ -44,7 +44,10 @@ def test_heartbeats_and_answers_have_a_queue_for_each_node() -> None:
 
 
 def test_dead_queue_is_bounded() -> None:
-    assert arguments_of(topology.DEAD_QUEUE) == {"x-max-length": 10_000}
+    assert arguments_of(topology.DEAD_QUEUE) == {
+        "x-max-length": 10_000,
+        "x-max-length-bytes": 64_000_000,
+    }
 
 
 def test_every_queue_hangs_on_a_declared_exchange() -> None:
@@ -57,7 +60,13 @@ def test_every_queue_hangs_on_a_declared_exchange() -> None:
         topology.answer_queue("n"),
     ]
 
-    assert {queue.exchange for queue in queues} == set(topology.EXCHANGES)
+    found = {queue.exchange for queue in queues} | {queue.asked_through for queue in queues}
+    assert found - {""} == set(topology.EXCHANGES)
+
+
+def test_only_commands_can_be_reached_by_who_may_only_ask() -> None:
+    assert topology.command_queue("app1", "h", "b").asked_through == topology.ASK_EXCHANGE
+    assert topology.run_queue("app1", "h").asked_through == ""
 
 
 def test_longest_names_still_fit_into_a_queue_name() -> None:

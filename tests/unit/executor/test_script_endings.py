@@ -1,11 +1,13 @@
 import pytest
 
 from broker.messages import Outcome
-from executor.endings import Exit, conclude, killed
+from broker.reasons.codes import Why
+from executor.processes.endings import Exit, conclude, killed
 
 
 def end_of(exit_: Exit) -> tuple[Outcome, str]:
-    return conclude(stop=None, result=None, exit_=exit_, grace_seconds=5, is_script=True)
+    outcome, words = conclude(stop=None, result=None, exit_=exit_, grace_seconds=5, is_script=True)
+    return outcome, str(words)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +22,7 @@ def end_of(exit_: Exit) -> tuple[Outcome, str]:
             Outcome.FAILED,
             "SIGKILL (signal 9), most likely by the kernel for lack of memory",
         ),
-        (Exit(code=0, failure="the zygote died"), Outcome.FAILED, "the zygote died"),
+        (Exit(code=0, failure=Why.ZYGOTE_DIED()), Outcome.FAILED, "the zygote died"),
         (
             Exit(code=0, survivors="x (pid 9)"),
             Outcome.SUCCEEDED,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.alarms.mail_server import MailServer, Security, is_email
-from scheduler.alarms.webhook_url import check_webhook, may_be_reached
+from scheduler.alarms.channels.mail_server import MailServer, Security, is_email
+from scheduler.alarms.channels.webhook_url import check_webhook, may_be_reached
 
 GOOD = [
     "https://example.com/hook?token=x",

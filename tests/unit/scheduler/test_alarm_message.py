@@ -4,9 +4,20 @@ import json
 
 import pytest
 
-from scheduler.alarms import webhook_style
-from scheduler.alarms.message import TAIL_LINES, Message, Place, message
-from scheduler.alarms.news import Absence, Failure, News, Return, Summary, bare, from_text, to_text
+from scheduler.alarms.channels import webhook_style
+from scheduler.alarms.channels.message import TAIL_LINES, Message, Place, message
+from scheduler.alarms.events import (
+    Absence,
+    Ailing,
+    Failure,
+    News,
+    Overdue,
+    Return,
+    Summary,
+    bare,
+    from_text,
+    to_text,
+)
 
 #: 2026-11-20 12:00:00 UTC
 NOON = 1_795_176_000_000
@@ -31,7 +42,11 @@ def failure(**values: object) -> Failure:
     return Failure(**(facts | values))  # type: ignore[arg-type]
 
 
+OVERDUE = Overdue(
+    app="reports", job="nightly", timezone="Asia/Shanghai", overdue=101, skipped_from=NOON
+)
 ABSENCE = Absence(app="reports", seconds=60, jobs=3)
+AILING = Ailing(app="reports", address="reports-7", ailments=("journal", "disk"), seconds=12)
 RETURN = Return(app="reports", since=NOON)
 SUMMARY = Summary(
     app="reports", job="nightly", count=7, first_at=NOON, last_at=NOON + 60_000, run_ids=(1, 2)
@@ -56,6 +71,16 @@ class TestWords:
             "The end of its log:\n"
             "  one\n"
             "  two"
+        )
+
+    def test_skipped_due_times_say_from_when_on_and_why(self) -> None:
+        said = message(OVERDUE, PLACE)
+
+        assert said.subject == "[warren] reports/nightly: due times are skipped"
+        assert said.text == (
+            "101 runs of reports/nightly wait to be sent and are overdue.\n"
+            "Until there are fewer its due times are skipped, on record, from "
+            "2026-11-20 20:00:00+08:00 (Asia/Shanghai) on."
         )
 
     def test_times_of_a_job_without_a_zone_are_in_the_schedulers(self) -> None:
@@ -97,6 +122,7 @@ class TestWords:
         [
             (ABSENCE, "reports: no executor online", "3 of its jobs are enabled"),
             (RETURN, "reports: an executor is back", "2026-11-20 13:00:00+01:00"),
+            (AILING, "reports: executor reports-7 ails: journal, disk", "has told for 12 s"),
             (SUMMARY, "reports/nightly: 7 more alarms", "runs:    1, 2 are the last"),
         ],
     )
@@ -108,7 +134,7 @@ class TestWords:
 
 
 class TestKept:
-    @pytest.mark.parametrize("news", [failure(), ABSENCE, RETURN, SUMMARY])
+    @pytest.mark.parametrize("news", [failure(), ABSENCE, RETURN, AILING, SUMMARY])
     def test_news_comes_back_as_it_was_kept(self, news: News) -> None:
         assert from_text(to_text(news)) == news
 
@@ -174,14 +200,14 @@ class TestBodies:
         ("style", "answer", "words"),
         [
             ("dingtalk", '{"errcode":0,"errmsg":"ok"}', ""),
-            ("dingtalk", '{"errcode":310000,"errmsg":"no keyword"}', "code 310000 no keyword"),
+            ("dingtalk", '{"errcode":310000,"errmsg":"no keyword"}', "it answered code 310000"),
             ("feishu", '{"code":0,"msg":"success"}', ""),
             ("feishu", '{"StatusCode":0}', ""),
-            ("feishu", '{"code":19021,"msg":"sign"}', "code 19021 sign"),
+            ("feishu", '{"code":19021,"msg":"sign"}', "it answered code 19021"),
             ("wecom", '{"errcode":93000}', "code 93000"),
             ("wecom", "<html>", "no JSON"),
             ("wecom", "[]", "no JSON object"),
-            ("wecom", "{}", "code None"),
+            ("wecom", "{}", "no code 0"),
             ("slack", "ok", ""),
             ("json", "anything", ""),
         ],
@@ -189,7 +215,25 @@ class TestBodies:
     def test_a_refusal_with_status_200_is_understood(
         self, style: str, answer: str, words: str
     ) -> None:
-        complaint = webhook_style.complaint(style, answer.encode())
+        complaint = webhook_style.refusal(style, answer.encode())
 
         assert words in complaint
         assert bool(words) == bool(complaint)
+
+    @pytest.mark.parametrize("style", ["dingtalk", "feishu", "wecom"])
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            '{"errcode":1,"errmsg":"inner words","msg":"inner words"}',
+            '{"errcode":"inner words"}',
+            '{"code":["inner words"]}',
+            '{"code":1234567890123456789}',
+            '"inner words"',
+        ],
+    )
+    def test_of_an_answer_nothing_is_told_but_a_short_number(self, style: str, answer: str) -> None:
+        complaint = webhook_style.refusal(style, answer.encode())
+
+        assert complaint.startswith("it answered ")
+        assert "inner" not in complaint
+        assert "123456789" not in complaint

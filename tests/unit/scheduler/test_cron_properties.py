@@ -9,8 +9,8 @@ from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cron import Cron
-from scheduler.cron_fields import DAY_OF_MONTH, HOUR, MINUTE, MONTH, SECOND, Field, Span, span
+from scheduler.cron.cron_fields import DAY_OF_MONTH, HOUR, MINUTE, MONTH, SECOND, Field, Span, span
+from scheduler.cron.expression import Cron
 
 ZONES = [
     "UTC",
@@ -84,7 +84,7 @@ def walked(cron: Cron, after_ms: int, until_ms: int) -> list[int]:
     return fires
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     expressions(st.sampled_from(["0", "30", "0/20"])),
     st.sampled_from(ZONES),
@@ -104,7 +104,7 @@ def test_count_and_last_agree_with_stepping(
     assert all(earlier < later for earlier, later in pairwise(steps))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     expressions(st.just("0")),
     st.sampled_from(ZONES),
@@ -143,7 +143,7 @@ def ms(at: datetime) -> int:
     return int(at.timestamp()) * 1_000
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(expressions(plain(SECOND)), st.sampled_from(ZONES), instants)
 def test_next_is_later_and_nothing_lies_between(expression: str, zone: str, after_ms: int) -> None:
     cron = Cron.parse(expression, zone)
@@ -158,7 +158,7 @@ def test_next_is_later_and_nothing_lies_between(expression: str, zone: str, afte
         assert cron.last_until(after_ms, fire - 1) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(expressions(plain(SECOND)), st.sampled_from(ZONES), instants, instants, instants)
 def test_counts_of_adjoining_spans_add_up(
     expression: str, zone: str, one: int, two: int, three: int
@@ -171,7 +171,7 @@ def test_counts_of_adjoining_spans_add_up(
     assert whole == cron.count(first, second) + cron.count(second, third)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.text(alphabet="0123456789*?/,-LW#JANFRI ", max_size=40))
 def test_any_text_is_compiled_or_refused_in_one_line(text: str) -> None:
     said = refusal(text)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support import proofs
+from tests.support import documented_tests
 
 HERE = "tests/unit/support/test_proofs.py"
 HEAD = "| theirs | ours | test |\n|---|---|---|\n"
@@ -19,15 +19,15 @@ HEAD = "| theirs | ours | test |\n|---|---|---|\n"
     ],
 )
 def test_line_without_a_test_is_found(line: str, expected: list[str]) -> None:
-    assert proofs.unproven(HEAD + line) == expected
+    assert documented_tests.unproven(HEAD + line) == expected
 
 
 def test_test_that_nobody_wrote_is_found() -> None:
     text = f"`{HERE}::test_test_that_nobody_wrote_is_found` `{HERE}::test_no` `tests/no.py::test_a`"
 
-    assert proofs.gone(text) == [f"{HERE}::test_no", "tests/no.py::test_a"]
+    assert documented_tests.gone(text) == [f"{HERE}::test_no", "tests/no.py::test_a"]
 
 
 def test_line_with_a_cell_too_many_is_found() -> None:
-    assert proofs.uneven(HEAD + "| a | b | c |") == []
-    assert proofs.uneven(HEAD + "| a | b or | c | d |") != []
+    assert documented_tests.uneven(HEAD + "| a | b | c |") == []
+    assert documented_tests.uneven(HEAD + "| a | b or | c | d |") != []

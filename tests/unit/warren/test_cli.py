@@ -7,13 +7,16 @@ from pathlib import Path
 import click
 import pytest
 
+from broker.keys import app_key
 from warren import cli
 
 COMMANDS = [
     "up",
     "scheduler",
     "console",
+    "api",
     "executor",
+    "gateway",
     "try",
     "jobs apply",
     "jobs list",
@@ -38,8 +41,13 @@ COMMANDS = [
     "users disable",
     "users enable",
     "users list",
+    "tokens add",
+    "tokens list",
+    "tokens revoke",
     "pause",
     "resume",
+    "apps add",
+    "secrets app",
     "db upgrade",
     "check",
     "audit",
@@ -52,6 +60,7 @@ LISTINGS = [
     "report",
     "alarms list",
     "users list",
+    "tokens list",
     "jobs next",
     "audit",
 ]
@@ -131,9 +140,50 @@ def test_nothing_starts_with_a_secret_that_is_missing_or_short(
     ended = warren(*command.split())
 
     assert ended.status == 1
-    assert "WARREN_SECRET: expected at least 32 characters" in ended.err
+    name = "SECRET" if secret or not command.startswith("executor") else "APP_SECRET"
+    assert f"WARREN_{name}: expected " in ended.err
     assert not secret or secret not in ended.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_key_of_an_app_is_printed_and_nothing_else(
+    warren: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WARREN_SECRET", "s" * 32)
+
+    first, again = warren("secrets", "app", "reports"), warren("secrets", "app", "reports")
+    other = warren("secrets", "app", "mails")
+
+    assert (first.status, first.err) == (0, "")
+    assert first.out == again.out == app_key("s" * 32, "reports") + "\n"
+    assert len(first.out) == 65
+    assert other.out != first.out
+
+
+def test_without_a_secret_there_is_no_key(
+    warren: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WARREN_SECRET", raising=False)
+
+    ended = warren("secrets", "app", "reports")
+
+    assert (ended.status, ended.out) == (1, "")
+    assert "WARREN_SECRET: expected at least 32 characters, got nothing" in ended.err
+
+
+def test_what_is_no_app_has_no_key(
+    warren: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WARREN_SECRET", "s" * 32)
+
+    ended = warren("secrets", "app", "Reports!")
+
+    assert (ended.status, ended.out) == (1, "")
+    [line] = ended.err.splitlines()
+    assert "expected app to be [a-z]" in line
 
 
 @pytest.mark.parametrize(
@@ -189,7 +239,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
         def broken() -> None:
             raise error
 
-        monkeypatch.setattr("warren.node_commands.pause", broken)
+        monkeypatch.setattr("warren.commands.nodes.pause", broken)
 
     return fail_with
 
@@ -234,6 +284,6 @@ class TestFailures:
         def three() -> int:
             return 3
 
-        monkeypatch.setattr("warren.node_commands.pause", three)
+        monkeypatch.setattr("warren.commands.nodes.pause", three)
 
         assert warren("pause").status == 3

@@ -1,11 +1,12 @@
 """The log: JSON for machines, never a secret, never without end."""
 
+import errno
 import io
 import json
 import logging
+import os
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,6 @@ from warren.logs import BoundedFile, configure_logs
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    root = logging.getLogger()
-    before = root.handlers[:], root.level
-    yield
-    structlog.reset_defaults()
-    root.handlers[:], root.level = before
 
 
 def events(stream: io.StringIO) -> list[dict[str, object]]:
@@ -190,3 +182,21 @@ class TestBoundedFile:
         BoundedFile(tmp_path / "warren.log").write("\udcff\n")
 
         assert (tmp_path / "warren.log").read_text() == "\\udcff\n"
+
+
+class FullDisk(io.StringIO):
+    tries = 0
+
+    def write(self, _text: str, /) -> int:
+        self.tries += 1
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_full_disk_costs_lines_and_nobody_who_logs() -> None:
+    full = FullDisk()
+    configure_logs("info", full)
+
+    structlog.get_logger().error("disk_filled")
+    logging.getLogger("library").error("so it is")
+
+    assert full.tries >= 2

@@ -1,0 +1,1 @@
+"""Who may see what: sign-ins, cookies, and the gate that every request passes."""

@@ -1,0 +1,88 @@
+"""Checks every request before a view sees it: who is calling, and whether they may."""
+
+from collections.abc import Mapping
+
+from flask import Flask, abort, g, redirect, request, session, url_for
+from werkzeug.wrappers import Response
+
+from admin_web.access import forged_cookies
+from admin_web.access.sign_ins import SignIns
+from admin_web.visitors import Visitor
+from scheduler.actor import Right
+
+#: Where the signed cookie keeps the token of a sign-in.
+TOKEN = "sign_in"  # noqa: S105 - a key, not a secret
+#: Sent by tables that refresh themselves: not a click, so it keeps no sign-in alive.
+LIVE_HEADER = "Warren-Live"
+
+
+class Gate:
+    """Lets a request through when its caller has the right that its route asks for."""
+
+    def __init__(self, sign_ins: SignIns, rights: Mapping[str, Right]) -> None:
+        self._sign_ins = sign_ins
+        self._rights = rights
+
+    def guard(self, app: Flask) -> None:
+        """ClearingState before every route of the console.
+
+        Raises:
+            LookupError: a route has no right.
+
+        """
+        unknown = {rule.endpoint for rule in app.url_map.iter_rules()} - set(self._rights)
+        if unknown:
+            raise LookupError(f"routes without a right: {', '.join(sorted(unknown))}")
+        app.before_request(self.admit)
+
+    def admit(self) -> Response | None:
+        """Return nothing, or where the caller has to go first."""
+        right = self._rights.get(request.endpoint or "")
+        if right is None or right is Right.ANYONE:
+            return None
+        found = self.look()
+        if found is None:
+            if forged_cookies.is_present():
+                self._sign_ins.record_forgery(origin())
+                abort(401)
+            return _to_sign_in()
+        if found.may(right):
+            return None
+        if found.must_change_password:
+            return redirect(url_for("account.show"), 303)
+        return abort(403)
+
+    def look(self) -> Visitor | None:
+        """Find out who is calling, and remember it for this request."""
+        token = session.get(TOKEN)
+        g.visitor = None
+        if isinstance(token, str):
+            g.visitor = self._sign_ins.find(
+                token, origin=origin(), is_click=LIVE_HEADER not in request.headers
+            )
+        if g.visitor is None and token is not None:
+            session.pop(TOKEN)
+        found: Visitor | None = g.visitor
+        return found
+
+
+def origin() -> str:
+    """Return the address that the request comes from."""
+    return request.remote_addr or ""
+
+
+def local_path(target: str | None) -> str:
+    """Return a path of this console to go on to, the start page for anything else."""
+    path = target or ""
+    if not path.startswith("/") or path.startswith("//") or "\\" in path:
+        return "/"
+    if any(ord(character) <= ord(" ") for character in path):
+        return "/"
+    return path
+
+
+def _to_sign_in() -> Response:
+    if LIVE_HEADER in request.headers or request.method not in ("GET", "HEAD"):
+        abort(401)
+    wanted = request.full_path.rstrip("?")
+    return redirect(url_for("sign_in.login", next=None if wanted == "/" else wanted), 303)

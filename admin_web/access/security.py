@@ -1,0 +1,127 @@
+"""Security headers, and the refusal of requests that no browser on the console would send."""
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+import structlog
+from flask import Flask, abort, request
+from werkzeug.exceptions import Forbidden
+from werkzeug.wrappers import Response
+
+from admin_web.console_services import ConsoleServices
+from admin_web.visitors import known_visitor
+
+#: No inline script or style, nothing from elsewhere, in no frame.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "object-src 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+#: Where browsers reach the console by https: for a year, by nothing else.
+HTTPS_ONLY = ("Strict-Transport-Security", "max-age=31536000")
+#: No form of ours is larger: a script has up to 512 kB.
+BODY_BYTES = 1_000_000
+FORM_FIELDS = 1_000
+#: No address of ours has more; each costs time before anybody has looked who asks.
+ARGUMENTS = 100
+#: What forms are sent as; nothing else is read.
+_FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", ""})
+#: Read by programs, by whatever name they reach us: no cookie counts there.
+_FOR_PROGRAMS = frozenset({"health.healthz", "health.metrics"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+log = structlog.get_logger()
+
+
+class Security:
+    """Refuses foreign hosts and foreign pages, and sets the headers of every answer."""
+
+    def __init__(self, services: ConsoleServices) -> None:
+        own = {"localhost", socket.gethostname().lower(), services.host.lower()}
+        console = urlsplit(services.console_url)
+        self._hosts = own | ({console.hostname.lower()} if console.hostname else set())
+        self._public, self._scheme = console.netloc, console.scheme
+        self._is_https = services.is_https
+
+    def guard(self, app: Flask) -> None:
+        """Stand before and behind every route."""
+        app.config["MAX_CONTENT_LENGTH"] = BODY_BYTES
+        app.config["MAX_FORM_MEMORY_SIZE"] = BODY_BYTES
+        app.config["MAX_FORM_PARTS"] = FORM_FIELDS
+        app.before_request(self.check)
+        app.after_request(self.dress)
+        app.after_request(self.note)
+
+    def check(self) -> None:
+        """Refuse a name that is not ours (DNS rebinding), and what no page of ours sends."""
+        if request.query_string.count(b"&") >= ARGUMENTS:
+            abort(400, "arguments")
+        if request.endpoint in _FOR_PROGRAMS:
+            return
+        if not self._is_own(request.host):
+            abort(400, "host")
+        if request.method not in _SAFE and not self._is_own_page():
+            abort(403, "origin")
+        if request.method not in _SAFE and request.mimetype not in _FORMS:
+            abort(415)
+
+    def dress(self, response: Response) -> Response:
+        """Set the headers that every answer has."""
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        if self._is_https:
+            response.headers.setdefault(*HTTPS_ONLY)
+        if request.endpoint == "static" and "v" in request.args:
+            response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        else:
+            response.headers.setdefault("Cache-Control", "no-store")
+        response.headers.pop("Server", None)
+        return response
+
+    def note(self, response: Response) -> Response:
+        """Log what was refused for want of a right, a token or an origin."""
+        if response.status_code == Forbidden.code:
+            known = known_visitor()
+            log.warning(
+                "request_refused",
+                method=request.method,
+                path=request.path[:200],
+                who=known.name if known else "",
+                origin=request.remote_addr,
+            )
+        return response
+
+    def _is_own(self, host: str) -> bool:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name in self._hosts or _is_address(name)
+
+    def _is_own_page(self) -> bool:
+        if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+            return False
+        told = request.headers.get("Origin")
+        if told is None:
+            return True
+        page = urlsplit(told)
+        if page.netloc == self._public != "":
+            # What came by http may have been changed on its way to the browser.
+            return page.scheme == self._scheme
+        return page.netloc == request.host
+
+
+def _is_address(name: str) -> bool:
+    # No name leads to a literal address, so it cannot be a foreign page's.
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

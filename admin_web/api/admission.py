@@ -1,0 +1,132 @@
+"""Who calls: the token of a request, its owner and its limits, looked up for each request."""
+
+import math
+from typing import Any
+
+import structlog
+from flask import request
+
+from admin_web.access.sign_ins import ADDRESS_LIMIT, network_of
+from admin_web.api.api_services import ApiServices
+from admin_web.api.endpoint import Call, Endpoint, Opening
+from admin_web.api.rate_limits import Buckets
+from admin_web.api.refusals import Refusal
+from scheduler.commands.tokens.scopes import RIGHTS, Scope, actor_of, scopes_of
+from scheduler.commands.tokens.token_text import hash_of, is_token
+from sql.accounts import sign_in_attempts, tokens
+from sql.models import ApiToken, User
+
+#: How exactly the last use of a token is known; each note is a write.
+SEEN_MS = 60_000
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="warren"'}
+
+log = structlog.get_logger()
+
+
+class Admission:
+    """Finds out who calls, and whether they may, before anything else is read."""
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+        limits = services.limits
+        self._requests = Buckets(limits.requests, limits.requests_at_once)
+        self._triggers = Buckets(limits.triggers, limits.triggers_at_once)
+
+    def admit(self, endpoint: Endpoint) -> Call | None:
+        """Return who calls a view; None where nobody needs to be known.
+
+        Raises:
+            Refusal: 401 without a token that counts, 429 when it calls too often, 403 without the
+                scope.
+
+        """
+        if endpoint.opens is Opening.ANYONE:
+            return None
+        token, owner = self._found(request.headers.get("Authorization", ""))
+        self._limit(token.id, endpoint)
+        self._see(token)
+        call = Call(
+            actor=actor_of(token, owner, origin=request.remote_addr or ""),
+            user_id=owner.id,
+            token_name=token.name,
+            owner=owner.name,
+            scopes=scopes_of(token),
+        )
+        if isinstance(endpoint.opens, Scope):
+            demand(call, endpoint.opens)
+        return call
+
+    def _found(self, header: str) -> tuple[ApiToken, User]:
+        kind, _, text = header.partition(" ")
+        text = text.strip()
+        if kind.lower() != "bearer" or not text:
+            raise Refusal(401, "expected the header `Authorization: Bearer …`", headers=_CHALLENGE)
+        found = None
+        if is_token(text):
+            found = self._services.database.read(
+                lambda session: tokens.find(session, hash_of(text))
+            )
+        if found is None:
+            self._charge()
+            raise _unauthorized("unknown token")
+        token, owner = found
+        if token.revoked_at is not None:
+            raise _unauthorized("the token was revoked")
+        if token.expires_at <= self._services.now_ms():
+            raise _unauthorized("the token has expired")
+        if owner.is_disabled:
+            raise _unauthorized("the token's owner is disabled")
+        return token, owner
+
+    def _charge(self) -> None:
+        """Count a guess, by the measure of wrong passwords of the same address."""
+        origin = request.remote_addr or ""
+        limits = {f"address:{network_of(origin)}": ADDRESS_LIMIT}
+        wait_ms = self._services.database.write(
+            lambda session: sign_in_attempts.charge(session, limits, now_ms=self._services.now_ms())
+        )
+        if wait_ms:
+            log.warning("token_guesses_limited", origin=origin)
+            raise too_often("too many unknown tokens from this address", wait_ms / 1000)
+
+    def _limit(self, token_id: int, endpoint: Endpoint) -> None:
+        wait = self._requests.take(token_id)
+        if not wait and endpoint.opens is Scope.TRIGGER:
+            wait = self._triggers.take(token_id)
+        if wait:
+            raise too_often("this token calls too often", wait)
+
+    def _see(self, token: ApiToken) -> None:
+        now_ms, token_id = self._services.now_ms(), token.id
+        if token.used_at is not None and now_ms - token.used_at < SEEN_MS:
+            return
+        self._services.database.write(
+            lambda session: tokens.see(
+                session,
+                token_id,
+                now_ms=now_ms,
+                before_ms=now_ms - SEEN_MS,
+                address=request.remote_addr or "",
+            )
+        )
+
+
+def demand(call: Call, scope: Scope) -> None:
+    """Raise Refusal unless token and owner both have what a scope asks for."""
+    if not call.has(scope):
+        raise Refusal(403, f"the token has no scope {scope.value}")
+    if not call.actor.may(RIGHTS[scope]):
+        raise Refusal(403, f"the token's owner has no right to what scope {scope.value} allows")
+
+
+def too_often(detail: str, wait_seconds: float) -> Refusal:
+    """Return the refusal of one who has to wait."""
+    seconds = str(max(1, math.ceil(wait_seconds)))
+    return Refusal(429, detail, headers={"Retry-After": seconds})
+
+
+def _unauthorized(detail: str) -> Refusal:
+    challenge: dict[str, Any] = {
+        "WWW-Authenticate": f'{_CHALLENGE["WWW-Authenticate"]}, error="invalid_token"'
+    }
+    return Refusal(401, detail, headers=challenge)

@@ -1,0 +1,157 @@
+"""Builds the API's Flask application; nothing of it lives at module level."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from flask import Flask, request
+from werkzeug.middleware.proxy_fix import ProxyFix
+from werkzeug.wrappers import Response
+
+from admin_web.api.admission import Admission
+from admin_web.api.api_services import ApiServices, JobFiles
+from admin_web.api.bodies import parsed, read_body, read_query
+from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
+from admin_web.api.endpoints import groups
+from admin_web.api.openapi import document
+from admin_web.api.problem_answers import ProblemAnswers
+from admin_web.api.refusals import Refusal
+from admin_web.url_ids import IdConverter
+from sql.engine import Database
+from sql.ids import RunIds
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+#: No query of ours has more.
+_ARGUMENTS = 100
+_HEALTH = "health"
+
+
+def create_api(services: ApiServices) -> Flask:
+    """Return the API; a WSGI server serves it.
+
+    Raises:
+        LookupError: a view has no scope, or a route is none of the views'.
+
+    """
+    app = Flask("admin_web", static_folder=None)
+    app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
+    app.url_map.converters["id"] = IdConverter
+    app.url_map.merge_slashes = False
+    views = mounted(groups(services))
+    server = _Server(Admission(services))
+    for one in views:
+        app.add_url_rule(
+            BASE + one.endpoint.rule,
+            endpoint=one.name,
+            view_func=server.serving(one),
+            methods=[one.endpoint.method],
+        )
+    app.add_url_rule("/healthz", endpoint=_HEALTH, view_func=lambda: _health(services))
+    strays = {rule.endpoint for rule in app.url_map.iter_rules()}
+    strays -= {one.name for one in views} | {_HEALTH}
+    if strays:
+        raise LookupError(f"routes that are no views: {', '.join(sorted(strays))}")
+    ProblemAnswers().install(app)
+    app.after_request(_dress)
+    app.extensions["warren_views"] = views
+    if services.trusted_proxies:
+        count = services.trusted_proxies
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count)  # type: ignore[method-assign]
+    return app
+
+
+def described() -> dict[str, Any]:
+    """Return the description of the API in OpenAPI, without a database."""
+    # Never opened: nothing is asked of it.
+    database = Database("sqlite:////dev/null")
+    try:
+        none = JobFiles(read=lambda _data: ((), ()), write=lambda _apps, _jobs: ())
+        services = ApiServices(
+            database=database,
+            now_ms=lambda: 0,
+            run_ids=RunIds(database),
+            timezone="UTC",
+            job_files=none,
+            is_broker_up=lambda: False,
+        )
+        return document(create_api(services).extensions["warren_views"])
+    finally:
+        database.close()
+
+
+class _Server:
+    """Lets a request in, reads it, calls its view, and writes what that returned."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    def serving(self, one: Mounted) -> Callable[..., Response]:
+        """Return what Flask calls for a view."""
+
+        def serve(**names: Any) -> Response:
+            call = self._admission.admit(one.endpoint)
+            if call is None:
+                return _written(one.view(None, **names), one)
+            _read(call, one)
+            return _written(one.view(call, **names), one)
+
+        return serve
+
+
+def _read(call: Call, one: Mounted) -> None:
+    endpoint = one.endpoint
+    if request.query_string.count(b"&") >= _ARGUMENTS:
+        raise Refusal(400, f"expected up to {_ARGUMENTS} parameters")
+    if endpoint.query is not None:
+        call.query = read_query(endpoint.query, request.args)
+    elif request.args:
+        raise Refusal(400, "expected no query")
+    if endpoint.body is None:
+        return
+    call.raw = _raw(endpoint.body_bytes)
+    media = request.mimetype or (JSON if not call.raw else "")
+    if media not in endpoint.media:
+        raise Refusal(
+            415,
+            f"expected content of type {' or '.join(endpoint.media)}",
+            headers={"Accept-Post": ", ".join(endpoint.media)},
+        )
+    if media == JSON:
+        call.body = read_body(endpoint.body, parsed(call.raw or b"{}"))
+    elif media == MERGE_PATCH:
+        call.body = parsed(call.raw)
+
+
+def _raw(most: int) -> bytes:
+    request.max_content_length = most
+    if (request.content_length or 0) > most:
+        raise Refusal(413, f"expected a body of up to {most} bytes")
+    return request.get_data(cache=False)
+
+
+def _written(result: Any, one: Mounted) -> Response:
+    reply = result if isinstance(result, Reply) else Reply(value=result)
+    status = reply.status or one.endpoint.status
+    raw = b"" if reply.value is None else reply.value
+    data = raw if isinstance(raw, bytes) else msgspec.json.encode(raw)
+    media = reply.media if data else None
+    answer = Response(data, status=status, content_type=media)
+    answer.headers.update(reply.headers)
+    return answer
+
+
+def _dress(response: Response) -> Response:
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+def _health(services: ApiServices) -> tuple[dict[str, Any], int]:
+    """Tell whether this process can serve; without names, addresses or a version."""
+    services.database.read(lambda session: session.connection())
+    return {"status": "ok", "broker": services.is_broker_up()}, 200

@@ -1,0 +1,163 @@
+"""Reads bodies and queries into msgspec's structs, and collects everything that is wrong.
+
+msgspec alone stops at the first problem, and lets unknown fields pass.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, get_args
+
+import msgspec
+from werkzeug.datastructures import MultiDict
+
+from admin_web.api.refusals import Refusal
+
+T = TypeVar("T")
+#: Problems that one answer names.
+MOST_ERRORS = 100
+_AT = re.compile(r" - at `\$(.*)`$")
+
+
+class Wrong(list[dict[str, str]]):
+    """The problems so far; `is_unknown`: one is a field that nobody knows."""
+
+    is_unknown = False
+
+    def say(self, pointer: str, detail: str) -> None:
+        """Note a problem of a place in the body; with MOST_ERRORS of them it is refused at once."""
+        self.append({"pointer": pointer, "detail": detail})
+        if len(self) >= MOST_ERRORS:
+            refuse(self)
+
+
+def parsed(data: bytes) -> Any:
+    """Return what JSON says.
+
+    Raises:
+        Refusal: 400, it is none.
+
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"expected JSON: {error}") from error
+
+
+def read_body(kind: type[T], value: Any) -> T:
+    """Return a body as a struct.
+
+    Raises:
+        Refusal: 400 for unknown fields, 422 for all else, with every problem.
+
+    """
+    wrong = Wrong()
+    found = read_struct(kind, value, "", wrong)
+    refuse(wrong)
+    assert found is not None
+    return found
+
+
+def refuse(wrong: Wrong) -> None:
+    """Raise Refusal when there is a problem."""
+    if wrong.is_unknown:
+        raise Refusal(400, "the body has fields that are not known", errors=wrong)
+    if wrong:
+        raise Refusal(422, "the body is not acceptable", errors=wrong)
+
+
+def read_struct(kind: type[T], value: Any, pointer: str, wrong: Wrong) -> T | None:
+    """Return an object as a struct, None when anything of it is wrong, which is noted."""
+    if not isinstance(value, Mapping):
+        wrong.say(pointer, f"expected an object, got: {_shown(value)}")
+        return None
+    before = len(wrong)
+    fields: Any = {field.encode_name: field for field in _fields(kind)}
+    for name in value:
+        if name not in fields:
+            wrong.is_unknown = True
+            wrong.say(f"{pointer}/{_escaped(name)}", f"unknown field {name[:100]!r}")
+    made = {}
+    for name, field in fields.items():
+        if name in value:
+            made[field.name] = _read(field.type, value[name], f"{pointer}/{_escaped(name)}", wrong)
+        elif field.required:
+            wrong.say(f"{pointer}/{_escaped(name)}", f"missing field {name!r}")
+    return kind(**made) if len(wrong) == before else None
+
+
+def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
+    """Return the parameters of a query as a struct; a list's may be repeated, or have commas.
+
+    Raises:
+        Refusal: 400 for unknown parameters, 422 for all else, with every problem.
+
+    """
+    fields: Any = {field.encode_name: field for field in _fields(kind)}
+    unknown = [name for name in given if name not in fields]
+    wrong = [_parameter(name, f"unknown parameter {name[:100]!r}") for name in unknown]
+    made: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name not in given:
+            continue
+        texts = given.getlist(name)
+        try:
+            made[field.name] = _parameter_value(field.type, texts)
+        except msgspec.ValidationError as error:
+            wrong.append(_parameter(name, str(error)))
+    if wrong:
+        words = "the query has parameters that are not known" if unknown else "not acceptable"
+        raise Refusal(400 if unknown else 422, words, errors=wrong)
+    return kind(**made)
+
+
+def _parameter_value(kind: Any, texts: list[str]) -> Any:
+    if "list" in str(kind):
+        parts = [part for text in texts for part in text.split(",") if part]
+        return msgspec.convert(parts, kind, strict=False)
+    if len(texts) > 1:
+        raise msgspec.ValidationError("expected it once")
+    return msgspec.convert(texts[0], kind, strict=False)
+
+
+def _parameter(name: str, detail: str) -> dict[str, str]:
+    return {"parameter": name[:100], "detail": detail}
+
+
+def _read(kind: Any, value: Any, pointer: str, wrong: Wrong) -> Any:
+    inner = next(_structs_in(kind), None)
+    if inner is not None and isinstance(value, Mapping):
+        return read_struct(inner, value, pointer, wrong)
+    if inner is not None and isinstance(value, list) and "list[" in str(kind):
+        return [
+            read_struct(inner, one, f"{pointer}/{number}", wrong)
+            for number, one in enumerate(value)
+        ]
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        place = _AT.search(text)
+        deeper = "/".join(re.findall(r"\w+", place[1])) if place else ""
+        detail = _AT.sub("", text)
+        wrong.say(f"{pointer}/{deeper}" if deeper else pointer, detail[:1].lower() + detail[1:])
+        return None
+
+
+def _fields(kind: Any) -> tuple[Any, ...]:
+    return msgspec.structs.fields(kind)
+
+
+def _structs_in(kind: Any) -> Iterator[Any]:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind
+    for part in get_args(kind):
+        yield from _structs_in(part)
+
+
+def _escaped(name: str) -> str:
+    return name[:100].replace("~", "~0").replace("/", "~1")
+
+
+def _shown(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value"}
+    return "null" if value is None else names.get(type(value), "a number")

@@ -1,0 +1,137 @@
+"""How views become routes: method, path, scope and types stand together at the view."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
+
+from scheduler.actor import Actor
+from scheduler.commands.tokens.scopes import Scope
+
+View = TypeVar("View", bound=Callable[..., Any])
+_MARK = "warren_endpoint"
+BASE = "/api/v1"
+JSON, MERGE_PATCH, YAML, TEXT = (
+    "application/json",
+    "application/merge-patch+json",
+    "application/yaml",
+    "text/plain",
+)
+#: Bytes of a body; a whole job file may be larger.
+BODY_BYTES = 1_000_000
+
+
+class Opening(StrEnum):
+    """What opens a view that needs no scope."""
+
+    #: Nothing: it tells what stands in the documentation.
+    ANYONE = "anyone"
+    #: Any token that counts.
+    ANY_TOKEN = "any token"  # noqa: S105 - the name of an opening
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a view is found, what opens it, what it takes and gives.
+
+    `query`, `body` and `answer` are types that msgspec knows; `status` is that of success; `also`
+    are further answers, by status, as `answer` says or None for no body. `headers` are those of the
+    request that count, with their descriptions; `media` those that a body may have.
+    """
+
+    method: str
+    rule: str
+    opens: Scope | Opening
+    answer: Any
+    status: int = 200
+    query: type | None = None
+    body: type | None = None
+    body_bytes: int = BODY_BYTES
+    media: tuple[str, ...] = (JSON,)
+    gives: tuple[str, ...] = (JSON,)
+    also: Mapping[int, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_conditional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mounted:
+    """A view with its mark: what the table of routes and the document are made of."""
+
+    name: str
+    group: str
+    endpoint: Endpoint
+    view: Callable[..., Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One request that was let in: who calls, and what was read of it."""
+
+    actor: Actor
+    user_id: int
+    token_name: str
+    owner: str
+    scopes: frozenset[Scope]
+    query: Any = None
+    body: Any = None
+    raw: bytes = b""
+
+    def has(self, scope: Scope) -> bool:
+        """Return whether the token has a scope."""
+        return scope in self.scopes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer that is more than its body: bytes go as they are, all else as JSON."""
+
+    value: Any = None
+    status: int | None = None
+    media: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Group(Protocol):
+    """Views that belong together: an object whose marked methods are views."""
+
+    @property
+    def name(self) -> str:
+        """The first part of the endpoints' names, and their tag in the document."""
+
+
+def endpoint(
+    method: str, rule: str, opens: Scope | Opening, answer: Any, **more: Any
+) -> Callable[[View], View]:
+    """Mark a method as a view; it takes a Call and what the rule names."""
+    mark = Endpoint(method=method, rule=rule, opens=opens, answer=answer, **more)
+
+    def decorate(view: View) -> View:
+        setattr(view, _MARK, mark)
+        return view
+
+    return decorate
+
+
+def mounted(groups: Iterable[Group]) -> list[Mounted]:
+    """Return the views of all groups, by path and method.
+
+    Raises:
+        LookupError: a view has no scope.
+
+    """
+    found = [
+        Mounted(
+            name=f"{group.name}.{name}",
+            group=group.name,
+            endpoint=mark,
+            view=getattr(group, name),
+        )
+        for group in groups
+        for name in dir(type(group))
+        if isinstance(mark := getattr(getattr(type(group), name), _MARK, None), Endpoint)
+    ]
+    shut = [one.name for one in found if not isinstance(one.endpoint.opens, Scope | Opening)]
+    if shut:
+        raise LookupError(f"views without a scope: {', '.join(sorted(shut))}")
+    return sorted(found, key=lambda one: (one.endpoint.rule, one.endpoint.method))

@@ -1,0 +1,31 @@
+"""The groups of views; a new one is added to this list."""
+
+from admin_web.api.api_services import ApiServices
+from admin_web.api.endpoint import Group
+from admin_web.api.endpoints.apps import AppEndpoints
+from admin_web.api.endpoints.cluster import ClusterEndpoints
+from admin_web.api.endpoints.job_files import JobFileEndpoints
+from admin_web.api.endpoints.job_switches import JobSwitchEndpoints
+from admin_web.api.endpoints.jobs import JobEndpoints
+from admin_web.api.endpoints.ledger import LedgerEndpoints
+from admin_web.api.endpoints.meta import MetaEndpoints
+from admin_web.api.endpoints.records import RecordEndpoints
+from admin_web.api.endpoints.runs import RunEndpoints
+from admin_web.api.waiting import Waiting
+
+
+def groups(services: ApiServices) -> list[Group]:
+    """Return every group, with what it needs."""
+    limits = services.limits
+    waiting = Waiting(services.database, places=limits.waiting, look_seconds=limits.look_seconds)
+    return [
+        MetaEndpoints(services),
+        AppEndpoints(services),
+        JobEndpoints(services),
+        JobSwitchEndpoints(services),
+        RunEndpoints(services, waiting),
+        JobFileEndpoints(services),
+        ClusterEndpoints(services),
+        LedgerEndpoints(services),
+        RecordEndpoints(services),
+    ]

@@ -1,0 +1,152 @@
+"""Apps: the groups of executors that jobs belong to."""
+
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from admin_web.api.answers import page_type
+from admin_web.api.api_services import ApiServices
+from admin_web.api.endpoint import BASE, Call, Reply, endpoint
+from admin_web.api.paging import PageQuery, page, place_of
+from scheduler.alarms.policy import AlarmTargets
+from scheduler.commands.tokens.scopes import Scope
+from scheduler.jobs.spec import AppSpec
+from scheduler.jobs.stored_spec import app_spec
+from sql.errors import NotFound
+from sql.listings import app_listing
+from sql.models import App
+from sql.registry.apps import ids_by_name
+
+
+class AppAlarm(msgspec.Struct, kw_only=True):
+    """Whom an app wants told."""
+
+    emails: list[str] = []
+    webhook: str = ""
+    style: str = ""
+
+
+class AppBody(msgspec.Struct, kw_only=True):
+    """An app as it is sent; `name`, where it is there, is that of the path."""
+
+    name: str | None = None
+    title: str | None = None
+    addresses: list[str] = []
+    alarm: AppAlarm | None = None
+    id: int | None = None
+    jobs: int | None = None
+
+
+class AppFacts(msgspec.Struct, kw_only=True):
+    """An app as it is told; `jobs` is how many it has."""
+
+    id: int
+    name: str
+    title: str
+    addresses: list[str]
+    alarm: AppAlarm | None
+    jobs: int
+
+
+AppPage = page_type(AppFacts)
+
+
+class AppEndpoints:
+    """The apps that exist for a token."""
+
+    name = "apps"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+
+    @endpoint("GET", "/apps", Scope.READ, AppPage, query=PageQuery)
+    def index(self, call: Call) -> Any:
+        """List apps by name."""
+        after = place_of(call.query, str) or ""
+        rows = self._services.database.read(
+            lambda session: app_listing.listing(
+                session, call.actor.app_ids, after=after, limit=call.query.limit + 1
+            )
+        )
+        return page(
+            AppPage,
+            call.query,
+            rows,
+            lambda row: _answer(call, row.app, row.jobs),
+            lambda row: row.app.name,
+        )
+
+    @endpoint("GET", "/apps/<app>", Scope.READ, AppFacts)
+    def show(self, call: Call, app: str) -> AppFacts:
+        """Show an app."""
+        app_id = self._id(call, app)
+        found, usage = self._services.database.read(
+            lambda session: (
+                app_listing.by_id(session, app_id),
+                app_listing.usage(session, app_id, names=0),
+            )
+        )
+        return _answer(call, found, usage.job_count)
+
+    @endpoint("PUT", "/apps/<app>", Scope.ADMIN, AppFacts, body=AppBody, also={201: "made"})
+    def put(self, call: Call, app: str) -> Reply:
+        """Make an app, or make it so."""
+        spec, commands = app_spec_of(app, call.body), self._services.commands(call.actor).apps
+        try:
+            app_id = self._id(call, app)
+        except NotFound:
+            commands.add(spec)
+            headers = {"Location": f"{BASE}/apps/{quote(app, safe='')}"}
+            return Reply(value=self.show(call, app), status=201, headers=headers)
+        commands.change(app_id, spec)
+        return Reply(value=self.show(call, app))
+
+    @endpoint("DELETE", "/apps/<app>", Scope.ADMIN, None, status=204)
+    def delete(self, call: Call, app: str) -> None:
+        """Delete an app that nothing needs any more."""
+        self._services.commands(call.actor).apps.delete(self._id(call, app))
+
+    def _id(self, call: Call, app: str) -> int:
+        return app_id_of(self._services, call, app)
+
+
+def app_id_of(services: ApiServices, call: Call, app: str) -> int:
+    """Return the id of an app that exists for a token.
+
+    Raises:
+        NotFound: there is none.
+
+    """
+    known = services.database.read(lambda session: ids_by_name(session, call.actor.app_ids))
+    if app not in known:
+        raise NotFound(f"no app named {app[:100]!r}")
+    return known[app]
+
+
+def app_spec_of(app: str, body: AppBody) -> AppSpec:
+    """Return what a body says of an app."""
+    alarm = body.alarm or AppAlarm()
+    return AppSpec(
+        name=app,
+        title=body.title,
+        addresses=tuple(body.addresses),
+        alarm=AlarmTargets(emails=tuple(alarm.emails), webhook=alarm.webhook, style=alarm.style),
+    )
+
+
+def _answer(call: Call, app: App, jobs: int) -> AppFacts:
+    spec = app_spec(app)
+    webhook = spec.alarm.webhook
+    if webhook and not call.has(Scope.ADMIN):
+        parts = urlsplit(webhook)
+        webhook = f"{parts.scheme}://{parts.hostname or '?'}/…"
+    alarm = AppAlarm(emails=[*spec.alarm.emails], webhook=webhook, style=spec.alarm.style)
+    return AppFacts(
+        id=app.id,
+        name=app.name,
+        title=app.title,
+        addresses=[*spec.addresses],
+        alarm=alarm if spec.alarm else None,
+        jobs=jobs,
+    )

@@ -1,0 +1,131 @@
+"""Executors and schedulers, and what is done with all of them."""
+
+from typing import Any
+
+import msgspec
+from sqlalchemy.orm import Session
+
+from admin_web.api.answers import answer_type, page_type, told
+from admin_web.api.api_services import ApiServices
+from admin_web.api.endpoint import Call, endpoint
+from admin_web.api.endpoints.apps import app_id_of
+from admin_web.api.paging import USUAL, Cursor, Limit, PageQuery, Word, page, place_of
+from scheduler.commands.tokens.scopes import Scope
+from scheduler.views.process_view import (
+    ExecutorView,
+    NodeView,
+    executor_views,
+    node_view,
+)
+from sql.instants import iso
+from sql.listings import dashboard
+from sql.models import Registration
+from sql.registry import apps, cluster, drains, presence
+
+ExecutorAnswer = answer_type("Executor", ExecutorView)
+SchedulerAnswer = answer_type("Scheduler", NodeView)
+ExecutorPage, SchedulerPage = page_type(ExecutorAnswer), page_type(SchedulerAnswer)
+
+
+class ExecutorsQuery(msgspec.Struct, kw_only=True):
+    """Which executors to list."""
+
+    app: Word | None = None
+    limit: Limit = USUAL
+    cursor: Cursor = None
+
+
+class ClusterAnswer(msgspec.Struct, kw_only=True):
+    """The cluster: whether dispatch is paused, since when and by whom."""
+
+    paused: bool
+    paused_at: str | None
+    paused_by: str | None
+    schedulers_alive: int
+
+
+class Changed(msgspec.Struct, kw_only=True):
+    """Whether anything changed."""
+
+    changed: bool
+
+
+class ClusterEndpoints:
+    """The processes of the cluster."""
+
+    name = "cluster"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+
+    @endpoint("GET", "/executors", Scope.READ, ExecutorPage, query=ExecutorsQuery)
+    def executors(self, call: Call) -> Any:
+        """List executors by app and address, those that an app only lists included."""
+        query, after = call.query, place_of(call.query, str) or ""
+        app_ids = call.actor.app_ids
+        if query.app is not None:
+            app_ids = frozenset({app_id_of(self._services, call, query.app)})
+
+        def read(session: Session) -> list[ExecutorView]:
+            rows = dashboard.executors(session, app_ids)
+            lists = apps.listed_by_name(session, app_ids)
+            return executor_views(rows, lists, self._services.now_ms())
+
+        rows = [row for row in self._services.database.read(read) if row.key > after]
+        rows.sort(key=lambda row: row.key)
+        return page(
+            ExecutorPage, query, rows, lambda row: told(ExecutorAnswer, row), lambda row: row.key
+        )
+
+    @endpoint("POST", "/executors/<app>/<address>/drain", Scope.OPERATE, Changed)
+    def drain(self, call: Call, app: str, address: str) -> Changed:
+        """Let an executor take nothing new, finish what runs, and end."""
+        app_id_of(self._services, call, app)
+        executor_id = self._services.database.read(
+            lambda session: drains.find(session, address, app)
+        )
+        return Changed(changed=self._services.commands(call.actor).cluster.drain(executor_id))
+
+    @endpoint("GET", "/schedulers", Scope.READ, SchedulerPage, query=PageQuery)
+    def schedulers(self, call: Call) -> Any:
+        """List schedulers by name."""
+        after, now_ms = place_of(call.query, str) or "", self._services.now_ms()
+        rows = sorted(node_view(row, now_ms) for row in self._nodes())
+        rows = [row for row in rows if row.node > after]
+        return page(
+            SchedulerPage,
+            call.query,
+            rows,
+            lambda row: told(SchedulerAnswer, row),
+            lambda row: row.node,
+        )
+
+    @endpoint("GET", "/cluster", Scope.READ, ClusterAnswer)
+    def cluster(self, _call: Call) -> ClusterAnswer:
+        """Tell whether dispatch is paused, and how many schedulers live."""
+        now_ms = self._services.now_ms()
+        paused_at, paused_by = self._services.database.read(cluster.pause)
+        nodes = [node_view(row, now_ms) for row in self._nodes()]
+        return ClusterAnswer(
+            paused=bool(paused_at),
+            paused_at=iso(paused_at),
+            paused_by=paused_by or None,
+            schedulers_alive=sum(node.is_online for node in nodes),
+        )
+
+    @endpoint("POST", "/cluster/pause", Scope.ADMIN, Changed)
+    def pause(self, call: Call) -> Changed:
+        """Stop sending runs, everywhere; they are planned on and wait."""
+        return Changed(changed=self._services.commands(call.actor).cluster.pause())
+
+    @endpoint("POST", "/cluster/resume", Scope.ADMIN, Changed)
+    def resume(self, call: Call) -> Changed:
+        """Go on sending runs; what waited is sent now."""
+        return Changed(changed=self._services.commands(call.actor).cluster.resume())
+
+    def _nodes(self) -> list[Registration]:
+        return list(
+            self._services.database.read(
+                lambda session: presence.listing(session, presence.ADMIN, presence.SCHEDULER)
+            )
+        )

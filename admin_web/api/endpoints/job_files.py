@@ -1,0 +1,227 @@
+"""Job files: applied and exported whole, without the database's password."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from flask import request
+from sqlalchemy.orm import Session
+
+from admin_web.api.api_services import ApiServices
+from admin_web.api.bodies import Wrong, refuse
+from admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
+from admin_web.api.endpoints.apps import AppBody, app_spec_of
+from admin_web.api.job_bodies import JobBody, Place, job_answer_body, spec_of
+from admin_web.api.paging import Word
+from admin_web.api.problem_answers import told
+from admin_web.api.refusals import Refusal
+from scheduler.alarms import target_rules
+from scheduler.commands.tokens.scopes import Scope
+from scheduler.jobs import rules
+from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.jobs.stored_spec import app_spec, job_spec
+from scheduler.problems import Code, Problem, found
+from sql.jobs import child_links, exports
+from sql.listings import job_search
+from sql.registry.apps import ids_by_name
+
+#: As large as a job file may be.
+FILE_BYTES = 5_000_000
+
+
+class ApplyQuery(msgspec.Struct, kw_only=True):
+    """How to apply: only say what would change; delete what the file's apps have besides."""
+
+    dry_run: bool = False
+    prune: bool = False
+
+
+class JobFileBody(msgspec.Struct, kw_only=True):
+    """A job file."""
+
+    apps: list[AppBody] = []
+    jobs: list[JobBody] = []
+
+
+class ChangeAnswer(msgspec.Struct, kw_only=True):
+    """What was done to an app or a job; nothing is told of what was so already."""
+
+    action: str
+    what: str
+    name: str
+    details: list[str]
+    diff: list[str]
+
+
+class Applied(msgspec.Struct, kw_only=True):
+    """What was done, or would be."""
+
+    changes: list[ChangeAnswer]
+    unchanged: int
+    dry_run: bool
+
+
+class ExportQuery(msgspec.Struct, kw_only=True):
+    """What to export: all, or one app."""
+
+    app: Word | None = None
+
+
+class JobFileAnswer(msgspec.Struct, kw_only=True):
+    """A job file; applied as it is, it changes nothing."""
+
+    apps: list[dict[str, Any]]
+    jobs: list[dict[str, Any]]
+
+
+class JobFileEndpoints:
+    """Jobs as files, for repositories that say how jobs are."""
+
+    name = "job_files"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+
+    @endpoint(
+        "POST",
+        "/apply",
+        Scope.WRITE,
+        Applied,
+        query=ApplyQuery,
+        body=JobFileBody,
+        body_bytes=FILE_BYTES,
+        media=(JSON, YAML),
+    )
+    def apply(self, call: Call) -> Applied:
+        """Make apps and jobs what a job file says, all or nothing."""
+        apps, specs = self._yaml(call) if call.body is None else self._json(call.body)
+        self._refuse_foreign(call, apps, specs)
+        query = call.query
+        changes = self._services.commands(call.actor).job_files.apply(
+            apps, specs, dry_run=query.dry_run, prune=query.prune
+        )
+        shown = [
+            ChangeAnswer(
+                action=change.action,
+                what=change.what,
+                name=change.name,
+                details=list(change.details),
+                diff=list(change.diff),
+            )
+            for change in changes
+            if change.action != "unchanged"
+        ]
+        return Applied(changes=shown, unchanged=len(changes) - len(shown), dry_run=query.dry_run)
+
+    @endpoint("GET", "/export", Scope.WRITE, JobFileAnswer, query=ExportQuery, gives=(JSON, YAML))
+    def export(self, call: Call) -> Reply:
+        """Give apps and jobs as a job file, as YAML where that is accepted."""
+        apps, specs = self._services.database.read(lambda session: self._read(session, call))
+        if request.accept_mimetypes.best_match([JSON, YAML, "text/yaml"]) not in (JSON, None):
+            text = "".join(f"{line}\n" for line in self._services.job_files.write(apps, specs))
+            return Reply(value=text.encode(), media=YAML)
+        return Reply(
+            value=JobFileAnswer(
+                apps=[_app(one) for one in apps], jobs=[job_answer_body(one) for one in specs]
+            )
+        )
+
+    def _read(self, session: Session, call: Call) -> tuple[list[AppSpec], list[JobSpec]]:
+        actor, only = call.actor, call.query.app
+        apps = [
+            app for app in exports.apps(session) if actor.knows(app.id) and only in (None, app.name)
+        ]
+        if only is not None and not apps:
+            raise Problem(Code.UNKNOWN_APP, "app", got=only[:100])
+        known = {app.name for app in apps}
+        rows = [(job, app) for job, app in exports.jobs(session, app=only) if app in known]
+        children = child_links.children(session, [job.id for job, _ in rows])
+        every = {child for ids in children.values() for child in ids}
+        names = job_search.names(session, every, actor.app_ids)
+        specs = [
+            job_spec(job, app, [names[one] for one in children.get(job.id, ()) if one in names])
+            for job, app in rows
+        ]
+        return [app_spec(app) for app in apps], specs
+
+    def _yaml(self, call: Call) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
+        try:
+            return self._services.job_files.read(call.raw)
+        except ValueError as error:
+            errors = [{"pointer": "", "detail": line} for line in str(error).splitlines()]
+            raise Refusal(422, "the job file is not acceptable", errors=errors) from error
+
+    def _json(self, body: JobFileBody) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
+        wrong = Wrong()
+        apps = [app_spec_of(app.name or "", app) for app in body.apps]
+        specs = []
+        for number, job in enumerate(body.jobs):
+            pointer = f"/jobs/{number}"
+            spec = spec_of(job, Place(pointer=pointer), wrong)
+            if spec is None:
+                continue
+            specs.append(spec)
+            wrong += [
+                told(problem, pointer)
+                for problem in rules.problems(
+                    spec, now_ms=self._services.now_ms(), added_routes=self._services.added_routes
+                )
+            ]
+        for number, app in enumerate(apps):
+            wrong += [told(one, f"/apps/{number}") for one in rules_of_app(app)]
+        wrong += _doubles(apps, specs)
+        refuse(wrong)
+        return apps, specs
+
+    def _refuse_foreign(
+        self, call: Call, apps: Sequence[AppSpec], specs: Sequence[JobSpec]
+    ) -> None:
+        """Refuse jobs of apps that are neither there, for this token, nor in the file."""
+        known = self._services.database.read(
+            lambda session: set(ids_by_name(session, call.actor.app_ids))
+        )
+        known |= {app.name for app in apps}
+        errors = [
+            told(Problem(Code.UNKNOWN_APP, "app", got=spec.app[:100]), f"/jobs/{number}")
+            for number, spec in enumerate(specs)
+            if spec.app not in known
+        ]
+        if errors:
+            raise Refusal(422, "the job file is not acceptable", errors=errors)
+
+
+def rules_of_app(app: AppSpec) -> list[Problem]:
+    """Return everything that is wrong with an app."""
+    return [
+        *found(lambda: rules.check_app_name(app.name), "name"),
+        *found(lambda: rules.check_title(app.title or "")),
+        *found(lambda: rules.check_addresses(app.addresses)),
+        *target_rules.problems(app.alarm),
+    ]
+
+
+def _doubles(apps: Sequence[AppSpec], specs: Sequence[JobSpec]) -> list[dict[str, str]]:
+    seen: set[tuple[str, ...]] = set()
+    wrong = []
+    keyed = [
+        *((("app", app.name), f"/apps/{number}") for number, app in enumerate(apps)),
+        *((("job", job.app, job.name), f"/jobs/{number}") for number, job in enumerate(specs)),
+    ]
+    for key, pointer in keyed:
+        if key in seen:
+            words = f"duplicate {key[0]} {'/'.join(key[1:])[:200]!r}"
+            wrong.append({"pointer": pointer, "detail": words})
+        seen.add(key)
+    return wrong
+
+
+def _app(app: AppSpec) -> dict[str, Any]:
+    told_app: dict[str, Any] = {"name": app.name}
+    if app.title is not None:
+        told_app["title"] = app.title
+    if app.addresses:
+        told_app["addresses"] = list(app.addresses)
+    if app.alarm:
+        alarm = {"emails": list(app.alarm.emails), "webhook": app.alarm.webhook}
+        told_app["alarm"] = alarm | {"style": app.alarm.style}
+    return told_app

@@ -1,0 +1,278 @@
+"""Jobs: listed, read, made, changed and deleted."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from sqlalchemy.orm import Session
+
+from admin_web.api import conditions
+from admin_web.api.answers import page_type
+from admin_web.api.api_services import ApiServices
+from admin_web.api.bodies import Wrong, parsed, read_body, refuse
+from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
+from admin_web.api.endpoints.job_lookup import JOB, job_id_of, read_job
+from admin_web.api.job_bodies import (
+    JobAnswer,
+    JobBody,
+    JobState,
+    Place,
+    job_answer,
+    merged,
+    spec_of,
+)
+from admin_web.api.paging import USUAL, Cursor, Limit, Word, page, place_of
+from admin_web.api.refusals import Refusal
+from scheduler.commands.tokens.scopes import Scope
+from scheduler.jobs.spec import JobSpec
+from scheduler.jobs.stored_spec import job_spec
+from scheduler.problems import Code, Refused
+from scheduler.schedules.upcoming import next_fire
+from sql.instants import epoch_ms, iso
+from sql.jobs import child_links, script_versions
+from sql.jobs.script_versions import ListedVersion
+from sql.listings import job_search
+from sql.listings.job_search import JobFilter, Order
+from sql.listings.recent import ListedJob
+
+JobPage = page_type(JobAnswer)
+
+
+class JobsQuery(msgspec.Struct, kw_only=True):
+    """Which jobs to list; `q` and `handler` are parts of names, whatever their capitals."""
+
+    app: Word | None = None
+    q: Word | None = None
+    handler: Word | None = None
+    enabled: bool | None = None
+    limit: Limit = USUAL
+    cursor: Cursor = None
+
+
+class ScriptVersion(msgspec.Struct, kw_only=True):
+    """One saved version of a script; the source of the current one is in its job."""
+
+    id: int
+    remark: str
+    author: str
+    saved_at: str | None
+    bytes: int
+    is_current: bool
+
+
+class ScriptsAnswer(msgspec.Struct, kw_only=True):
+    """The versions of a job's script, the newest first."""
+
+    items: list[ScriptVersion]
+
+
+class JobEndpoints:
+    """The jobs that exist for a token."""
+
+    name = "jobs"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+
+    @endpoint("GET", "/jobs", Scope.READ, JobPage, query=JobsQuery)
+    def index(self, call: Call) -> Any:
+        """List jobs by app and name, without the sources of scripts."""
+        query, now_ms = call.query, self._services.now_ms()
+        wanted = JobFilter(
+            app_ids=call.actor.app_ids,
+            job_ids=call.actor.job_ids,
+            app=query.app,
+            name=query.q,
+            handler=query.handler,
+            is_enabled=query.enabled,
+            after=place_of(query, str),
+            limit=query.limit + 1,
+        )
+
+        def read(session: Session) -> tuple[Sequence[ListedJob], dict[int, Sequence[str]]]:
+            rows = job_search.search(session, wanted, now_ms=now_ms)
+            return rows, self._children(session, call, [row.id for row in rows])
+
+        rows, children = self._services.database.read(read)
+
+        def told(row: ListedJob) -> Any:
+            spec = job_spec(row.stored, row.app, children.get(row.id, ()), with_source=False)
+            return self._answer(call, row, spec, now_ms)
+
+        return page(JobPage, query, rows, told, lambda row: job_search.place(row, Order.NAME))
+
+    @endpoint("GET", JOB, Scope.READ, JobAnswer, also={304: "not modified"})
+    def show(self, call: Call, app: str, name: str) -> Reply:
+        """Show a job; its `ETag` is what a change of it needs."""
+        return self._shown(call, job_id_of(self._services, call, app, name))
+
+    @endpoint("GET", "/jobs/by-id/<id:job_id>", Scope.READ, JobAnswer, also={304: "not modified"})
+    def show_by_id(self, call: Call, job_id: int) -> Reply:
+        """Show a job, by its id."""
+        return self._shown(call, job_id)
+
+    @endpoint(
+        "PUT",
+        JOB,
+        Scope.WRITE,
+        JobAnswer,
+        body=JobBody,
+        also={201: "made"},
+        headers=conditions.HEADERS,
+        is_conditional=True,
+    )
+    def put(self, call: Call, app: str, name: str) -> Reply:
+        """Make a job, or make it so; what the body leaves out is as by default."""
+        spec = _spec(call.body, Place(app=app, name=name))
+        if conditions.is_known():
+            return self._change(call, job_id_of(self._services, call, app, name, 412), spec)
+        if spec.name != name:
+            wrong = Wrong()
+            wrong.say("/name", f"expected {name!r} as in the path")
+            refuse(wrong)
+        try:
+            job_id = self._services.commands(call.actor).jobs.create(spec)
+        except Refused as refused:
+            if [one.code for one in refused.problems] == [Code.JOB_NAME_TAKEN]:
+                raise Refusal(412, str(refused)) from refused
+            raise
+        headers = {"Location": _path(app, name)}
+        return self._shown(call, job_id, status=201, headers=headers)
+
+    @endpoint(
+        "PATCH",
+        JOB,
+        Scope.WRITE,
+        JobAnswer,
+        body=JobBody,
+        media=(MERGE_PATCH, JSON),
+        headers={"If-Match": conditions.HEADERS["If-Match"]},
+        is_conditional=True,
+    )
+    def patch(self, call: Call, app: str, name: str) -> Reply:
+        """Change some fields of a job; null puts one back to its default (RFC 7396)."""
+        conditions.is_known()
+        job_id = job_id_of(self._services, call, app, name, 412)
+        listed, spec = read_job(self._services, call, job_id)
+        answer = self._answer(call, listed, spec, self._services.now_ms(), with_secrets=True)
+        before = msgspec.to_builtins(answer)
+        # What a patch does not name stays as it is then, whoever changes it meanwhile.
+        del before["state"], before["enabled"]
+        whole = merged(before, parsed(call.raw))
+        body = read_body(JobBody, whole)
+        return self._change(call, job_id, _spec(body, Place(app=app, name=name)), spec)
+
+    @endpoint(
+        "DELETE",
+        JOB,
+        Scope.WRITE,
+        None,
+        status=204,
+        headers={"If-Match": conditions.HEADERS["If-Match"]},
+        is_conditional=True,
+    )
+    def delete(self, call: Call, app: str, name: str) -> None:
+        """Delete a job; its runs stay."""
+        conditions.is_known()
+        job_id = job_id_of(self._services, call, app, name)
+        _, spec = read_job(self._services, call, job_id)
+        seen = conditions.check(conditions.etag(spec))
+        self._services.commands(call.actor).jobs.delete([job_id], seen=seen)
+
+    @endpoint("GET", f"{JOB}/scripts", Scope.READ, ScriptsAnswer)
+    def scripts(self, call: Call, app: str, name: str) -> ScriptsAnswer:
+        """List the versions of a job's script."""
+        job_id = job_id_of(self._services, call, app, name)
+        listed, _ = read_job(self._services, call, job_id)
+        rows = self._services.database.read(
+            lambda session: script_versions.versions(session, job_id)
+        )
+        return ScriptsAnswer(items=[_version(row, listed.script_version) for row in rows])
+
+    def _change(self, call: Call, job_id: int, spec: JobSpec, base: JobSpec | None = None) -> Reply:
+        """Make a job so; with `base` only while it still is as described there."""
+        _, stored = read_job(self._services, call, job_id)
+        seen = conditions.check(conditions.etag(stored))
+        if base is not None:
+            seen = conditions.etag(base)
+        self._services.commands(call.actor).jobs.update(
+            job_id, spec, seen=seen, enabled=spec.enabled
+        )
+        return self._shown(call, job_id, is_asked=False)
+
+    def _shown(
+        self,
+        call: Call,
+        job_id: int,
+        *,
+        status: int | None = None,
+        headers: dict[str, str] | None = None,
+        is_asked: bool = True,
+    ) -> Reply:
+        listed, spec = read_job(self._services, call, job_id)
+        tag = conditions.etag(spec)
+        told = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"} | (headers or {})
+        if is_asked and status is None and conditions.is_not_modified(tag):
+            return Reply(status=304, headers=told)
+        answer = self._answer(call, listed, spec, self._services.now_ms())
+        return Reply(value=answer, status=status, headers=told)
+
+    def _answer(
+        self,
+        call: Call,
+        listed: ListedJob,
+        spec: JobSpec,
+        now_ms: int,
+        *,
+        with_secrets: bool = False,
+    ) -> Any:
+        fire = next_fire(listed, now_ms=now_ms, timezone=self._services.timezone)
+        state = JobState(
+            id=listed.id,
+            next_fire_at=iso(fire),
+            last_status=listed.last_status,
+            last_due_at=iso(listed.last_due_at),
+            script_version=listed.script_version,
+            stop_reason=listed.stop_reason or "",
+        )
+        return job_answer(
+            spec,
+            state,
+            enabled=bool(listed.is_enabled),
+            with_secrets=with_secrets or call.has(Scope.WRITE),
+        )
+
+    def _children(
+        self, session: Session, call: Call, job_ids: Sequence[int]
+    ) -> dict[int, Sequence[str]]:
+        found = child_links.children(session, job_ids)
+        every = {child for ids in found.values() for child in ids}
+        names = job_search.names(session, every, call.actor.app_ids)
+        return {
+            job_id: [names[child] for child in ids if child in names]
+            for job_id, ids in found.items()
+        }
+
+
+def _version(row: ListedVersion, current: int | None) -> ScriptVersion:
+    return ScriptVersion(
+        id=row.id,
+        remark=row.remark,
+        author=row.author or "",
+        saved_at=iso(epoch_ms(row.add_time)) if row.add_time else None,
+        bytes=row.size,
+        is_current=row.id == current,
+    )
+
+
+def _spec(body: Any, place: Place) -> JobSpec:
+    wrong = Wrong()
+    spec = spec_of(body, place, wrong)
+    refuse(wrong)
+    assert spec is not None
+    return spec
+
+
+def _path(app: str, name: str) -> str:
+    return f"{BASE}/jobs/{quote(app, safe='')}/{quote(name, safe='')}"

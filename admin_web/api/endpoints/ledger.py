@@ -1,0 +1,159 @@
+"""What became of every due time."""
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+from sqlalchemy.orm import Session
+
+from admin_web.api.answers import page_type
+from admin_web.api.api_services import ApiServices
+from admin_web.api.endpoint import Call, endpoint
+from admin_web.api.endpoints.job_lookup import job_id_of
+from admin_web.api.paging import Cursor, Instant, Word, instant_ms, page, place_of
+from admin_web.api.refusals import at_parameter
+from scheduler.audit.integrity_check import audit_stretch
+from scheduler.audit.tally import JobTally
+from scheduler.commands.tokens.scopes import Scope
+from sql.instants import iso
+from sql.listings import ledger
+from sql.listings.ledger import LedgerFilter
+
+#: What one request computes of the ledger: jobs times days are the work.
+LEDGER_JOBS = 20
+LEDGER_MS = 31 * 86_400_000
+#: What one transaction looks at, and for how long one request computes.
+STRETCH_MS = 21_600_000
+LEDGER_SECONDS = 10.0
+
+
+class LedgerQuery(msgspec.Struct, kw_only=True):
+    """Which due times: in (since, until], of the last day where nothing is said; 31 days at most.
+
+    `q` is a part of the jobs' names.
+    """
+
+    app: Word | None = None
+    q: Word | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LEDGER_JOBS)] = LEDGER_JOBS
+    cursor: Cursor = None
+
+
+class StretchQuery(msgspec.Struct, kw_only=True):
+    """Which due times: in (since, until], of the last day by default; 31 days at most."""
+
+    since: Instant | None = None
+    until: Instant | None = None
+
+
+class LedgerAnswer(msgspec.Struct, kw_only=True):
+    """What became of a job's due times; `lost`, `doubled` and `late` name the first of them."""
+
+    app: str
+    job: str
+    since: str
+    until: str
+    due: int
+    fired: int
+    skipped: int
+    cancelled: int
+    purged: int
+    lost: list[str]
+    lost_count: int
+    doubled: list[str]
+    doubled_count: int
+    late: list[str]
+    late_count: int
+    is_sound: bool
+
+
+LedgerPage = page_type(LedgerAnswer)
+
+
+class LedgerEndpoints:
+    """The reconciliation of due times and runs."""
+
+    name = "records"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+
+    @endpoint("GET", "/ledger", Scope.READ, LedgerPage, query=LedgerQuery)
+    def ledger(self, call: Call) -> Any:
+        """Tell what became of every due time, for each job."""
+        query, bounds = call.query, self._bounds(call.query)
+        give_up_at = time.monotonic() + LEDGER_SECONDS
+        wanted = LedgerFilter(
+            app_ids=call.actor.app_ids,
+            job_ids=call.actor.job_ids,
+            app=query.app,
+            name=query.q,
+            after_id=place_of(query, int) or 0,
+            limit=query.limit + 1,
+        )
+        rows = self._services.database.read(lambda session: ledger.jobs(session, wanted))
+        return page(
+            LedgerPage,
+            query,
+            rows,
+            lambda job: self._tally(job.id, job.app, job.name, bounds, give_up_at),
+            lambda job: job.id,
+        )
+
+    @endpoint("GET", "/ledger/<app>/<job>", Scope.READ, LedgerAnswer, query=StretchQuery)
+    def ledger_of_job(self, call: Call, app: str, job: str) -> LedgerAnswer:
+        """Tell what became of every due time of one job."""
+        job_id = job_id_of(self._services, call, app, job)
+        give_up_at = time.monotonic() + LEDGER_SECONDS
+        return self._tally(job_id, app, job, self._bounds(call.query), give_up_at)
+
+    def _bounds(self, query: LedgerQuery | StretchQuery) -> tuple[int, int]:
+        now_ms = self._services.now_ms()
+        until = min(instant_ms("until", query.until) or now_ms, now_ms)
+        since = instant_ms("since", query.since)
+        since = until - 86_400_000 if since is None else since
+        if not 0 <= until - since <= LEDGER_MS:
+            raise at_parameter("since", "expected up to 31 days before until")
+        return since, until
+
+    def _stretch(self, job_id: int, bounds: tuple[int, int], session: Session) -> JobTally | None:
+        return audit_stretch(session, job_id, bounds, self._services.timezone)
+
+    def _tally(
+        self, job_id: int, app: str, name: str, bounds: tuple[int, int], give_up_at: float
+    ) -> LedgerAnswer:
+        tally = JobTally(job_id=job_id, name=name)
+        for stretch in _stretches(bounds):
+            if time.monotonic() > give_up_at:
+                raise at_parameter("since", "it takes too long; ask for fewer jobs or days")
+            part = self._services.database.read(partial(self._stretch, job_id, stretch))
+            if part is not None:
+                tally.take_in(part)
+        return LedgerAnswer(
+            app=app,
+            job=name,
+            since=iso(bounds[0]) or "",
+            until=iso(bounds[1]) or "",
+            due=tally.due,
+            fired=tally.fired,
+            skipped=tally.skipped,
+            cancelled=tally.cancelled,
+            purged=tally.purged,
+            lost=[iso(fault.tick) or "" for fault in tally.lost],
+            lost_count=tally.lost_count,
+            doubled=[iso(fault.tick) or "" for fault in tally.doubled],
+            doubled_count=tally.doubled_count,
+            late=[iso(fault.tick) or "" for fault in tally.late],
+            late_count=tally.late_count,
+            is_sound=tally.is_sound,
+        )
+
+
+def _stretches(bounds: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Give (after, until] in parts that are short enough for a transaction each."""
+    for start in range(bounds[0], bounds[1], STRETCH_MS):
+        yield start, min(start + STRETCH_MS, bounds[1])

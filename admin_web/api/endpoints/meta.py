@@ -1,0 +1,69 @@
+"""What the API is, its description, and who calls."""
+
+from typing import Any
+
+import msgspec
+from flask import current_app
+from sqlalchemy.orm import Session
+
+from admin_web.api.api_services import ApiServices
+from admin_web.api.endpoint import BASE, Call, Opening, Reply, endpoint
+from admin_web.api.openapi import document
+from sql.jobs import child_links
+from sql.registry.apps import ids_by_name
+
+
+class About(msgspec.Struct, kw_only=True):
+    """What answers here."""
+
+    name: str
+    version: str
+    openapi: str
+
+
+class WhoAmI(msgspec.Struct, kw_only=True):
+    """A token as the API sees it now: what both it and its owner may do.
+
+    `apps` and `jobs` are null where it has all of them.
+    """
+
+    token: str
+    owner: str
+    scopes: list[str]
+    apps: list[str] | None
+    jobs: list[str] | None
+
+
+class MetaEndpoints:
+    """About the API itself."""
+
+    name = "meta"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+
+    @endpoint("GET", "/", Opening.ANYONE, About)
+    def about(self, _call: Call | None) -> About:
+        """Tell what answers here."""
+        return About(name="warren", version=self._services.version, openapi=f"{BASE}/openapi.json")
+
+    @endpoint("GET", "/openapi.json", Opening.ANYONE, dict[str, Any])
+    def openapi(self, _call: Call | None) -> Reply:
+        """Give this description, in OpenAPI 3.1."""
+        return Reply(value=document(current_app.extensions["warren_views"]))
+
+    @endpoint("GET", "/whoami", Opening.ANY_TOKEN, WhoAmI)
+    def whoami(self, call: Call) -> WhoAmI:
+        """Tell what the token may do now."""
+        actor = call.actor
+
+        def read(session: Session) -> tuple[list[str] | None, list[str] | None]:
+            apps = None if actor.app_ids is None else list(ids_by_name(session, actor.app_ids))
+            if actor.job_ids is None:
+                return apps, None
+            names = child_links.names(session, actor.job_ids)
+            return apps, sorted("/".join(name) for name in names.values())
+
+        apps, jobs = self._services.database.read(read)
+        held = sorted(scope.value for scope in call.scopes)
+        return WhoAmI(token=call.token_name, owner=call.owner, scopes=held, apps=apps, jobs=jobs)

@@ -1,0 +1,187 @@
+"""What is on record: alarms, days, and who did what."""
+
+import json
+from datetime import date, timedelta
+from typing import Any
+
+import msgspec
+
+from admin_web.api.answers import answer_type, page_type, told
+from admin_web.api.api_services import ApiServices
+from admin_web.api.endpoint import Call, endpoint
+from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, instant_ms, page, place_of
+from admin_web.api.refusals import at_parameter
+from scheduler.commands.tokens.scopes import Scope
+from scheduler.retention.calendar_days import CalendarDays, days_between
+from scheduler.views.alarm_view import AlarmView, alarm_view
+from sql.accounts import audit_log
+from sql.accounts.audit_log import AuditFilter
+from sql.alarms import alarms as alarms_table
+from sql.alarms.alarms import UNSENT, AlarmStatus
+from sql.instants import at, iso
+from sql.models import AuditEntry
+from sql.runs import day_reports
+from sql.runs.day_reports import Counts
+
+DAYS = 366
+AlarmAnswer = answer_type("Alarm", AlarmView)
+AlarmPage = page_type(AlarmAnswer)
+
+
+class AlarmsQuery(msgspec.Struct, kw_only=True):
+    """Which alarms: those that nobody was told of yet, or all."""
+
+    all: bool = False
+    limit: Limit = USUAL
+    cursor: Cursor = None
+
+
+class DaysQuery(msgspec.Struct, kw_only=True):
+    """Which days, both included; the last seven where nothing is said."""
+
+    since: date | None = None
+    until: date | None = None
+
+
+class Day(msgspec.Struct, kw_only=True):
+    """How many runs of a day succeeded, failed and are not over yet; a share of none is null."""
+
+    day: str
+    total: int
+    succeeded: int
+    failed: int
+    running: int
+    success_share: float | None
+
+
+class DaysAnswer(msgspec.Struct, kw_only=True):
+    """Days with a report, in the cluster's time zone."""
+
+    timezone: str
+    items: list[Day]
+
+
+class TrailQuery(msgspec.Struct, kw_only=True):
+    """Which entries of the audit log."""
+
+    who: Word | None = None
+    kind: Word | None = None
+    action: Word | None = None
+    name: Word | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+    limit: Limit = USUAL
+    cursor: Cursor = None
+
+
+class TrailEntry(msgspec.Struct, kw_only=True):
+    """One thing that somebody did, or tried."""
+
+    id: int
+    at: str
+    who: str
+    origin: str
+    action: str
+    kind: str
+    object_id: int
+    name: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+TrailPage = page_type(TrailEntry)
+
+
+class RecordEndpoints:
+    """What is on record."""
+
+    name = "records"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+        self._days = CalendarDays(services.timezone)
+
+    @endpoint("GET", "/alarms", Scope.READ, AlarmPage, query=AlarmsQuery)
+    def alarms(self, call: Call) -> Any:
+        """List alarms, newest first."""
+        query, actor = call.query, call.actor
+        rows = self._services.database.read(
+            lambda session: alarms_table.listing(
+                session,
+                statuses=tuple(AlarmStatus) if query.all else UNSENT,
+                limit=query.limit + 1,
+                app_ids=actor.app_ids,
+                job_ids=actor.job_ids,
+                before_id=place_of(query, int),
+            )
+        )
+        return page(
+            AlarmPage,
+            query,
+            rows,
+            lambda row: told(AlarmAnswer, alarm_view(row)),
+            lambda row: row.id,
+        )
+
+    @endpoint("GET", "/reports/days", Scope.READ, DaysAnswer, query=DaysQuery)
+    def days(self, call: Call) -> DaysAnswer:
+        """Count the runs of each day by outcome."""
+        today = self._days.of(at(self._services.now_ms()))
+        last = call.query.until or today
+        first = call.query.since or max(date.min + timedelta(days=6), last) - timedelta(days=6)
+        if not timedelta() <= last - first < timedelta(days=DAYS):
+            raise at_parameter("since", f"expected 1 to {DAYS} days")
+        found = self._services.database.read(
+            lambda session: day_reports.of_days(session, call.actor.app_ids, first, last)
+        )
+        items = [_day(day, found[day]) for day in days_between(first, last) if day in found]
+        return DaysAnswer(timezone=self._services.timezone, items=items)
+
+    @endpoint("GET", "/trail", Scope.ADMIN, TrailPage, query=TrailQuery)
+    def trail(self, call: Call) -> Any:
+        """List what anybody did, the last entry first."""
+        query = call.query
+        wanted = AuditFilter(
+            who=query.who,
+            kind=query.kind,
+            action=query.action,
+            name=query.name,
+            since_ms=instant_ms("since", query.since),
+            until_ms=instant_ms("until", query.until),
+            before_id=place_of(query, int),
+            limit=query.limit + 1,
+        )
+        rows = self._services.database.read(lambda session: audit_log.listing(session, wanted))
+        return page(TrailPage, query, rows, _entry, lambda row: row.id)
+
+
+def _day(day: date, counts: Counts) -> Day:
+    over = counts.succeeded + counts.failed
+    return Day(
+        day=day.isoformat(),
+        total=counts.total,
+        succeeded=counts.succeeded,
+        failed=counts.failed,
+        running=counts.running,
+        success_share=round(counts.succeeded / over, 4) if over else None,
+    )
+
+
+def _entry(row: AuditEntry) -> TrailEntry:
+    return TrailEntry(
+        id=row.id,
+        at=iso(row.at) or "",
+        who=row.who,
+        origin=row.origin,
+        action=row.action,
+        kind=row.kind,
+        object_id=row.object_id,
+        name=row.name,
+        before=_values(row.before),
+        after=_values(row.after),
+    )
+
+
+def _values(text: str | None) -> dict[str, Any] | None:
+    found = json.loads(text) if text else None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,278 @@
+"""Runs: triggered, listed, waited for, killed, and what they have printed."""
+
+import hashlib
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from flask import request
+from sqlalchemy.orm import Session
+
+from admin_web.api.answers import page_type
+from admin_web.api.api_services import ApiServices
+from admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
+from admin_web.api.endpoints.apps import app_id_of
+from admin_web.api.endpoints.job_lookup import job_id_of
+from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, cursor, instant_ms, place_of
+from admin_web.api.refusals import at_parameter
+from admin_web.api.run_answers import (
+    RunAnswer,
+    RunWithTick,
+    TickEnd,
+    run_answer,
+    run_with_tick,
+    tick_end,
+)
+from admin_web.api.run_logs import RunLogs
+from admin_web.api.waiting import LONGEST_SECONDS, Waiting, wished_seconds
+from scheduler.commands.tokens.scopes import Scope
+from sql.accounts.idempotency import Once
+from sql.errors import NotFound
+from sql.listings import recent, run_search, tick_ends
+from sql.listings.recent import DetailedRun
+from sql.listings.run_search import RunSearch
+from sql.listings.tick_ends import TickRun
+from sql.run_status import FINAL, Kind, RunStatus
+
+_KEY = re.compile(r"[\x21-\x7e]{1,128}")
+_WAIT = {"Prefer": f"`wait=N`: hold the answer for up to N seconds, {LONGEST_SECONDS} at most."}
+_KEY_HEADER = {
+    "Idempotency-Key": "1 to 128 visible characters: the same key makes one run, for a day."
+}
+#: Executors that one trigger may name.
+MOST_ADDRESSES = 100
+#: Lines of one answer.
+LINES = 1_000
+
+Statuses = Literal[tuple(status.value for status in RunStatus)]  # type: ignore[valid-type]
+Kinds = Literal[tuple(kind.value for kind in Kind)]  # type: ignore[valid-type]
+
+
+class TriggerBody(msgspec.Struct, kw_only=True):
+    """How to run a job now: instead of its own param, only at these executors."""
+
+    param: str | None = None
+    addresses: Annotated[list[str], msgspec.Meta(max_length=MOST_ADDRESSES)] = []
+
+
+class RunsQuery(msgspec.Struct, kw_only=True):
+    """Which runs to list, by when they were due; `job` is NAME with an app, or APP/NAME."""
+
+    app: Word | None = None
+    job: Annotated[str, msgspec.Meta(max_length=330)] | None = None
+    status: list[Statuses] = []  # type: ignore[valid-type]
+    kind: Kinds | None = None  # type: ignore[valid-type]
+    since: Instant | None = None
+    until: Instant | None = None
+    address: Word | None = None
+    limit: Limit = USUAL
+    cursor: Cursor = None
+
+
+class LogQuery(msgspec.Struct, kw_only=True):
+    """Which lines to read."""
+
+    from_line: Annotated[int, msgspec.Meta(ge=1, le=50_000_000)] = 1
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LINES)] = LINES
+
+
+class TickAnswer(msgspec.Struct, kw_only=True):
+    """A tick: every attempt of every shard, and how it stands."""
+
+    tick: TickEnd
+    items: list[RunAnswer]
+
+
+class LogAnswer(msgspec.Struct, kw_only=True):
+    """Lines of a log; `is_end`: the run is over and nothing follows.
+
+    `source` is `executor`, `kept` when only the end that the run kept could be had, or `none`.
+    """
+
+    from_line: int
+    next_line: int
+    text: str
+    is_end: bool
+    source: str
+
+
+class Killed(msgspec.Struct, kw_only=True):
+    """What was done."""
+
+    result: str
+
+
+RunPage = page_type(RunAnswer)
+
+
+class RunEndpoints:
+    """The runs that exist for a token."""
+
+    name = "runs"
+
+    def __init__(self, services: ApiServices, waiting: Waiting) -> None:
+        self._services = services
+        self._waiting = waiting
+        self._logs = RunLogs(services.requester)
+
+    @endpoint(
+        "POST",
+        "/jobs/<app>/<name>/runs",
+        Scope.TRIGGER,
+        RunWithTick,
+        status=202,
+        body=TriggerBody,
+        also={200: "the whole tick is over"},
+        headers=_KEY_HEADER | _WAIT,
+    )
+    def trigger(self, call: Call, app: str, name: str) -> Reply:
+        """Run a job now, whether it is started or stopped."""
+        seconds, once = wished_seconds(), _once(call)
+        job_id = job_id_of(self._services, call, app, name)
+        self._services.run_ids.reserve()
+        run_id, is_new = self._services.commands(call.actor).runs.trigger_once(
+            job_id,
+            param=call.body.param,
+            addresses=call.body.addresses,
+            kind=Kind.API,
+            once=once,
+        )
+        headers = {"Location": f"{BASE}/runs/{run_id}"}
+        if not is_new:
+            headers["Idempotent-Replayed"] = "true"
+        return self._held(call, run_id, seconds, headers, if_open=202)
+
+    @endpoint("GET", "/runs", Scope.READ, RunPage, query=RunsQuery)
+    def index(self, call: Call) -> Any:
+        """List runs, those due last first."""
+        query = call.query
+        wanted = RunSearch(
+            app_ids=self._app_ids(call),
+            job_id=self._job_id(call),
+            statuses=frozenset(map(RunStatus, query.status)),
+            kind=query.kind,
+            address=query.address,
+            since_ms=instant_ms("since", query.since),
+            until_ms=instant_ms("until", query.until),
+            before=place_of(query, tuple[int, ...]),
+            limit=query.limit,
+        )
+
+        def read(session: Session) -> tuple[run_search.Found, list[DetailedRun]]:
+            found = run_search.page(session, wanted)
+            return found, recent.by_ids(session, [line.id for line in found.runs])
+
+        found, rows = self._services.database.read(read)
+        more = cursor(query, found.older) if found.older is not None else None
+        return RunPage(items=[run_answer(row) for row in rows], next=more)
+
+    @endpoint("GET", "/runs/<id:run_id>", Scope.READ, RunWithTick, headers=_WAIT)
+    def show(self, call: Call, run_id: int) -> Reply:
+        """Show a run, and how its tick stands."""
+        seconds = wished_seconds()
+        return self._held(call, run_id, seconds, {}, if_open=200)
+
+    @endpoint("GET", "/runs/<id:run_id>/tick", Scope.READ, TickAnswer)
+    def tick(self, call: Call, run_id: int) -> TickAnswer:
+        """Show every attempt of every shard of a run's tick."""
+        self._read(call, run_id)
+        rows = self._services.database.read(lambda session: recent.tick(session, run_id))
+        return TickAnswer(tick=tick_end(rows), items=[run_answer(row) for row in rows])
+
+    @endpoint("POST", "/runs/<id:run_id>/kill", Scope.OPERATE, Killed)
+    def kill(self, call: Call, run_id: int) -> Killed:
+        """End a run, wherever it is."""
+        return Killed(result=self._services.commands(call.actor).runs.kill(run_id))
+
+    @endpoint(
+        "GET",
+        "/runs/<id:run_id>/log",
+        Scope.LOGS,
+        LogAnswer,
+        query=LogQuery,
+        gives=(JSON, TEXT),
+        headers=_WAIT,
+    )
+    def log(self, call: Call, run_id: int) -> Reply:
+        """Read what a run has printed, from a line on; as text where that is accepted."""
+        seconds, query = wished_seconds(), call.query
+        found: list[LogAnswer] = []
+
+        def read() -> bool:
+            run, _ = self._read(call, run_id)
+            boot = self._services.database.read(lambda session: self._logs.boot(session, run))
+            part, source = self._logs.read(run, boot, query.from_line, query.limit)
+            text = "\n".join(part.lines) + "\n" if part.lines else ""
+            found[:] = [
+                LogAnswer(
+                    from_line=part.from_line,
+                    next_line=part.next_line,
+                    text=text,
+                    is_end=run.status in FINAL and part.is_end,
+                    source=source,
+                )
+            ]
+            return bool(part.lines) or run.status in FINAL
+
+        if not read():
+            self._waiting.wait(run_id, seconds, is_enough=read)
+            read()
+        [answer] = found
+        if request.accept_mimetypes.best_match([JSON, TEXT]) != TEXT:
+            return Reply(value=answer)
+        headers = {
+            "Warren-Next-Line": str(answer.next_line),
+            "Warren-Is-End": str(answer.is_end).lower(),
+        }
+        text = answer.text.encode(errors="replace")
+        return Reply(value=text, media=f"{TEXT}; charset=utf-8", headers=headers)
+
+    def _held(
+        self, call: Call, run_id: int, seconds: float, headers: dict[str, str], *, if_open: int
+    ) -> Reply:
+        """Return a run, as late as its caller is willing to wait for the end of its tick."""
+        run, rows = self._read(call, run_id)
+        is_over = tick_end(rows).is_over
+        if not is_over and self._waiting.wait(run_id, seconds):
+            headers |= {"Preference-Applied": f"wait={int(seconds)}"}
+            run, rows = self._read(call, run_id)
+            is_over = tick_end(rows).is_over
+        status = 200 if is_over else if_open
+        return Reply(value=run_with_tick(run, rows), status=status, headers=headers)
+
+    def _read(self, call: Call, run_id: int) -> tuple[DetailedRun, list[TickRun]]:
+        def read(session: Session) -> tuple[DetailedRun, list[TickRun]]:
+            run = recent.run(session, run_id, call.actor.app_ids)
+            if call.actor.job_ids is not None and run.job_id not in call.actor.job_ids:
+                raise NotFound(f"no run {run_id}")
+            return run, tick_ends.of_run(session, run_id)
+
+        return self._services.database.read(read)
+
+    def _app_ids(self, call: Call) -> frozenset[int] | None:
+        if call.query.app is None:
+            return call.actor.app_ids
+        return frozenset({app_id_of(self._services, call, call.query.app)})
+
+    def _job_id(self, call: Call) -> int | None:
+        query, jobs = call.query, call.actor.job_ids
+        if query.job is None:
+            if jobs is not None:
+                raise at_parameter("job", "expected a job: this token is for some jobs only")
+            return None
+        app, _, name = query.job.rpartition("/")
+        app = app or query.app or ""
+        if not app:
+            raise at_parameter("job", "expected APP/NAME, or a parameter app besides")
+        return job_id_of(self._services, call, app, name)
+
+
+def _once(call: Call) -> Once | None:
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        words = "expected 1 to 128 visible ASCII characters"
+        raise at_parameter("Idempotency-Key", words)
+    asked = msgspec.json.encode([request.path, call.body.param, call.body.addresses])
+    return Once(user_id=call.user_id, key=key, body_hash=hashlib.sha256(asked).hexdigest())

@@ -1,0 +1,220 @@
+"""A job as the API has it: a job file's job, in types made of the declared fields, and back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from admin_web.api.bodies import Wrong
+from scheduler.jobs.fields import Field, in_group
+from scheduler.jobs.spec import JobSpec
+from scheduler.schedules.no_schedule import NoSchedule
+from scheduler.schedules.registry import KINDS, shown_as
+from scheduler.schedules.schedule import ValueForm
+
+_TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
+_KEYWORDS = {one.keyword: one for one in KINDS.values() if one.fires}
+#: What names a job, and stands in the path too.
+_NAMES = ("name", "app")
+
+
+def _type(field: Field) -> Any:
+    return list[str] if field.type == tuple[str, ...] else field.type
+
+
+def _optional(fields: Mapping[str, Field]) -> list[tuple[str, Any, Any]]:
+    return [(key, _type(field) | None, None) for key, field in fields.items() if key not in _NAMES]
+
+
+ScheduleBody: Any = msgspec.defstruct(
+    "Schedule",
+    [
+        *(
+            (word, (int if one.value_form is ValueForm.SECONDS else str) | None, None)
+            for word, one in _KEYWORDS.items()
+        ),
+        ("timezone", str | None, None),
+    ],
+    kw_only=True,
+    omit_defaults=True,
+)
+ScriptBody: Any = msgspec.defstruct("Script", _optional(_SCRIPT), kw_only=True, omit_defaults=True)
+AlarmBody: Any = msgspec.defstruct("JobAlarm", _optional(_ALARM), kw_only=True, omit_defaults=True)
+_Groups = [
+    ("schedule", ScheduleBody | Literal["none"] | None, None),
+    ("script", ScriptBody | None, None),
+    ("alarm", AlarmBody | None, None),
+]
+
+
+class JobState(msgspec.Struct, kw_only=True):
+    """What follows of a job now; it is told, and never asked for."""
+
+    id: int
+    next_fire_at: str | None
+    last_status: str | None
+    last_due_at: str | None
+    script_version: int | None
+    stop_reason: str
+
+
+#: A job as it is sent: all is optional but what it runs; `state` is not looked at.
+JobBody: Any = msgspec.defstruct(
+    "JobBody",
+    [
+        ("name", str | None, None),
+        ("app", str | None, None),
+        *_optional(_TOP),
+        *_Groups,
+        ("state", dict[str, Any] | None, None),
+    ],
+    kw_only=True,
+)
+#: A job as it is told: every field is there.
+JobAnswer: Any = msgspec.defstruct(
+    "Job",
+    [
+        *((key, _type(field)) for key, field in _TOP.items()),
+        *((key, kind) for key, kind, _ in _Groups),
+        ("state", JobState),
+    ],
+    kw_only=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a job's body stands: its app and name, where a path says so, and its pointer."""
+
+    app: str = ""
+    name: str = ""
+    pointer: str = ""
+
+
+def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: bool) -> Any:
+    """Return a job as it is told; without secrets, the host alone is told of a webhook."""
+    values: dict[str, Any] = {
+        key: list(value) if isinstance(value := getattr(spec, field.name), tuple) else value
+        for key, field in _TOP.items()
+    }
+    values |= {"enabled": enabled, "state": state}
+    schedule = shown_as(spec.schedule_kind).in_job_file(spec.schedule_value)
+    zone = {"timezone": spec.timezone} if spec.timezone else {}
+    values["schedule"] = ScheduleBody(**_known(schedule), **zone) if schedule else None
+    values["script"] = _group(spec, _SCRIPT, ScriptBody) if spec.script_language else None
+    values["alarm"] = _alarm(spec, with_secrets=with_secrets) if spec.alarm else None
+    return JobAnswer(**values)
+
+
+def job_answer_body(spec: JobSpec) -> dict[str, Any]:
+    """Return a job as a job file has it, secrets included; what is as by default is left out."""
+    state = JobState(
+        id=0,
+        next_fire_at=None,
+        last_status=None,
+        last_due_at=None,
+        script_version=None,
+        stop_reason="",
+    )
+    answer = job_answer(spec, state, enabled=bool(spec.enabled), with_secrets=True)
+    told: dict[str, Any] = msgspec.to_builtins(answer)
+    del told["state"]
+    usual = {key: field.default for key, field in _TOP.items() if field.default is not None}
+    return {
+        name: value
+        for name, value in told.items()
+        if value is not None and value != usual.get(name) and value not in ([], False)
+    }
+
+
+def spec_of(body: Any, place: Place, wrong: Wrong) -> JobSpec | None:
+    """Return what a body describes; what cannot be is noted, and then there is no spec."""
+    before = len(wrong)
+    values: dict[str, Any] = {
+        field.name: tuple(value) if isinstance(value, list) else value
+        for key, field in _TOP.items()
+        if (value := getattr(body, key)) is not None
+    }
+    if place.app and values.setdefault("app", place.app) != place.app:
+        wrong.say(f"{place.pointer}/app", f"expected {place.app!r} as in the path")
+    values.setdefault("name", place.name)
+    for name in _NAMES:
+        if not values.get(name):
+            wrong.say(f"{place.pointer}/{name}", f"missing field {name!r}")
+    values |= _schedule_of(body.schedule, place, wrong)
+    for group, fields, name in (
+        (body.script, _SCRIPT, "script"),
+        (body.alarm, _ALARM, "alarm"),
+    ):
+        values |= _values_of(group, fields)
+        if name == "script" and group is not None:
+            for key in ("language", "source"):
+                if not getattr(group, key):
+                    wrong.say(f"{place.pointer}/script/{key}", f"missing field {key!r}")
+    return JobSpec(**values) if len(wrong) == before else None
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """Return a JSON value with a merge patch applied (RFC 7396)."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = merged(found.get(name), value)
+    return found
+
+
+def _schedule_of(schedule: Any, place: Place, wrong: Wrong) -> dict[str, Any]:
+    if schedule is None or schedule == NoSchedule.keyword:
+        return {}
+    said = {word: value for word in _KEYWORDS if (value := getattr(schedule, word)) is not None}
+    if len(said) != 1:
+        got = " and ".join(said) or "none of these"
+        words = f"expected one of {', '.join(_KEYWORDS)}, got: {got}"
+        wrong.say(f"{place.pointer}/schedule", words)
+        return {}
+    [(word, value)] = said.items()
+    return {
+        "schedule_kind": _KEYWORDS[word].kind,
+        "schedule_value": str(value),
+        "timezone": schedule.timezone or "",
+    }
+
+
+def _values_of(group: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
+    if group is None:
+        return {}
+    return {
+        field.name: tuple(value) if isinstance(value, list) else value
+        for key, field in fields.items()
+        if (value := getattr(group, key)) is not None
+    }
+
+
+def _group(spec: JobSpec, fields: Mapping[str, Field], kind: Any) -> Any:
+    told = {key: getattr(spec, field.name) or None for key, field in fields.items()}
+    return kind(
+        **{key: list(value) if isinstance(value, tuple) else value for key, value in told.items()}
+    )
+
+
+def _alarm(spec: JobSpec, *, with_secrets: bool) -> Any:
+    found = _group(spec, _ALARM, AlarmBody)
+    if found.webhook and not with_secrets:
+        parts = urlsplit(found.webhook)
+        found.webhook = f"{parts.scheme}://{parts.hostname or '?'}/…"
+    return found
+
+
+def _known(schedule: Mapping[str, str | int]) -> dict[str, Any]:
+    """Return a stored schedule in the types of its keywords; broken ones are left out."""
+    return {
+        word: value
+        for word, value in schedule.items()
+        if isinstance(value, int) == (_KEYWORDS[word].value_form is ValueForm.SECONDS)
+    }

@@ -1,0 +1,144 @@
+"""The API's description in OpenAPI 3.1, made of the marks of its views and the types they name.
+
+msgspec writes JSON Schema 2020-12, which is the dialect of OpenAPI 3.1.
+"""
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from admin_web.api.endpoint import BASE, JSON, Endpoint, Mounted, Opening
+from admin_web.api.problem_answers import MEDIA, ProblemBody
+
+#: Grows with every change that programs see; within v1 nothing is ever removed.
+API_VERSION = "1.0.0"
+_REF = "#/components/schemas/{name}"
+_NAME = re.compile(r"<(?:(\w+):)?(\w+)>")
+_ID = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
+_TEXT = {"type": "string", "minLength": 1}
+_ABOUT = """\
+What programs do with Warren. Each call has a token: `Authorization: Bearer wrn_…`, made by
+`warren tokens add`. Instants are ISO 8601 in UTC. Lists are pages: `next` is the `cursor` of the
+next one, null at the end. Every error is a problem of RFC 9457.
+"""
+
+
+def document(views: Sequence[Mounted]) -> dict[str, Any]:
+    """Return the description of the views."""
+    kinds = [*dict.fromkeys(_types(views))]
+    _, schemas = msgspec.json.schema_components([*kinds, ProblemBody], ref_template=_REF)
+    paths: dict[str, Any] = {}
+    for one in views:
+        path = BASE + _NAME.sub(r"{\2}", one.endpoint.rule)
+        paths.setdefault(path, {})[one.endpoint.method.lower()] = _operation(one, schemas)
+    queries = {one.endpoint.query.__name__ for one in views if one.endpoint.query is not None}
+    shown = {name: schema for name, schema in sorted(schemas.items()) if name not in queries}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Warren",
+            "version": API_VERSION,
+            "description": _ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": group} for group in sorted({one.group for one in views})],
+        "security": [{"token": []}],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": shown,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _types(views: Iterable[Mounted]) -> Iterator[Any]:
+    for one in views:
+        for kind in (one.endpoint.query, one.endpoint.body, one.endpoint.answer):
+            if kind is not None:
+                yield kind
+
+
+def _operation(one: Mounted, schemas: dict[str, Any]) -> dict[str, Any]:
+    endpoint, words = one.endpoint, inspect.getdoc(one.view) or ""
+    summary, _, more = words.partition("\n")
+    found: dict[str, Any] = {
+        "operationId": one.name.replace(".", "_"),
+        "tags": [one.group],
+        "summary": summary,
+        "x-scope": str(endpoint.opens),
+        "parameters": [*_names(endpoint), *_query(endpoint, schemas), *_headers(endpoint)],
+        "responses": _responses(endpoint),
+    }
+    if more.strip():
+        found["description"] = more.strip()
+    if endpoint.opens is Opening.ANYONE:
+        found["security"] = []
+    if endpoint.body is not None:
+        schema = {"$ref": _REF.format(name=endpoint.body.__name__)}
+        text = {"type": "string"}
+        found["requestBody"] = {
+            "required": bool(schemas[endpoint.body.__name__].get("required")),
+            "content": {
+                media: {"schema": schema if media.endswith("json") else text}
+                for media in endpoint.media
+            },
+        }
+    return found
+
+
+def _names(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
+    for kind, name in _NAME.findall(endpoint.rule):
+        schema = _ID if kind == "id" else _TEXT
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _query(endpoint: Endpoint, schemas: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if endpoint.query is None:
+        return
+    for name, schema in schemas[endpoint.query.__name__]["properties"].items():
+        # One that may be left out is null when it is; nobody can send a null in a query.
+        kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+        rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+        shown = kinds[0] | rest if len(kinds) == 1 else schema
+        about = {"description": shown.pop("description")} if "description" in shown else {}
+        if schema.get("default") is not None and schema["default"] != []:
+            shown = shown | {"default": schema["default"]}
+        yield {"name": name, "in": "query", "required": False, "schema": shown, **about}
+
+
+def _headers(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
+    for name, about in endpoint.headers.items():
+        text = {"type": "string"}
+        yield {"name": name, "in": "header", "required": False, "schema": text} | {
+            "description": about
+        }
+
+
+def _responses(endpoint: Endpoint) -> dict[str, Any]:
+    found = {str(endpoint.status): _success(endpoint, "success")}
+    for status, words in endpoint.also.items():
+        is_empty = status == 304  # noqa: PLR2004 - not modified
+        found[str(status)] = {"description": words} if is_empty else _success(endpoint, words)
+    problem = {"schema": {"$ref": _REF.format(name=ProblemBody.__name__)}}
+    found["default"] = {"description": "a problem", "content": {MEDIA: problem}}
+    return dict(sorted(found.items()))
+
+
+def _success(endpoint: Endpoint, words: str) -> dict[str, Any]:
+    if endpoint.answer is None:
+        return {"description": words}
+    is_named = isinstance(endpoint.answer, type) and issubclass(endpoint.answer, msgspec.Struct)
+    schema = (
+        {"$ref": _REF.format(name=endpoint.answer.__name__)} if is_named else {"type": "object"}
+    )
+    return {
+        "description": words,
+        "content": {
+            media: {"schema": schema if media == JSON else {"type": "string"}}
+            for media in endpoint.gives
+        },
+    }

@@ -1,0 +1,147 @@
+"""Every error as `application/problem+json` (RFC 9457), and never a trace, a query or a secret."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import structlog
+from flask import Flask, request
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response
+
+from admin_web.api.refusals import Refusal
+from scheduler.problems import Code, Problem, ProblemKind, Refused
+from sql.errors import Conflict, DatabaseUnavailable, NotFound
+
+MEDIA = "application/problem+json"
+RETRY_SECONDS = 2
+_STATUS = {
+    ProblemKind.INVALID: 422,
+    ProblemKind.UNKNOWN: 404,
+    ProblemKind.CONFLICT: 409,
+    ProblemKind.FORBIDDEN: 403,
+}
+#: Codes that HTTP has a better word for than their kind.
+_OWN_STATUS = {Code.JOB_CHANGED: 412}
+
+log = structlog.get_logger()
+
+
+class Detail(msgspec.Struct, omit_defaults=True):
+    """One thing that is wrong, where, and its code where a rule has one."""
+
+    detail: str
+    pointer: str | None = None
+    parameter: str | None = None
+    code: str | None = None
+
+
+class ProblemBody(msgspec.Struct):
+    """What every error is answered with; `instance` is what leads to it in the log."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: list[Detail]
+
+
+class ProblemAnswers:
+    """Answers every error, foreign ones included, as a problem."""
+
+    def install(self, app: Flask) -> None:
+        """Answer an app's errors."""
+        app.register_error_handler(HTTPException, self.known)
+        app.register_error_handler(Refusal, self.refusal)
+        app.register_error_handler(Refused, self.refused)
+        app.register_error_handler(NotFound, self.absent)
+        app.register_error_handler(Conflict, self.ambiguous)
+        app.register_error_handler(DatabaseUnavailable, self.database_lost)
+        app.register_error_handler(Exception, self.unexpected)
+
+    def known(self, error: HTTPException) -> Response:
+        """Tell what HTTP has a number for."""
+        if error.code is None or error.code < 400:  # noqa: PLR2004 - a redirect is no error
+            return error.get_response()
+        headers = {
+            name: value
+            for name, value in error.get_headers()
+            if name.lower() in {"allow", "retry-after"}
+        }
+        return problem(error.code, error.description or "", headers=headers)
+
+    def refusal(self, error: Refusal) -> Response:
+        """Tell what was refused before a command was asked."""
+        return problem(error.status, error.detail, errors=error.errors, headers=error.headers)
+
+    def refused(self, error: Refused) -> Response:
+        """Tell what a command refuses: all of it, each with its place in the body."""
+        first = error.problems[0]
+        status = _OWN_STATUS.get(first.code, _STATUS[first.code.kind])
+        return problem(
+            status, str(error), errors=[told(one) for one in error.problems], code=first.code
+        )
+
+    def absent(self, error: NotFound) -> Response:
+        """Tell that there is no such thing, or that it belongs to somebody else's app."""
+        return problem(404, str(error))
+
+    def ambiguous(self, error: Conflict) -> Response:
+        """Tell that a name is not enough, or is taken."""
+        return problem(409, str(error))
+
+    def database_lost(self, error: DatabaseUnavailable) -> Response:
+        """Tell that the database is away; it comes back by itself."""
+        number = _number()
+        log.warning("api_call_not_served", path=_path(), number=number, error=str(error))
+        words = "the database does not answer; look whether it was done before you send it again"
+        if request.method in ("GET", "HEAD"):
+            words = "the database does not answer"
+        return problem(503, words, number=number, headers={"Retry-After": str(RETRY_SECONDS)})
+
+    def unexpected(self, error: Exception) -> Response:
+        """Tell a number that the log has too."""
+        number = _number()
+        log.error("api_call_failed", path=_path(), number=number, exc_info=error)
+        return problem(500, f"something went wrong; its number in the log is {number}", number)
+
+
+def told(one: Problem, prefix: str = "") -> dict[str, Any]:
+    """Return a problem of a rule, at its place in a body."""
+    pointer = f"{prefix}/{one.field}" if one.field else prefix
+    return {"pointer": pointer, "detail": str(one), "code": one.code.name.lower()}
+
+
+def problem(
+    status: int,
+    detail: str,
+    number: str = "",
+    *,
+    errors: Sequence[Mapping[str, Any]] = (),
+    headers: Mapping[str, str] | None = None,
+    code: Code | None = None,
+) -> Response:
+    """Return a problem as an answer."""
+    kind = f"urn:warren:problem:{code.name.lower()}" if code else "about:blank"
+    body = ProblemBody(
+        type=kind,
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        instance=f"urn:warren:error:{number}" if number else _path(),
+        errors=[msgspec.convert(one, Detail) for one in errors],
+    )
+    answer = Response(msgspec.json.encode(body), status=status, content_type=MEDIA)
+    answer.headers.update(headers or {})
+    return answer
+
+
+def _number() -> str:
+    return secrets.token_hex(4)
+
+
+def _path() -> str:
+    return request.path[:200].encode(errors="replace").decode()

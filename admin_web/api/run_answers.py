@@ -1,0 +1,52 @@
+"""A run, and how its tick stands, as the API tells them."""
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from admin_web.api.answers import answer_type
+from scheduler.views.run_view import OF_PAGES, run_json
+from sql.listings.recent import DetailedRun
+from sql.listings.tick_ends import TickRun
+from sql.run_status import FINAL, RunStatus
+
+
+class TickEnd(msgspec.Struct, kw_only=True):
+    """How a run's whole tick stands: all shards with all attempts.
+
+    `status` is null until it is over; then SUCCEEDED, or how the first shard that did not succeed
+    ended. `run_ids` are by shard and attempt.
+    """
+
+    is_over: bool
+    status: str | None
+    run_ids: list[int]
+
+
+RunAnswer: Any = answer_type("Run", DetailedRun, without=OF_PAGES)
+#: A run with how its tick stands.
+RunWithTick: Any = answer_type("RunWithTick", DetailedRun, without=OF_PAGES, more={"tick": TickEnd})
+
+
+def run_answer(run: DetailedRun) -> Any:
+    """Return a run."""
+    return RunAnswer(**run_json(run))
+
+
+def run_with_tick(run: DetailedRun, rows: Collection[TickRun]) -> Any:
+    """Return a run and how its tick stands."""
+    return RunWithTick(**run_json(run), tick=tick_end(rows))
+
+
+def tick_end(rows: Collection[TickRun] | Collection[DetailedRun]) -> TickEnd:
+    """Return how a tick stands, by its runs in order of shard and attempt."""
+    last = list({row.shard_index: row for row in rows}.values())
+    is_over = all(row.status in FINAL for row in rows)
+    bad = [row.status for row in last if row.status != RunStatus.SUCCEEDED]
+    status = (bad or [RunStatus.SUCCEEDED.value])[0] if is_over else None
+    return TickEnd(
+        is_over=is_over,
+        status=None if status is None else str(status),
+        run_ids=[r.id for r in rows],
+    )

@@ -1,0 +1,47 @@
+"""Lines of run logs: asked of their executors, and else the end that the run's row kept."""
+
+from sqlalchemy.orm import Session
+
+from admin_web.logs.log_reader import Answer, LogPart, LogReader, Source
+from broker.rpc import Requester
+from sql.listings.recent import DetailedRun
+from sql.registry import presence
+
+EXECUTOR, KEPT, NONE = "executor", "kept", "none"
+
+
+class RunLogs:
+    """Reads logs; how many at a time is the reader's business."""
+
+    def __init__(self, requester: Requester | None) -> None:
+        self._reader = LogReader(requester)
+
+    def boot(self, session: Session, run: DetailedRun) -> str:
+        """Return the boot that keeps a run's log; empty when nobody does.
+
+        An address keeps its logs when it is started anew; the run's boot is gone then.
+        """
+        if not run.app or not run.address:
+            return ""
+        holder = presence.holder(session, presence.EXECUTOR, run.app, run.address)
+        return holder or run.boot_id or ""
+
+    def read(
+        self, run: DetailedRun, boot_id: str, from_line: int, limit: int
+    ) -> tuple[LogPart, str]:
+        """Return lines from a line on, and where they come from."""
+        source = Source(
+            run_id=run.id,
+            app=run.app or "",
+            address=run.address or "",
+            boot_id=boot_id,
+            scheduled_at_ms=run.scheduled_at,
+        )
+        part = self._reader.read(source, from_line, limit=limit)
+        if part.answer is Answer.LINES:
+            return part, EXECUTOR
+        tail = run.log_tail or ""
+        if part.answer is Answer.BUSY or from_line > 1 or not tail:
+            return part, NONE
+        lines = tuple(tail.removesuffix("\n").split("\n"))
+        return LogPart(answer=part.answer, lines=lines, is_end=True), KEPT

@@ -1,0 +1,133 @@
+"""Waits for the ends of ticks: one thread looks at all of them by one query at a time."""
+
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+from flask import request
+
+from admin_web.api.refusals import at_parameter
+from sql.engine import Database
+from sql.listings import tick_ends
+
+#: Most seconds that a request waits.
+LONGEST_SECONDS = 60
+
+log = structlog.get_logger()
+
+
+@dataclass
+class _Wish:
+    """What one request waits for."""
+
+    run_id: int
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+
+class Waiting:
+    """Lets some requests wait for ticks; what is one too many is not held up, and not refused.
+
+    Args:
+        database: where runs are.
+        places: how many may wait at a time.
+        look_seconds: how often all of them are looked at.
+        clock: monotonic seconds.
+
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        places: int,
+        look_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._places = places
+        self._look_seconds = look_seconds
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._wishes: list[_Wish] = []
+        self._taken = 0
+        self._is_looking = False
+
+    def wait(
+        self, run_id: int, seconds: float, is_enough: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Wait until a run's whole tick is over or so many seconds have passed.
+
+        `is_enough` is asked as often as the ticks are looked at, and ends it too. False when there
+        was no place to wait at.
+        """
+        if seconds <= 0 or not self._take():
+            return False
+        wish = _Wish(run_id)
+        end_at = self._clock() + seconds
+        try:
+            self._begin(wish)
+            while not is_enough() and not wish.is_over.is_set():
+                left = end_at - self._clock()
+                if left <= 0:
+                    break
+                wish.is_over.wait(min(left, max(self._look_seconds, 0.5)))
+            return True
+        finally:
+            self._end(wish)
+
+    def _take(self) -> bool:
+        with self._changed:
+            if self._taken >= self._places:
+                return False
+            self._taken += 1
+            return True
+
+    def _begin(self, wish: _Wish) -> None:
+        with self._changed:
+            self._wishes.append(wish)
+            if not self._is_looking:
+                self._is_looking = True
+                threading.Thread(target=self._look, name="waiting requests", daemon=True).start()
+
+    def _end(self, wish: _Wish) -> None:
+        with self._changed:
+            self._taken -= 1
+            self._wishes = [one for one in self._wishes if one is not wish]
+
+    def _look(self) -> None:
+        while True:
+            with self._changed:
+                waiting: dict[int, list[_Wish]] = defaultdict(list)
+                for wish in self._wishes:
+                    waiting[wish.run_id].append(wish)
+                if not waiting:
+                    self._is_looking = False
+                    return
+            for run_id in self._over(set(waiting)):
+                for wish in waiting[run_id]:
+                    wish.is_over.set()
+            time.sleep(self._look_seconds)
+
+    def _over(self, run_ids: set[int]) -> set[int]:
+        try:
+            return self._database.read(lambda session: tick_ends.over(session, run_ids))
+        except Exception as error:  # noqa: BLE001 - the top of a loop
+            log.warning("waiting_not_looked_at", error=str(error))
+            return set()
+
+
+def wished_seconds() -> float:
+    """Return how long a request is willing to wait: `Prefer: wait=30`; 0 when it is not."""
+    for preference in request.headers.get("Prefer", "").split(","):
+        name, _, value = preference.partition(";")[0].partition("=")
+        if name.strip().lower() != "wait":
+            continue
+        text = value.strip().strip('"')
+        if not re.fullmatch("[0-9]{1,6}", text) or int(text) > LONGEST_SECONDS:
+            raise at_parameter("Prefer", f"expected wait to be 0 to {LONGEST_SECONDS} seconds")
+        return float(text)
+    return 0.0

@@ -1,0 +1,1 @@
+"""Forms, and the rules of their fields."""

@@ -1,0 +1,57 @@
+"""The forms of one's own account: sign-in, password, preferences."""
+
+from flask_babel import lazy_gettext
+from wtforms import PasswordField, SelectField, StringField
+from wtforms.validators import EqualTo, InputRequired, Length, Regexp
+
+from admin_web.forms.console_form import ConsoleForm
+from scheduler.commands.passwords import LONGEST, SHORTEST
+from scheduler.commands.users import NAME_PATTERN
+
+#: What can be a user's name, in the form of a new user and at the sign-in alike.
+USER_NAME = Regexp(
+    rf"^{NAME_PATTERN}\Z",
+    message=lazy_gettext("A name has 4 to 50 letters, digits, dots, hyphens or underscores."),
+)
+_REQUIRED = lazy_gettext("Fill this in.")
+#: Long enough for every name and password; what is longer is not even hashed.
+_TYPED = Length(max=LONGEST, message=lazy_gettext("This is too long."))
+
+
+class SignInForm(ConsoleForm):
+    """Asks who somebody is; what can be nobody's name is neither counted nor looked up."""
+
+    username = StringField(lazy_gettext("Name"), [InputRequired(_REQUIRED), USER_NAME])
+    password = PasswordField(lazy_gettext("Password"), [InputRequired(_REQUIRED), _TYPED])
+
+
+class PasswordForm(ConsoleForm):
+    """Another password for oneself."""
+
+    present = PasswordField(lazy_gettext("Current password"), [InputRequired(_REQUIRED), _TYPED])
+    fresh = PasswordField(
+        lazy_gettext("New password"),
+        [
+            InputRequired(_REQUIRED),
+            Length(
+                SHORTEST,
+                LONGEST,
+                lazy_gettext("A password has 8 to 200 characters."),
+            ),
+        ],
+    )
+    again = PasswordField(
+        lazy_gettext("Repeat new password"),
+        [
+            InputRequired(_REQUIRED),
+            EqualTo("fresh", lazy_gettext("The passwords do not match.")),
+        ],
+    )
+
+
+class PreferencesForm(ConsoleForm):
+    """How the console looks to oneself; the choices come from the view."""
+
+    language = SelectField(lazy_gettext("Language"), validate_choice=True)
+    timezone = SelectField(lazy_gettext("Time zone"), validate_choice=True)
+    theme = SelectField(lazy_gettext("Theme"), validate_choice=True)

@@ -1,0 +1,151 @@
+"""The form of an app, and the rules of its fields."""
+
+import re
+
+from flask_babel import gettext, lazy_gettext
+from wtforms import Field, RadioField, SelectField, StringField, TextAreaField
+from wtforms.validators import InputRequired, Length, Optional, Regexp, ValidationError
+
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+from broker.messages import ADDRESS_PATTERN, APP_PATTERN
+from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
+from scheduler.alarms.channels.webhook_style import STYLES
+from scheduler.alarms.channels.webhook_url import check_webhook
+from scheduler.alarms.policy import AlarmTargets
+from scheduler.jobs.rules import check_addresses, check_title
+from scheduler.jobs.spec import AppSpec
+from sql.models import App
+from sql.registry import apps
+
+AUTOMATIC, LISTED = "automatic", "listed"
+_SEPARATORS = re.compile(r"[\s,;]+")
+
+
+class AppForm(ConsoleForm):
+    """An app as somebody wants it; the name is asked for a new one only."""
+
+    title = StringField(
+        lazy_gettext("Title"),
+        [Optional(), Length(max=64, message=lazy_gettext("A title can have up to 64 characters."))],
+    )
+    mode = RadioField(
+        lazy_gettext("Executors"),
+        choices=select_choices(
+            [
+                (AUTOMATIC, lazy_gettext("all that register")),
+                (LISTED, lazy_gettext("only these addresses, in this order")),
+            ]
+        ),
+        default=AUTOMATIC,
+    )
+    addresses = TextAreaField(lazy_gettext("Addresses"))
+    emails = StringField(lazy_gettext("E-mail alarms to"))
+    webhook = StringField(lazy_gettext("Webhook for alarms"))
+    style = SelectField(
+        lazy_gettext("Style of the webhook"),
+        choices=select_choices(
+            [("", lazy_gettext("by its host")), *((name, name) for name in STYLES)]
+        ),
+        default="",
+    )
+
+    def validate_title(self, field: Field) -> None:
+        """Refuse control characters."""
+        try:
+            check_title(field.data or "")
+        except ValueError:
+            raise ValidationError(gettext("A title cannot have control characters.")) from None
+
+    def validate_addresses(self, field: Field) -> None:
+        """Refuse a list that is empty, too long, doubled, or holds no addresses."""
+        if self.mode.data != LISTED:
+            return
+        listed = parts(field.data)
+        if not listed:
+            raise ValidationError(gettext("List at least one address."))
+        for address in listed:
+            if not re.fullmatch(ADDRESS_PATTERN, address):
+                raise ValidationError(gettext("Not a valid address: %(text)s", text=address[:100]))
+        try:
+            check_addresses(listed)
+        except ValueError:
+            raise ValidationError(
+                gettext("An address is listed twice, or the list is too long.")
+            ) from None
+
+    def validate_emails(self, field: Field) -> None:
+        """Refuse what is no e-mail address."""
+        emails = parts(field.data)
+        for email in emails:
+            if not is_email(email):
+                raise ValidationError(
+                    gettext("Not a valid e-mail address: %(text)s", text=email[:100])
+                )
+        if len(",".join(emails)) > LONGEST_EMAIL:
+            raise ValidationError(gettext("This is too long."))
+
+    def validate_webhook(self, field: Field) -> None:
+        """Refuse what alarms cannot be sent to."""
+        try:
+            check_webhook(field.data or "https://example.com")
+        except ValueError:
+            raise ValidationError(
+                gettext("A webhook must be a URL that begins with https:// or http://.")
+            ) from None
+
+    def validate_style(self, field: Field) -> None:
+        """Refuse a style without a webhook."""
+        if field.data and not self.webhook.data:
+            raise ValidationError(gettext("A style needs a webhook."))
+
+    def spec(self, name: str) -> AppSpec:
+        """Return a valid form as an app of this name."""
+        return AppSpec(
+            name=name,
+            title=self.title.data or name,
+            addresses=parts(self.addresses.data) if self.mode.data == LISTED else (),
+            alarm=AlarmTargets(
+                emails=parts(self.emails.data),
+                webhook=self.webhook.data or "",
+                style=self.style.data or "",
+            ),
+        )
+
+
+class NewAppForm(AppForm):
+    """An app that is not there yet."""
+
+    app_name = StringField(
+        lazy_gettext("Name"),
+        [
+            InputRequired(lazy_gettext("Fill this in.")),
+            Regexp(
+                rf"^{APP_PATTERN}\Z",
+                message=lazy_gettext(
+                    "A name has 3 to 64 lower-case letters, digits or hyphens, "
+                    "and begins with a letter."
+                ),
+            ),
+        ],
+    )
+
+
+def parts(text: str | None) -> tuple[str, ...]:
+    """Return what stands between commas, semicolons, spaces or line ends."""
+    return tuple(part for part in _SEPARATORS.split(text or "") if part)
+
+
+def form_of(app: App) -> AppForm:
+    """Return a form with an app's present values."""
+    addresses = apps.split(app.address_list)
+    return AppForm(
+        data={
+            "title": app.title,
+            "mode": LISTED if app.address_type == apps.MANUAL else AUTOMATIC,
+            "addresses": "\n".join(addresses),
+            "emails": ", ".join(apps.split(app.alarm_email)),
+            "webhook": app.alarm_webhook or "",
+            "style": app.alarm_style or "",
+        }
+    )

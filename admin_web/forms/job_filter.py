@@ -1,0 +1,60 @@
+"""The form above the list of jobs."""
+
+from collections.abc import Sequence
+
+from flask import request
+from flask_babel import lazy_gettext
+from wtforms import SelectField, StringField
+from wtforms.validators import Length, Optional
+
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+from admin_web.visitors import Visitor
+from sql.listings.job_search import JobFilter, Order
+
+#: Jobs of a page.
+LINES = 50
+_ALL = ("", lazy_gettext("all"))
+_STATES = (_ALL, ("enabled", lazy_gettext("enabled")), ("stopped", lazy_gettext("stopped")))
+_ORDERS = (
+    (Order.NAME, lazy_gettext("app and name")),
+    (Order.DUE, lazy_gettext("next fire")),
+    (Order.NEWEST, lazy_gettext("newest first")),
+)
+_SHORT = [Optional(), Length(max=255, message=lazy_gettext("This is too long."))]
+
+
+class JobFilterForm(ConsoleForm):
+    """Asks which jobs to show."""
+
+    app = SelectField(lazy_gettext("App"), default="")
+    state = SelectField(lazy_gettext("State"), choices=select_choices(_STATES), default="")
+    name = StringField(lazy_gettext("Name"), _SHORT)
+    handler = StringField(lazy_gettext("Handler"), _SHORT)
+    author = StringField(lazy_gettext("Author"), _SHORT)
+    order = SelectField(
+        lazy_gettext("Sorted by"), choices=select_choices(_ORDERS), default=Order.NAME.value
+    )
+
+    def set_choices(self, apps: Sequence[str]) -> None:
+        """Fill in the apps that can be chosen."""
+        self.app.choices = select_choices([_ALL, *((app, app) for app in apps)])
+
+
+def wanted(form: JobFilterForm, known: Visitor) -> JobFilter:
+    """Return which jobs a valid form asks for: a line more than a page has."""
+    return JobFilter(
+        app_ids=known.app_ids,
+        app=form.app.data or None,
+        is_enabled={"enabled": True, "stopped": False}.get(form.state.data or ""),
+        name=_text(form.name),
+        handler=_text(form.handler),
+        author=_text(form.author),
+        order=Order(form.order.data),
+        after=request.args.get("after"),
+        limit=LINES + 1,
+    )
+
+
+def _text(field: StringField) -> str | None:
+    return (field.data or "").strip() or None

@@ -1,0 +1,238 @@
+"""The form of a job: every field of a job file, read into the same value.
+
+What a value may be is `scheduler.jobs.rules`' business; here its objections find their fields.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from flask_babel import LazyString, gettext, lazy_gettext
+from wtforms import BooleanField, Field, HiddenField, SelectField, StringField, TextAreaField
+from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
+
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+from admin_web.language import job_labels
+from admin_web.language.problem_text import problem_text
+from admin_web.local_times import zones
+from scheduler.alarms.channels.webhook_style import STYLES
+from scheduler.jobs.field_kinds import Choice, Line, Number, Texts, YesOrNo
+from scheduler.jobs.fields import FIELDS
+from scheduler.jobs.fields import Field as JobField
+from scheduler.jobs.spec import JobSpec
+from scheduler.problems import Problem
+from scheduler.schedules.cron_schedule import CronSchedule
+from scheduler.schedules.registry import shown_as
+from scheduler.schedules.schedule import ValueForm
+from sql.job_choices import NO_SCHEDULE
+
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_NO_NUMBER = lazy_gettext("Enter a whole number.")
+#: Which field asks for the value of a schedule.
+_VALUE_FIELDS = {
+    ValueForm.EXPRESSION: "cron",
+    ValueForm.SECONDS: "seconds",
+    ValueForm.INSTANT: "at",
+}
+#: What is asked for and left empty is told in fewer words than a job file's.
+_TYPED = frozenset({"name", "handler", "cron", "seconds", "at"})
+_CHOICES = {None: "", True: "yes", False: "no"}
+_CHOSEN = {word: chosen for chosen, word in _CHOICES.items()}
+_HANDLER = ("", lazy_gettext("a handler of the executor"))
+#: What is asked for, by the names of the form's fields.
+FORM_FIELDS: Mapping[str, JobField] = {
+    one.key if one.kind.group in ("script", "alarm") else name: one
+    for name, one in FIELDS.items()
+    if name not in ("schedule_value", "script_source", "script_remark")
+}
+
+
+def _field(name: str, label: LazyString, hint: LazyString | str = "", **look: str) -> Any:
+    """Return what asks for a declared field, with the default that it has there."""
+    declared = FORM_FIELDS[name]
+    kind, default = declared.kind, declared.default
+    if isinstance(kind, Choice | YesOrNo):
+        return SelectField(label, validate_choice=False, default=default or "", description=hint)
+    if isinstance(kind, Number):
+        look, default = look | {"inputmode": "numeric"}, str(default)
+    if isinstance(kind, Line):
+        look |= {"maxlength": str(kind.longest)}
+    return StringField(label, default=default, description=hint, render_kw=look)
+
+
+class JobForm(ConsoleForm):
+    """Asks how a job shall be; choices that depend on the installation come from the view."""
+
+    app = SelectField(lazy_gettext("App"), validate_choice=False)
+    name = _field("name", lazy_gettext("Name"), autocomplete="off")
+    author = _field("author", lazy_gettext("Author"))
+    schedule_kind = SelectField(
+        lazy_gettext("Schedule"), validate_choice=False, default=CronSchedule.kind
+    )
+    cron = StringField(lazy_gettext("Cron expression"))
+    seconds = StringField(lazy_gettext("Seconds"))
+    at = StringField(lazy_gettext("Instant"))
+    timezone = SelectField(lazy_gettext("Time zone"), validate_choice=False)
+    language = SelectField(lazy_gettext("Job type"), validate_choice=False)
+    handler = _field(
+        "handler",
+        lazy_gettext("Handler"),
+        lazy_gettext("The name in @job(…) or in the executor's file."),
+    )
+    param = TextAreaField(lazy_gettext("Parameter"))
+    route = _field("route", lazy_gettext("Route"))
+    block = _field("block", lazy_gettext("If still running"))
+    misfire = _field("misfire", lazy_gettext("Missed runs"))
+    delivery = _field("delivery", lazy_gettext("If an executor is lost"))
+    concurrency = _field(
+        "concurrency",
+        lazy_gettext("Max concurrent runs"),
+        lazy_gettext("On one executor; more are handled as chosen above."),
+    )
+    timeout = _field(
+        "timeout",
+        lazy_gettext("Timeout, in seconds"),
+        lazy_gettext("0 = none. On timeout the whole process group is ended."),
+    )
+    retries = _field("retries", lazy_gettext("Retries"))
+    retry_delay = _field("retry_delay", lazy_gettext("Retry delay, in seconds"))
+    fresh_process = _field("fresh_process", lazy_gettext("New process for each run"))
+    children = TextAreaField(lazy_gettext("Children"))
+    emails = StringField(
+        lazy_gettext("Alarm by e-mail"),
+        description=lazy_gettext(
+            "Separate with commas; empty = those of the app, else of the cluster."
+        ),
+    )
+    webhook = StringField(lazy_gettext("Alarm by webhook"), render_kw={"autocomplete": "off"})
+    style = SelectField(lazy_gettext("Style of the webhook"), validate_choice=False)
+    enabled = BooleanField(lazy_gettext("Enable now"))
+    seen = HiddenField()
+
+    #: What is asked for below "Where and how", and below "When it fails".
+    execution_fields = ("route", "block", "concurrency", "timeout", "fresh_process")
+    failure_fields = ("retries", "retry_delay", "delivery", "emails", "webhook", "style")
+
+    def set_choices(self, *, apps: Sequence[str], routes: Sequence[str], zone: str) -> None:
+        """Fill in what can be chosen; `zone` is that of jobs that name none."""
+        self.app.choices = _with(self.app, [(app, app) for app in apps])
+        cluster = (("", lazy_gettext("cluster default: %(zone)s", zone=zone)),)
+        self.timezone.choices = _with(
+            self.timezone, [*cluster, *((one, one) for one in sorted(zones()))]
+        )
+        self.language.choices = select_choices([_HANDLER, *job_labels.LANGUAGES.items()])
+        for name, options in job_labels.OPTIONS.items():
+            added = routes if name == "route" else ()
+            field: Any = self[name]
+            field.choices = _with(field, [*_named(options), *((one, one) for one in added)])
+        # Each says which field asks for its value.
+        self.schedule_kind.choices = [
+            SelectChoice(kind, words, {"data-asks": _value_field(kind)})
+            for kind, words in _named(job_labels.SCHEDULE)
+        ]
+        told = ("", lazy_gettext("Auto-detect"))
+        self.style.choices = _with(self.style, [told, *((one, one) for one in STYLES)])
+
+    @classmethod
+    def values_of(cls, spec: JobSpec) -> dict[str, object]:
+        """Return a job as this form shows it; a copy is not started because its origin was."""
+        values = {name: _shown(getattr(spec, one.name)) for name, one in FORM_FIELDS.items()}
+        if name := _value_field(spec.schedule_kind):
+            values[name] = spec.schedule_value
+        del values["enabled"]
+        values["emails"] = ", ".join(spec.alarm_emails)
+        return values
+
+    @property
+    def schedule(self) -> tuple[str, str, str]:
+        """The kind of schedule, its value, its zone; as they were typed."""
+        kind = self.schedule_kind.data or NO_SCHEDULE
+        name = _value_field(kind)
+        return kind, _text(getattr(self, name)) if name else "", self.timezone.data or ""
+
+    def read(self) -> JobSpec:
+        """Return the job that was asked for, without a script's source.
+
+        A number that is none is said beside its field, and its default stands for it.
+        """
+        kind, value, zone = self.schedule
+        values = {one.name: self._read(self[name], one) for name, one in FORM_FIELDS.items()}
+        values |= {"schedule_kind": kind, "schedule_value": value, "timezone": zone}
+        if values["script_language"]:
+            values["handler"] = ""
+        return JobSpec(**values)
+
+    def show_problems(self, problems: Iterable[Problem]) -> None:
+        """Show each problem beside its field; above all of them, what has none."""
+        for problem in problems:
+            field = getattr(self, self._field_of(problem), None)
+            words = problem_text(problem)
+            if field is None:
+                self.add_error(words)
+            elif field.name in _TYPED and not _text(field):
+                field.errors = (gettext("Fill this in."),)
+            else:
+                field.errors = (*field.errors, words)
+
+    def _read(self, field: Field, declared: JobField) -> Any:
+        """Return what was typed or chosen as the value that is declared."""
+        if isinstance(field, BooleanField):
+            return bool(field.data)
+        if isinstance(declared.kind, YesOrNo):
+            return _CHOSEN.get(field.data or "")
+        if isinstance(declared.kind, Texts):
+            return tuple(_parts(field, "\n" if isinstance(field, TextAreaField) else ","))
+        if isinstance(declared.kind, Number):
+            return self._number(field)
+        if isinstance(field, TextAreaField):
+            # Browsers send line ends of two characters.
+            return (field.data or "").replace("\r\n", "\n")
+        return _text(field)
+
+    def _number(self, field: Field) -> int:
+        text = _text(field)
+        if not _NUMBER.fullmatch(text):
+            field.errors = (_NO_NUMBER,)
+            text = str(field.default)
+        return int(text)
+
+    def _field_of(self, problem: Problem) -> str:
+        whole, _, part = problem.field.partition("/")
+        if whole == "script":
+            return "language"
+        if problem.field == "schedule":
+            return _value_field(self.schedule_kind.data or NO_SCHEDULE) or "schedule_kind"
+        return part or whole
+
+
+def _shown(value: Any) -> object:
+    """Return a value as a field shows it."""
+    if isinstance(value, tuple):
+        return "\n".join(value)
+    return _CHOICES[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _value_field(kind: str) -> str:
+    """Return the name of the field that asks for the value of a kind of schedule, if any."""
+    return _VALUE_FIELDS.get(shown_as(kind).value_form, "")
+
+
+def _named(options: Mapping[Any, job_labels.Option]) -> list[tuple[Any, str]]:
+    return [(str(value), one.name) for value, one in options.items()]
+
+
+def _with(field: Field, choices: Sequence[tuple[Any, Any]]) -> list[Any]:
+    """Return choices with the one that is there already, such as a route that was taken away."""
+    present = field.data
+    if present and present not in {value for value, _ in choices}:
+        return select_choices([*choices, (present, present)])
+    return select_choices(choices)
+
+
+def _text(field: Field) -> str:
+    return (field.data or "").strip()
+
+
+def _parts(field: Field, separator: str) -> Iterable[str]:
+    return (part.strip() for part in (field.data or "").split(separator) if part.strip())

@@ -1,0 +1,39 @@
+"""What is asked about a token."""
+
+from flask_babel import lazy_gettext
+from wtforms import IntegerField, SelectMultipleField, StringField
+from wtforms.validators import InputRequired, NumberRange, Regexp
+
+from admin_web.forms.console_form import ConsoleForm
+from scheduler.commands.tokens.token_commands import MOST_DAYS, NAME_PATTERN, USUAL_DAYS
+
+_REQUIRED = lazy_gettext("Fill this in.")
+
+
+class TokenForm(ConsoleForm):
+    """A token that is not there yet; scopes and apps are those of whoever asks."""
+
+    token_name = StringField(
+        lazy_gettext("Name"),
+        [
+            InputRequired(_REQUIRED),
+            Regexp(
+                rf"^{NAME_PATTERN}\Z",
+                message=lazy_gettext(
+                    "A name has up to 50 letters, digits, dots, hyphens or underscores."
+                ),
+            ),
+        ],
+    )
+    scopes = SelectMultipleField(
+        lazy_gettext("Scopes"), [InputRequired(lazy_gettext("Choose at least one."))], choices=[]
+    )
+    apps = SelectMultipleField(lazy_gettext("Apps"), choices=[])
+    days = IntegerField(
+        lazy_gettext("Days"),
+        [
+            InputRequired(_REQUIRED),
+            NumberRange(1, MOST_DAYS, lazy_gettext("A token lives 1 to 366 days.")),
+        ],
+        default=USUAL_DAYS,
+    )

@@ -1,0 +1,64 @@
+"""The forms of a user, and the rules of their fields."""
+
+from flask_babel import lazy_gettext
+from wtforms import BooleanField, PasswordField, SelectField, SelectMultipleField, StringField
+from wtforms.validators import InputRequired, Length, Optional
+
+from admin_web.forms.account import USER_NAME
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+from admin_web.language import labels
+from scheduler.commands.passwords import LONGEST, SHORTEST
+from sql.accounts.users import Role
+
+_REQUIRED = lazy_gettext("Fill this in.")
+_PASSWORD_LENGTH = Length(SHORTEST, LONGEST, lazy_gettext("A password has 8 to 200 characters."))
+#: Viewer first: whoever is in a hurry gives little away.
+_ROLES = [
+    (role.name.lower(), labels.ROLE[role.name.lower()])
+    for role in (Role.VIEWER, Role.OPERATOR, Role.ADMINISTRATOR)
+]
+
+
+class UserFilterForm(ConsoleForm):
+    """Asks which users to show."""
+
+    name = StringField(lazy_gettext("Name"), [Optional(), Length(max=50)])
+    role = SelectField(
+        lazy_gettext("Role"),
+        choices=select_choices([("", lazy_gettext("all")), *_ROLES]),
+        default="",
+    )
+
+
+class RightsForm(ConsoleForm):
+    """What a user may do; the choices of apps come from the view."""
+
+    role = SelectField(
+        lazy_gettext("Role"),
+        choices=select_choices(_ROLES),
+        default="viewer",
+        validate_choice=True,
+    )
+    apps = SelectMultipleField(lazy_gettext("Apps"), choices=[])
+    may_edit_glue = BooleanField(lazy_gettext("May edit scripts"))
+
+
+class NewUserForm(RightsForm):
+    """A user who is not there yet."""
+
+    username = StringField(
+        lazy_gettext("Name"),
+        [InputRequired(_REQUIRED), USER_NAME],
+    )
+    password = PasswordField(
+        lazy_gettext("First password"), [InputRequired(_REQUIRED), _PASSWORD_LENGTH]
+    )
+
+
+class ResetForm(ConsoleForm):
+    """Another password for somebody else."""
+
+    password = PasswordField(
+        lazy_gettext("New password"), [InputRequired(_REQUIRED), _PASSWORD_LENGTH]
+    )

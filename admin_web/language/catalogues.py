@@ -1,0 +1,74 @@
+"""Languages: texts of ours are English, translations are read from .po files at the start."""
+
+import io
+from functools import cache
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
+from babel.support import NullTranslations, Translations
+from flask import Flask, request
+from flask_babel import Babel, Domain, get_locale
+
+from admin_web.visitors import known_visitor
+
+FOLDER = Path(__file__).parents[1] / "translations"
+#: By the tag that browsers know: Babel's name, and what people call it.
+LANGUAGES = {"en": ("en", "English"), "zh-CN": ("zh_CN", "简体中文")}
+COOKIE = "warren_language"
+
+
+class Texts(Domain):  # type: ignore[misc] # has no types
+    """All translations, held in memory; no compiled files are needed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_language = {
+            folder.name.partition("_")[0]: _read(folder) for folder in sorted(FOLDER.iterdir())
+        }
+
+    def get_translations(self) -> NullTranslations:
+        """Return the texts of the request's language; English ones are the keys themselves."""
+        locale = get_locale()
+        return self._by_language.get(locale.language if locale else "", NullTranslations())
+
+
+class TextsFromMemory(Babel):  # type: ignore[misc] # has no types
+    """Flask-Babel that looks into no folder."""
+
+    def __init__(self, texts: Texts) -> None:
+        super().__init__()
+        self.domain_instance = texts
+
+
+def install(app: Flask) -> None:
+    """Give an app its languages."""
+    babel = TextsFromMemory(Texts())
+    babel.init_app(app, locale_selector=lambda: LANGUAGES[language()][0])
+    app.jinja_env.globals.update(language=language, languages=LANGUAGES)
+
+
+def language() -> str:
+    """Return the tag of the request's language: the user's, the cookie's, else the browser's."""
+    known = known_visitor()
+    for wanted in (known.locale if known else "", request.cookies.get(COOKIE, "")):
+        if wanted in LANGUAGES:
+            return wanted
+    best = request.accept_languages.best_match(["en", "zh-CN", "zh"], "en")
+    return "zh-CN" if best.startswith("zh") else "en"
+
+
+@cache
+def _read(folder: Path) -> Translations:
+    """Return all texts of one language: a page group may have a file of its own."""
+    catalog = Catalog(locale=folder.name)
+    for path in sorted(folder.glob("*.po")):
+        with path.open("rb") as source:
+            for message in read_po(source, locale=folder.name):
+                if message.id:
+                    catalog[message.id] = message
+    compiled = io.BytesIO()
+    write_mo(compiled, catalog)
+    compiled.seek(0)
+    return Translations(compiled)

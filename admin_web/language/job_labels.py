@@ -1,0 +1,190 @@
+"""Labels of a job's options, and when to use which."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flask_babel import LazyString, gettext, lazy_gettext
+
+from admin_web.language.catalogues import language
+from admin_web.language.labels import State
+from broker.messages import Block, ScriptLanguage
+from scheduler.jobs.script_cache import language_of
+from scheduler.routing.choice import Route
+from scheduler.schedules.misfire import MisfirePolicy
+from scheduler.schedules.registry import KINDS, has_schedule, shown_as
+from scheduler.schedules.schedule import ValueForm
+from sql.job_choices import DeliveryGuarantee
+from sql.listings.recent import ListedJob
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What one choice is called, and when to take it."""
+
+    name: LazyString
+    when: LazyString
+
+
+#: Whether each run gets a process of its own; "" leaves it to the executor.
+FRESH_PROCESS = {
+    "": Option(
+        lazy_gettext("executor default"),
+        lazy_gettext("As WARREN_FRESH_PROCESS says; the default is no."),
+    ),
+    "yes": Option(
+        lazy_gettext("yes"),
+        lazy_gettext("A few milliseconds slower; nothing is left over from earlier runs."),
+    ),
+    "no": Option(
+        lazy_gettext("no"),
+        lazy_gettext("The job's runs share a process, one after another; no other job's do."),
+    ),
+}
+#: What fires by itself first.
+SCHEDULE = {
+    kind.kind: Option(lazy_gettext(kind.title), lazy_gettext(kind.advice))
+    for kind in sorted(KINDS.values(), key=lambda kind: not kind.fires)
+}
+ROUTE = {
+    Route.FIRST: Option(
+        lazy_gettext("first"),
+        lazy_gettext("Always the first executor. For when one is enough and the others stand by."),
+    ),
+    Route.LAST: Option(
+        lazy_gettext("last"),
+        lazy_gettext(
+            "Always the last executor. Keeps a job apart from those that go to the first."
+        ),
+    ),
+    Route.ROUND: Option(
+        lazy_gettext("round robin"),
+        lazy_gettext("One after the other. For runs of about equal weight."),
+    ),
+    Route.RANDOM: Option(
+        lazy_gettext("random"),
+        lazy_gettext("Any executor. For very many short runs."),
+    ),
+    Route.CONSISTENT_HASH: Option(
+        lazy_gettext("consistent hash"),
+        lazy_gettext(
+            "The same executor for the same job as long as it is online. For jobs with a local "
+            "cache."
+        ),
+    ),
+    Route.LEAST_FREQUENTLY_USED: Option(
+        lazy_gettext("least frequently used"),
+        lazy_gettext(
+            "The executor that ran this job least often. Evens out when executors come and go."
+        ),
+    ),
+    Route.LEAST_RECENTLY_USED: Option(
+        lazy_gettext("least recently used"),
+        lazy_gettext(
+            "The executor that ran this job longest ago, so that none runs it twice in a row."
+        ),
+    ),
+    Route.FAILOVER: Option(
+        lazy_gettext("failover"),
+        lazy_gettext(
+            "The first executor that answers a check. "
+            "For when a run must not go to a frozen executor."
+        ),
+    ),
+    Route.BUSYOVER: Option(
+        lazy_gettext("busyover"),
+        lazy_gettext(
+            "The first executor that is idle, or at least does not run this job. For long runs."
+        ),
+    ),
+    Route.SHARDING_BROADCAST: Option(
+        lazy_gettext("sharding broadcast"),
+        lazy_gettext("All executors at once, each with its share of the work."),
+    ),
+}
+BLOCK = {
+    Block.SERIAL_EXECUTION: Option(
+        lazy_gettext("queue"),
+        lazy_gettext("A run waits for the one before it. For when every run matters."),
+    ),
+    Block.DISCARD_LATER: Option(
+        lazy_gettext("skip new"),
+        lazy_gettext("While one runs, the next is skipped. For when a late run is worthless."),
+    ),
+    Block.COVER_EARLY: Option(
+        lazy_gettext("replace running"),
+        lazy_gettext("A new run kills the old one. For when only the newest result counts."),
+    ),
+}
+MISFIRE = {
+    MisfirePolicy.DO_NOTHING: Option(
+        lazy_gettext("skip"),
+        lazy_gettext("Missed runs are recorded and skipped. The next one comes as usual."),
+    ),
+    MisfirePolicy.FIRE_ONCE_NOW: Option(
+        lazy_gettext("run once immediately"),
+        lazy_gettext("One run makes up for all that were missed. Good for daily reports."),
+    ),
+}
+DELIVERY = {
+    DeliveryGuarantee.AT_MOST_ONCE: Option(
+        lazy_gettext("at most once"),
+        lazy_gettext("A run that may have started is never started again automatically."),
+    ),
+    DeliveryGuarantee.AT_LEAST_ONCE: Option(
+        lazy_gettext("at least once"),
+        lazy_gettext("A run whose executor was lost is tried again. It must be safe to run twice."),
+    ),
+}
+#: The choices of each field that has some.
+OPTIONS: Mapping[str, Mapping[Any, Option]] = {
+    "schedule_kind": SCHEDULE,
+    "route": ROUTE,
+    "block": BLOCK,
+    "misfire": MISFIRE,
+    "delivery": DELIVERY,
+    "fresh_process": FRESH_PROCESS,
+}
+#: Languages of scripts; names need no translation.
+LANGUAGES = {
+    ScriptLanguage.SHELL: "Shell",
+    ScriptLanguage.PYTHON: "Python",
+    ScriptLanguage.NODEJS: "Node.js",
+    ScriptLanguage.PHP: "PHP",
+    ScriptLanguage.POWERSHELL: "PowerShell",
+    ScriptLanguage.GROOVY: "Groovy",
+}
+_ENABLED = State(lazy_gettext("enabled"), "good", "play")
+_STOPPED = State(lazy_gettext("stopped"), "quiet", "pause")
+_STOPPED_BY_ITSELF = State(lazy_gettext("stopped by itself"), "warn", "triangle")
+_BY_REQUEST = State(lazy_gettext("on demand"), "quiet", "ring")
+
+
+def state(job: ListedJob) -> State:
+    """Return how a job stands."""
+    if job.is_enabled:
+        return _ENABLED
+    if job.stop_reason:
+        return _STOPPED_BY_ITSELF
+    return _STOPPED if has_schedule(job.schedule_kind) else _BY_REQUEST
+
+
+def script_name(script_type: str) -> str:
+    """Return the language of a job's script, empty for a job without one."""
+    known = language_of(script_type)
+    return LANGUAGES[ScriptLanguage(known)] if known else ""
+
+
+def label_of(options: Mapping[Any, Option], value: str) -> str:
+    """Return what a choice is called; one that was added is called as it is."""
+    return str(options[value].name) if value in options else value
+
+
+def schedule_words(kind: str, value: str | None) -> str:
+    """Return when a schedule fires, in words; a kind that is unknown here as it is written."""
+    return KINDS[kind].in_words(value or "", gettext, language()) if kind in KINDS else kind
+
+
+def is_expression(kind: str) -> bool:
+    """Whether a schedule's value is an expression that says more than its words."""
+    return shown_as(kind).value_form is ValueForm.EXPRESSION

@@ -1,0 +1,131 @@
+"""Labels of stored values, and the tone and shape of each state.
+
+A state is told by colour and by shape, so that nobody needs to see colours.
+"""
+
+from dataclasses import dataclass
+
+from flask_babel import LazyString, lazy_gettext
+
+from scheduler.problems import Code
+from sql.accounts.users import Role
+from sql.run_status import Kind, RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state on a page: its word, the tone (a class of the style sheet), the shape (an icon)."""
+
+    word: LazyString
+    tone: str
+    shape: str
+
+
+STATUS = {
+    RunStatus.PLANNED: State(lazy_gettext("planned"), "quiet", "ring"),
+    RunStatus.ROUTED: State(lazy_gettext("routed"), "info", "arrow"),
+    RunStatus.SENT: State(lazy_gettext("sent"), "info", "arrow"),
+    RunStatus.RUNNING: State(lazy_gettext("running"), "busy", "play"),
+    RunStatus.SUCCEEDED: State(lazy_gettext("succeeded"), "good", "check"),
+    RunStatus.FAILED: State(lazy_gettext("failed"), "bad", "cross"),
+    RunStatus.TIMED_OUT: State(lazy_gettext("timed out"), "bad", "clock"),
+    RunStatus.KILLED: State(lazy_gettext("killed"), "warn", "square"),
+    RunStatus.REFUSED: State(lazy_gettext("refused"), "warn", "minus"),
+    RunStatus.LOST: State(lazy_gettext("lost"), "bad", "question"),
+    RunStatus.UNDELIVERED: State(lazy_gettext("undelivered"), "bad", "triangle"),
+    RunStatus.CANCELLED: State(lazy_gettext("cancelled"), "quiet", "minus"),
+}
+KIND = {
+    Kind.SCHEDULE: lazy_gettext("schedule"),
+    Kind.MISFIRE: lazy_gettext("misfire"),
+    Kind.MANUAL: lazy_gettext("manual"),
+    Kind.API: lazy_gettext("API"),
+    Kind.RETRY: lazy_gettext("retry"),
+    Kind.PARENT: lazy_gettext("parent"),
+}
+#: A process that registered: see `sql.registry.liveness`.
+PROCESS = {
+    "alive": State(lazy_gettext("alive"), "good", "check"),
+    "draining": State(lazy_gettext("draining"), "warn", "square"),
+    "silent": State(lazy_gettext("silent"), "bad", "question"),
+    "absent": State(lazy_gettext("never seen"), "quiet", "ring"),
+}
+#: What an executor tells of itself.
+AILMENT = {
+    "journal": lazy_gettext("its journal cannot be written"),
+    "disk": lazy_gettext("the disk is nearly full"),
+    "contact": lazy_gettext("it is out of contact"),
+    "reports": lazy_gettext("too many of its reports wait for the broker"),
+}
+#: A user who may not sign in.
+DISABLED = State(lazy_gettext("disabled"), "warn", "minus")
+ROLE = {
+    Role.ADMINISTRATOR.name.lower(): lazy_gettext("administrator"),
+    Role.OPERATOR.name.lower(): lazy_gettext("operator"),
+    Role.VIEWER.name.lower(): lazy_gettext("viewer"),
+}
+PASSWORD_FLAW = {
+    Code.WEAK_LENGTH: lazy_gettext("A password has 8 to 200 characters."),
+    Code.WEAK_NAME: lazy_gettext("The password cannot be the user name."),
+    Code.WEAK_COMMON: lazy_gettext("This password is too common."),
+    Code.WEAK_ENCODING: lazy_gettext("The password contains invalid characters."),
+}
+#: What becomes of a token.
+TOKEN = {
+    "good": lazy_gettext("good"),
+    "expired": lazy_gettext("expired"),
+    "revoked": lazy_gettext("revoked"),
+    "disabled": lazy_gettext("disabled"),
+}
+#: What a token may do.
+SCOPE = {
+    "read": lazy_gettext("read: what can be seen, but for logs"),
+    "logs": lazy_gettext("logs: what runs have printed"),
+    "trigger": lazy_gettext("trigger: run jobs"),
+    "operate": lazy_gettext("operate: start, stop, kill, drain"),
+    "write": lazy_gettext("write: make, change and delete jobs"),
+    "scripts": lazy_gettext("scripts: change scripts too"),
+    "admin": lazy_gettext("admin: apps, pausing, the audit log"),
+}
+#: Actions in the audit log; one that is missing is shown as it is stored.
+ACTION = {
+    "app.create": lazy_gettext("created an app"),
+    "app.update": lazy_gettext("changed an app"),
+    "job.create": lazy_gettext("created a job"),
+    "job.update": lazy_gettext("changed a job"),
+    "job.start": lazy_gettext("started a job"),
+    "job.stop": lazy_gettext("stopped a job"),
+    "job.delete": lazy_gettext("deleted a job"),
+    "job.trigger": lazy_gettext("triggered a job"),
+    "run.kill": lazy_gettext("killed a run"),
+    "run.clear": lazy_gettext("cleared runs"),
+    "cluster.pause": lazy_gettext("paused dispatch"),
+    "cluster.resume": lazy_gettext("resumed dispatch"),
+    "user.add": lazy_gettext("added a user"),
+    "user.password": lazy_gettext("changed a password"),
+    "user.rights": lazy_gettext("changed rights"),
+    "user.disable": lazy_gettext("disabled a user"),
+    "user.enable": lazy_gettext("enabled a user"),
+    "user.delete": lazy_gettext("deleted a user"),
+    "app.delete": lazy_gettext("deleted an app"),
+    "executor.drain": lazy_gettext("drained an executor"),
+    "glue.save": lazy_gettext("saved a script"),
+    "token.add": lazy_gettext("made a token"),
+    "token.revoke": lazy_gettext("revoked a token"),
+    "session.open": lazy_gettext("signed in"),
+    "session.refuse": lazy_gettext("failed to sign in"),
+    "session.forge": lazy_gettext("sent a forged cookie"),
+    "session.end": lazy_gettext("signed out"),
+}
+#: Kinds of objects in the audit log.
+OBJECT = {
+    "app": lazy_gettext("app"),
+    "executor": lazy_gettext("executor"),
+    "glue": lazy_gettext("script"),
+    "job": lazy_gettext("job"),
+    "run": lazy_gettext("run"),
+    "cluster": lazy_gettext("cluster"),
+    "user": lazy_gettext("user"),
+    "token": lazy_gettext("token"),
+    "session": lazy_gettext("sign-in"),
+}

@@ -1,0 +1,95 @@
+"""Times on pages: in the viewer's zone, with the job's or the cluster's zone beside it."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
+
+from babel.dates import format_timedelta
+from flask import Flask, request
+from flask_babel import get_locale, gettext
+
+from admin_web.console_services import ConsoleServices
+from admin_web.visitors import known_visitor
+from sql.instants import moment
+
+#: Set by a script from what the browser knows; a user's own choice goes before it.
+ZONE_COOKIE = "warren_zone"
+_FORMAT = "%Y-%m-%d %H:%M:%S"
+
+
+class LocalTimes:
+    """Shows epoch milliseconds.
+
+    Args:
+        default_zone: for viewers who have none, and for jobs that name none.
+        now_ms: the database's clock.
+
+    """
+
+    def __init__(self, default_zone: str, now_ms: Callable[[], int]) -> None:
+        self._default_zone = default_zone
+        self._now_ms = now_ms
+
+    @property
+    def cluster_zone(self) -> str:
+        """The zone whose days are counted, and that of jobs that name none."""
+        return self._default_zone
+
+    def zone(self) -> str:
+        """Return the viewer's zone: their own, the browser's, else the cluster's."""
+        known = known_visitor()
+        for wanted in (known.timezone if known else "", request.cookies.get(ZONE_COOKIE, "")):
+            if wanted in zones():
+                return wanted
+        return self._default_zone
+
+    def format(self, instant_ms: int) -> str:
+        """Return an instant in the viewer's zone, to the second."""
+        return _shown(instant_ms, self.zone())
+
+    def format_with_zone(self, instant_ms: int, zone: str | None = None) -> str:
+        """Return an instant in both zones, for the title: the viewer's and the job's."""
+        own, other = self.zone(), zone or self._default_zone
+        texts = [f"{_shown(instant_ms, own)} {own}"]
+        if other != own:
+            texts.append(f"{_shown(instant_ms, other)} {other}")
+        return " · ".join(texts)
+
+    def iso(self, instant_ms: int) -> str:
+        """Return an instant for programs."""
+        return moment(instant_ms).isoformat(timespec="milliseconds")
+
+    def relative(self, instant_ms: int) -> str:
+        """Return how far an instant is from now, in words of the viewer's language."""
+        distance = timedelta(milliseconds=instant_ms - self._now_ms())
+        if abs(distance) < timedelta(seconds=2):
+            return str(gettext("now"))
+        return format_timedelta(
+            distance, add_direction=True, threshold=1.2, format="narrow", locale=get_locale()
+        )
+
+    def duration(self, duration_ms: int) -> str:
+        """Return a duration, to three figures or to the second."""
+        seconds = duration_ms / 1000
+        if seconds < 60:  # noqa: PLR2004 - seconds of a minute
+            return f"{seconds:.3g} s"
+        minutes, rest = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def install(app: Flask, services: ConsoleServices) -> None:
+    """Give an app's templates these names."""
+    local_times = LocalTimes(services.timezone, services.now_ms)
+    app.jinja_env.globals.update(local_times=local_times)
+
+
+@cache
+def zones() -> frozenset[str]:
+    """Return the names of all time zones."""
+    return frozenset(available_timezones())
+
+
+def _shown(instant_ms: int, zone: str) -> str:
+    return moment(instant_ms, ZoneInfo(zone)).strftime(_FORMAT)

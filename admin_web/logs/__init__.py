@@ -1,0 +1,1 @@
+"""Run logs on pages, asked of the executors that hold them."""

@@ -1,0 +1,163 @@
+"""A run's log as a page, as lines for a script, and as a file, always read from its executor."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from flask import Response, get_template_attribute, jsonify, render_template, request
+from sqlalchemy.orm import Session
+
+from admin_web.console_services import ConsoleServices
+from admin_web.logs.downloads import Downloads
+from admin_web.logs.log_reader import Answer, LogPart, LogReader, Source
+from admin_web.logs.text import shown, shown_text
+from admin_web.visitors import Visitor
+from sql.listings import recent
+from sql.listings.recent import DetailedRun
+from sql.registry import presence
+from sql.run_status import OPEN
+
+#: Lines of a page, of one answer to a script, and of one piece of a file.
+PAGE_LINES, SCRIPT_LINES, FILE_LINES = 500, 1_000, 10_000
+#: No log has more lines: it holds 50 MB.
+LAST_LINE = 50_000_000
+#: Where a file ends, whatever an executor goes on to say.
+FILE_BYTES = 60_000_000
+#: How long a file waits for its next piece while pages ask for theirs.
+WAIT_SECONDS = 20.0
+_KEPT = "[only the end of the log was kept; its executor {}]\n"
+_WHY = {Answer.MISSING: "has no longer the rest", Answer.SILENT: "does not answer"}
+
+
+class LogPages:
+    """Reads logs for visitors who may see their runs."""
+
+    def __init__(self, services: ConsoleServices, reader: LogReader) -> None:
+        self._services = services
+        self._reader = reader
+        self._downloads = Downloads()
+
+    def show(self, known: Visitor, run_id: int) -> str:
+        """Show a page of lines: from `line` on; else an open run's last ones, or the first."""
+        run, source = self._find(known, run_id)
+        line = _line("line")
+        part = self._reader.read(
+            source,
+            line or 1,
+            limit=PAGE_LINES,
+            at_end=line is None and run.status in OPEN,
+        )
+        return render_template(
+            "pages/run_log.html",
+            run=run,
+            part=part,
+            lines=[shown(line) for line in part.lines],
+            kept=_kept(run, part),
+            is_open=run.status in OPEN,
+            earlier=max(1, part.from_line - PAGE_LINES) if part.from_line > 1 else None,
+            further=None if part.is_end or not part.lines else part.next_line,
+        )
+
+    def lines(self, known: Visitor, run_id: int) -> Response:
+        """Give the lines from `from` on as JSON; `state` is HTML of ours."""
+        run, source = self._find(known, run_id)
+        part = self._reader.read(source, _line("from") or 1, limit=SCRIPT_LINES)
+        badge = get_template_attribute("macros/badge.html", "status")
+        return jsonify(
+            answer=part.answer.value,
+            first=part.from_line,
+            next=part.next_line,
+            lines=[shown(line) for line in part.lines],
+            is_end=part.is_end,
+            # Read before the executor was asked: what is over then, was written whole by then.
+            is_open=run.status in OPEN,
+            state=str(badge(run.status)),
+        )
+
+    def download(self, known: Visitor, run_id: int) -> Response:
+        """Give the log as it is, piece by piece; one file at a time for each user."""
+        run, source = self._find(known, run_id)
+        if not self._downloads.begin(known.user_id):
+            return _later()
+        answer = Response(self._pieces(run, source), content_type="text/plain; charset=utf-8")
+        answer.call_on_close(lambda: self._downloads.end(known.user_id))
+        answer.headers["Content-Disposition"] = f'attachment; filename="run-{run.id}.log"'
+        return answer
+
+    def _pieces(self, run: DetailedRun, source: Source) -> Iterator[bytes]:
+        line, size = 1, 0
+        while size < FILE_BYTES:
+            part = self._downloads.piece(
+                partial(
+                    self._reader.read,
+                    source,
+                    line,
+                    limit=FILE_LINES,
+                    wait_seconds=WAIT_SECONDS,
+                )
+            )
+            if part.answer is not Answer.LINES:
+                yield _broken_off(run, part.answer, is_first=line == 1).encode()
+                return
+            if not part.lines:
+                if line == 1:
+                    yield (run.log_tail or "").encode(errors="replace")
+                return
+            piece = ("\n".join(part.lines) + "\n").encode(errors="replace")
+            line, size = part.next_line, size + len(piece)
+            yield piece
+            if part.is_end:
+                return
+
+    def _find(self, known: Visitor, run_id: int) -> tuple[DetailedRun, Source]:
+        """Return a run of the visitor's apps, and where its log is: never what a browser says."""
+
+        def read(session: Session) -> tuple[DetailedRun, Source]:
+            run = recent.run(session, run_id, known.app_ids)
+            app, address = run.app or "", run.address or ""
+            # An address keeps its logs when it is started anew; the run's boot is gone then.
+            holder = presence.holder(session, presence.EXECUTOR, app, address)
+            is_asked = bool(app and address)
+            boot_id = (holder or run.boot_id or "") if is_asked else ""
+            return run, Source(
+                run_id=run.id,
+                app=app,
+                address=address,
+                boot_id=boot_id,
+                scheduled_at_ms=run.scheduled_at,
+            )
+
+        return self._services.database.read(read)
+
+
+def _line(name: str) -> int | None:
+    """Return a line number of the query; one that no log has is the nearest that may be."""
+    text = request.args.get(name, "")
+    if not text.isdecimal() or not text.isascii():
+        return None
+    return max(1, min(int(text[:12]), LAST_LINE))
+
+
+def _kept(run: DetailedRun, part: LogPart) -> list[str]:
+    """Return what the row kept of a log that its executor does not give."""
+    if part.lines or part.answer is Answer.BUSY or part.from_line > 1:
+        return []
+    tail = run.log_tail or ""
+    return shown_text(tail.rstrip("\n")).split("\n") if tail else []
+
+
+def _broken_off(run: DetailedRun, answer: Answer, *, is_first: bool) -> str:
+    if answer is Answer.BUSY:
+        return "[the rest is missing: too many logs were read at once; try again]\n"
+    if not is_first:
+        return "[the rest is missing: the executor does not answer]\n"
+    return _KEPT.format(_WHY[answer]) + (run.log_tail or "")
+
+
+def _later() -> Response:
+    answer = Response(
+        "You are downloading another log. Try again when you have it.\n",
+        status=429,
+        content_type="text/plain; charset=utf-8",
+    )
+    answer.headers["Retry-After"] = "5"
+    return answer

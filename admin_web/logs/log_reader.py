@@ -1,0 +1,171 @@
+"""Asks executors for log lines; a slow executor cannot block the whole console.
+
+A question takes a thread of the console for as long as its answer does. So there are few at a time,
+fewer of one executor, and one that did not answer is left alone for a while.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+from broker.messages import LogChunk, ReadLog
+from broker.rpc import Question, Requester
+from sql.instants import moment
+
+#: Of the console's six threads, so many may wait for executors, and for one of them.
+AT_A_TIME, OF_ONE = 3, 2
+ANSWER_SECONDS = 1.5
+#: An executor that did not answer is asked again after so long.
+PAUSE_SECONDS = 2.0
+
+
+class Answer(StrEnum):
+    """What came of asking for a log."""
+
+    #: Lines, or none yet.
+    LINES = "LINES"
+    #: The executor keeps nothing of that day.
+    MISSING = "MISSING"
+    #: The executor is gone, or did not answer in time.
+    SILENT = "SILENT"
+    #: Too many others are asking.
+    BUSY = "BUSY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Whose log it is and where it lies; all of it from the run's own row and the registry."""
+
+    run_id: int
+    app: str
+    address: str
+    boot_id: str
+    scheduled_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPart:
+    """Lines of a log from `from_line` (1-based) on; `is_end`: there are no more at present."""
+
+    answer: Answer
+    from_line: int = 1
+    lines: tuple[str, ...] = ()
+    is_end: bool = False
+
+    @property
+    def next_line(self) -> int:
+        """The number of the line after these."""
+        return self.from_line + len(self.lines)
+
+
+class LogReader:
+    """Reads run logs by asking the executors that keep them.
+
+    Args:
+        requester: None = there is no broker, and every executor is silent.
+        clock: monotonic seconds.
+
+    """
+
+    def __init__(
+        self, requester: Requester | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._requester = requester
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._asking: Counter[tuple[str, str]] = Counter()
+        self._silent_until: dict[tuple[str, str], float] = {}
+
+    def read(
+        self,
+        source: Source,
+        from_line: int,
+        *,
+        limit: int,
+        at_end: bool = False,
+        wait_seconds: float = 0.0,
+    ) -> LogPart:
+        """Return up to `limit` lines from a line on, or the last ones.
+
+        With patience it waits for a place while too many others are asking.
+        """
+        if self._requester is None or not source.boot_id:
+            return LogPart(answer=Answer.SILENT, from_line=from_line)
+        with self._place(source, wait_seconds) as obstacle:
+            if obstacle is not None:
+                return LogPart(answer=obstacle, from_line=from_line)
+            question = _question(source, from_line, limit, at_end=at_end)
+            try:
+                chunk = self._requester.ask([question], ANSWER_SECONDS)[0]
+            except ValueError:  # an address of XXL-JOB's, which is a URL, can be asked nothing
+                chunk = None
+            return self._part(source, chunk, from_line)
+
+    def _part(self, source: Source, chunk: object, from_line: int) -> LogPart:
+        if not isinstance(chunk, LogChunk) or chunk.run_id != source.run_id:
+            with self._changed:
+                self._silent_until[_key(source)] = self._clock() + PAUSE_SECONDS
+            return LogPart(answer=Answer.SILENT, from_line=from_line)
+        if chunk.missing:
+            return LogPart(answer=Answer.MISSING, from_line=chunk.from_line, is_end=True)
+        lines = chunk.text.split("\n") if chunk.to_line >= chunk.from_line else []
+        return LogPart(
+            answer=Answer.LINES,
+            from_line=chunk.from_line,
+            lines=tuple(lines),
+            is_end=chunk.is_end,
+        )
+
+    @contextmanager
+    def _place(self, source: Source, wait_seconds: float) -> Iterator[Answer | None]:
+        """Hold one of the places, or say why there is none."""
+        key = _key(source)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._obstacle(key) is not Answer.BUSY, timeout=wait_seconds
+            )
+            obstacle = self._obstacle(key)
+            if obstacle is None:
+                self._asking[key] += 1
+        try:
+            yield obstacle
+        finally:
+            if obstacle is None:
+                with self._changed:
+                    self._asking[key] -= 1
+                    self._asking += Counter()  # forgets who is not asked any more
+                    self._changed.notify_all()
+
+    def _obstacle(self, key: tuple[str, str]) -> Answer | None:
+        now = self._clock()
+        self._silent_until = {one: at for one, at in self._silent_until.items() if at > now}
+        if key in self._silent_until:
+            return Answer.SILENT
+        if self._asking[key] >= OF_ONE or self._asking.total() >= AT_A_TIME:
+            return Answer.BUSY
+        return None
+
+
+def _key(source: Source) -> tuple[str, str]:
+    return (source.app, source.address)
+
+
+def _question(source: Source, from_line: int, limit: int, *, at_end: bool) -> Question:
+    day = moment(source.scheduled_at_ms).date().isoformat()
+
+    def build(question_id: str, reply_to: str) -> ReadLog:
+        return ReadLog(
+            question_id=question_id,
+            reply_to=reply_to,
+            run_id=source.run_id,
+            scheduled_day=day,
+            from_line=from_line,
+            limit=limit,
+            at_end=at_end,
+        )
+
+    return (source.app, source.address, source.boot_id, build)

@@ -1,0 +1,35 @@
+"""Makes log lines safe to show: whatever a job printed, it is only text."""
+
+import re
+
+#: Colours and moves of the cursor that terminals understand: `ESC [ … letter`, `ESC ] … BEL`.
+_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+#: Shown by a sign of their own, and what turns the direction of writing by its number.
+_SIGNS = (
+    {code: chr(0x2400 + code) for code in range(32) if chr(code) != "\t"}
+    | {0x7F: "\u2421"}
+    | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+    | {
+        code: f"\\u{code:04x}"
+        for code in (0x200E, 0x200F, 0x061C, 0x2028, 0x2029, *range(0x202A, 0x202F))
+    }
+    | {code: f"\\u{code:04x}" for code in range(0x2066, 0x206A)}
+    | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+)
+
+
+def shown(line: str) -> str:
+    """Return a line without terminal codes, its other control characters made visible."""
+    plain = _TERMINAL.sub("", line) if "\x1b" in line else line
+    return _last_state(plain).translate(_SIGNS)
+
+
+def shown_text(text: str) -> str:
+    """Return several lines, each as `shown` gives it."""
+    return "\n".join(shown(line) for line in text.split("\n"))
+
+
+def _last_state(line: str) -> str:
+    """Return what a line that writes over itself, as progress bars do, shows in the end."""
+    text = line.rstrip("\r")
+    return text.rpartition("\r")[2] + line[len(text) :]

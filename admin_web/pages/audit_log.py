@@ -1,0 +1,109 @@
+"""The audit log page: who did what, when and from where, with values before and after."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from flask import render_template, request
+from flask_babel import lazy_gettext
+from wtforms import DateField, SelectField, StringField
+from wtforms.validators import Length, Optional
+
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+from admin_web.language import labels
+from admin_web.url_ids import id_argument
+from admin_web.url_routes import route
+from scheduler.actor import Right
+from sql.accounts import audit_log
+from sql.accounts.audit_log import AuditFilter
+from sql.models import AuditEntry
+
+LINES = 50
+_DAY_MS = 86_400_000
+_ALL = ("", lazy_gettext("all"))
+_NO_DAY = lazy_gettext("Write a day like 2026-01-31.")
+
+
+class AuditFilterForm(ConsoleForm):
+    """Asks which entries to show."""
+
+    who = StringField(lazy_gettext("Who"), [Optional(), Length(max=64)])
+    kind = SelectField(
+        lazy_gettext("Object"), choices=select_choices([_ALL, *labels.OBJECT.items()]), default=""
+    )
+    name = StringField(lazy_gettext("Name"), [Optional(), Length(max=255)])
+    since = DateField(lazy_gettext("From day"), [Optional()])
+    until = DateField(lazy_gettext("To day"), [Optional()])
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One value of an object, before and after."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+class AuditPages:
+    """For administrators: everything that anybody did."""
+
+    name = "audit_log"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    @route("/audit", Right.ADMINISTER)
+    def show(self) -> str | tuple[str, int]:
+        """Show the audit log, the last entry first."""
+        form = AuditFilterForm(request.args)
+        if not form.validate():
+            for field in (form.since, form.until):
+                if field.errors:
+                    field.errors = [_NO_DAY]
+            return render_template("pages/audit.html", form=form, entries=[], older=None), 422
+        wanted = self._wanted(form)
+        entries = self._services.database.read(lambda session: audit_log.listing(session, wanted))
+        older = entries[LINES - 1].id if len(entries) > LINES else None
+        return render_template(
+            "pages/audit.html",
+            form=form,
+            entries=entries[:LINES],
+            older=older,
+            differences=differences,
+        )
+
+    def _wanted(self, form: AuditFilterForm) -> AuditFilter:
+        return AuditFilter(
+            who=form.who.data or None,
+            kind=form.kind.data or None,
+            name=form.name.data or None,
+            since_ms=self._midnight_ms(form.since),
+            until_ms=self._midnight_ms(form.until, days=1),
+            before_id=id_argument("before"),
+            limit=LINES + 1,
+        )
+
+    def _midnight_ms(self, field: DateField, *, days: int = 0) -> int | None:
+        if field.data is None:
+            return None
+        midnight = datetime.combine(
+            field.data, datetime.min.time(), ZoneInfo(self._services.timezone)
+        )
+        return int(midnight.timestamp() * 1000) + days * _DAY_MS
+
+
+def differences(entry: AuditEntry) -> list[Difference]:
+    """Return what an entry says about values, by name; None where there was or is none."""
+    before, after = _values(entry.before), _values(entry.after)
+    names = dict.fromkeys([*before, *after])
+    return [Difference(name, before.get(name), after.get(name)) for name in names]
+
+
+def _values(text: str | None) -> dict[str, Any]:
+    found = json.loads(text or "{}")
+    return found if isinstance(found, dict) else {}

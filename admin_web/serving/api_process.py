@@ -1,0 +1,76 @@
+"""One API process of the cluster: its server and its housekeeping. It registers nowhere."""
+
+import time
+
+import structlog
+
+from admin_web.api.api_services import ApiServices
+from admin_web.api.application import create_api
+from admin_web.serving.http_server import ConsoleServer
+from scheduler.commands.runs import KEY_MS
+from scheduler.rounds.loop import Loop
+from sql.accounts import idempotency, sign_in_attempts
+from sql.clock import DatabaseClock
+
+#: Requests at a time. Up to 16 of them may wait for a run; the others are answered meanwhile.
+THREADS = 24
+#: A whole job file, and a little more: the application says what is too large.
+BODY_BYTES = 6_000_000
+#: How often the clock is looked at, and how often old keys are forgotten.
+ROUND_SECONDS = 5.0
+CLEANING_SECONDS = 600.0
+_ENDING_SECONDS = 8.0
+
+log = structlog.get_logger()
+
+
+class ApiProcess:
+    """Start any number of them on one database.
+
+    Args:
+        services: what it is made of.
+        clock: the one behind `services.now_ms`; it is kept right here.
+        host: the address to listen at.
+        port: 0 = any that is free.
+
+    Raises:
+        OSError: the port is taken.
+
+    """
+
+    def __init__(
+        self, services: ApiServices, clock: DatabaseClock, *, host: str, port: int
+    ) -> None:
+        self._services = services
+        self._clock = clock
+        self._cleaned_at = float("-inf")
+        self._server = ConsoleServer(
+            create_api(services), host=host, port=port, threads=THREADS, body_bytes=BODY_BYTES
+        )
+        self._loop = Loop("api housekeeping", self._tick, longest_seconds=ROUND_SECONDS)
+        self.port = self._server.port
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._server.start()
+        self._loop.start()
+        log.info("api_started", port=self.port)
+
+    def stop(self) -> None:
+        """End in order: no more requests, then the housekeeping."""
+        self._server.stop()
+        self._loop.stop()
+        self._loop.join(_ENDING_SECONDS)
+        log.info("api_stopped")
+
+    def _tick(self) -> float:
+        self._clock.tick()
+        if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
+            now_ms = self._services.now_ms()
+            database = self._services.database
+            before_ms = now_ms - KEY_MS
+            while database.write(lambda session: idempotency.clean(session, before_ms=before_ms)):
+                pass
+            database.write(lambda session: sign_in_attempts.clean(session, now_ms=now_ms))
+            self._cleaned_at = time.monotonic()
+        return ROUND_SECONDS

@@ -1,0 +1,52 @@
+"""The console's link to executors: it asks for run logs and gets the answers."""
+
+import re
+import secrets
+import socket
+from collections.abc import Callable
+
+from broker import topology
+from broker.keys import ClusterKeys
+from broker.rpc import Requester
+from broker.signing import Sealer
+from broker.transport import Transport
+from sql.engine import Database
+from sql.registry import cluster
+
+#: Answers in hand at once; each has up to 1 MB.
+ANSWER_PREFETCH = 20
+
+
+class ConsoleConnections:
+    """A publisher of questions and a queue of answers of this console's own, opened at once.
+
+    Without a broker they connect later, by themselves.
+
+    Args:
+        transport: whose connections they are; whoever made it closes it.
+        database: tells which cluster it is.
+        keys: the master secret's, with which questions are signed and answers opened.
+        now_ms: the database's clock.
+
+    """
+
+    def __init__(
+        self, transport: Transport, database: Database, keys: ClusterKeys, now_ms: Callable[[], int]
+    ) -> None:
+        host = re.sub(r"[^A-Za-z0-9]", "-", socket.gethostname())[:40]
+        node = f"console-{host}-{secrets.token_hex(4)}"
+        sealer = Sealer(keys, database.read(cluster.cluster_id), now_ms)
+        self._publisher = transport.publisher("console", only_asks=True)
+        answers = transport.consumer(
+            "console", [topology.answer_queue(node)], prefetch=ANSWER_PREFETCH
+        )
+        self.requester = Requester(self._publisher, answers, sealer, node)
+
+    def is_ready(self) -> bool:
+        """Return whether messages can travel now."""
+        return self._publisher.is_ready
+
+    def close(self) -> None:
+        """End both connections."""
+        self.requester.close()
+        self._publisher.close()

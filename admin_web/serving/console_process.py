@@ -1,0 +1,90 @@
+"""One console of the cluster: its server, its registration, its housekeeping."""
+
+import contextlib
+import secrets
+import socket
+import time
+
+import structlog
+
+from admin_web.access.sign_ins import SignIns
+from admin_web.app import create_app
+from admin_web.console_services import ConsoleServices
+from admin_web.serving.http_server import ConsoleServer
+from scheduler.actor import Actor
+from scheduler.rounds.loop import Loop
+from sql.clock import DatabaseClock
+from sql.registry import presence
+
+#: How often a console renews its registration, and how often it clears up.
+BEAT_SECONDS = 5.0
+CLEANING_SECONDS = 600.0
+_ROUND_SECONDS = 8.0
+
+log = structlog.get_logger()
+
+
+class Console:
+    """Start any number of them on one database.
+
+    Args:
+        services: what it is made of.
+        clock: the one behind `services.now_ms`; the console keeps it right.
+        port: 0 = any that is free.
+
+    Raises:
+        OSError: the port is taken.
+
+    """
+
+    def __init__(self, services: ConsoleServices, clock: DatabaseClock, *, port: int) -> None:
+        self._services = services
+        self._clock = clock
+        self._boot_id = secrets.token_hex(8)
+        self._name = f"{socket.gethostname()[:48]}-{self._boot_id[:6]}"
+        self._sign_ins = SignIns(services.database, services.now_ms)
+        self._cleaned_at = float("-inf")
+        self._server = ConsoleServer(create_app(services), host=services.host, port=port)
+        self._loop = Loop("console registration", self._tick, longest_seconds=BEAT_SECONDS)
+        self.port = self._server.port
+
+    def start(self) -> str | None:
+        """Begin to answer; return the first administrator's password if one was made just now."""
+        console = Actor(who="console", origin="console")
+        password = self._services.commands(console).users.add_first()
+        self._server.start()
+        log.info("console_started", port=self.port)
+        self._loop.start()
+        return password
+
+    def stop(self) -> None:
+        """End in order: no more requests, then the registration is taken back."""
+        self._server.stop()
+        log.info("console_stopped")
+        self._loop.stop()
+        self._loop.join(_ROUND_SECONDS)
+        with contextlib.suppress(Exception):
+            self._services.database.write(
+                lambda session: presence.leave(
+                    session, presence.ADMIN, presence.CONSOLE, self._name, self._boot_id
+                )
+            )
+
+    def _tick(self) -> float:
+        self._clock.tick()
+        self._beat()
+        if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
+            self._sign_ins.clean()
+            self._cleaned_at = time.monotonic()
+        return BEAT_SECONDS
+
+    def _beat(self) -> None:
+        beat = presence.Beat(
+            group=presence.ADMIN,
+            key=presence.CONSOLE,
+            address=self._name,
+            boot_id=self._boot_id,
+            beat_at=self._services.now_ms(),
+        )
+        if not self._services.database.write(lambda session: presence.renew(session, beat)):
+            self._services.database.write(lambda session: presence.hold(session, beat))

@@ -1,0 +1,244 @@
+"""Connections to the console, each with time limits, and so many for one address.
+
+waitress ends a silent connection, but would wait without end for one that sends a byte now and
+then, or that does not fetch its answer; 200 of those would keep everybody else out. When all are
+taken, the longest silent one of the address that holds most is closed; when all are at work, there
+are some more that only answer questions about health.
+"""
+
+import contextlib
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+from waitress.server import TcpWSGIServer
+from waitress.task import ErrorTask
+from waitress.utilities import Error
+
+from admin_web.access.security import HEADERS, HTTPS_ONLY
+from admin_web.serving.thread_pools import HEALTH_PATHS
+
+#: Connections, and how many of them one address may hold. A proxy is one address.
+CONNECTIONS, OF_ONE_ADDRESS = 200, 150
+#: Connections besides, which answer questions about health only.
+HEALTH_CONNECTIONS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionTimeouts:
+    """How long the console waits for a client.
+
+    Attributes:
+        head_seconds: for a request's head to arrive.
+        request_seconds: for the whole request to arrive.
+        answer_seconds: for an answer to be fetched, a file of 60 MB at most.
+        speed_seconds: over which a client must fetch `least_speed` bytes a second.
+        silent_seconds: after which a client that sends and takes nothing is dropped.
+        look_seconds: between two checks of all connections.
+
+    """
+
+    head_seconds: float = 10.0
+    request_seconds: float = 40.0
+    answer_seconds: float = 900.0
+    speed_seconds: float = 30.0
+    least_speed: int = 20_000
+    silent_seconds: int = 30
+    look_seconds: int = 2
+
+
+class SlowRequest(Error):
+    """A request that did not arrive in time."""
+
+    code = 408
+    reason = "Request Timeout"
+
+
+class AllTaken(Error):
+    """A request for more than health on one of the extra connections."""
+
+    code = 503
+    reason = "Service Unavailable"
+
+
+class TimedRequest(HTTPRequestParser):
+    """A request that knows since when it has been arriving."""
+
+    def __init__(self, adj: Any) -> None:
+        super().__init__(adj)
+        self.began_at = time.time()
+
+    def is_late(self, now: float, timeouts: ConnectionTimeouts) -> bool:
+        """Return whether it should have arrived by now."""
+        seconds = timeouts.request_seconds if self.headers_finished else timeouts.head_seconds
+        return now - self.began_at > seconds
+
+    def give_up(self) -> None:
+        """Count as arrived, and as wrong."""
+        if not self.headers_finished:
+            self.parse_header(b"GET / HTTP/1.0\r\n")
+        self.error = SlowRequest("the request did not arrive in time")
+        self.completed = True
+
+
+class RefusedRequest(ErrorTask):
+    """Answers what never reaches the application, with the headers that its answers have."""
+
+    response_headers: Any
+    channel: Any
+
+    def execute(self) -> None:
+        """Write the answer."""
+        self.response_headers.extend([*HEADERS.items(), ("Cache-Control", "no-store")])
+        if self.channel.server.application.config["SESSION_COOKIE_SECURE"]:
+            self.response_headers.append(HTTPS_ONLY)
+        super().execute()
+
+
+class TimedChannel(HTTPChannel):
+    """A connection that is ended when its request or its reader takes too long."""
+
+    parser_class = TimedRequest
+    error_task_class = RefusedRequest
+    # These are there; the types of waitress do not say so, or not what.
+    request: TimedRequest | None
+    requests: Any
+    requests_lock: Any
+    server: Any
+    socket: socket.socket
+    #: Since when there is something that nobody has fetched.
+    unread_since: float | None = None
+    #: Bytes that were fetched, and when and at how many of them the speed was looked at last.
+    fetched = 0
+    speed_seen: tuple[float, int] = (0.0, 0)
+
+    def __init__(self, server: Any, *args: Any, **kwargs: Any) -> None:
+        self.is_for_health: bool = server.next_is_for_health
+        super().__init__(server, *args, **kwargs)
+
+    @property
+    def path(self) -> str:
+        """What is asked for; empty when that could not be read."""
+        return str(getattr(self.requests[0], "path", ""))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is neither a whole request nor an answer on it."""
+        return not self.requests and not self.total_outbufs_len
+
+    def service(self) -> None:
+        """Answer a request; on an extra connection only what is about health."""
+        request = self.requests[0]
+        if self.is_for_health and not request.error and self.path not in HEALTH_PATHS:
+            request.error = AllTaken("all connections are taken; try again in a moment")
+        super().service()
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        """Send what fits; what was fetched before made room for it."""
+        sent = int(super().send(data, do_close))
+        self.fetched += sent
+        return sent
+
+    def end_if_late(self, now: float) -> None:
+        """Answer a request that does not arrive, and leave whoever does not fetch an answer."""
+        if self._is_left_unread(now):
+            self.will_close = True
+            # Else nothing would tell the loop that there is something to do for this connection.
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
+            return
+        with self.requests_lock:
+            late = self.request
+            if late is None or not late.is_late(now, self.server.timeouts):
+                return
+            late.give_up()
+            self.request = None
+            self.requests.append(late)
+            if len(self.requests) == 1:
+                self.server.add_task(self)
+
+    def _is_left_unread(self, now: float) -> bool:
+        if not self.total_outbufs_len:
+            self.unread_since = None
+            return False
+        if self.unread_since is None:
+            self.unread_since, self.speed_seen = now, (now, self.fetched)
+        is_stuck = now - self.last_activity > self.adj.channel_timeout
+        is_over = now - self.unread_since > self.server.timeouts.answer_seconds
+        return is_stuck or is_over or self._is_too_slow(now)
+
+    def _is_too_slow(self, now: float) -> bool:
+        since, before = self.speed_seen
+        timeouts: ConnectionTimeouts = self.server.timeouts
+        if now - since < timeouts.speed_seconds:
+            return False
+        self.speed_seen = now, self.fetched
+        return self.fetched - before < timeouts.least_speed * (now - since)
+
+
+class TimedServer(TcpWSGIServer):
+    """A server of such connections."""
+
+    channel_class = TimedChannel
+    effective_port: int
+    active_channels: Any
+    #: What kind of place was found for the connection that is being taken.
+    next_is_for_health = False
+
+    def __init__(
+        self, app: Any, channels: dict[int, Any], timeouts: ConnectionTimeouts, **how: Any
+    ) -> None:
+        self.timeouts = timeouts
+        super().__init__(app, channels, **how)
+
+    def maintenance(self, now: Any) -> None:
+        """End what is silent and what is late."""
+        super().maintenance(now)
+        for channel in self._channels():
+            channel.end_if_late(now)
+
+    def accept(self) -> Any:
+        """Take a connection, if there is a place or one can be made."""
+        taken = super().accept()
+        if taken is None:
+            return None
+        connection, address = taken
+        if self._find_place(address[0]):
+            return taken
+        connection.close()
+        return None
+
+    def _find_place(self, host: str) -> bool:
+        """Return whether there is room for a new connection; sets `next_is_for_health`."""
+        channels = self._channels()
+        usual = Counter(channel.addr[0] for channel in channels if not channel.is_for_health)
+        self.next_is_for_health = usual[host] >= OF_ONE_ADDRESS or (
+            usual.total() >= CONNECTIONS and not self._close_idle(_of_busiest_host(channels, usual))
+        )
+        if not self.next_is_for_health:
+            return True
+        extra = [channel for channel in channels if channel.is_for_health]
+        return len(extra) < HEALTH_CONNECTIONS or self._close_idle(extra)
+
+    def _close_idle(self, channels: Iterable[TimedChannel]) -> bool:
+        """Close the one that has waited for longest for a request; False when none waits."""
+        waiting = [channel for channel in channels if channel.is_waiting]
+        if not waiting:
+            return False
+        min(waiting, key=lambda channel: channel.creation_time).handle_close()
+        return True
+
+    def _channels(self) -> list[TimedChannel]:
+        return list(self.active_channels.values())
+
+
+def _of_busiest_host(channels: list[TimedChannel], usual: Counter[str]) -> Iterable[TimedChannel]:
+    """Return the usual connections of the address that has most of them and waits on one."""
+    waiting = Counter(one.addr[0] for one in channels if not one.is_for_health and one.is_waiting)
+    most = max(waiting, key=lambda host: usual[host], default=None)
+    return [one for one in channels if one.addr[0] == most and not one.is_for_health]

@@ -1,0 +1,63 @@
+"""What all templates can use: the viewer, the theme, the URLs of static files and bundles."""
+
+import hashlib
+import json
+from functools import partial
+from pathlib import Path
+
+from flask import Flask, request, url_for
+
+from admin_web.language import labels
+from admin_web.links import link_to, same_list
+from admin_web.visitors import known_visitor
+
+STATIC = Path(__file__).parent / "static"
+MANIFEST = STATIC / "bundle" / "manifest.json"
+THEMES = ("auto", "light", "dark")
+THEME_COOKIE = "warren_theme"
+
+
+def install(app: Flask) -> None:
+    """Give an app's templates these names."""
+    versions = {path.name: _version(path) for path in STATIC.glob("*.*")}
+    app.jinja_env.globals.update(
+        viewer=known_visitor,
+        theme=theme,
+        asset=partial(_asset, versions),
+        bundle=partial(_bundle, _manifest()),
+        labels=labels,
+        link_to=link_to,
+        same_list=same_list,
+    )
+
+
+def theme() -> str:
+    """Return the request's theme: the user's, the cookie's, else the browser's."""
+    known = known_visitor()
+    for wanted in (known.theme if known else "", request.cookies.get(THEME_COOKIE, "")):
+        if wanted in THEMES:
+            return wanted
+    return "auto"
+
+
+def _asset(versions: dict[str, str], name: str) -> str:
+    """Return the URL of a static file, another one for each content, so that it may be kept."""
+    return url_for("static", filename=name, v=versions[name])
+
+
+def _bundle(manifest: dict[str, str], name: str) -> str:
+    """Return the URL of a built script or style sheet, empty when there is none."""
+    return url_for("static", filename=f"bundle/{manifest[name]}", v="1") if name in manifest else ""
+
+
+def _manifest() -> dict[str, str]:
+    """Return the built files by their names; they carry their content's hash."""
+    try:
+        found = json.loads(MANIFEST.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(path) for name, path in found.items()} if isinstance(found, dict) else {}
+
+
+def _version(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]

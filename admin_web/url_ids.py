@@ -1,0 +1,22 @@
+"""Ids in URLs: in paths, and as positions in a list."""
+
+from flask import request
+from werkzeug.routing import IntegerConverter, Map
+
+#: What the database holds as a key.
+LARGEST = 2**63 - 1
+
+
+class IdConverter(IntegerConverter):
+    """`<id:run_id>` in a rule: a number that can be a key; any other is 404."""
+
+    regex = "[0-9]{1,19}"
+
+    def __init__(self, url_map: Map) -> None:
+        super().__init__(url_map, max=LARGEST)
+
+
+def id_argument(name: str) -> int | None:
+    """Return a key among the query's arguments, None when it is none."""
+    found = request.args.get(name, type=int)
+    return found if found is not None and 0 < found <= LARGEST else None

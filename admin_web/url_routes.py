@@ -1,0 +1,63 @@
+"""Turns marked methods into routes. Each has a right, so none is open by mistake."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from flask import Blueprint, Flask
+
+from scheduler.actor import Right
+
+View = TypeVar("View", bound=Callable[..., Any])
+_MARK = "warren_route"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where a view is found and who may call it."""
+
+    rule: str
+    right: Right
+    methods: tuple[str, ...]
+
+
+class PageGroup(Protocol):
+    """Pages that belong together: an object whose marked methods are views."""
+
+    @property
+    def name(self) -> str:
+        """The first part of the endpoints' names."""
+
+
+def route(
+    rule: str, right: Right, *, methods: tuple[str, ...] = ("GET",)
+) -> Callable[[View], View]:
+    """Mark a method as the view of a rule, for those who have the right."""
+
+    def mark(view: View) -> View:
+        setattr(view, _MARK, Route(rule=rule, right=right, methods=methods))
+        return view
+
+    return mark
+
+
+def mount(app: Flask, groups: Iterable[PageGroup]) -> dict[str, Right]:
+    """Add the views of all groups; return what each endpoint asks of its caller."""
+    rights = {"static": Right.ANYONE}
+    for group in groups:
+        blueprint = Blueprint(group.name, __name__)
+        for name, found in _marked(group):
+            view = getattr(group, name)
+            blueprint.add_url_rule(
+                found.rule, endpoint=name, view_func=view, methods=list(found.methods)
+            )
+            rights[f"{group.name}.{name}"] = found.right
+        app.register_blueprint(blueprint)
+    return rights
+
+
+def _marked(group: PageGroup) -> Iterable[tuple[str, Route]]:
+    for name in dir(type(group)):
+        found = getattr(getattr(type(group), name), _MARK, None)
+        if isinstance(found, Route):
+            yield name, found

@@ -1,0 +1,1 @@
+"""Data for pages, computed before a template renders it."""

@@ -1,0 +1,50 @@
+"""Caches counts that take long, such as those of 100,000 jobs."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from sqlalchemy.orm import Session
+
+#: A count is shown for so long.
+FRESH_SECONDS = 5.0
+#: Sets of apps that are remembered at a time.
+REMEMBERED = 200
+
+Apps = frozenset[int] | None
+Counted = TypeVar("Counted")
+
+
+class CachedCounts(Generic[Counted]):
+    """Remembers the last count of each set of apps; safe to share between threads.
+
+    Args:
+        count: counts for a set of apps, None = all.
+        monotonic: seconds.
+
+    """
+
+    def __init__(
+        self,
+        count: Callable[[Session, Apps], Counted],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._count = count
+        self._monotonic = monotonic
+        self._known: dict[Apps, tuple[float, Counted]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, session: Session, app_ids: Apps) -> Counted:
+        """Return the count for a set of apps; FRESH_SECONDS old at most."""
+        # Under the lock, so that of many who look at once one counts.
+        with self._lock:
+            now = self._monotonic()
+            known = self._known.get(app_ids)
+            if known is not None and now - known[0] < FRESH_SECONDS:
+                return known[1]
+            counted = self._count(session, app_ids)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[app_ids] = now, counted
+            return counted

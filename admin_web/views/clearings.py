@@ -1,0 +1,103 @@
+"""Clears runs in the background, one request at a time, and tracks the progress."""
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import structlog
+
+from scheduler.commands.runs import RunCommands
+from scheduler.retention.clearing import Choice, Wish
+from sql.errors import DatabaseUnavailable
+
+log = structlog.get_logger()
+
+
+class ClearingState(StrEnum):
+    """How a clearing stands."""
+
+    RUNNING = "RUNNING"
+    DONE = "DONE"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A clearing: what was asked for, by whom, how many runs it has cleared.
+
+    `app_id` None = of all apps; `job` is the name as it was typed.
+    """
+
+    choice: Choice
+    who: str
+    began_at: int
+    app_id: int | None = None
+    app: str = ""
+    job: str = ""
+    count: int = 0
+    state: ClearingState = ClearingState.RUNNING
+
+    def concerns(self, name: str, app_ids: Collection[int] | None) -> bool:
+        """Return whether a user of this name and these apps may know about it."""
+        return app_ids is None or self.who == name or self.app_id in app_ids
+
+
+class Clearings:
+    """The clearing of this console that is at work, or was the last one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._progress: Progress | None = None
+        self._is_to_stop = threading.Event()
+
+    @property
+    def progress(self) -> Progress | None:
+        """How it stands; None before the first one."""
+        return self._progress
+
+    def start(self, commands: RunCommands, wish: Wish, progress: Progress) -> bool:
+        """Begin; False while another one is at work."""
+        with self._lock:
+            if self._progress is not None and self._progress.state is ClearingState.RUNNING:
+                return False
+            self._progress = progress
+            self._is_to_stop.clear()
+        # As a daemon: a console that ends leaves the rest, as every step is whole.
+        threading.Thread(
+            target=self._clear, args=(commands, wish), name="clearing", daemon=True
+        ).start()
+        return True
+
+    def stop(self) -> None:
+        """Let it end after its present step."""
+        self._is_to_stop.set()
+
+    def _clear(self, commands: RunCommands, wish: Wish) -> None:
+        try:
+            count = commands.clear(wish, on_progress=self._note)
+        except _StopAsked:
+            self._set(state=ClearingState.STOPPED)
+        except DatabaseUnavailable as error:
+            log.warning("clearing_interrupted", error=str(error))
+            self._set(state=ClearingState.FAILED)
+        except Exception:
+            log.exception("clearing_failed")
+            self._set(state=ClearingState.FAILED)
+        else:
+            self._set(state=ClearingState.DONE, count=count)
+
+    def _note(self, count: int) -> None:
+        self._set(count=count)
+        if self._is_to_stop.is_set():
+            raise _StopAsked
+
+    def _set(self, **changes: object) -> None:
+        with self._lock:
+            assert self._progress is not None, "a clearing has begun"
+            self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
+
+
+class _StopAsked(Exception):
+    """Somebody asked a clearing to end."""

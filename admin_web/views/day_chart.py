@@ -1,0 +1,134 @@
+"""Runs per day by outcome over a chosen range, from the day report."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from flask_babel import lazy_gettext
+from sqlalchemy.orm import Session
+from werkzeug.datastructures import MultiDict
+from wtforms import DateField, Form, SelectField
+from wtforms.validators import Optional
+
+from admin_web.forms.choices import select_choices
+from scheduler.retention.calendar_days import days_between
+from sql.runs import day_reports
+from sql.runs.day_reports import Counts
+
+#: The longest range that is drawn.
+LONGEST_DAYS = 366
+CUSTOM = "custom"
+#: By what stands in the URL: how many days, today the last of them.
+RANGES = {"1": 1, "7": 7, "30": 30}
+USUAL = "7"
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """Runs of one day."""
+
+    day: date
+    succeeded: int = 0
+    failed: int = 0
+    open: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of a ring, in hundredths of it: how long it is and where it begins."""
+
+    tone: str
+    length: float
+    start: float
+
+
+class RangeForm(Form):
+    """Asks for which days."""
+
+    range = SelectField(
+        lazy_gettext("Days"),
+        choices=select_choices(
+            [
+                ("1", lazy_gettext("Today")),
+                ("7", lazy_gettext("7 days")),
+                ("30", lazy_gettext("30 days")),
+                (CUSTOM, lazy_gettext("From … to …")),
+            ]
+        ),
+        default=USUAL,
+    )
+    since = DateField(lazy_gettext("From day"), [Optional()])
+    until = DateField(lazy_gettext("To day"), [Optional()])
+
+    def days(self, today: date) -> tuple[date, date] | None:
+        """Return the first and the last day asked for; None, with errors, when that is no range."""
+        if not self.validate():
+            self._explain()
+            return None
+        if self.range.data != CUSTOM:
+            length = RANGES[self.range.data]
+            return today - timedelta(days=length - 1), today
+        last = self.until.data or today
+        first = self.since.data or last
+        if first > last:
+            self.since.errors = [lazy_gettext("The first day is after the last day.")]
+            return None
+        if (last - first).days >= LONGEST_DAYS:
+            self.since.errors = [lazy_gettext("Choose up to 366 days.")]
+            return None
+        return first, last
+
+    def _explain(self) -> None:
+        for field in (self.since, self.until):
+            if field.errors:
+                field.errors = [lazy_gettext("Write a day like 2026-01-31.")]
+
+
+@dataclass(frozen=True, slots=True)
+class DayChart:
+    """The form, and the days that it asked for; without days when it asked for none."""
+
+    form: RangeForm
+    days: list[Day]
+
+    @property
+    def totals(self) -> Day | None:
+        """Return the sums over all days, None without any run."""
+        if not any(day.succeeded or day.failed or day.open for day in self.days):
+            return None
+        return Day(
+            self.days[-1].day,
+            sum(day.succeeded for day in self.days),
+            sum(day.failed for day in self.days),
+            sum(day.open for day in self.days),
+        )
+
+    @property
+    def ring(self) -> list[Slice]:
+        """Return the shares of the outcomes, one after the other."""
+        totals = self.totals
+        if totals is None:
+            return []
+        numbers = {"good": totals.succeeded, "bad": totals.failed, "busy": totals.open}
+        whole, start, slices = sum(numbers.values()), 0.0, []
+        for tone, number in numbers.items():
+            length = round(100 * number / whole, 2)
+            slices.append(Slice(tone, length, start))
+            start += length
+        return slices
+
+
+def read(
+    session: Session, asked: MultiDict[str, str], today: date, app_ids: Collection[int] | None
+) -> DayChart:
+    """Return the days that a URL's parameters ask for; a day that has no report has no runs."""
+    form = RangeForm(asked if "range" in asked else None)
+    wanted = form.days(today)
+    if wanted is None:
+        return DayChart(form, [])
+    known = day_reports.of_days(session, app_ids, *wanted)
+    return DayChart(form, [_day(day, known.get(day, Counts())) for day in days_between(*wanted)])
+
+
+def _day(day: date, counts: Counts) -> Day:
+    return Day(day, counts.succeeded, counts.failed, counts.running)

@@ -1,0 +1,102 @@
+"""Everything that a job's page shows, read at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from admin_web.console_services import ConsoleServices
+from admin_web.language.problem_text import problem_text
+from admin_web.views.family_graph import FamilyGraph, draw
+from admin_web.visitors import Visitor
+from scheduler.jobs.spec import JobSpec
+from scheduler.problems import Problem
+from scheduler.schedules import upcoming
+from sql.jobs import child_links
+from sql.listings import job_search
+from sql.listings.recent import ListedJob
+from sql.listings.run_lines import RunLine
+from sql.models import Job
+from sql.run_status import OPEN, RunStatus
+
+#: Runs that are listed, and those that the shares and the chart are about.
+LISTED, LOOKED_AT = 10, 100
+FIRES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetails:
+    """A job, what it did last and what it will do."""
+
+    job: ListedJob
+    spec: JobSpec
+    zone: str
+    fires: Sequence[int]
+    is_waiting: bool
+    wrong: str
+    runs: list[RunLine]
+    family: FamilyGraph | None
+    hidden_children: int
+
+    @property
+    def listed(self) -> list[RunLine]:
+        """The last runs."""
+        return self.runs[:LISTED]
+
+    @property
+    def ended(self) -> list[RunLine]:
+        """The last runs that are over, the newest first."""
+        return [run for run in self.runs if run.status not in OPEN]
+
+    @property
+    def succeeded(self) -> int:
+        """How many of these were a success."""
+        return sum(run.status == RunStatus.SUCCEEDED for run in self.ended)
+
+    @property
+    def measured(self) -> list[RunLine]:
+        """Those that have a duration."""
+        return [run for run in self.ended if run.lasted_ms is not None]
+
+    @property
+    def median_ms(self) -> int | None:
+        """The duration in the middle of those."""
+        found = sorted(run.lasted_ms for run in self.ended if run.lasted_ms is not None)
+        return found[len(found) // 2] if found else None
+
+
+def read_details(
+    session: Session, services: ConsoleServices, visitor: Visitor, job_id: int
+) -> JobDetails:
+    """Return what is to be shown of a job.
+
+    Raises:
+        NotFound: there is none, or not for this visitor.
+
+    """
+    now_ms = services.now_ms()
+    stored, spec, hidden = services.commands(visitor.actor).jobs.read(session, job_id)
+    fires: Sequence[int] = ()
+    wrong = ""
+    try:
+        fires = upcoming.next_fires(stored, now_ms=now_ms, count=FIRES, timezone=services.timezone)
+    except Problem as problem:
+        wrong = problem_text(problem)
+    return JobDetails(
+        job=job_search.show(session, job_id, visitor.app_ids, now_ms=now_ms),
+        spec=spec,
+        zone=spec.timezone or services.timezone,
+        fires=fires,
+        is_waiting=upcoming.is_waiting(stored),
+        wrong=wrong,
+        runs=job_search.last_runs(session, job_id, now_ms=now_ms, limit=LOOKED_AT),
+        family=_family(session, visitor, stored, spec),
+        hidden_children=len(hidden),
+    )
+
+
+def _family(session: Session, visitor: Visitor, job: Job, spec: JobSpec) -> FamilyGraph | None:
+    parents = job_search.parents(session, job.id, visitor.app_ids)
+    kin = child_links.children(session, [job.id])
+    children = job_search.names(session, kin.get(job.id, ()), visitor.app_ids)
+    return draw((job.id, f"{spec.app}/{spec.name}"), [*parents.items()], [*children.items()])

@@ -1,0 +1,38 @@
+"""Previews a schedule while it is typed: in words, and its next times."""
+
+from dataclasses import dataclass
+
+from flask_babel import gettext
+
+from admin_web.language import job_labels
+from admin_web.language.problem_text import problem_text
+from scheduler.problems import Problem
+from scheduler.schedules.registry import has_schedule
+from scheduler.schedules.upcoming import first_fires
+
+#: How many times are shown.
+FIRES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """A schedule in words and its first times; or what is wrong with it."""
+
+    words: str = ""
+    fires: tuple[int, ...] = ()
+    zone: str = ""
+    wrong: str = ""
+
+
+def preview(kind: str, value: str, zone: str, *, now_ms: int) -> Preview | None:
+    """Return what a schedule means; None while nothing is typed."""
+    if not value and has_schedule(kind):
+        return None
+    try:
+        fires = first_fires(kind, value[:1_000], now_ms=now_ms, count=FIRES, timezone=zone)
+    except Problem as problem:
+        return Preview(wrong=problem_text(problem))
+    if not fires and has_schedule(kind):
+        return Preview(wrong=gettext("It never fires again."))
+    words = job_labels.schedule_words(kind, value)
+    return Preview(words=words, fires=tuple(fires), zone=zone)

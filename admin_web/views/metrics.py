@@ -1,0 +1,86 @@
+"""Prometheus metrics, read on each scrape."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from admin_web.console_services import ConsoleServices
+from admin_web.language.labels import AILMENT
+from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from sql.listings import dashboard
+from sql.registry import cluster, presence
+from sql.runs.queries import in_flight
+
+
+class MetricsCollector(Collector):
+    """How the cluster stands, as gauges; the names are stable."""
+
+    content_type = CONTENT_TYPE_PLAIN_0_0_4
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    def text(self) -> bytes:
+        """Return all figures in the text format."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry)
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Give nothing: the figures are read once, when they are collected."""
+        return iter(())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Read the figures."""
+        read, now_ms = self._services.database.read, self._services.now_ms()
+        rows = read(lambda session: dashboard.executors(session, None))
+        executors = executor_views(rows, {}, now_ms)
+        nodes = read(lambda session: presence.listing(session, presence.ADMIN, presence.SCHEDULER))
+        schedulers = [node_view(row, now_ms) for row in nodes]
+        yield _by_state("warren_executors", "Executors by state.", executors)
+        yield _by_ailment(executors)
+        yield _by_state("warren_schedulers", "Schedulers by state.", schedulers)
+        jobs, enabled = read(lambda session: dashboard.job_counts(session, None))
+        yield _gauge("warren_jobs", "Jobs.", jobs)
+        yield _gauge("warren_jobs_enabled", "Jobs whose schedule fires.", enabled)
+        flying = read(in_flight)
+        yield _gauge(
+            "warren_runs_in_flight",
+            "Runs that an executor holds, or may hold.",
+            sum(row.runs for row in flying),
+        )
+        paused = read(cluster.paused_at)
+        yield _gauge("warren_dispatch_paused", "1 while dispatch is paused.", int(paused > 0))
+        yield _gauge(
+            "warren_broker_up", "1 while the broker answers.", int(self._services.is_broker_up())
+        )
+
+
+def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, words, value=value)
+
+
+def _by_state(
+    name: str, words: str, processes: Iterable[ExecutorView | NodeView]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, words, labels=["state"])
+    counts = Counter(process.state for process in processes)
+    for known in ("alive", "draining", "silent"):
+        family.add_metric([known], counts.get(known, 0))
+    return family
+
+
+def _by_ailment(executors: Iterable[ExecutorView]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "warren_executors_ailing",
+        "Executors that are not silent and tell that something keeps them from their work.",
+        labels=["ailment"],
+    )
+    counts = Counter(name for one in executors if one.is_online for name in one.ailments)
+    for known in AILMENT:
+        family.add_metric([known], counts.get(known, 0))
+    return family

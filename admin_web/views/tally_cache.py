@@ -1,0 +1,161 @@
+"""Computes tallies in the background, a job at a time, and keeps them for a while.
+
+A tally takes as long as its job has ticks, which is too long for a page; so a page shows what is
+known, and since when. One thread works, while there is something to do, in stretches of up to a
+day, each a short transaction, and rests between them as long as it has worked: pages come first.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+from sqlalchemy.orm import Session
+
+from scheduler.audit.integrity_check import audit_stretch
+from scheduler.audit.tally import JobTally
+from sql.engine import Database
+from sql.explanation import Explanation
+from sql.listings import ledger
+
+#: What one transaction looks at: at first, and at most. A day of a job that is due each second took
+#: 4.6 s on a busy machine, and no transaction of the console may be longer than 5 s.
+FIRST_STRETCH_MS, LONGEST_STRETCH_MS = 21_600_000, 86_400_000
+#: A stretch that took less is followed by one twice as long, one that took more by a first one.
+QUICK_SECONDS, SLOW_SECONDS = 0.2, 1.0
+#: How long a tally is shown before it is computed again, and how many are kept.
+FRESH_MS = 60_000
+KEPT = 1_000
+#: How many tallies may be waited for; what was asked for first is dropped first.
+WAITING = 100
+LONGEST_REST_SECONDS = 1.0
+
+log = structlog.get_logger()
+
+
+class Question(NamedTuple):
+    """One job's tally for the due times in (after, until]; `until_ms` None = up to now."""
+
+    job_id: int
+    after_ms: int
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A tally and why due times were skipped, as of `at_ms`; no tally = it could not be had."""
+
+    at_ms: int
+    tally: JobTally | None
+    reasons: dict[Explanation, int]
+
+
+class TallyCache:
+    """Takes questions and gives what is known; thread-safe.
+
+    Args:
+        database: where rows, skips and history are.
+        now_ms: the database's clock.
+        timezone: for jobs that name none.
+        kept: most answers that are kept.
+        waiting: most questions that wait.
+
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now_ms: Callable[[], int],
+        timezone: str,
+        *,
+        kept: int = KEPT,
+        waiting: int = WAITING,
+    ) -> None:
+        self._database = database
+        self._now_ms = now_ms
+        self._timezone = timezone
+        self._kept_limit = kept
+        self._waiting_limit = waiting
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Question, Answer] = OrderedDict()
+        self._waiting: OrderedDict[Question, None] = OrderedDict()
+        self._is_working = False
+
+    def ask(self, questions: Iterable[Question]) -> dict[Question, Answer | None]:
+        """Return what is known; what is not, or not any more, will be known later."""
+        now_ms = self._now_ms()
+        with self._lock:
+            found = {question: self._known.get(question) for question in questions}
+            for question, answer in found.items():
+                if answer is None or now_ms - answer.at_ms > FRESH_MS:
+                    self._waiting.setdefault(question)
+            while len(self._waiting) > self._waiting_limit:
+                self._waiting.popitem(last=False)
+            if self._waiting and not self._is_working:
+                self._is_working = True
+                threading.Thread(target=self._work, name="tally cache", daemon=True).start()
+        return found
+
+    def _work(self) -> None:
+        while (question := self._next()) is not None:
+            try:
+                answer = self._answer(question)
+            except Exception as error:  # noqa: BLE001 - the top of a loop
+                log.warning("ledger_not_computed", job_id=question.job_id, error=str(error))
+                answer = Answer(at_ms=self._now_ms(), tally=None, reasons={})
+            with self._lock:
+                self._known[question] = answer
+                self._waiting.pop(question, None)
+                while len(self._known) > self._kept_limit:
+                    self._known.popitem(last=False)
+
+    def _next(self) -> Question | None:
+        with self._lock:
+            question = next(iter(self._waiting), None)
+            self._is_working = question is not None
+            return question
+
+    def _answer(self, question: Question) -> Answer:
+        now_ms = self._now_ms()
+        until_ms = now_ms if question.until_ms is None else min(question.until_ms, now_ms)
+        tally = self._tally(question.job_id, question.after_ms, until_ms)
+        reasons = self._database.read(
+            lambda session: ledger.skip_reasons(
+                session, question.job_id, (question.after_ms, until_ms)
+            )
+        )
+        return Answer(at_ms=now_ms, tally=tally, reasons=reasons)
+
+    def _tally(self, job_id: int, start_ms: int, until_ms: int) -> JobTally | None:
+        whole: JobTally | None = None
+        length_ms = FIRST_STRETCH_MS
+        while start_ms < until_ms:
+            end_ms = min(start_ms + length_ms, until_ms)
+            began = time.monotonic()
+            part = self._stretch(job_id, (start_ms, end_ms))
+            spent = time.monotonic() - began
+            if part is None:
+                return None
+            if whole is None:
+                whole = part
+            else:
+                whole.take_in(part)
+            start_ms = end_ms
+            length_ms = _next_length_ms(length_ms, spent)
+            time.sleep(min(spent, LONGEST_REST_SECONDS))
+        return whole
+
+    def _stretch(self, job_id: int, bounds: tuple[int, int]) -> JobTally | None:
+        def read(session: Session) -> JobTally | None:
+            return audit_stretch(session, job_id, bounds, self._timezone)
+
+        return self._database.read(read)
+
+
+def _next_length_ms(length_ms: int, spent_seconds: float) -> int:
+    if spent_seconds > SLOW_SECONDS:
+        return FIRST_STRETCH_MS
+    return min(length_ms * 2, LONGEST_STRETCH_MS) if spent_seconds < QUICK_SECONDS else length_ms

@@ -1,0 +1,53 @@
+"""How the programs of the bare pipeline reach their services, and how many rows go at a time."""
+
+from dataclasses import dataclass
+from multiprocessing.synchronize import Event, Semaphore
+from typing import Any
+
+import pika
+import pymysql
+from sqlalchemy.engine import make_url
+
+SLOTS = 8
+#: Rows in one statement.
+BATCH = 500
+#: Unconfirmed or unacknowledged runs.
+WINDOW = 1_000
+DURABLE = pika.BasicProperties(delivery_mode=2)
+TRIGGERS, ANSWERS = "bare.run", "bare.back"
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """How many runs travel in one message, each way."""
+
+    triggers: int
+    answers: int
+
+
+#: As the pipeline was first written, and as Warren packs its own messages.
+SINGLE, PACKED = Messages(1, 1), Messages(50, 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """What each program needs: its services, the number of runs, and the signals of the clock."""
+
+    database_url: str
+    broker_url: str
+    runs: int
+    messages: Messages
+    release: Event
+    ready: Semaphore
+    done: Any
+
+
+def connect(database_url: str) -> "pymysql.Connection[Any]":
+    """Return a connection to the database."""
+    url = make_url(database_url)
+    connection: pymysql.Connection[Any] = pymysql.connect(
+        host=url.host, port=url.port or 0, user=url.username, password=str(url.password),
+        database=url.database,
+    )  # fmt: skip
+    connection.cursor().execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    return connection

@@ -1,0 +1,57 @@
+"""Runs a second from the planned row to the final one, of one scheduler and one executor."""
+
+import time
+from collections.abc import Sequence
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from benchmarks import cpu
+from benchmarks.rates import Rate
+from benchmarks.stack import APP, Stack, none_open
+from scheduler.jobs.spec import JobSpec
+from sql.models import Run
+from sql.run_status import OPEN
+
+#: Planning a run takes half of this, if nobody else is busy here; then the clock starts.
+PLANNING_MS_PER_RUN = 0.6
+#: Seconds between two looks while many runs are open, and how many are few: then each 10 ms.
+LOOK_SECONDS = 0.1
+FEW = 200
+
+
+def jobs(stack: Stack, count: int, *, fresh_process: bool = False) -> list[int]:
+    """Return the ids of this many jobs whose handler does nothing."""
+    prefix = "fresh" if fresh_process else "noop"
+    return stack.apply(
+        [
+            JobSpec(name=f"{prefix}-{n}", app=APP, handler="noop", fresh_process=fresh_process)
+            for n in range(count)
+        ]
+    )
+
+
+def measure(stack: Stack, job_ids: Sequence[int], runs: int) -> Rate:
+    """Return planned no-op runs a second, from the moment they are due until all rows are final."""
+    before = stack.database.read(lambda session: _count(session, job_ids))
+    due_at = stack.clock.now_ms() + 2_000 + round(PLANNING_MS_PER_RUN * runs)
+    stack.plan(job_ids, runs, due_at=due_at)
+    assert stack.clock.now_ms() < due_at, "planning took longer than expected"
+    time.sleep((due_at - stack.clock.now_ms()) / 1000)
+    meter = cpu.Meter(stack.clocks())
+    stack.wait(_few_open, every=LOOK_SECONDS)
+    final_at = stack.wait(none_open)
+    cpu_us = meter.spent(runs)
+    assert stack.check(job_ids) == before + runs
+    return Rate(runs * 1000 / (final_at - due_at), cpu_us)
+
+
+def _count(session: Session, job_ids: Sequence[int]) -> int:
+    statement = select(func.count()).where(Run.job_id.in_(job_ids))
+    return session.execute(statement).scalar_one()
+
+
+def _few_open(session: Session) -> bool:
+    """Whether the end is near."""
+    some = select(Run.id).where(Run.status.in_(OPEN)).limit(FEW)
+    return len(session.execute(some).all()) < FEW

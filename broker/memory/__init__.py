@@ -1,0 +1,1 @@
+"""The broker in memory, for `warren up` and for tests."""

@@ -1,0 +1,223 @@
+"""The transport inside one process, for `warren up` and for tests: RabbitMQ's rules, no RabbitMQ.
+
+Nothing survives the process. `MemoryBroker` also plays RabbitMQ's bad days: away and blocked.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from broker.errors import BrokerUnavailable
+from broker.memory.exchange import MemoryExchange
+from broker.memory.queue import Mailbox, delivery_of
+from broker.topology import DEAD_QUEUE
+from broker.transport import Confirm, Delivery, Outgoing, Queue
+
+
+class MemoryBroker:
+    """The place where transports of one process meet. `clock` is monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._core = MemoryExchange(clock)
+
+    def transport(self, user: str = "") -> "MemoryTransport":
+        """Return a new transport to this broker for an account, which it takes on trust."""
+        return MemoryTransport(self._core, user)
+
+    def stop(self) -> None:
+        """Go away, as a restarting RabbitMQ does: connections are cut, durable messages stay."""
+        self._core.stop()
+
+    def start(self) -> None:
+        """Come back; consumers reconnect at once, with a new generation."""
+        self._core.start()
+
+    def block(self) -> None:
+        """Raise the memory alarm: nothing can be published, consuming goes on."""
+        self._core.is_blocked = True
+
+    def unblock(self) -> None:
+        """Clear the memory alarm."""
+        self._core.is_blocked = False
+
+
+class MemoryBatch:
+    """Fates known from the start."""
+
+    def __init__(self, fates: list[Confirm]) -> None:
+        self._fates = fates
+
+    @property
+    def is_settled(self) -> bool:
+        """True: the fates are known."""
+        return True
+
+    def wait(self, timeout_seconds: float) -> list[Confirm]:  # noqa: ARG002 - the interface's
+        """Return each message's fate, in the order given."""
+        return list(self._fates)
+
+
+class MemoryPublisher:
+    """Publishes straight into the queues."""
+
+    def __init__(self, core: MemoryExchange, user: str) -> None:
+        self._core = core
+        self._user = user
+        self._is_closed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the broker is there and not blocked."""
+        return self._core.is_running and not self._core.is_blocked and not self._is_closed
+
+    def publish(self, messages: Sequence[Outgoing]) -> MemoryBatch:
+        """Send the messages; none of them when the broker is away or blocked."""
+        if not self.is_ready:
+            return MemoryBatch([Confirm.UNKNOWN] * len(messages))
+        return MemoryBatch([self._core.publish(message, self._user) for message in messages])
+
+    def close(self) -> None:
+        """Publish nothing more."""
+        self._is_closed = True
+
+
+class MemoryConsumer:
+    """Takes deliveries out of its mailbox."""
+
+    def __init__(self, core: MemoryExchange, queues: Sequence[str | Queue], prefetch: int) -> None:
+        self._core = core
+        self._mailbox = Mailbox(queues, prefetch, core.lock)
+        self._is_woken = False
+        core.join(self._mailbox)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every queue is being consumed now."""
+        with self._core.lock:
+            mailbox = self._mailbox
+            return not mailbox.is_closed and len(mailbox.attached) == len(mailbox.wanted)
+
+    @property
+    def generation(self) -> int:
+        """How often the connection was made."""
+        return self._mailbox.generation
+
+    def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
+        """Return up to `limit` deliveries, waiting for the first one; empty when time ran out."""
+        mailbox = self._mailbox
+        with mailbox.arrived:
+            mailbox.arrived.wait_for(
+                lambda: mailbox.buffer or mailbox.is_closed or self._is_woken, timeout_seconds
+            )
+            self._is_woken = False
+            count = min(limit, len(mailbox.buffer))
+            return [mailbox.buffer.popleft() for _ in range(count)]
+
+    def wake(self) -> None:
+        """Let a `take` that waits, or else the next one, return at once."""
+        with self._mailbox.arrived:
+            self._is_woken = True
+            self._mailbox.arrived.notify_all()
+
+    def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Settle deliveries whose effect is durable; a void tag is ignored."""
+        self._core.settle(self._mailbox, deliveries, reject=False)
+
+    def reject(self, deliveries: Sequence[Delivery]) -> None:
+        """Give deliveries up: dead-lettered where the queue says so, else dropped."""
+        self._core.settle(self._mailbox, deliveries, reject=True)
+
+    def close(self) -> None:
+        """Stop; what was not settled goes back to its queue."""
+        self._core.leave(self._mailbox)
+
+
+class MemoryAdmin:
+    """Declares and inspects queues."""
+
+    def __init__(self, core: MemoryExchange) -> None:
+        self._core = core
+
+    def declare_exchanges(self) -> None:
+        """Declare the exchanges and the dead-letter queue."""
+        self._core.declare_exchanges()
+        self.declare_queues([DEAD_QUEUE])
+
+    def declare_queues(self, queues: Sequence[Queue]) -> None:
+        """Declare and bind queues; declaring again changes nothing."""
+        for queue in queues:
+            self._core.declare(queue, self)
+
+    def count_messages(self, queue: str) -> int | None:
+        """Return how many messages are ready in a queue, None when there is no such queue."""
+        found = self._core.find(queue, self)
+        return None if found is None else self._core.count(found)
+
+    def drain(self, queue: str, limit: int, handle: Callable[[Sequence[Delivery]], None]) -> int:
+        """Take up to `limit` ready messages, give them to `handle`, ack them when it returns."""
+        found = self._core.find(queue, self)
+        taken = [] if found is None else self._core.take_ready(found, limit)
+        if found is None or not taken:
+            return 0
+        try:
+            handle([delivery_of(queue, stored, None) for stored in taken])
+        except BaseException:
+            self._core.put_back(found, taken)
+            raise
+        return len(taken)
+
+    def delete_queue(self, queue: str) -> None:
+        """Delete a queue, whatever it holds; deleting what is not there is no error."""
+        self._core.find(queue, self)
+        self._core.delete(queue)
+
+    def close(self) -> None:
+        """Do nothing; there is no connection, and an admin owns no queue for long."""
+
+
+class MemoryTransport:
+    """Makes publishers, consumers and admins on one memory broker."""
+
+    def __init__(self, core: MemoryExchange, user: str) -> None:
+        self._core = core
+        self._user = user
+        self._clients: list[MemoryPublisher | MemoryConsumer | MemoryAdmin] = []
+
+    def publisher(
+        self,
+        name: str,  # noqa: ARG002 - the interface's
+        *,
+        only_asks: bool = False,  # noqa: ARG002 - the interface's
+    ) -> MemoryPublisher:
+        """Return a running publisher."""
+        publisher = MemoryPublisher(self._core, self._user)
+        self._clients.append(publisher)
+        return publisher
+
+    def consumer(
+        self,
+        name: str,  # noqa: ARG002 - the interface's
+        queues: Sequence[str | Queue],
+        *,
+        prefetch: int,
+    ) -> MemoryConsumer:
+        """Return a running consumer; it waits for queues that are not there yet."""
+        consumer = MemoryConsumer(self._core, queues, prefetch)
+        self._clients.append(consumer)
+        return consumer
+
+    def admin(self, name: str) -> MemoryAdmin:  # noqa: ARG002 - the interface's
+        """Return an admin."""
+        admin = MemoryAdmin(self._core)
+        self._clients.append(admin)
+        return admin
+
+    def check(self) -> None:
+        """Raise BrokerUnavailable while the broker is stopped."""
+        if not self._core.is_running:
+            raise BrokerUnavailable("cannot reach the broker: it is stopped")
+
+    def close(self) -> None:
+        """Close everything this transport made."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()

@@ -1,0 +1,1 @@
+"""The broker over AMQP, by pika: the only place that imports it."""

@@ -1,0 +1,187 @@
+"""One connection to RabbitMQ and the thread that owns it; a lost one is made again.
+
+Everything that pika does happens in that thread. Other threads only leave callbacks (`call`),
+and what a callback changes belongs to the link's owner. An error in a callback ends the
+connection, never the thread.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pika  # type: ignore[import-untyped]
+import structlog
+from pika.adapters.select_connection import IOLoop  # type: ignore[import-untyped]
+
+from broker.rabbitmq.parameters import parameters_of
+from broker.rabbitmq.reasons import reason_of
+from broker.transport import BrokerSettings
+
+log = structlog.get_logger()
+
+#: A connection that stood this long was good: the next one is tried without a long wait.
+STABLE_SECONDS = 2.0
+#: How long a link may take to say goodbye. A broker that is frozen does not answer, and then pika
+#: leaves the socket to the garbage collector.
+CLOSE_SECONDS = 1.0
+
+
+class LinkOwner(Protocol):
+    """What a link tells its owner, always in the link's thread."""
+
+    def connected(self, connection: Any) -> None:
+        """Begin on a fresh connection."""
+
+    def blocked(self, *, is_blocked: bool) -> None:
+        """Publish nothing while the broker is short of memory or disk."""
+
+    def lost(self, reason: str) -> None:
+        """Give up whatever hung on the connection."""
+
+
+class Link:
+    """Keeps a connection up until `close`; `reason` says why there is none."""
+
+    def __init__(self, name: str, settings: BrokerSettings, owner: LinkOwner) -> None:
+        self._name = name
+        self._backoff = settings.backoff_seconds
+        self._parameters = parameters_of(settings, name)
+        self._owner = owner
+        self._lock = threading.Lock()
+        self._loop: Any = None
+        self._connection: Any = None
+        self._closing = threading.Event()
+        self._is_up = False
+        self._stood_since: float | None = None
+        self.reason = "not connected yet"
+        self._thread = threading.Thread(target=self._run, name=f"link {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def call(self, callback: Callable[[], None]) -> bool:
+        """Have `callback` called in the link's thread; False when there is no connection.
+
+        It may still not be called when the connection is lost first; the owner is told of that,
+        always after. So nothing may be left while a connection is only tried: if that fails, the
+        owner hears nothing.
+        """
+        with self._lock:
+            if self._is_up:
+                self._loop.add_callback_threadsafe(callback)
+            return self._is_up
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Have `callback` called later; only from the link's thread."""
+        self._loop.call_later(seconds, callback)
+
+    def reset(self) -> None:
+        """Drop the connection, or the attempt to make one, and make a new one."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.add_callback_threadsafe(self._hang_up)
+
+    def close(self) -> None:
+        """End the connection and the thread; what was left to `call` before is still called."""
+        self._closing.set()
+        self.reset()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE_SECONDS + 1)
+
+    # -- in the link's thread ---------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._closing.is_set():
+            good = any(self._serve(parameters) for parameters in self._parameters)
+            failures = 0 if good else failures + 1
+            first, longest = self._backoff
+            self._closing.wait(random.uniform(0, min(longest, first * 2 ** min(failures, 20))))  # noqa: S311 - jitter
+
+    def _serve(self, parameters: Any) -> bool:
+        """Connect, stay until the connection is lost, return whether it was a good one."""
+        loop = IOLoop()
+        self._stood_since = None
+        with self._lock:  # from here on `close` finds the loop; before, it is seen here
+            if self._closing.is_set():
+                loop.close()
+                return True
+            self._loop = loop
+        try:
+            self._connection = self._connect(parameters, loop)
+            loop.start()
+        except Exception:
+            log.exception("broker_link_failed", link=self._name)
+            self.reason = "an error of our own, see the log"
+            self._abandon(loop)
+        with self._lock:
+            self._is_up = False
+            self._loop = None
+        self._lose()
+        loop.close()
+        stood = self._stood_since
+        return stood is not None and time.monotonic() - stood >= STABLE_SECONDS
+
+    def _connect(self, parameters: Any, loop: Any) -> Any:
+        return pika.SelectConnection(
+            parameters,
+            on_open_callback=self._on_open,
+            on_open_error_callback=self._on_end,
+            on_close_callback=self._on_end,
+            custom_ioloop=loop,
+        )
+
+    def _on_open(self, connection: Any) -> None:
+        if self._closing.is_set():
+            self._hang_up()
+            return
+        self._stood_since = time.monotonic()
+        self.reason = ""
+        log.info("broker_link_connected", link=self._name)
+        connection.add_on_connection_blocked_callback(self._on_blocked)
+        connection.add_on_connection_unblocked_callback(self._on_unblocked)
+        with self._lock:
+            self._is_up = True
+        self._owner.connected(connection)
+
+    def _on_blocked(self, _connection: Any, _method: Any) -> None:
+        log.warning("broker_link_blocked", link=self._name)
+        self._owner.blocked(is_blocked=True)
+
+    def _on_unblocked(self, _connection: Any, _method: Any) -> None:
+        log.info("broker_link_unblocked", link=self._name)
+        self._owner.blocked(is_blocked=False)
+
+    def _on_end(self, _connection: Any, error: BaseException) -> None:
+        reason = "closed by us" if self._closing.is_set() else reason_of(error)
+        if self._stood_since is not None:
+            log.info("broker_link_lost", link=self._name, reason=reason)
+        elif reason != self.reason and not self._closing.is_set():
+            log.warning("broker_link_refused", link=self._name, reason=reason)
+        self.reason = reason
+        self._loop.stop()
+
+    def _lose(self) -> None:
+        if self._stood_since is not None:
+            self._owner.lost(self.reason)
+
+    def _hang_up(self) -> None:
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            self._loop.stop()
+            return
+        self._loop.call_later(CLOSE_SECONDS, self._loop.stop)
+        connection.close()
+
+    def _abandon(self, loop: Any) -> None:
+        """Close a connection whose callback failed, so that its socket does not stay open."""
+        try:
+            if self._connection is not None and self._connection.is_open:
+                loop.call_later(CLOSE_SECONDS, loop.stop)
+                self._connection.close()
+                loop.start()
+        except Exception:
+            log.exception("broker_link_failed", link=self._name)

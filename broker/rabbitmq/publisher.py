@@ -1,0 +1,230 @@
+"""Publishing to RabbitMQ with confirms and `mandatory`, pipelined.
+
+    publish() ─> waiting ─> (link's thread, at most WINDOW unconfirmed) ─> in flight ─> fate
+
+A message's fate is UNKNOWN when the connection or the channel goes before its confirm. Being
+ready is proven, not assumed: a probe must come back first, as a broker that is short of memory
+lets everybody connect and tells only who publishes.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import structlog
+
+from broker.rabbitmq.link import Link
+from broker.rabbitmq.properties import properties_of
+from broker.rabbitmq.publish_batch import AmqpBatch
+from broker.rabbitmq.reasons import reason_of
+from broker.topology import ASK_EXCHANGE, REPLY_EXCHANGE
+from broker.transport import BrokerSettings, Confirm, Outgoing
+
+log = structlog.get_logger()
+
+#: Most messages on their way without a confirm; more do not make it faster.
+WINDOW = 1_000
+#: How soon a lost channel is opened again.
+CHANNEL_RETRY_SECONDS = 0.5
+
+_PROBE_KEY = "probe"
+_ROUTING_KEY_LIMIT = 255
+
+
+Item = tuple[AmqpBatch, int, Outgoing]
+
+
+class AmqpPublisher:
+    """Publishes on a connection of its own; `only_asks` says where its probe may be sent."""
+
+    def __init__(self, name: str, settings: BrokerSettings, *, only_asks: bool = False) -> None:
+        self._probe_exchange = ASK_EXCHANGE if only_asks else REPLY_EXCHANGE
+        self._stall_seconds = settings.blocked_timeout_seconds
+        self._lock = threading.Lock()
+        self._is_ready = False
+        self._is_blocked = False
+        self._waiting: deque[Iterator[Item]] = deque()
+        self._is_pump_asked = False
+        # What follows is touched by the link's thread only.
+        self._connection: Any = None
+        self._user = ""
+        self._channel: Any = None
+        self._last_tag = 0
+        self._in_flight: dict[int, tuple[AmqpBatch, int]] = {}
+        self._returned: set[int] = set()
+        self._progress_at = time.monotonic()
+        self._link = Link(name, settings, self)
+        self._link.start()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a probe came back, the broker is not blocked, and confirms keep coming."""
+        stalled = self._in_flight and time.monotonic() - self._progress_at > self._stall_seconds
+        return self._is_ready and not self._is_blocked and not stalled
+
+    def publish(self, messages: Sequence[Outgoing]) -> AmqpBatch:
+        """Send the messages; while not ready none is sent and all are UNKNOWN at once.
+
+        Raises:
+            ValueError: a routing key is over 255 bytes.
+
+        """
+        for message in messages:
+            if len(message.routing_key.encode()) > _ROUTING_KEY_LIMIT:
+                raise ValueError(f"expected routing key to be short, got: {message.routing_key!r}")
+        batch = AmqpBatch(len(messages))
+        items = ((batch, index, message) for index, message in enumerate(messages))
+        with self._lock:
+            if self.is_ready:
+                self._waiting.append(items)
+                self._ask_pump()
+                return batch
+        _give_up(items)
+        return batch
+
+    def close(self) -> None:
+        """End the connection; what is unconfirmed becomes UNKNOWN."""
+        self._link.close()
+        self.lost("closed by us")
+
+    # -- in the link's thread ---------------------------------------------------------------
+
+    def connected(self, connection: Any) -> None:
+        """Open a channel in confirm mode and send the probe."""
+        self._connection = connection
+        self._user = connection.params.credentials.username
+        self._is_blocked = False
+        self._open()
+
+    def blocked(self, *, is_blocked: bool) -> None:
+        """Hold back what waits until the broker has room again."""
+        self._is_blocked = is_blocked
+        if not is_blocked:
+            self._pump()
+
+    def lost(self, _reason: str) -> None:
+        """Make everything that is not confirmed UNKNOWN."""
+        with self._lock:
+            self._is_ready = False
+            self._is_pump_asked = False  # what was asked on this connection will not be called
+            waiting, self._waiting = self._waiting, deque()
+        in_flight, self._in_flight = self._in_flight, {}
+        for batch, index in in_flight.values():
+            batch.settle(index, Confirm.UNKNOWN)
+        for items in waiting:
+            _give_up(items)
+
+    def _open(self) -> None:
+        if self._connection.is_open:
+            self._connection.channel(on_open_callback=self._on_channel_open)
+
+    def _on_channel_open(self, channel: Any) -> None:
+        self._channel = channel
+        self._last_tag = 0
+        self._returned = set()
+        channel.add_on_close_callback(self._on_channel_closed)
+        channel.add_on_return_callback(self._on_return)
+        channel.confirm_delivery(self._on_confirm, callback=self._on_confirm_mode)
+
+    def _on_confirm_mode(self, _frame: Any) -> None:
+        probe = Outgoing(
+            exchange=self._probe_exchange,
+            routing_key=_PROBE_KEY,
+            body=b"",
+            headers={},
+            durable=False,
+        )
+        self._send((AmqpBatch(1), 0, probe))
+
+    def _on_channel_closed(self, channel: Any, error: BaseException) -> None:
+        if channel is not self._channel:
+            return
+        self._channel = None
+        self.lost(str(error))
+        if self._connection.is_open:
+            log.warning("publisher_channel_lost", reason=reason_of(error))
+            self._link.call_later(CHANNEL_RETRY_SECONDS, self._open)
+
+    def _ask_pump(self) -> None:
+        """Have `_pump` called once, however many batches come before it runs; holds the lock."""
+        if not self._is_pump_asked:
+            self._is_pump_asked = self._link.call(self._pump_asked)
+
+    def _pump_asked(self) -> None:
+        with self._lock:
+            self._is_pump_asked = False
+        self._pump()
+
+    def _pump(self) -> None:
+        """Send what waits, as long as the window has room."""
+        while not self._is_blocked and len(self._in_flight) < WINDOW:
+            item = self._next_item()
+            if item is None:
+                return
+            if item[0].is_given_up or self._channel is None or not self._channel.is_open:
+                item[0].settle(item[1], Confirm.UNKNOWN)
+            else:
+                self._send(item)
+
+    def _next_item(self) -> Item | None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return None
+                items = self._waiting[0]
+            item = next(items, None)
+            if item is not None:
+                return item
+            with self._lock:
+                self._waiting.popleft()
+
+    def _send(self, item: Item) -> None:
+        batch, index, message = item
+        self._last_tag += 1
+        if not self._in_flight:
+            self._progress_at = time.monotonic()
+        self._in_flight[self._last_tag] = (batch, index)
+        self._channel.basic_publish(
+            message.exchange,
+            message.routing_key,
+            message.body,
+            properties_of(message, str(self._last_tag), self._user),
+            mandatory=True,
+        )
+
+    def _on_return(self, _channel: Any, _method: Any, properties: Any, _body: bytes) -> None:
+        self._returned.add(int(properties.message_id))  # comes before the confirm of the same one
+
+    def _on_confirm(self, frame: Any) -> None:
+        method = frame.method
+        is_ack = method.NAME == "Basic.Ack"
+        tags = self._up_to(method.delivery_tag) if method.multiple else [method.delivery_tag]
+        self._progress_at = time.monotonic()
+        for tag in tags:
+            known = self._in_flight.pop(tag, None)
+            if known is not None:
+                known[0].settle(known[1], self._fate(tag, is_ack=is_ack))
+        if not self._is_ready:
+            self._is_ready = True
+        self._pump()
+
+    def _up_to(self, last: int) -> list[int]:
+        tags = []
+        for tag in self._in_flight:
+            if tag > last:
+                break
+            tags.append(tag)
+        return tags
+
+    def _fate(self, tag: int, *, is_ack: bool) -> Confirm:
+        if tag in self._returned:
+            self._returned.discard(tag)
+            return Confirm.RETURNED
+        return Confirm.CONFIRMED if is_ack else Confirm.UNKNOWN
+
+
+def _give_up(items: Iterator[Item]) -> None:
+    for batch, index, _message in items:
+        batch.settle(index, Confirm.UNKNOWN)

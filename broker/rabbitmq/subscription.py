@@ -1,0 +1,161 @@
+"""One queue of a consumer, on a channel of its own: what befalls it does not touch the others.
+
+Lives in the link's thread. A queue that is not there closes the channel (404), and so do one
+that somebody else owns (405) or that has other arguments (406): the channel is then opened
+again and again, and all but the first time in silence.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from broker.rabbitmq.properties import string_headers, user_of
+from broker.rabbitmq.queues import declare_queue
+from broker.rabbitmq.reasons import NOT_FOUND, reason_of
+from broker.transport import Delivery, Queue
+
+log = structlog.get_logger()
+
+#: How soon a queue that could not be consumed is asked for again.
+RETRY_SECONDS = 0.5
+
+
+class Tag(NamedTuple):
+    """Names a delivery: the subscription, its how-manieth channel, the broker's tag on that."""
+
+    subscription: "Subscription"
+    epoch: int
+    number: int
+
+
+class Sink(Protocol):
+    """Where a subscription's deliveries go."""
+
+    def put(self, delivery: Delivery) -> None:
+        """Take a delivery."""
+
+    def drop(self, subscription: "Subscription") -> None:
+        """Forget what came from a channel that is gone; the broker will send it again."""
+
+
+class Subscription:
+    """Consumes one queue as long as there is a connection, declaring it first if it is a Queue."""
+
+    def __init__(
+        self,
+        want: str | Queue,
+        prefetch: int,
+        sink: Sink,
+        call_later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._want = want
+        self.queue = want if isinstance(want, str) else want.name
+        self.is_active = False
+        self._prefetch = prefetch
+        self._sink = sink
+        self._call_later = call_later
+        self._epoch = 0
+        self._connection: Any = None
+        self._channel: Any = None
+        self._outstanding: dict[int, None] = {}
+        self._trouble = ""
+
+    def start(self, connection: Any) -> None:
+        """Begin on a fresh connection."""
+        self._connection = connection
+        self._open()
+
+    def stop(self) -> None:
+        """Give up what came before; every tag is void from here on."""
+        self._epoch += 1
+        self._channel = None
+        self.is_active = False
+        self._outstanding.clear()
+        self._sink.drop(self)
+
+    def settle(self, epoch: int, acked: Sequence[int], rejected: Sequence[int]) -> None:
+        """Tell the broker what is done with; the longest run of oldest ones in a single ack."""
+        channel = self._channel
+        if epoch != self._epoch or channel is None or not channel.is_open:
+            return
+        for number in rejected:
+            if number in self._outstanding:
+                del self._outstanding[number]
+                channel.basic_reject(number, requeue=False)
+        done = self._outstanding.keys() & set(acked)
+        oldest = self._oldest_run(done)
+        if oldest:
+            channel.basic_ack(oldest[-1], multiple=True)
+        for number in oldest:
+            del self._outstanding[number]
+        for number in done.difference(oldest):
+            channel.basic_ack(number)
+            del self._outstanding[number]
+
+    def _oldest_run(self, done: set[int]) -> list[int]:
+        run = []
+        for number in self._outstanding:
+            if number not in done:
+                break
+            run.append(number)
+        return run
+
+    def _open(self) -> None:
+        if self._connection.is_open:
+            self._connection.channel(on_open_callback=self._on_open)
+
+    def _on_open(self, channel: Any) -> None:
+        self._channel = channel
+        channel.add_on_close_callback(self._on_closed)
+        channel.add_on_cancel_callback(self._on_cancelled)
+        channel.basic_qos(prefetch_count=self._prefetch)
+        if isinstance(self._want, Queue):
+            declare_queue(channel, self._want)
+        channel.basic_consume(self.queue, self._on_message, callback=self._on_consuming)
+
+    def _on_consuming(self, _frame: Any) -> None:
+        self.is_active = True
+        self._trouble = ""
+        log.info("queue_consumed", queue=self.queue)
+
+    def _on_message(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        number = method.delivery_tag
+        self._outstanding[number] = None
+        self._sink.put(
+            Delivery(
+                queue=self.queue,
+                routing_key=str(method.routing_key),
+                body=body,
+                headers=string_headers(properties),
+                redelivered=method.redelivered,
+                tag=Tag(self, self._epoch, number),
+                exchange=str(method.exchange),
+                user=user_of(properties),
+            )
+        )
+
+    def _on_cancelled(self, _frame: Any) -> None:
+        """Start over when the broker ends the consumer, as it does when the queue is deleted."""
+        if self._channel is not None and self._channel.is_open:
+            self._channel.close()
+
+    def _on_closed(self, channel: Any, error: BaseException) -> None:
+        if channel is not self._channel:
+            return
+        self.stop()
+        if not self._connection.is_open:
+            return
+        self._complain(error)
+        self._call_later(RETRY_SECONDS, self._open)
+
+    def _complain(self, error: BaseException) -> None:
+        trouble = reason_of(error)
+        if trouble == self._trouble:
+            return
+        self._trouble = trouble
+        if getattr(error, "reply_code", None) == NOT_FOUND:
+            # No trouble: a new executor awaits its command queue like this.
+            log.info("queue_awaited", queue=self.queue)
+        else:
+            log.warning("queue_not_consumed", queue=self.queue, reason=trouble)

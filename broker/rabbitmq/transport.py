@@ -1,0 +1,75 @@
+"""The transport over RabbitMQ: pika, one connection and one thread for each role."""
+
+import logging
+from collections.abc import Sequence
+
+import pika  # type: ignore[import-untyped]
+
+from broker.errors import BrokerUnavailable
+from broker.rabbitmq.admin import AmqpAdmin
+from broker.rabbitmq.consumer import AmqpConsumer
+from broker.rabbitmq.parameters import parameters_of, warn_of_plaintext, without_password
+from broker.rabbitmq.properties import tolerate_strange_properties
+from broker.rabbitmq.publisher import AmqpPublisher
+from broker.rabbitmq.reasons import reason_of
+from broker.transport import BrokerSettings, Queue
+
+
+class AmqpTransport:
+    """Makes publishers, consumers and admins; each has a connection of its own."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        self._clients: list[AmqpPublisher | AmqpConsumer | AmqpAdmin] = []
+
+    def publisher(self, name: str, *, only_asks: bool = False) -> AmqpPublisher:
+        """Return a running publisher; `name` shows in the broker's list of connections."""
+        publisher = AmqpPublisher(name, self._settings, only_asks=only_asks)
+        self._clients.append(publisher)
+        return publisher
+
+    def consumer(self, name: str, queues: Sequence[str | Queue], *, prefetch: int) -> AmqpConsumer:
+        """Return a running consumer; it waits for queues that are not there yet."""
+        consumer = AmqpConsumer(name, self._settings, queues, prefetch)
+        self._clients.append(consumer)
+        return consumer
+
+    def admin(self, name: str) -> AmqpAdmin:
+        """Return an admin."""
+        admin = AmqpAdmin(name, self._settings)
+        self._clients.append(admin)
+        return admin
+
+    def check(self) -> None:
+        """Raise BrokerUnavailable with the reason when no broker can be reached and entered."""
+        reasons = []
+        parameters = parameters_of(self._settings, "check")
+        for url, one in zip(self._settings.urls, parameters, strict=True):
+            try:
+                pika.BlockingConnection(one).close()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the reason
+                reasons.append(f"{without_password(url)}: {reason_of(error)}")
+            else:
+                return
+        raise BrokerUnavailable(f"cannot reach the broker: {'; '.join(reasons)}")
+
+    def close(self) -> None:
+        """Close everything this transport made."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+
+
+def connect(settings: BrokerSettings) -> AmqpTransport:
+    """Return a transport over RabbitMQ; it connects when something is asked of it.
+
+    Raises:
+        ValueError: a URL is none of amqp or amqps.
+
+    """
+    parameters_of(settings, "check")
+    warn_of_plaintext(settings)
+    tolerate_strange_properties()
+    # pika says everything again in lines of its own, with tracebacks; ours are `broker_link_…`.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    return AmqpTransport(settings)

@@ -1,0 +1,80 @@
+"""Reasons as JSON, in messages and in rows, where the English text stands beside them.
+
+Reading never fails: what is too long, is of another version or was made up counts as no reason, and
+then the text stands for itself.
+"""
+
+import re
+from functools import cache
+from typing import Annotated, Any
+
+import msgspec
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Fact, Reason, Sentence, Words
+
+#: Longest reason, in characters of JSON, and how many reasons may be within each other.
+LIMIT = 8_000
+DEPTH = 8
+_Integer = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+_NESTED = (Reason, tuple)
+_PLACE = re.compile(r"%\((\w+)\)[rs]")
+
+
+class _Plain(msgspec.Struct):
+    code: str
+    facts: "dict[str, str | _Integer | float | _Plain | list[str | _Plain]]" = {}
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(_Plain)
+
+
+def to_json(words: Words) -> str:
+    """Return a reason as JSON; "" for other words, and for a reason that is too long to keep."""
+    if not isinstance(words, Reason):
+        return ""
+    try:
+        text = _encoder.encode(_plain(words)).decode()
+    except UnicodeEncodeError:  # half of a character, such as in a file's name
+        return ""
+    return text if len(text) <= LIMIT else ""
+
+
+def from_json(text: str | None) -> Reason | None:
+    """Return the reason in a JSON text, None when there is none that this version knows."""
+    if not text or len(text) > LIMIT:
+        return None
+    try:
+        return _reason(_decoder.decode(text), DEPTH)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, ValueError):
+        return None
+
+
+@cache
+def places(code: Sentence) -> frozenset[str]:
+    """Return the names of the facts that a code's sentence has places for."""
+    return frozenset(_PLACE.findall(code.sentence))
+
+
+def _plain(fact: Fact) -> Any:
+    if isinstance(fact, Reason):
+        facts = fact.facts
+        for name, one in facts.items():
+            if type(one) in _NESTED:
+                facts = facts | {name: _plain(one)}
+        return {"code": fact.code.name, "facts": facts} if facts else {"code": fact.code.name}
+    return list(map(_plain, fact)) if isinstance(fact, tuple) else fact
+
+
+def _reason(plain: _Plain, depth: int) -> Reason:
+    code = Why[plain.code]
+    if not depth or plain.facts.keys() != places(code):
+        raise ValueError(f"expected the facts of {code.name}, got: {plain.facts.keys()}")
+    return Reason(code, {name: _fact(fact, depth - 1) for name, fact in plain.facts.items()})
+
+
+def _fact(plain: Any, depth: int) -> Any:
+    if isinstance(plain, list):
+        return tuple(_fact(one, depth) for one in plain)
+    return _reason(plain, depth) if isinstance(plain, _Plain) else plain

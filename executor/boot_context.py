@@ -1,0 +1,55 @@
+"""The context of one boot of an executor: what its roles are built from."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from broker.signing import Sealer
+from broker.transport import Transport
+from executor.disk import DiskWatch
+from executor.journal.group_commit import CommitPace
+from executor.journal.run_states import RunStates
+from executor.messaging.heartbeat import BEAT_SECONDS
+from executor.messaging.signed_sender import Identity
+from executor.processes.interface import SlotsFactory
+from executor.processes.run_logs import RunLogs
+from executor.scheduler_clock import SchedulerClock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """An executor's limits: slots, seconds, and the host's load in per cent that makes it busy.
+
+    At its end it waits `drain_seconds` for runs at work, `grace_seconds` and `proof_seconds` until
+    the processes of stopped ones are gone, and `report_seconds` until its reports have arrived.
+    """
+
+    slots: int
+    grace_seconds: float = 5.0
+    drain_seconds: float = 10.0
+    cpu_limit: float = 90.0
+    memory_limit: float = 90.0
+    commit_pace: CommitPace = field(default_factory=CommitPace)
+    beat_seconds: float = BEAT_SECONDS
+    proof_seconds: float = 5.0
+    report_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootContext:
+    """The context of one boot; everything but the transport belongs to the thread of `loop`."""
+
+    identity: Identity
+    loop: asyncio.AbstractEventLoop
+    transport: Transport
+    sealer: Sealer
+    run_states: RunStates
+    clock: SchedulerClock
+    limits: Limits
+    make_slots: SlotsFactory
+    run_logs: RunLogs
+    disks: DiskWatch
+    script_folder: Path
+    log: structlog.typing.FilteringBoundLogger

@@ -1,0 +1,213 @@
+"""An executor: its state folder, its thread and its boot. `core` does the work."""
+
+import asyncio
+import contextlib
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from broker.keys import AppKeys
+from broker.signing import Sealer
+from broker.transport import Transport
+from executor.boot_context import BootContext, Limits
+from executor.core.core import Core
+from executor.core.shutdown import Shutdown
+from executor.core.state_folder import StateFolder
+from executor.disk import DiskWatch
+from executor.journal.file import Journal
+from executor.journal.run_states import RunStates
+from executor.messaging.signed_sender import Identity
+from executor.processes.interface import SlotsFactory
+from executor.processes.run_logs import RunLogs
+from executor.scheduler_clock import SchedulerClock
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLink:
+    """How an executor reaches its schedulers, and the keys of its app that prove who speaks."""
+
+    transport: Transport
+    keys: AppKeys = field(repr=False)
+
+
+class Executor:
+    """One executor in a thread of its own; it can be started once.
+
+    The `identity` may be that of an earlier boot to continue, which only remote runs allow.
+    `make_slots` is `Slots` with everything but its events. `state` is the state folder if it is
+    locked already, otherwise its parent folder. After `join`, `failure`
+    says in one line why the executor ended by itself, and `exit_status` is the status for the
+    process; `was_drained` says that a scheduler asked it to end, `was_refused` that another
+    executor has its address, `was_clean` that it left nothing behind.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        link: SchedulerLink,
+        *,
+        make_slots: SlotsFactory,
+        run_logs: RunLogs,
+        state: StateFolder | Path,
+        limits: Limits,
+        clock: SchedulerClock | None = None,
+    ) -> None:
+        self.identity = identity
+        self.failure = ""
+        self.was_drained = False
+        self.was_refused = False
+        self._link = link
+        self._make_slots = make_slots
+        self._run_logs = run_logs
+        self._state = state
+        self._limits = limits
+        self._clock = clock or SchedulerClock()
+        self._log = structlog.get_logger().bind(address=identity.address, boot_id=identity.boot_id)
+        self._loop = asyncio.new_event_loop()
+        self._core: Core | None = None
+        self._shutdown: Shutdown | None = None
+        self._thread = threading.Thread(
+            target=self._run, name=f"executor {identity.address}", daemon=True
+        )
+        self._opened: Future[None] = Future()
+
+    @property
+    def exit_status(self) -> int:
+        """0 after an ordered stop, 1 after a failure."""
+        return 1 if self.failure else 0
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether it ended with nothing left to run or to report, and said goodbye."""
+        return self._core is not None and self._core.was_clean
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no run is open and the broker has every report."""
+        return self._core is not None and self._core.is_settled
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many triggers were taken, duplicate, expired, Forged and so on, by kind."""
+        return self._core.counts() if self._core else {}
+
+    @property
+    def is_taking(self) -> bool:
+        """Whether it was welcomed and takes triggers."""
+        return self._core is not None and self._core.is_taking
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start, and return once heartbeats are being sent.
+
+        Raises:
+            StateFolderInUse: another process holds the state folder.
+            ExecutorError: the handlers cannot be loaded, or what else `make_slots` raises.
+            OSError: the state folder cannot be used.
+
+        """
+        self._thread.start()
+        self._opened.result()
+
+    def stop(self, *, hurry: bool = False) -> None:
+        """Begin to shut down, and return at once; a second call with `hurry` ends running jobs.
+
+        May be called from any thread and from signal handlers.
+        """
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._end, hurry)
+
+    def leave(self) -> None:
+        """Begin to shut down, but let running jobs take as long as they need; as `stop`."""
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._end_unhurried)
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for the end; return whether it has ended."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    # -- the core's thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        # Job processes get their parent-death signal when this thread ends, so it ends last.
+        try:
+            with contextlib.ExitStack() as held:
+                held.callback(self._loop.close)
+                self._open(held)
+                self._opened.set_result(None)
+                self._loop.run_forever()
+                self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        except Exception as error:
+            if self._opened.done():
+                raise
+            self._opened.set_exception(error)  # `start` raises it, with everything released
+
+    def _open(self, held: contextlib.ExitStack) -> None:
+        self._loop.set_exception_handler(self._failed)
+        folder = self._state
+        if isinstance(folder, Path):
+            folder = StateFolder(folder, self.identity.address)
+        held.callback(folder.release)
+        run_states = RunStates(Journal(folder.journal_path), self._log)
+        held.callback(run_states.close)
+        context = BootContext(
+            identity=self.identity,
+            loop=self._loop,
+            transport=self._link.transport,
+            sealer=Sealer(self._link.keys, None, self._clock.now_ms),
+            run_states=run_states,
+            clock=self._clock,
+            limits=self._limits,
+            make_slots=self._make_slots,
+            run_logs=self._run_logs,
+            disks=DiskWatch([self._run_logs.folder, folder.path], self._run_logs.reserve),
+            script_folder=folder.script_folder,
+            log=self._log,
+        )
+        core = self._core = Core(context, self._refused, self._drain)
+        self._shutdown = Shutdown(
+            core,
+            self._loop,
+            drain_seconds=self._limits.drain_seconds,
+            grace_seconds=self._limits.grace_seconds,
+            proof_seconds=self._limits.proof_seconds,
+            report_seconds=self._limits.report_seconds,
+            on_over=self._loop.stop,
+        )
+        core.start()
+
+    def _end(self, hurry: bool) -> None:
+        if self._shutdown is not None:
+            self._shutdown.begin(hurry=hurry)
+
+    def _end_unhurried(self) -> None:
+        if self._shutdown is not None:
+            self._shutdown.begin_unhurried()
+
+    def _drain(self) -> None:
+        if not self.was_drained:
+            self.was_drained = True
+            self._log.info("drain_received")
+            self._end_unhurried()
+
+    def _refused(self, reason: str) -> None:
+        address = self.identity.address
+        self.was_refused = True
+        self.failure = f"address {address} is held by another living executor"
+        self._log.error("executor_refused", why=reason)
+        self._end(hurry=True)
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._log.error(
+            "core_callback_failed", error=context.get("message"), exc_info=context.get("exception")
+        )

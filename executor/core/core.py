@@ -1,0 +1,314 @@
+"""The executor's core: handles the events of one boot, on one thread and event loop.
+
+inbox ──batch──> intake ──> active runs ──> run states ──group commit──> acks, starts, outbox
+slots ──finished──> active runs ──^                                                      │
+outbox ──confirmed──> run states <───────────────────────────────────────────────────────┘
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from broker.messages import (
+    Beat,
+    Drain,
+    Finished,
+    Goodbye,
+    Heartbeat,
+    IdleBeat,
+    Kill,
+    Know,
+    Load,
+    NotStarted,
+    ReadLog,
+    Refused,
+    StillOpen,
+    Trigger,
+    Triggers,
+    Welcome,
+    WhichOpen,
+)
+from broker.reasons.codes import Why
+from broker.topology import HEARTBEAT_KEY, command_queue, run_queue
+from broker.transport import Confirm
+from broker.trigger_packs import PACK_TRIGGERS
+from executor.boot_context import BootContext
+from executor.core.assembly import assemble, make_inbox
+from executor.core.opening import Opening
+from executor.core.watch import Watch
+from executor.errors import JournalFailed
+from executor.messaging.inbox import Arrival, deliveries_of
+
+#: How often to check conditions that no event reports.
+TICK_SECONDS = 0.25
+#: How long the question which runs are still open is valid.
+QUESTION_SECONDS = 10.0
+#: How long a goodbye is valid, and how long to wait for the broker's confirm.
+GOODBYE_SECONDS = 60.0
+GOODBYE_CONFIRM_SECONDS = 2.0
+
+#: How long an executor of remote runs may be away and still continue them.
+REMOTE_RETURN_SECONDS = 120
+
+Command = Welcome | Refused | Beat | IdleBeat | Kill | Know | ReadLog | StillOpen | Drain
+
+
+class Core:
+    """One boot of one executor. Used from the loop's thread unless a method says otherwise.
+
+    `on_refused(reason)` is called when another living executor holds the address, `on_drain()`
+    whenever a scheduler asks this executor to drain.
+    """
+
+    def __init__(
+        self,
+        context: BootContext,
+        on_refused: Callable[[str], None],
+        on_drain: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._on_refused = on_refused
+        self._on_drain = on_drain
+        self._identity = context.identity
+        self._run_states = context.run_states
+        self._clock = context.clock
+        self._log = context.log
+        self._started_at_ms = context.clock.now_ms()
+        self._is_closed = False
+        self._is_start_asked = False
+        self.was_clean = False
+        self._slots_closed: asyncio.Future[None] | None = None
+        self._roles = assemble(context, self)
+        self._watch = Watch(self._roles, context.clock, context.log)
+        self._active_runs = self._roles.active_runs
+        self._commits = self._roles.commits
+        who = context.identity
+        commands = command_queue(who.app, who.address, who.boot_id).name
+        self._command_inbox = make_inbox(context, self, commands, Command, self._handle)
+        take = partial(make_inbox, context, self, run_queue(who.app, who.address).name)
+        self._opening = Opening(context, self._roles, partial(take, Trigger | Triggers, self._take))
+
+    def start(self) -> None:
+        """Start sending heartbeats, and wait for the welcome."""
+        self._active_runs.resume(self._identity.boot_id)
+        self._roles.heartbeats.start()
+        self._command_inbox.start()
+        self._opening.start()
+        self._tick()
+        self._log.info("executor_started", handlers=list(self._roles.handlers))
+
+    def post(self, call: Callable[..., None], *values: Any) -> None:
+        """Call something on the core's thread; thread-safe; does nothing once that has ended."""
+        with contextlib.suppress(RuntimeError):
+            self._context.loop.call_soon_threadsafe(call, *values)
+
+    # -- events of the roles ------------------------------------------------------------------
+
+    def run_started(self, run_id: int, _started_at_ms: int) -> None:
+        """Handle the start of a run's process."""
+        self._active_runs.started(run_id)
+
+    def run_finished(
+        self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
+    ) -> None:
+        """Handle the end of a run."""
+        self._start_soon()  # before the commit that this end asks for, which waits for the disk
+        self._active_runs.finished(end, on_recorded)
+
+    def slots_ready(self) -> None:
+        """Handle slots that are free again."""
+        self._active_runs.start_ready()
+
+    def journal_changed(self, is_failing: bool) -> None:
+        """Handle a journal that cannot be written, or can again."""
+        self._watch.check_ailments()
+        self._balance()
+        if not is_failing:
+            self._active_runs.start_ready()
+
+    def reports_confirmed(self, run_ids: tuple[int, ...]) -> None:
+        """Handle the broker's confirm of these runs' reports."""
+        # Not worth a sync of its own: the next commit or tick includes it.
+        self._run_states.confirm(run_ids, self._clock.now_ms())
+
+    def heard(self, sent_at: float) -> None:
+        """Handle the broker's answer to a heartbeat sent at `sent_at`, monotonic."""
+        now = self._clock.monotonic()
+        self._roles.contact.confirm(sent_at, now, self._active_runs.waiting_ids())
+        self._ask(now)
+        self._active_runs.start_ready()
+
+    def compose_heartbeat(self) -> Heartbeat:
+        """Return the current heartbeat; called from another thread, so it only reads counters."""
+        cpu_percent, memory_percent = self._roles.load.read()
+        return Heartbeat(
+            app=self._identity.app,
+            address=self._identity.address,
+            boot_id=self._identity.boot_id,
+            started_at_ms=self._started_at_ms,
+            load=Load(
+                cpu_percent=cpu_percent,
+                memory_percent=memory_percent,
+                slots=self._context.limits.slots,
+                running=self._active_runs.running_count,
+                waiting=self._active_runs.waiting_count,
+            ),
+            handlers=tuple(self._roles.handlers),
+            draining=self._roles.readiness.refusal is not None,
+            ailments=self._watch.ailments,
+            returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,
+            triggers_per_message=PACK_TRIGGERS,
+        )
+
+    def _start_soon(self) -> None:
+        """Start what may start once a round of the loop, however many runs have ended in it."""
+        if not self._is_start_asked:
+            self._is_start_asked = True
+            self._context.loop.call_soon(self._start_asked)
+
+    def _start_asked(self) -> None:
+        self._is_start_asked = False
+        self._active_runs.start_ready()
+
+    # -- arriving messages --------------------------------------------------------------------
+
+    def _handle(self, arrivals: list[Arrival]) -> None:
+        for arrival in arrivals:
+            message = arrival.message
+            if arrival.is_expired or self._is_closed:
+                continue
+            if isinstance(message, Welcome):
+                if not arrival.delivery.redelivered:  # its time is that of the first delivery
+                    self._opening.welcome(message, arrival.cluster)
+            elif isinstance(message, Refused):
+                if message.boot_id == self._identity.boot_id:
+                    self._on_refused(message.reason)
+            elif isinstance(message, Drain):
+                if message.boot_id == self._identity.boot_id:
+                    self._on_drain()
+            elif self._opening.was_welcomed:
+                self._roles.commands.handle(message)
+        self._command_inbox.ack(deliveries_of(arrivals))
+
+    def _take(self, arrivals: list[Arrival]) -> None:
+        inbox = self._opening.run_inbox
+        if inbox is None or self._is_closed:
+            return
+        self._roles.intake.receive(arrivals)
+        self._active_runs.start_ready()
+        self._commits.when_durable(partial(inbox.ack, deliveries_of(arrivals)))
+        self._balance()
+
+    # -- periodic checks ----------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        if self._is_closed:
+            return
+        self._watch.check()
+        self._ask(self._clock.monotonic())
+        self._active_runs.tell_started()
+        self._active_runs.start_ready()
+        self._balance()
+        self._compact()
+        if self._run_states.has_uncommitted:
+            self._commits.schedule()
+        self._context.loop.call_later(TICK_SECONDS, self._tick)
+
+    def _ask(self, now: float) -> None:
+        run_ids = self._roles.contact.question(now)
+        if not run_ids:
+            return
+        self._log.info("open_runs_asked", count=len(run_ids))
+        who = self._identity
+        question = WhichOpen(app=who.app, address=who.address, boot_id=who.boot_id, run_ids=run_ids)
+        self._roles.sender.send(question, valid_seconds=QUESTION_SECONDS)
+
+    def _balance(self) -> None:
+        if self._opening.run_inbox is None:
+            return
+        if self._roles.readiness.may_take and not self._active_runs.is_heavy:
+            self._opening.run_inbox.resume()
+        else:
+            self._opening.run_inbox.pause()
+
+    def _compact(self) -> None:
+        if not self._run_states.is_due_for_compaction or self._commits.is_failing:
+            return
+        try:
+            self._run_states.compact(self._clock.now_ms())
+        except JournalFailed as error:
+            self._log.error("journal_write_failed", error=str(error))
+
+    # -- the steps of `shutdown` --------------------------------------------------------------
+
+    @property
+    def is_taking(self) -> bool:
+        """Whether it was welcomed and takes triggers."""
+        return self._opening.run_inbox is not None
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a run is running."""
+        return self._active_runs.is_working
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether processes are left that were told to exit."""
+        return self._slots_closed is not None and not self._slots_closed.done()
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether reports wait for the broker's confirm."""
+        return self._opening.was_welcomed and not self._roles.outbox.is_empty
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no run is open and the broker has every report; from any thread."""
+        return not self._run_states.has_open
+
+    def begin_draining(self) -> None:
+        """Take no more runs, and return those that wait."""
+        self._roles.readiness.is_draining = True
+        self._roles.heartbeats.beat_now()
+        self._active_runs.return_waiting(Why.SHUTTING_DOWN())
+
+    def stop_runs(self) -> None:
+        """End every running run."""
+        self._active_runs.cut_off()
+
+    def stop_taking(self) -> None:
+        """Leave the run queue and end the job processes."""
+        if self._opening.run_inbox is not None:
+            self._opening.run_inbox.close()
+        self._slots_closed = self._roles.slots.close(self._context.limits.grace_seconds)
+
+    def close(self) -> None:
+        """Say goodbye if nothing is left to run or report, and close everything."""
+        is_clean = not self._active_runs.running_count and not self.has_unconfirmed
+        self._roles.heartbeats.close()
+        self._roles.outbox.close()
+        if is_clean and self._opening.was_welcomed:
+            self.was_clean = True
+            self._say_goodbye()
+        self._is_closed = True
+        self._opening.close()
+        self._command_inbox.close()
+        self._roles.publisher.close()
+        self._commits.commit()
+        if self._run_states.has_uncommitted:
+            self._commits.commit()  # what the effects of the first commit recorded
+        self._log.info("executor_stopped", clean=is_clean, **self.counts())
+
+    def counts(self) -> dict[str, int]:
+        """Return how many triggers were taken, answered or rejected, by what they were."""
+        inbox = self._opening.run_inbox
+        return {**self._roles.intake.counts, **(inbox.rejected if inbox else {})}
+
+    def _say_goodbye(self) -> None:
+        who = self._identity
+        goodbye = Goodbye(app=who.app, address=who.address, boot_id=who.boot_id)
+        batch = self._roles.sender.send(goodbye, key=HEARTBEAT_KEY, valid_seconds=GOODBYE_SECONDS)
+        if batch.wait(GOODBYE_CONFIRM_SECONDS)[0] is not Confirm.CONFIRMED:
+            self._log.warning("goodbye_unconfirmed")

@@ -1,0 +1,83 @@
+"""Opens a boot: waits for its welcome, reports what earlier boots left, then takes triggers."""
+
+from collections.abc import Callable
+
+from broker.messages import Welcome
+from executor.boot_context import BootContext
+from executor.core.assembly import Roles
+from executor.errors import JournalFailed
+from executor.messaging.inbox import Inbox
+
+#: How long to wait before another try when the journal could not be begun.
+JOURNAL_RETRY_SECONDS = 1.0
+#: After this long without a welcome, log the likely reasons once.
+WELCOME_SECONDS = 10.0
+
+
+class Opening:
+    """The beginning of one boot. Used from the core's thread.
+
+    `make_run_inbox` makes the inbox for triggers, available as `run_inbox` from then on.
+    """
+
+    def __init__(
+        self, context: BootContext, roles: Roles, make_run_inbox: Callable[[], Inbox]
+    ) -> None:
+        self._context = context
+        self._identity = context.identity
+        self._clock = context.clock
+        self._log = context.log
+        self._roles = roles
+        self._make_run_inbox = make_run_inbox
+        self._is_closed = False
+        self.was_welcomed = False
+        self.run_inbox: Inbox | None = None
+
+    def start(self) -> None:
+        """Start waiting for the welcome."""
+        self._context.loop.call_later(WELCOME_SECONDS, self._miss_welcome)
+
+    def close(self) -> None:
+        """Ignore welcomes from now on."""
+        self._is_closed = True
+
+    def welcome(self, welcome: Welcome, cluster: str) -> None:
+        """Handle a welcome: each one sets the clock, the first one begins the boot."""
+        if welcome.boot_id != self._identity.boot_id or not cluster:
+            return
+        self._clock.set(welcome.now_ms)
+        if self.was_welcomed:
+            return
+        self.was_welcomed = True
+        self._context.sealer.pin(cluster)
+        self._log.info("executor_welcomed", cluster=cluster)
+        self._roles.heartbeats.welcome()
+        self._begin()
+
+    def _miss_welcome(self) -> None:
+        if not self.was_welcomed and not self._is_closed:
+            self._log.warning(
+                "welcome_awaited",
+                app=self._identity.app,
+                reason="no scheduler answers: either none runs, or there is no such app (warren "
+                "apps add), or the key is not this app's (warren secrets app); their logs tell",
+            )
+
+    def _begin(self) -> None:
+        if self._is_closed:
+            return
+        run_states = self._context.run_states
+        try:
+            unconfirmed = run_states.begin(self._identity.boot_id, self._clock.now_ms())
+        except JournalFailed as error:
+            self._context.loop.call_later(JOURNAL_RETRY_SECONDS, self._begin)
+            self._log.error("journal_write_failed", error=str(error))
+            return
+        for report, size in unconfirmed:
+            self._roles.outbox.add(report, size)
+        if unconfirmed:
+            self._log.warning("earlier_runs_reported", count=len(unconfirmed))
+        self._roles.outbox.start()
+        if not self._roles.readiness.is_draining:
+            self.run_inbox = self._make_run_inbox()
+            self.run_inbox.start()

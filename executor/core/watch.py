@@ -1,0 +1,65 @@
+"""Detects changes that no event reports (contact, ailments, absence) and tells the schedulers."""
+
+import structlog
+
+from broker.messages import Ailment
+from executor.core.assembly import Roles
+from executor.scheduler_clock import SchedulerClock
+
+
+class Watch:
+    """Compares each condition with its last state. Used from the core's thread.
+
+    `ailments` may be read from any thread.
+    """
+
+    def __init__(
+        self, roles: Roles, clock: SchedulerClock, log: structlog.typing.FilteringBoundLogger
+    ) -> None:
+        self._roles = roles
+        self._clock = clock
+        self._log = log
+        self._was_held = True
+        self._was_away = False
+        self.ailments: tuple[Ailment, ...] = ()
+
+    def check(self) -> None:
+        """Check everything."""
+        self._check_contact()
+        self.check_ailments()
+        self._check_absence()
+
+    def check_ailments(self) -> None:
+        """Check whether something keeps the executor from working, or soon will."""
+        found = self._roles.readiness.ailments()
+        if found == self.ailments:
+            return
+        self.ailments = found
+        self._roles.heartbeats.beat_now()
+        if found:
+            self._log.warning(
+                "executor_impaired", ailments=[str(ailment).lower() for ailment in found]
+            )
+        else:
+            self._log.info("executor_recovered")
+
+    def _check_contact(self) -> None:
+        is_held = self._roles.contact.is_held(self._clock.monotonic())
+        if is_held == self._was_held:
+            return
+        self._was_held = is_held
+        waiting = self._roles.active_runs.waiting_count
+        if is_held:
+            self._log.info("contact_regained", waiting=waiting)
+        else:
+            self._roles.heartbeats.beat_now()
+            self._log.warning("contact_lost", waiting=waiting)
+
+    def _check_absence(self) -> None:
+        away = self._roles.slots.away
+        if (away is not None) == self._was_away:
+            return
+        self._was_away = away is not None
+        self._roles.heartbeats.beat_now()
+        if away is not None:
+            self._roles.active_runs.return_waiting(away)

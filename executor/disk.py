@@ -1,0 +1,99 @@
+"""Free disk space, and the reserve to keep of it. Job processes import this module."""
+
+import contextlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Default of `WARREN_LOG_RESERVE`.
+DEFAULT_RESERVE = "64MB or 5%"
+
+_UNITS = {"kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
+_SIZE = re.compile(r"(\d{1,6}) ?(kB|MB|GB)", re.ASCII)
+_SHARE = re.compile(r"(\d{1,2}(?:\.\d{1,2})?) ?%", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The size of a file system and what processes may still use of it, in bytes."""
+
+    size: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Space to keep free: bytes or a share of the disk's size, whichever is less."""
+
+    size: int
+    share: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Reserve":
+        """Parse a reserve such as `64MB`, `5%` or `64MB or 5%`.
+
+        Raises:
+            ValueError: the text is invalid.
+
+        """
+        sizes, shares = [], []
+        for part in text.split(" or "):
+            if found := _SIZE.fullmatch(part.strip()):
+                sizes.append(int(found[1]) * _UNITS[found[2]])
+            elif found := _SHARE.fullmatch(part.strip()):
+                shares.append(float(found[1]) / 100)
+            else:
+                raise ValueError(f"{part.strip()[:40]!r} is neither a size nor a percentage")
+        return cls(size=min(sizes, default=2**62), share=min(shares, default=1.0))
+
+    def of(self, space: Space) -> int:
+        """Return how many bytes of this disk to keep free."""
+        return min(self.size, int(space.size * self.share))
+
+    def shortfall(self, space: Space) -> int:
+        """Return how many bytes of the reserve are used; 0 if it is intact."""
+        return max(0, self.of(space) - space.free)
+
+
+class DiskWatch:
+    """Watches whether one of an executor's disks is below its reserve.
+
+    It counts as recovered only when a quarter more is free, so that the state does not flap.
+    """
+
+    def __init__(self, folders: Sequence[Path], reserve: Reserve) -> None:
+        self._folders = [str(folder) for folder in folders]
+        self._reserve = reserve
+        self._is_short = False
+
+    def is_short(self) -> bool:
+        """Check the disks; folders that do not exist are skipped."""
+        self._is_short = any(self._is_below_reserve(folder) for folder in self._folders)
+        return self._is_short
+
+    def _is_below_reserve(self, folder: str) -> bool:
+        with contextlib.suppress(OSError):
+            space = space_of(folder)
+            wanted = self._reserve.of(space)
+            return space.free < (wanted + wanted // 4 if self._is_short else wanted)
+        return False
+
+
+def space_of(place: str | int) -> Space:
+    """Return the space of the disk that holds a path or an open file.
+
+    Raises:
+        OSError: there is no such path, or the disk cannot be read.
+
+    """
+    found = os.statvfs(place)
+    return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+def stop_mark(reserve_bytes: int) -> bytes:
+    """Return the mark at the end of a log that was stopped to keep the reserve."""
+    return (
+        f"\n… [the log stops here: the disk has less than {reserve_bytes:,} bytes free]\n".encode()
+    )

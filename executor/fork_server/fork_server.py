@@ -1,0 +1,257 @@
+"""The zygote's loop: forks and signals job processes on request, and reports their exits.
+
+Job processes and the zygote are subreapers. What a job has started is found below its process while
+that lives, and once it is dead as an orphan: a child that the zygote did not fork. An exit is
+reported only when no orphan is left.
+"""
+
+import mmap
+import os
+import select
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkProcess
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason, Words
+from broker.reasons.stored import to_json
+from executor.fork_server import frames, job_main, linux
+from executor.fork_server.forking import Forker, discard
+from executor.fork_server.orphans import kill_and_reap
+from executor.fork_server.output import Output
+from executor.fork_server.process_state import ProcessState
+from executor.handlers.handler_registry import Handler, Handlers
+
+#: Most job processes of one zygote: each has one byte of shared memory.
+PROCESS_LIMIT = 8_192
+#: Seconds after which what SIGKILL does not end (a setuid program, a dead disk) is reported.
+SURVIVOR_SECONDS = 10.0
+#: Seconds between two checks for orphans that were killed and are not gone yet.
+_POLL_SECONDS = 0.002
+
+
+@dataclass(slots=True)
+class _Job:
+    number: int
+    process: ForkProcess
+    pid: int
+    pidfd: int
+    flag_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingExit:
+    number: int
+    code: int = 0
+    failure: Words = ""
+    since: float = field(default_factory=time.monotonic)
+
+
+class ForkServer:
+    """Serves the executor's requests; reports each exit once nothing of the process is left."""
+
+    def __init__(
+        self,
+        control: socket.socket,
+        handlers: Handlers,
+        output: Output,
+        process_state: ProcessState,
+        handler_fds: frozenset[int],
+    ) -> None:
+        self._control = control
+        self._handlers = handlers
+        self._output = output
+        self._process_state = process_state
+        self._handler_fds = handler_fds
+        self._pid = os.getpid()
+        self._clean_flags = mmap.mmap(-1, PROCESS_LIMIT)
+        self._free_flags = list(range(PROCESS_LIMIT))
+        self._jobs: dict[int, _Job] = {}
+        self._by_pidfd: dict[int, _Job] = {}
+        self._pending_exits: list[_PendingExit] = []
+        # Children that the handlers started while they were imported are left alone.
+        self._spared_pids = {row.pid for row in linux.children_of(self._pid)}
+        self._poll = select.poll()
+        self._poll.register(control.fileno(), select.POLLIN)
+        self._forker = Forker()
+
+    def serve(self) -> None:
+        """Serve requests until the executor is gone; then end everything."""
+        try:
+            while self._serve_once():
+                pass
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the executor went away while something was being sent to it
+        self._end_all()
+
+    def _serve_once(self) -> bool:
+        wait_ms = int(_POLL_SECONDS * 1000) if self._pending_exits else None
+        for fd, _ in self._poll.poll(wait_ms):
+            if fd == self._control.fileno():
+                if not self._take_request():
+                    return False
+            else:
+                self._on_exit(self._by_pidfd.pop(fd))
+        if self._pending_exits:
+            self._end_orphans()
+        return True
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def _take_request(self) -> bool:
+        data, ancillary, _, _ = self._control.recvmsg(
+            frames.PACKET_LIMIT, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
+        )
+        if not data:
+            return False
+        order = frames.decode_to_zygote(data)
+        if isinstance(order, frames.Fork):
+            self._take_fork(order, ancillary)
+        elif isinstance(order, frames.Signal):
+            self._signal(order)
+        else:
+            self._control.send(frames.encode(frames.Pong()))
+        return True
+
+    def _take_fork(self, order: frames.Fork, ancillary: list[tuple[int, int, bytes]]) -> None:
+        if not ancillary:
+            self._refuse(order.number, Why.NO_PROCESS(why=Why.TOO_MANY_FILES()), no_room=True)
+            return
+        channel = int.from_bytes(ancillary[0][2][:4], "little")
+        handler = None if order.handler is None else self._handlers.get(order.handler)
+        if handler is None and order.handler is not None:
+            # The run waited while this zygote replaced one that had the handler.
+            os.close(channel)
+            self._refuse(order.number, Why.HANDLER_GONE(name=order.handler))
+            return
+        self._fork(order.number, handler, channel)
+
+    def _refuse(self, number: int, why: Reason, *, no_room: bool = False) -> None:
+        self._send(
+            frames.Exited(
+                number=number, error=frames.note_of(why), why=to_json(why), no_room=no_room
+            )
+        )
+
+    def _fork(self, number: int, handler: Handler | None, channel: int) -> None:
+        flag_index = self._free_flags.pop()
+        self._clean_flags[flag_index] = 0
+        spec = job_main.SpawnSpec(
+            zygote_pid=self._pid,
+            channel=channel,
+            handler=handler,
+            output=self._output,
+            process_state=self._process_state,
+            clean_flags=self._clean_flags,
+            flag_index=flag_index,
+            handler_fds=self._handler_fds,
+        )
+        try:
+            self._register(self._start(number, spec))
+        except OSError as error:
+            reason = Why.NO_PROCESS(why=str(error.strerror))
+            self._pending_exits.append(_PendingExit(number, failure=reason))
+            self._free_flags.append(flag_index)
+        finally:
+            os.close(channel)
+
+    def _start(self, number: int, spec: job_main.SpawnSpec) -> _Job:
+        process = self._forker.start(job_main.main, spec)
+        assert process.pid is not None
+        try:
+            # Before any reaping, so that the pid cannot have been reused by a later process.
+            pidfd = os.pidfd_open(process.pid)
+        except OSError:
+            discard(process)
+            raise
+        return _Job(number, process, process.pid, pidfd, spec.flag_index)
+
+    def _register(self, job: _Job) -> None:
+        self._jobs[job.number] = self._by_pidfd[job.pidfd] = job
+        self._poll.register(job.pidfd, select.POLLIN)
+        now_ms = int(time.time() * 1000)
+        forked = frames.Forked(number=job.number, pid=job.pid, started_at_ms=now_ms)
+        socket.send_fds(self._control, [frames.encode(forked)], [job.pidfd])
+
+    def _signal(self, order: frames.Signal) -> None:
+        job = self._jobs.get(order.number)
+        if job is None or job.process.exitcode is not None:
+            return
+        # Only this process reaps it, so its pid has not been reused.
+        for call in (os.killpg, os.kill):
+            try:
+                call(job.pid, order.signal)
+            except (ProcessLookupError, PermissionError):
+                continue  # it has no group yet, or is a setuid program by now
+            if order.signal != signal.SIGKILL:
+                return
+
+    # -- exits --------------------------------------------------------------------------------
+
+    def _on_exit(self, job: _Job) -> None:
+        self._poll.unregister(job.pidfd)
+        os.close(job.pidfd)
+        code = job.process.exitcode
+        assert code is not None
+        job.process.close()
+        del self._jobs[job.number]
+        is_clean = code == 0 and self._clean_flags[job.flag_index] == 1
+        self._free_flags.append(job.flag_index)
+        if is_clean:
+            self._send(frames.Exited(number=job.number, code=0))
+        else:
+            self._pending_exits.append(_PendingExit(job.number, code))
+
+    def _end_orphans(self) -> None:
+        """Kill what dead runs left behind; report their exits once nothing is left."""
+        try:
+            orphans = self._find_orphans()
+        except OSError:
+            return  # no descriptor is free to read /proc: the next round may have one
+        kill_and_reap(orphans)
+        overdue = time.monotonic() - SURVIVOR_SECONDS
+        due = [each for each in self._pending_exits if not orphans or each.since < overdue]
+        survivors = ", ".join(f"{row.name} (pid {row.pid})" for row in orphans[:5])
+        for pending in due:
+            self._pending_exits.remove(pending)
+            self._send(
+                frames.Exited(
+                    number=pending.number,
+                    code=pending.code,
+                    error=frames.note_of(pending.failure),
+                    why=to_json(pending.failure),
+                    no_room=bool(pending.failure),
+                    survivors=survivors,
+                )
+            )
+        if orphans and due:
+            # They have been reported; no other exit waits for them.
+            self._spared_pids.update(row.pid for row in orphans)
+
+    def _find_orphans(self) -> list[linux.ProcessRow]:
+        known = self._spared_pids | {job.pid for job in self._jobs.values()}
+        return [row for row in linux.children_of(self._pid) if row.pid not in known]
+
+    def _send(self, frame: frames.Exited) -> None:
+        self._control.send(frames.encode(frame))
+
+    def _end_all(self) -> None:
+        """Kill and reap everything; the executor is gone, so nothing is reported."""
+        deadline = time.monotonic() + SURVIVOR_SECONDS
+        for job in self._jobs.values():
+            self._signal(frames.Signal(number=job.number, signal=signal.SIGKILL))
+        while time.monotonic() < deadline:
+            self._reap()
+            alive = {job.pid for job in self._jobs.values()}
+            orphans = [row for row in linux.children_of(self._pid) if row.pid not in alive]
+            if not alive and not orphans:
+                return
+            kill_and_reap(orphans)
+            time.sleep(_POLL_SECONDS)
+
+    def _reap(self) -> None:
+        for job in list(self._jobs.values()):
+            if job.process.exitcode is not None:
+                del self._jobs[job.number]

@@ -1,0 +1,256 @@
+"""The main function of a job process: runs one handler, one run at a time, until told to exit.
+
+The zygote forks it. It imports the standard library, the handler side of this package,
+`broker.messages` and `broker.reasons`, and never sees a connection, a database or the executor's
+memory.
+"""
+
+import contextlib
+import inspect
+import mmap
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from broker.messages import Outcome, Trigger
+from broker.reasons.reason import Words
+from broker.reasons.stored import to_json
+from executor.fork_server import frames, linux
+from executor.fork_server.interpreter import call_exit_functions, count_threads, join_threads
+from executor.fork_server.output import Output
+from executor.fork_server.process_state import ProcessState
+from executor.fork_server.script_process import run_script
+from executor.fork_server.termination import Phase, Termination, WaitInterrupted
+from executor.handlers.context import JobContext, JobStopped
+from executor.handlers.handler_registry import Handler
+from executor.handlers.outcomes import describe, describe_hook, text_of
+
+#: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
+_READ_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnSpec:
+    """What a job process needs to start; without a handler it runs a script.
+
+    `handler_fds` are the descriptors that the handlers opened while they were imported.
+    `clean_flags[flag_index]` becomes 1 when the process exits and has left nothing running.
+    """
+
+    zygote_pid: int
+    channel: int
+    handler: Handler | None
+    output: Output
+    process_state: ProcessState
+    clean_flags: mmap.mmap
+    flag_index: int
+    handler_fds: frozenset[int]
+
+
+def main(spec: SpawnSpec) -> None:
+    """Run a job process; it exits when this returns."""
+    linux.show_to_others()  # it holds no secrets; as a fork of the zygote it starts out hidden
+    os.setsid()
+    linux.die_with_parent(spec.zygote_pid)
+    linux.become_subreaper()
+    linux.set_process_name("warren-job")
+    linux.prefer_as_oom_victim()
+    _close_other_fds((spec.handler_fds if spec.handler else frozenset()) | _own_fds(spec))
+    spec.process_state.limits.apply()
+    channel = socket.socket(fileno=spec.channel)
+    if spec.handler is None:
+        run_script(channel, spec.output)
+        spec.clean_flags[spec.flag_index] = True
+    else:
+        runs = RunLoop(spec.handler, spec.output, spec.process_state, channel)
+        runs.serve()
+        spec.clean_flags[spec.flag_index] = runs.finish()
+
+
+def _own_fds(spec: SpawnSpec) -> frozenset[int]:
+    # The handlers' code may use the sentinel to ask whether its parent process is alive.
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    return frozenset({spec.channel, parent.sentinel})
+
+
+def _close_other_fds(kept: frozenset[int]) -> None:
+    """Close every inherited descriptor except 0, 1, 2 and those in `kept`."""
+    edges = (2, *sorted(kept - {0, 1, 2}), os.sysconf("SC_OPEN_MAX"))
+    for low, high in pairwise(edges):
+        os.closerange(low + 1, high)
+
+
+class RunLoop:
+    """Takes runs from the channel, runs them and answers each with its result."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        output: Output,
+        process_state: ProcessState,
+        channel: socket.socket,
+    ) -> None:
+        self._handler = handler
+        self._output = output
+        self._process_state = process_state
+        self._channel = channel
+        self._pid = os.getpid()
+        self._unread = b""
+        self._termination = Termination()
+        self._is_ending = False
+        self._is_initialised = False
+        self._resident_threads = 0
+
+    # -- start and end ------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Run whatever arrives until the process is to exit."""
+        self._process_state.take_signal(signal.SIGINT, signal.default_int_handler)
+        self._termination.listen(self._process_state)
+        while not (self._is_ending or self._termination.is_requested):
+            order = self._next_order()
+            if not isinstance(order, frames.Run):
+                return
+            self._is_ending = order.last
+            self._send(self._perform(order))
+
+    def finish(self) -> bool:
+        """Do what a Python program does when it exits; return whether nothing is left running."""
+        self._termination.phase = Phase.BETWEEN
+        self._output.reopen_log()
+        if self._is_initialised and self._handler.destroy is not None:
+            self._guard("destroy", self._handler.destroy)
+        # In the order of the interpreter's own exit. Each may hang; the executor watches the time.
+        self._guard("a thread", join_threads)
+        self._guard("atexit", call_exit_functions)
+        self._output.flush()
+        self._output.remove_if_empty()
+        self._resident_threads = 0
+        return not self._has_leftovers()
+
+    def _guard(self, what: str, action: Callable[[], Any]) -> None:
+        try:
+            self._complete(action())
+        except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is logged
+            self._output.write_line("ERROR", describe_hook(what, error))
+
+    # -- one run ------------------------------------------------------------------------------
+
+    def _perform(self, order: frames.Run) -> frames.Result:
+        self._process_state.mark(order.trigger.run_id)
+        self._output.begin(order.log_path, order.log_reserve)
+        outcome, message = self._attempt(order.trigger)
+        if os.getpid() != self._pid:
+            self._end_forked_copy()
+        self._process_state.restore()
+        self._is_ending = self._is_ending or self._termination.is_requested or self._has_leftovers()
+        written = self._output.end()
+        if not self._is_ending:
+            self._output.release_log()
+        return frames.Result(
+            run_id=order.trigger.run_id,
+            outcome=outcome,
+            message=str(message),
+            why=to_json(message),
+            will_end=self._is_ending,
+            log_bytes=written.size,
+            log_tail=written.tail,
+            log_error=frames.note_of(written.error),
+            log_why=to_json(written.error),
+            was_interrupted=self._termination.has_interrupted,
+        )
+
+    def _attempt(self, trigger: Trigger) -> tuple[Outcome, Words]:
+        """Call the handler. The outer `try` is for a SIGTERM that arrives as the inner one ends."""
+        try:
+            try:
+                self._termination.phase = Phase.RUNNING
+                if self._termination.is_requested:
+                    raise JobStopped  # noqa: TRY301 - SIGTERM came before the handler was called
+                message = self._call(trigger)
+                self._termination.phase = Phase.BETWEEN
+            except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its run only
+                self._termination.phase = Phase.BETWEEN
+                return self._explain(error)
+        except JobStopped as stopped:
+            self._termination.phase = Phase.BETWEEN
+            return self._explain(stopped)
+        return Outcome.SUCCEEDED, message
+
+    def _call(self, trigger: Trigger) -> str:
+        if not self._is_initialised:
+            if self._handler.init is not None:
+                self._complete(self._handler.init())
+            self._is_initialised = True
+            self._resident_threads = count_threads()
+        return text_of(self._complete(self._handler.function(_context_of(trigger))))
+
+    def _explain(self, error: BaseException) -> tuple[Outcome, Words]:
+        # A process whose `init` failed must not take another run.
+        self._is_ending = self._is_ending or not self._is_initialised
+        ending = describe(error)
+        if ending.log:
+            self._output.write_line("ERROR", ending.log)
+        return ending.outcome, ending.message
+
+    def _complete(self, value: Any) -> Any:
+        """Await what an `async def` returned; return anything else as it is."""
+        if not inspect.isawaitable(value):
+            return value
+        from executor.fork_server import coroutines  # noqa: PLC0415 - only a few handlers need asyncio
+
+        return coroutines.run(value, self._termination)
+
+    def _has_leftovers(self) -> bool:
+        # Threads that `init` started belong to the process, not to a run.
+        return count_threads() > self._resident_threads or linux.has_living_child()
+
+    def _end_forked_copy(self) -> NoReturn:
+        """Exit from a copy of this process that the handler forked and that returned here."""
+        with contextlib.suppress(Exception):
+            self._output.flush()
+        os._exit(0)
+
+    # -- the channel --------------------------------------------------------------------------
+
+    def _next_order(self) -> frames.ToJobProcess | None:
+        """Wait for an order; return None when the executor is gone or SIGTERM arrived."""
+        try:
+            self._termination.phase = Phase.WAITING
+            while not self._termination.is_requested and b"\n" not in self._unread:
+                data = self._channel.recv(_READ_BYTES)
+                if not data:
+                    return None
+                self._unread += data
+            self._termination.phase = Phase.BETWEEN
+        except (WaitInterrupted, OSError):
+            return None
+        line, _, self._unread = self._unread.partition(b"\n")
+        return frames.decode_to_job_process(line) if line else None
+
+    def _send(self, result: frames.Result) -> None:
+        try:
+            self._channel.sendall(frames.encode_line(result))
+        except OSError:
+            # The handler closed the channel: the executor sees an exit without a result.
+            self._is_ending = True
+
+
+def _context_of(trigger: Trigger) -> JobContext:
+    return JobContext(
+        job_id=trigger.job_id,
+        run_id=trigger.run_id,
+        attempt=trigger.attempt,
+        kind=trigger.kind,
+        param=trigger.param,
+        shard_index=trigger.shard_index,
+        shard_total=trigger.shard_total,
+        scheduled_at=datetime.fromtimestamp(trigger.scheduled_at_ms / 1000, UTC),
+    )

@@ -1,0 +1,79 @@
+"""The process state that a run may change and that is restored before the next run."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from executor.fork_server.interpreter import environment, get_signal_handler
+from executor.fork_server.job_limits import JobLimits
+
+#: Holds the run's id in its environment, so that /proc/*/environ shows what the run has started.
+RUN_MARK = "WARREN_RUN_ID"
+
+_NUMBERS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+
+
+def reset_signals() -> None:
+    """Give every signal the disposition that it has in a fresh Python process."""
+    ignored = {signal.SIGPIPE, signal.SIGXFSZ}
+    for number in _NUMBERS:
+        wanted = signal.SIG_IGN if number in ignored else signal.SIG_DFL
+        if get_signal_handler(number) not in (wanted, None):
+            signal.signal(number, wanted)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.set_wakeup_fd(-1)
+
+
+class ProcessState:
+    """Working folder, environment, umask and signals, as they were when this was created.
+
+    `limits` apply to every job process.
+    """
+
+    def __init__(self, limits: JobLimits | None = None) -> None:
+        self.limits = limits or JobLimits()
+        self._folder = os.getcwd()  # noqa: PTH109 - compared and set as text, once per run
+        self._environ = environment()
+        self._expected = dict(self._environ)
+        self._umask = os.umask(0)
+        os.umask(self._umask)
+        self._handlers = list(map(get_signal_handler, _NUMBERS))
+
+    def take_signal(
+        self, number: signal.Signals, handler: Callable[[int, FrameType | None], Any]
+    ) -> None:
+        """Handle a signal, from now on and again after every run."""
+        signal.signal(number, handler)
+        self._handlers[_NUMBERS.index(number)] = handler
+
+    def mark(self, run_id: int) -> None:
+        """Put the run's id into the environment, and grant the run its CPU time."""
+        self.limits.renew()
+        os.environ[RUN_MARK] = str(run_id)
+        self._expected[RUN_MARK.encode()] = self._environ[RUN_MARK.encode()]
+
+    def restore(self) -> None:
+        """Restore everything but the run's id, right after the run, so that its timers stop."""
+        with contextlib.suppress(OSError):  # it was removed: the next run starts in this one
+            os.chdir(self._folder)
+        os.umask(self._umask)
+        if self._environ != self._expected:
+            self._restore_environment()
+        self._restore_signals()
+
+    def _restore_environment(self) -> None:
+        for name in [name for name in self._environ if name not in self._expected]:
+            del os.environ[os.fsdecode(name)]
+        for name, value in self._expected.items():
+            os.environ[os.fsdecode(name)] = os.fsdecode(value)
+
+    def _restore_signals(self) -> None:
+        if list(map(get_signal_handler, _NUMBERS)) != self._handlers:
+            for number, handler in zip(_NUMBERS, self._handlers, strict=True):
+                if handler is not None:  # None: it was not set from Python
+                    signal.signal(number, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())

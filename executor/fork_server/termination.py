@@ -1,0 +1,103 @@
+"""SIGTERM in a job process: its effect depends on what the process is doing."""
+
+import _thread
+import os
+import signal
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+from types import FrameType
+from typing import Any
+
+from executor.fork_server import linux
+from executor.fork_server.process_state import ProcessState
+from executor.handlers.context import JobStopped
+
+
+class Phase(Enum):
+    """What a job process is doing."""
+
+    WAITING = auto()  # for work: SIGTERM ends the wait with `WaitInterrupted`
+    RUNNING = auto()  # user code: the first SIGTERM stops it, by `JobStopped` or by cancelling it
+    BETWEEN = auto()  # our own code, which must not be interrupted: SIGTERM is only noted
+
+
+class WaitInterrupted(BaseException):
+    """SIGTERM arrived while the process waited for work."""
+
+
+class Termination:
+    """Handles SIGTERM; once it `is_requested`, the process exits after its current step.
+
+    `has_interrupted` says that SIGTERM arrived before the user's code returned.
+    The process sets `phase`, and `cancel` while a coroutine runs, to cancel it.
+    """
+
+    def __init__(self) -> None:
+        self.phase = Phase.BETWEEN
+        self.is_requested = False
+        self.has_interrupted = False
+        self.cancel: Callable[[], Any] | None = None
+        self._is_forking = False
+        self._ignore_nudges: Callable[[], object] = lambda: None
+
+    def listen(self, process_state: ProcessState) -> None:
+        """Handle SIGTERM from now on, including one that arrived while the zygote blocked it."""
+        process_state.take_signal(signal.SIGTERM, self._on_sigterm)
+        # A signal that comes between Python's last look and a system call is noticed when the call
+        # ends, which may be never. The SIGCONT that follows interrupts the call, but no later one.
+        process_state.take_signal(signal.SIGCONT, _do_nothing)
+        self._ignore_nudges = linux.default_action(signal.SIGCONT)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        # Python drops a signal that reaches a forked copy before its fork hooks have run, so a pool
+        # worker that is terminated at once would survive. While blocked, it waits for the hook.
+        os.register_at_fork(
+            before=self._before_fork,
+            after_in_parent=self._after_fork,
+            after_in_child=self._after_fork_in_copy,
+        )
+
+    def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
+        if self._is_forking:
+            # Python ignores exceptions raised in fork hooks: send the signal again afterwards.
+            _thread.start_new_thread(self._resend, ())
+            return
+        if signal.getsignal(signal.SIGCONT) is _do_nothing:
+            self._ignore_nudges()
+        is_first, self.is_requested = not self.is_requested, True
+        if self.phase is Phase.WAITING:
+            raise WaitInterrupted
+        if self.phase is Phase.RUNNING and is_first:
+            self.has_interrupted = True
+            self._stop_user_code()
+
+    def _stop_user_code(self) -> None:
+        if self.cancel is not None:
+            self.cancel()
+        else:
+            raise JobStopped
+
+    def _resend(self) -> None:
+        while self._is_forking:
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    # -- forks made by user code --------------------------------------------------------------
+
+    def _before_fork(self) -> None:
+        self._is_forking = True
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+
+    def _after_fork(self) -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+        self._is_forking = False
+
+    def _after_fork_in_copy(self) -> None:
+        """Let SIGTERM end a forked copy as it ends any program."""
+        self._is_forking = False
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    pass

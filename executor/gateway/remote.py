@@ -1,0 +1,104 @@
+"""One registered executor: a Warren executor whose slots are at the registered URL."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from executor.core.agent import Executor
+from executor.core.state_folder import StateFolder
+from executor.gateway.allow_list import RemoteUrl
+from executor.gateway.protocol import RemoteResult
+from executor.gateway.remote_folder import RemoteFolder
+from executor.gateway.remote_slots import RemoteSlots
+from executor.messaging.signed_sender import new_boot_id
+from executor.processes.interface import SlotsFactory
+
+
+class ExecutorFactory(Protocol):
+    """Creates executors that are not started yet."""
+
+    def __call__(
+        self, *, app: str, address: str, slots: SlotsFactory, folder: StateFolder, boot_id: str
+    ) -> Executor:
+        """Return one for this boot, with this state folder, which is locked already."""
+
+
+class Remote:
+    """Serves one registered executor from `start` until `is_over`.
+
+    Raises OSError if its boot cannot be noted; the caller still holds the folder.
+    """
+
+    def __init__(
+        self,
+        app: str,
+        url: RemoteUrl,
+        folder: RemoteFolder,
+        *,
+        slots: "partial[RemoteSlots]",
+        make_executor: ExecutorFactory,
+    ) -> None:
+        self._url = url
+        self._folder = folder
+        self._make_slots = slots
+        self._slots: RemoteSlots
+        self._is_leaving = False
+        boot_id = folder.boot_id_of(url.text) or new_boot_id()
+        folder.note(url.text, boot_id)
+        self.executor = make_executor(
+            app=app,
+            address=url.address,
+            slots=self._keep_slots,
+            folder=folder.state,
+            boot_id=boot_id,
+        )
+
+    def start(self) -> None:
+        """Start serving it; raises as `Executor.start` does."""
+        self.executor.start()
+
+    def stop(self, *, hurry: bool) -> None:
+        """Begin to shut down; the next start continues its runs."""
+        self.executor.stop(hurry=hurry)
+
+    def register(self) -> None:
+        """Note that it registered."""
+        self._slots.post(self._slots.register)
+
+    def sign_off(self) -> None:
+        """Note that it signed off."""
+        self._slots.post(self._slots.sign_off)
+
+    def has_run(self, run_id: int) -> bool:
+        """Whether it has this run."""
+        return self._slots.has_run(run_id)
+
+    def call_back(self, result: RemoteResult, on_recorded: Callable[[], None]) -> bool:
+        """End a run; `on_recorded` is called from another thread. Return False if it has ended."""
+        return self._slots.post(self._slots.call_back, result, on_recorded)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended. One that is gone for good starts to leave once all is reported."""
+        if not self._is_leaving and self._slots.is_unneeded and self.executor.is_settled:
+            self._is_leaving = True
+            self.executor.leave()
+        return not self.executor.is_alive
+
+    def settle(self) -> None:
+        """Save what the next start must know about one that is over.
+
+        If it left runs or reports behind, the next start continues them as the same boot.
+        """
+        executor = self.executor
+        # One that was never welcomed is not clean, but has nothing to leave behind either.
+        left_nothing = executor.was_clean or executor.is_settled
+        is_gone = left_nothing and (self._is_leaving or executor.was_drained)
+        if is_gone or executor.was_refused:
+            self._folder.forget()
+        elif executor.was_clean:
+            self._folder.note(self._url.text)
+
+    def _keep_slots(self, **events: Any) -> RemoteSlots:
+        self._slots = self._make_slots(**events)
+        return self._slots

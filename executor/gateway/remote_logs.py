@@ -1,0 +1,197 @@
+"""Copies the logs of a remote executor's runs: while read and watched, and after the end.
+
+Each line is copied once: a copy continues after the lines that are here, so it can be repeated and
+resumed. The line numbers that executors report are not used: versions differ.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from broker.messages import Trigger
+from executor.gateway import protocol
+from executor.gateway.client import RemoteClient
+from executor.gateway.errors import CallFailed
+from executor.processes.run_logs import RunLogs
+
+#: How long a reader waits for new lines.
+READER_SECONDS = 1.0
+#: After the end of a run, how long its executor may take to write the rest of its log.
+END_SECONDS = 1.0
+#: Most logs copied at a time.
+COPIES = 8
+#: Shortest time between two copies of the same log, and the most calls of one copy.
+AGAIN_SECONDS = 3.0
+CALL_LIMIT = 200
+
+log = structlog.get_logger()
+
+
+class RemoteLogs:
+    """The logs of runs that are running or have just ended. Used from one event loop's thread."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, client: RemoteClient, run_logs: RunLogs
+    ) -> None:
+        self._loop = loop
+        self._client = client
+        self._run_logs = run_logs
+        self._logs: dict[int, RemoteLog] = {}
+        self._ended: set[int] = set()
+        self._copying: dict[int, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._room = asyncio.Semaphore(COPIES)
+
+    def begin(self, trigger: Trigger) -> None:
+        """Add the log of a run; nothing is copied yet."""
+        self._logs[trigger.run_id] = RemoteLog(trigger, self._client, self._run_logs)
+
+    def tail(self, run_id: int) -> str:
+        """Return the end of the copied part of a log."""
+        return self._logs[run_id].tail()
+
+    def refresh(self, run_id: int) -> None:
+        """Start copying new lines of a log, unless a copy is under way."""
+        if run_id in self._logs:
+            self._copy(run_id)
+
+    def read(self, run_id: int, then: Callable[[], None]) -> None:
+        """Copy new lines of a log, then call `then`, or earlier if that takes too long."""
+        if run_id in self._logs:
+            self._start(self._wait(self._copy(run_id), then))
+        else:
+            then()
+
+    def finish(self, run_id: int) -> None:
+        """Copy the rest of the log of a run that has ended, soon."""
+        self._ended.add(run_id)
+        if not self._is_closed:
+            self._start(self._copy_rest(run_id))
+
+    async def close(self) -> None:
+        """Stop copying."""
+        self._is_closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _copy_rest(self, run_id: int) -> None:
+        await asyncio.sleep(END_SECONDS)
+        if (copying := self._copying.get(run_id)) is not None:
+            await asyncio.wait({copying})
+        await asyncio.wait({self._copy(run_id)})
+        self._ended.discard(run_id)
+        del self._logs[run_id]
+
+    def _copy(self, run_id: int) -> "asyncio.Task[None]":
+        """Return the task that copies a log; there is one at a time."""
+        copying = self._copying.get(run_id)
+        if copying is None:
+            copying = self._copying[run_id] = self._start(self._copy_in_turn(run_id))
+        return copying
+
+    async def _copy_in_turn(self, run_id: int) -> None:
+        try:
+            async with self._room:
+                await self._logs[run_id].copy(is_over=run_id in self._ended)
+        except Exception:
+            log.exception("remote_log_failed", run_id=run_id)
+        finally:
+            del self._copying[run_id]
+
+    async def _wait(self, copying: "asyncio.Task[None]", then: Callable[[], None]) -> None:
+        await asyncio.wait({copying}, timeout=READER_SECONDS)
+        then()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class RemoteLog:
+    """The log of one remote run. Used from one event loop."""
+
+    def __init__(self, trigger: Trigger, client: RemoteClient, run_logs: RunLogs) -> None:
+        self._trigger = trigger
+        self._client = client
+        self._run_logs = run_logs
+        self._path = run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
+        self._next_line: int | None = None
+        self._copied_at = float("-inf")
+        self._turn = asyncio.Lock()
+
+    async def copy(self, *, is_over: bool) -> None:
+        """Copy new lines, unless that was done a moment ago; ignores network errors.
+
+        While the run is running, an incomplete last line is left for later.
+        """
+        async with self._turn:
+            loop = asyncio.get_running_loop()
+            if not is_over and loop.time() - self._copied_at < AGAIN_SECONDS:
+                return
+            self._copied_at = loop.time()
+            for _ in range(CALL_LIMIT):
+                if not await self._copy_some(is_over=is_over):
+                    return
+
+    def tail(self) -> str:
+        """Return the end of the copy so far."""
+        return self._run_logs.tail(self._path)
+
+    async def _copy_some(self, *, is_over: bool) -> bool:
+        """Copy the lines of one answer; return whether there may be more."""
+        if self._next_line is None:
+            self._next_line = 1 + await asyncio.to_thread(_count_lines, self._path)
+        try:
+            answer = await self._client.log(protocol.log_request_of(self._trigger, self._next_line))
+        except CallFailed:
+            return False
+        content = answer.content if isinstance(answer.content, dict) else {}
+        text = _whole_lines(content.get("logContent"), is_over=is_over) if answer.is_ok else ""
+        if not text or not await asyncio.to_thread(self._append, text):
+            return False
+        self._next_line += text.count("\n")
+        return content.get("isEnd") is not True
+
+    def _append(self, text: str) -> bool:
+        """Add lines to the file; return whether there is room for more."""
+        if self._run_logs.shortfall() or self._run_logs.size(self._path) > self._run_logs.cap_bytes:
+            return False
+        Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(self._path, flags, 0o640), "ab") as file:
+            file.write(text.encode(errors="replace"))
+        return not self._run_logs.cut_to_cap(self._path)
+
+
+def _whole_lines(text: Any, *, is_over: bool) -> str:
+    """Return the complete lines; after the end of a run, complete the last one.
+
+    A single incomplete line is not a log but the executor's message that there is none.
+    """
+    if not isinstance(text, str):
+        return ""
+    lines = str(text).replace("\r\n", "\n")
+    end = lines.rfind("\n") + 1
+    if end in (0, len(lines)) or not is_over:
+        return lines[:end]
+    return f"{lines}\n"
+
+
+def _count_lines(path: str) -> int:
+    count = 0
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a text, as the run logs have it
+            while data := file.read(1_048_576):
+                count += data.count(b"\n")
+    except OSError:
+        return 0
+    return count

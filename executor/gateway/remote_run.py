@@ -1,0 +1,56 @@
+"""One run at a remote executor: its state, its order to stop, and its limits."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from broker.messages import Trigger
+from executor.processes.endings import Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLimits:
+    """What a remote executor gets: `count` runs at a time, one of each job.
+
+    Scripts in `script_languages` are sent, others are FAILED. A run that was told to stop may call
+    back until `stop_margin_seconds` after the grace time. The gateway stops a run itself
+    `timeout_margin_seconds` after its timeout and grace time.
+    """
+
+    count: int
+    grace_seconds: float
+    script_languages: Collection[str]
+    timeout_margin_seconds: float = 30.0
+    stop_margin_seconds: float = 5.0
+    #: How long an executor that signed off may take to come back, as after a restart.
+    return_seconds: float = 15.0
+
+
+@dataclass(slots=True, eq=False)
+class RemoteRun:
+    """A run, from before the call that starts it until its end.
+
+    `started_at`, and `proven_at`, the last proof that it was running, are by the loop's clock.
+    """
+
+    trigger: Trigger
+    started_at_ms: int
+    started_at: float
+    proven_at: float
+    is_resumed: bool = False
+    stop: Stop | None = None
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[None] | None" = None
+
+    def order_stop(self, stop: Stop) -> None:
+        """Order it to stop; the first order counts."""
+        self.stop = self.stop or stop
+        self.stopped.set()
+
+    async def until_stopped(self, seconds: float | None) -> bool:
+        """Wait for an order to stop; return False if none came in time."""
+        try:
+            await asyncio.wait_for(self.stopped.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True

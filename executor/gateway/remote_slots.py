@@ -1,0 +1,299 @@
+"""The slots of an executor that runs jobs remotely: calls start, stop and end its runs.
+
+    start ──/run──> taken ──callback──────────────────────────────> finished
+      │              │  └──timeout, kill──/kill──callback or grace──┘ │
+      │              └──no proof for 120 s──> LOST ───────────────────┤
+      ├──refused: FAILED ─────────────────────────────────────────────┤
+      └──never arrived: not started ──────────────────────────────────┘
+
+The start of a run is durable before `start` is called, and /run is called once, whatever happens.
+Everything runs on the thread of one event loop; `has_run` and `is_unneeded` may be read from any
+thread.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from broker.messages import Finished, NotStarted, Outcome, Trigger
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason, Words
+from broker.reasons.stored import to_json
+from executor.gateway import endings, protocol
+from executor.gateway.client import RemoteClient
+from executor.gateway.errors import CallFailed, NotSent
+from executor.gateway.liveness import Liveness
+from executor.gateway.protocol import RemoteResult
+from executor.gateway.remote_logs import RemoteLogs
+from executor.gateway.remote_run import RemoteLimits, RemoteRun
+from executor.gateway.remote_watch import RemoteWatch
+from executor.messaging import reports
+from executor.processes.endings import killed, timed_out
+from executor.processes.interface import SlotEvents, SlotPool
+from executor.processes.run_logs import RunLogs
+from executor.processes.script_files import SETTING
+
+
+class RemoteSlots(SlotPool):
+    """The slots of one remote executor, which `client` calls."""
+
+    is_remote = True
+
+    def __init__(
+        self,
+        client: RemoteClient,
+        limits: RemoteLimits,
+        run_logs: RunLogs,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        events: SlotEvents,
+        script_folder: Path,  # noqa: ARG002 - scripts are sent as they are
+    ) -> None:
+        self._loop = loop
+        self._client = client
+        self._limits = limits
+        self._events = events
+        self._url = client.url.text
+        self._liveness = Liveness(self._url, loop.time)
+        self._runs: dict[int, RemoteRun] = {}
+        self._logs = RemoteLogs(loop, client, run_logs)
+        self._watch = RemoteWatch(
+            client,
+            self._liveness,
+            self._runs.values,
+            now=loop.time,
+            on_alive=self._logs.refresh,
+            on_lost=self._lose,
+            on_ready=events.ready,
+        )
+        self._watching: asyncio.Task[None] | None = None
+        self._log = structlog.get_logger().bind(url=self._url)
+
+    # -- for the executor ---------------------------------------------------------------------
+
+    @property
+    def free(self) -> int:
+        """How many runs could be started now."""
+        return max(0, self._limits.count - len(self._runs)) if self.away is None else 0
+
+    @property
+    def away(self) -> Reason | None:
+        """Why runs are neither taken nor started for now; None if they are."""
+        return self._liveness.away
+
+    def open(self) -> tuple[str, ...]:
+        """Start watching the remote executor; only it knows its handlers."""
+        self._watching = self._loop.create_task(self._watch.run())
+        return ()
+
+    def start(self, trigger: Trigger) -> None:
+        """Start a run, whose start is durable; any failure is reported as its end."""
+        if not self.free or trigger.run_id in self._runs:
+            raise RuntimeError(f"expected a free slot for run {trigger.run_id}, and it to be new")
+        self._attend(trigger, int(time.time() * 1000))
+
+    def resume(self, trigger: Trigger, started_at_ms: int, age_seconds: float) -> None:
+        """Continue a run that an earlier process started."""
+        self._attend(trigger, started_at_ms, age_seconds, is_resumed=True)
+
+    def stop(self, run_id: int, why: Words) -> bool:
+        """Stop a run, which then finishes KILLED; return False if it is not running."""
+        run = self._runs.get(run_id)
+        if run is not None:
+            run.order_stop(killed(why))
+        return run is not None
+
+    def refresh_log(self, run_id: int, then: Callable[[], None]) -> None:
+        """Call `then` when the log of a run is copied, or takes too long."""
+        self._logs.read(run_id, then)
+
+    def cut_off(self, run_id: int) -> bool:
+        """Do nothing: a remote run outlives its executor. Returns as `stop`."""
+        return run_id in self._runs
+
+    def close(self, grace_seconds: float) -> "asyncio.Future[None]":  # noqa: ARG002 - nothing ends
+        """Leave the runs alone; the future is done when all calls have ended."""
+        tasks = [run.task for run in self._runs.values() if run.task is not None]
+        if self._watching is not None:
+            tasks.append(self._watching)
+        return self._loop.create_task(self._close(tasks))
+
+    # -- for the gateway ----------------------------------------------------------------------
+
+    def has_run(self, run_id: int) -> bool:
+        """Whether a run was started there and has not ended."""
+        return run_id in self._runs
+
+    def register(self) -> None:
+        """Note that the remote executor registered."""
+        was_away = self.away is not None
+        self._liveness.register()
+        if was_away and self.away is None:
+            self._events.ready()
+
+    def sign_off(self) -> None:
+        """Note that the remote executor signed off."""
+        self._log.info("remote_signed_off")
+        self._liveness.sign_off()
+
+    @property
+    def is_unneeded(self) -> bool:
+        """Whether the remote executor stays away and has no run left."""
+        return self._liveness.gone_seconds > self._limits.return_seconds and not self._runs
+
+    def post(self, call: Callable[..., None], *values: Any) -> bool:
+        """Call a method on the slots' thread; from any thread. Return False if it has ended."""
+        try:
+            self._loop.call_soon_threadsafe(call, *values)
+        except RuntimeError:
+            return False
+        return True
+
+    def call_back(self, result: RemoteResult, on_recorded: Callable[[], None]) -> None:
+        """End a run as its executor reports; the first report counts."""
+        run = self._runs.get(result.run_id)
+        if run is None:
+            self._log.info("remote_callback_ignored", run_id=result.run_id, code=result.code)
+            on_recorded()
+            return
+        outcome, words = endings.conclude(
+            result,
+            run.stop,
+            timeout_seconds=run.trigger.timeout_seconds,
+            seconds=self._loop.time() - run.started_at,
+        )
+        self._finish(run, outcome, words, on_recorded)
+
+    # -- a run's life -------------------------------------------------------------------------
+
+    def _attend(
+        self, trigger: Trigger, at_ms: int, age_seconds: float = 0.0, *, is_resumed: bool = False
+    ) -> None:
+        now = self._loop.time()
+        run = RemoteRun(trigger, at_ms, now - age_seconds, now, is_resumed=is_resumed)
+        self._runs[trigger.run_id] = run
+        self._logs.begin(trigger)
+        run.task = self._loop.create_task(self._accompany(run))
+
+    async def _accompany(self, run: RemoteRun) -> None:
+        """Start a run and make sure that it ends."""
+        try:
+            is_there = run.is_resumed or await self._begin(run)
+        except Exception:  # noqa: BLE001 - it may be running, so a kill must be able to end it
+            self._log.exception("remote_run_failed", run_id=run.trigger.run_id)
+            is_there = True
+        if is_there:
+            await self._end_in_time(run)
+
+    async def _begin(self, run: RemoteRun) -> bool:
+        is_there = await self._order(run)
+        if is_there:
+            self._events.started(run.trigger.run_id, run.started_at_ms)
+        return is_there
+
+    async def _end_in_time(self, run: RemoteRun) -> None:
+        """End a run when it is stopped, or takes too long."""
+        if not await run.until_stopped(self._seconds_left(run)):
+            run.order_stop(timed_out(run.trigger.timeout_seconds))
+        obstacle = await self._tell(run)
+        await asyncio.sleep(self._limits.grace_seconds + self._limits.stop_margin_seconds)
+        assert run.stop is not None
+        self._finish(run, *endings.unanswered(run.stop, obstacle))
+
+    async def _order(self, run: RemoteRun) -> bool:
+        """Call /run; return whether the run may be running now."""
+        try:
+            if (refusal := self._refusal(run.trigger)) is not None:
+                self._finish(run, Outcome.FAILED, refusal, was_taken=False)
+                return False
+            answer = await self._client.run(protocol.order_of(run.trigger))
+        except NotSent as error:
+            self._liveness.refused()
+            self._return(run, Why.REMOTE_UNREACHED(url=self._url, fault=str(error)))
+            return False
+        except CallFailed as error:
+            self._log.warning("remote_start_unanswered", run_id=run.trigger.run_id, why=str(error))
+            return True
+        if not answer.is_ok:
+            why = Why.REMOTE_REFUSED(url=self._url, words=answer.text)
+            self._finish(run, Outcome.FAILED, why, was_taken=False)
+        return answer.is_ok
+
+    def _refusal(self, trigger: Trigger) -> Reason | None:
+        language = trigger.script_language
+        if not language or language in self._limits.script_languages:
+            return None
+        return Why.REMOTE_SCRIPTS_OFF(language=language, url=self._url, setting=SETTING)
+
+    def _seconds_left(self, run: RemoteRun) -> float | None:
+        """Return how long a run may still take; None for no limit."""
+        if not run.trigger.timeout_seconds:
+            return None
+        limits = self._limits
+        margin = limits.grace_seconds + limits.timeout_margin_seconds
+        longest = run.trigger.timeout_seconds + margin
+        return max(0.0, run.started_at + longest - self._loop.time())
+
+    async def _tell(self, run: RemoteRun) -> str:
+        """Call /kill; return why it failed, or an empty text."""
+        try:
+            answer = await self._client.kill(run.trigger.job_id)
+        except CallFailed as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - the run has to end, whatever is wrong
+            self._log.exception("remote_run_failed", run_id=run.trigger.run_id)
+            return repr(error)
+        return "" if answer.is_ok else answer.text or f"it answered code {answer.code}"
+
+    def _finish(
+        self,
+        run: RemoteRun,
+        outcome: Outcome,
+        words: Words,
+        on_recorded: Callable[[], None] | None = None,
+        *,
+        was_taken: bool = True,
+    ) -> None:
+        if run.trigger.run_id not in self._runs:
+            return
+        finished = Finished(
+            run_id=run.trigger.run_id,
+            boot_id=run.trigger.boot_id,
+            outcome=outcome,
+            message=str(words),
+            why=to_json(words),
+            started_at_ms=run.started_at_ms if was_taken else 0,
+            finished_at_ms=int(time.time() * 1000),
+            log_tail=self._logs.tail(run.trigger.run_id),
+        )
+        self._end(run, finished, on_recorded)
+
+    def _lose(self, run: RemoteRun) -> None:
+        self._finish(run, *endings.lost(self._url))
+
+    def _return(self, run: RemoteRun, why: Reason) -> None:
+        self._end(run, reports.not_started(run.trigger, why))
+
+    def _end(
+        self,
+        run: RemoteRun,
+        end: Finished | NotStarted,
+        on_recorded: Callable[[], None] | None = None,
+    ) -> None:
+        if self._runs.pop(end.run_id, None) is None:
+            return
+        if run.task is not None and run.task is not asyncio.current_task(self._loop):
+            run.task.cancel()
+        self._logs.finish(end.run_id)
+        self._events.finished(end, on_recorded)
+
+    async def _close(self, tasks: list["asyncio.Task[None]"]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._logs.close()
+        await self._client.close()

@@ -1,0 +1,242 @@
+"""All registered executors: serves those that register and drops those that stay away."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from executor.errors import ExecutorError
+from executor.gateway.allow_list import AllowList, RemoteUrl
+from executor.gateway.client import RemoteClient
+from executor.gateway.errors import BadRequest, NotRecorded
+from executor.gateway.liveness import REGISTERED_SECONDS
+from executor.gateway.protocol import RemoteResult
+from executor.gateway.remote import ExecutorFactory, Remote
+from executor.gateway.remote_folder import RemoteFolder, remembered
+from executor.gateway.remote_run import RemoteLimits
+from executor.gateway.remote_slots import RemoteSlots
+from executor.gateway.tokens import Tokens
+from executor.processes.run_logs import RunLogs
+
+#: Most executors served by one gateway; each has four connections to the broker.
+REMOTES_LIMIT = 500
+#: How long to wait after another gateway had the executor, or it could not be served.
+REFUSED_SECONDS = 30.0
+#: How long a callback may wait for the journal.
+RECORD_SECONDS = 5.0
+
+log = structlog.get_logger()
+
+_Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteOptions:
+    """How registered executors are served: where their state is, and what they get."""
+
+    state_dir: Path
+    allowed: AllowList
+    tokens: Tokens
+    limits: RemoteLimits
+    run_logs: RunLogs
+    record_seconds: float = RECORD_SECONDS
+
+
+class Remotes:
+    """The registered executors by app and address. Used from one event loop's thread."""
+
+    def __init__(self, options: RemoteOptions, make_executor: ExecutorFactory) -> None:
+        self._options = options
+        self._make_executor = make_executor
+        self._remotes: dict[_Key, Remote] = {}
+        self._starting: set[_Key] = set()
+        #: Runs whose results are on their way into a journal, and whose they are.
+        self._recording: dict[int, tuple[_Key, asyncio.Future[bool]]] = {}
+        #: Until when (monotonic seconds) not to serve those that ended by themselves.
+        self._left_alone: dict[_Key, float] = {}
+        self._drained: set[_Key] = set()
+        self._is_closing = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether none is served."""
+        return not self._remotes and not self._starting
+
+    async def restore(self) -> None:
+        """Serve those that the last gateway served; they have time to register again."""
+        for app, text in remembered(self._options.state_dir):
+            try:
+                if app not in self._options.tokens.by_app:
+                    raise BadRequest(f"no token is listed for app {app}")
+                await self._begin(app, self._options.allowed.check(text))
+            except (ExecutorError, OSError) as error:
+                log.warning("remote_refused", app=app, url=text, why=str(error))
+
+    async def register(self, app: str, text: str) -> None:
+        """Note that an executor registered, and serve it if it is new.
+
+        Raises:
+            BadRequest: it cannot be served now.
+            AddressRefused: its URL may not be registered.
+
+        """
+        url = self._options.allowed.check(text)
+        key = (app, url.address)
+        if (remote := self._remotes.get(key)) is not None:
+            remote.register()
+        elif key not in self._starting and not self._is_left_alone(key):
+            await self._serve(app, url)
+
+    def sign_off(self, app: str, text: str) -> None:
+        """Note that an executor signed off.
+
+        Raises:
+            AddressRefused: its URL may not be registered.
+
+        """
+        key = (app, self._options.allowed.check(text).address)
+        self._left_alone.pop(key, None)
+        self._drained.discard(key)
+        if (remote := self._remotes.get(key)) is not None:
+            remote.sign_off()
+
+    async def call_back(self, apps: Collection[str], results: Iterable[RemoteResult]) -> None:
+        """End runs of these apps, and return once that is in the journals.
+
+        Results of unknown runs are ignored, unless the next gateway may know the run.
+
+        Raises:
+            NotRecorded: the executor must repeat the call; what was recorded counts once.
+
+        """
+        recorded = [self._call_back(apps, result) for result in results]
+        if not recorded:
+            return
+        done, pending = await asyncio.wait(recorded, timeout=self._options.record_seconds)
+        if pending or not all(each.result() for each in done):
+            raise NotRecorded("not every result could be recorded, call back again")
+
+    def tick(self) -> None:
+        """Drop those that have ended."""
+        for key, remote in list(self._remotes.items()):
+            if remote.is_over:
+                del self._remotes[key]
+                self._settle(key, remote)
+
+    def close(self, *, hurry: bool) -> None:
+        """Begin to shut all of them down, and accept no more."""
+        self._is_closing = True
+        for remote in self._remotes.values():
+            remote.stop(hurry=hurry)
+
+    async def _serve(self, app: str, url: RemoteUrl) -> None:
+        if self._is_closing:
+            raise BadRequest("the gateway is shutting down")
+        if len(self._remotes) + len(self._starting) >= REMOTES_LIMIT:
+            raise BadRequest(f"{REMOTES_LIMIT} executors are registered already")
+        try:
+            await self._begin(app, url)
+        except (ExecutorError, OSError) as error:
+            self._left_alone[app, url.address] = time.monotonic() + REFUSED_SECONDS
+            log.warning("remote_refused", app=app, url=url.text, why=str(error))
+            raise BadRequest(str(error)) from error
+
+    async def _begin(self, app: str, url: RemoteUrl) -> None:
+        key = (app, url.address)
+        self._starting.add(key)
+        try:
+            remote = await asyncio.to_thread(self._start, app, url)
+        finally:
+            self._starting.discard(key)
+        self._remotes[key] = remote
+        log.info("remote_registered", app=app, url=url.text, address=url.address)
+        if self._is_closing:
+            remote.stop(hurry=False)
+
+    def _start(self, app: str, url: RemoteUrl) -> Remote:
+        options = self._options
+        folder = RemoteFolder(options.state_dir, app, url.address)
+        client = RemoteClient(url, options.tokens.by_app[app], options.allowed)
+        slots = partial(RemoteSlots, client, options.limits, options.run_logs)
+        with contextlib.ExitStack() as held:
+            held.callback(folder.state.release)
+            remote = Remote(app, url, folder, slots=slots, make_executor=self._make_executor)
+            held.pop_all()  # from here on the executor releases it
+        remote.start()
+        return remote
+
+    def _call_back(self, apps: Collection[str], result: RemoteResult) -> "asyncio.Future[bool]":
+        """Return whether a result is recorded or may be ignored.
+
+        A result that is repeated before the first is recorded waits for that one: the run has
+        ended, but a crash would bring it back.
+        """
+        under_way = self._recording.get(result.run_id)
+        if under_way is not None and under_way[0][0] in apps:
+            return under_way[1]
+        loop = asyncio.get_running_loop()
+        recorded: asyncio.Future[bool] = loop.create_future()
+
+        def note() -> None:
+            if not recorded.done():
+                recorded.set_result(True)
+
+        def note_safely() -> None:
+            with contextlib.suppress(RuntimeError):  # the gateway has ended
+                loop.call_soon_threadsafe(note)
+
+        key = self._holder_of(apps, result.run_id)
+        if key is not None:
+            if self._remotes[key].call_back(result, note_safely):
+                self._recording[result.run_id] = key, recorded
+                recorded.add_done_callback(lambda _: self._recording.pop(result.run_id, None))
+            else:
+                recorded.set_result(False)
+        elif self._may_be_held_later(apps):
+            recorded.set_result(False)
+        else:
+            log.info("remote_callback_ignored", run_id=result.run_id, code=result.code)
+            recorded.set_result(True)
+        return recorded
+
+    def _may_be_held_later(self, apps: Collection[str]) -> bool:
+        """Whether a starting executor, or the next gateway, may know runs of these apps."""
+        return self._is_closing or any(app in apps for app, _ in self._starting)
+
+    def _holder_of(self, apps: Collection[str], run_id: int) -> _Key | None:
+        holders = (
+            key
+            for key, remote in self._remotes.items()
+            if key[0] in apps and remote.has_run(run_id)
+        )
+        return next(holders, None)
+
+    def _settle(self, key: _Key, remote: Remote) -> None:
+        for run_id in [run_id for run_id, (whose, _) in self._recording.items() if whose == key]:
+            del self._recording[run_id]
+        try:
+            remote.settle()
+        except OSError as error:  # at worst, the next start serves it in vain
+            log.warning("remote_note_failed", app=key[0], address=key[1], error=str(error))
+        executor = remote.executor
+        if executor.was_drained:
+            self._drained.add(key)
+        if executor.was_drained or executor.failure:
+            self._left_alone[key] = time.monotonic() + REFUSED_SECONDS
+        log.info("remote_dropped", app=key[0], address=key[1])
+
+    def _is_left_alone(self, key: _Key) -> bool:
+        """Whether it is too early to serve one; a drained one must be away for a while first."""
+        now = time.monotonic()
+        is_early = self._left_alone.get(key, now) > now
+        if is_early and key in self._drained:
+            self._left_alone[key] = now + REGISTERED_SECONDS
+        if not is_early:
+            self._left_alone.pop(key, None)
+            self._drained.discard(key)
+        return is_early

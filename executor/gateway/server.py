@@ -1,0 +1,106 @@
+"""The API that executors of XXL-JOB call to register, sign off and report results."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+from aiohttp import web
+
+from executor.gateway import protocol
+from executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
+from executor.gateway.remotes import Remotes
+from executor.gateway.tokens import Tokens
+
+#: Where executors expect the admin: at the root, or below its web application's path.
+PREFIXES = ("/api", "/xxl-job-admin/api")
+REGISTRATION_BYTES = 65_536
+#: A callback may contain long messages of many runs.
+CALLBACK_BYTES = 67_108_864
+#: How long a request may take to arrive.
+BODY_SECONDS = 30.0
+
+log = structlog.get_logger()
+
+_Serve = Callable[[frozenset[str], bytes], Awaitable[None]]
+
+
+class Server:
+    """Answers executors: HTTP status 200 always, and the protocol's own code."""
+
+    def __init__(self, tokens: Tokens, remotes: Remotes) -> None:
+        self._tokens = tokens
+        self._remotes = remotes
+
+    def application(self) -> web.Application:
+        """Return the application that serves the protocol's paths."""
+        application = web.Application(client_max_size=CALLBACK_BYTES)
+        for prefix in PREFIXES:
+            for name, serve, most_bytes in (
+                ("registry", self._register, REGISTRATION_BYTES),
+                ("registryRemove", self._sign_off, REGISTRATION_BYTES),
+                ("callback", self._call_back, CALLBACK_BYTES),
+            ):
+                handler = self._handler(name, serve, most_bytes)
+                application.router.add_post(f"{prefix}/{name}", handler)
+        return application
+
+    def _handler(
+        self, name: str, serve: _Serve, most_bytes: int
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            try:
+                apps = self._apps_of(request)
+                await serve(apps, await _body_of(request, most_bytes))
+            except (BadRequest, NotRecorded, AddressRefused) as error:
+                log.warning(
+                    "remote_request_refused", call=name, sender=request.remote, why=str(error)
+                )
+                return _response(str(error))
+            except (ConnectionError, asyncio.CancelledError):
+                raise
+            except Exception:
+                log.exception("remote_request_failed", call=name)
+                return _response("it failed here")
+            return _response()
+
+        return handle
+
+    def _apps_of(self, request: web.Request) -> frozenset[str]:
+        apps = self._tokens.apps_of(request.headers.get("XXL-JOB-ACCESS-TOKEN", ""))
+        if not apps:
+            raise BadRequest("the access token is wrong")
+        return apps
+
+    async def _register(self, apps: frozenset[str], body: bytes) -> None:
+        registration = protocol.read_registration(body)
+        await self._remotes.register(_own(apps, registration.app), registration.registry_value)
+
+    async def _sign_off(self, apps: frozenset[str], body: bytes) -> None:
+        registration = protocol.read_registration(body)
+        self._remotes.sign_off(_own(apps, registration.app), registration.registry_value)
+
+    async def _call_back(self, apps: frozenset[str], body: bytes) -> None:
+        await self._remotes.call_back(apps, protocol.read_results(body))
+
+
+def _own(apps: frozenset[str], app: str) -> str:
+    if app not in apps:
+        raise BadRequest(f"the access token is not that of app {app}")
+    return app
+
+
+async def _body_of(request: web.Request, most_bytes: int) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.content.iter_chunked(65_536):
+                body += piece
+                if len(body) > most_bytes:
+                    raise BadRequest(f"the request is larger than {most_bytes:,} bytes")
+    except TimeoutError:
+        raise BadRequest(f"the request took longer than {BODY_SECONDS:g} s") from None
+    return bytes(body)
+
+
+def _response(problem: str = "") -> web.Response:
+    return web.Response(body=protocol.reply(problem), content_type="application/json")

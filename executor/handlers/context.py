@@ -1,0 +1,67 @@
+"""What handlers get and what they may raise. Imports the standard library only."""
+
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NoReturn
+
+
+class JobStopped(BaseException):
+    """The run was killed or timed out: clean up and return within the grace time.
+
+    SIGTERM raises it in the main thread of a job process, once per run. An `async def` handler gets
+    `asyncio.CancelledError` instead, because its task is cancelled. Like KeyboardInterrupt,
+    `except Exception` does not catch it.
+    """
+
+
+class JobFailed(Exception):
+    """The handler reports that its run failed; the text becomes the run's message unchanged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    """One run, as its handler sees it.
+
+    `attempt` counts from 0; `kind` is CRON, MISFIRE, MANUAL, API, RETRY or PARENT; `shard_index`
+    is less than `shard_total`; `scheduled_at` is the run's due time in UTC.
+    """
+
+    job_id: int
+    run_id: int
+    attempt: int
+    kind: str
+    param: str
+    shard_index: int
+    shard_total: int
+    scheduled_at: datetime
+
+    def log(self, text: str, *args: object) -> None:
+        """Write a line with the local time to the run's log.
+
+        With `args` it writes `text % args`, and `text % dict` for a single dict, as `logging` does;
+        if they do not match, it writes both unformatted.
+        """
+        if args:
+            values = args[0] if len(args) == 1 and isinstance(args[0], dict) else args
+            try:
+                text = str(text) % values
+            except (TypeError, ValueError, KeyError):
+                text = f"{text} {args!r}"
+        sys.stdout.write(log_line(time.time(), "INFO", text))
+
+    def fail(self, message: str) -> NoReturn:
+        """End the run as FAILED with exactly this message.
+
+        Raises:
+            JobFailed: always. It is an Exception, so a surrounding `except Exception` catches it.
+
+        """
+        raise JobFailed(message)
+
+
+def log_line(at: float, level: str, text: object) -> str:
+    """Format a line of a run log: `2026-11-20 10:00:00.123 INFO text`; `at` is in epoch seconds."""
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return f"{stamp}.{int(at % 1 * 1000):03d} {level} {text}\n"

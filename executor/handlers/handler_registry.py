@@ -1,0 +1,235 @@
+"""Declares handlers, and loads them from modules and files.
+
+Users import it (`from warren import job`), so it imports the standard library only.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, overload
+
+from executor.errors import ExecutorError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: Longest name of a handler, in characters: the width of the column `executor_handler`.
+NAME_LIMIT = 255
+
+
+class HandlersError(ExecutorError):
+    """The handlers cannot be loaded; `traceback` is that of the user's code, possibly empty."""
+
+    def __init__(self, line: str, traceback_text: str = "") -> None:
+        super().__init__(line)
+        self.line = line
+        self.traceback = traceback_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """A declared handler; `where` is its `file:line`."""
+
+    name: str
+    function: Callable[..., Any]
+    init: Callable[[], Any] | None = None
+    destroy: Callable[[], Any] | None = None
+    where: str = ""
+
+
+class Handlers(Mapping[str, Handler]):
+    """Handlers by name."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Handler] = {}
+
+    def add(self, handler: Handler) -> None:
+        """Add a handler; declaring the same place again (a module imported twice) replaces it.
+
+        Raises:
+            HandlersError: another handler has this name.
+
+        """
+        other = self._by_name.get(handler.name)
+        if other is not None and other.where != handler.where:
+            raise HandlersError(
+                f"two handlers are named {handler.name!r}: {other.where} and {handler.where}"
+            )
+        self._by_name[handler.name] = handler
+
+    @property
+    def are_awaited(self) -> bool:
+        """Whether any of their functions is an `async def`."""
+        return any(
+            inspect.iscoroutinefunction(function)
+            for handler in self._by_name.values()
+            for function in (handler.function, handler.init, handler.destroy)
+        )
+
+    def __getitem__(self, name: str) -> Handler:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+#: Where `job` registers handlers while `load_handlers` imports; otherwise `job` only checks them.
+_collecting: ContextVar[Handlers | None] = ContextVar("_collecting", default=None)
+
+
+@overload
+def job(name: Function, /) -> Function: ...
+@overload
+def job(
+    name: str | None = None,
+    *,
+    init: Callable[[], Any] | None = None,
+    destroy: Callable[[], Any] | None = None,
+) -> Callable[[Function], Function]: ...
+def job(
+    name: Any = None,
+    *,
+    init: Callable[[], Any] | None = None,
+    destroy: Callable[[], Any] | None = None,
+) -> Any:
+    """Declare a function as the handler `name`, by default the function's name.
+
+    The function takes one argument, the `JobContext`, and may be `async def`. Its return value
+    becomes the run's message. `init` is called once per job process before its first run, `destroy`
+    when the process exits; neither takes an argument.
+
+    Raises:
+        HandlersError: the name or signature is invalid, or the name is taken.
+
+    """
+    if callable(name):
+        return _declare(name, name.__name__, None, None)
+    return lambda function: _declare(function, name or function.__name__, init, destroy)
+
+
+def load_handlers(sources: Sequence[str]) -> Handlers:
+    """Import each source and return the handlers it declares.
+
+    A source is a dotted module name or the path of a `.py` file. The file's folder (for a module:
+    the current folder) is put first on `sys.path`, so that modules beside the handlers are found.
+
+    Raises:
+        HandlersError: with the traceback of whatever the import raised.
+
+    """
+    handlers = Handlers()
+    token = _collecting.set(handlers)
+    try:
+        for source in sources:
+            _load(source)
+    finally:
+        _collecting.reset(token)
+    return handlers
+
+
+def _declare(
+    function: Callable[..., Any],
+    name: str,
+    init: Callable[[], Any] | None,
+    destroy: Callable[[], Any] | None,
+) -> Callable[..., Any]:
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT or name != name.strip():
+        raise HandlersError(
+            f"expected a handler's name to be text of 1 to {NAME_LIMIT} characters, got: {name!r}"
+        )
+    where = _where(function)
+    _check_arity(f"handler {name!r}", function, ("exactly one argument", 1), where)
+    for role, hook in (("init", init), ("destroy", destroy)):
+        if hook is not None:
+            _check_arity(f"{role} of handler {name!r}", hook, ("no argument", 0), where)
+    handlers = _collecting.get()
+    if handlers is not None:
+        handlers.add(Handler(name=name, function=function, init=init, destroy=destroy, where=where))
+    return function
+
+
+def _check_arity(what: str, function: Any, arity: tuple[str, int], where: str) -> None:
+    words, count = arity
+    if not callable(function):
+        raise HandlersError(f"expected {what} to be a function, got: {function!r} ({where})")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise HandlersError(f"expected {what} to be a function, got: a generator ({where})")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return  # a builtin without a signature: only a call can tell
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if len(parameters) != count or any(each.kind not in positional for each in parameters):
+        shown = ", ".join(str(each) for each in parameters)
+        raise HandlersError(f"expected {what} to take {words}, got: ({shown}) ({where})")
+
+
+def _where(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return f"{function!r}"
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _load(source: str) -> None:
+    try:
+        if source.endswith(".py") or "/" in source:
+            _import_file(Path(source))
+        else:
+            _put_first(Path.cwd())
+            importlib.import_module(source)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # including sys.exit() at import
+        line = str(error) if isinstance(error, HandlersError) else _last_line(error)
+        raise HandlersError(
+            f"cannot load handlers from {source!r}: {line}", _users_traceback(error)
+        ) from error
+
+
+def _import_file(path: Path) -> None:
+    path = path.resolve()
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    _put_first(path.parent)
+    name = path.stem
+    if name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path):
+        name = f"handlers_of_{name}"  # the file has the name of an imported module
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"expected a Python file, got: {path}")
+    module: ModuleType = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+def _put_first(folder: Path) -> None:
+    entry = str(folder)
+    if entry in sys.path:
+        sys.path.remove(entry)
+    sys.path.insert(0, entry)
+
+
+def _last_line(error: BaseException) -> str:
+    return traceback.format_exception_only(error)[-1].strip()
+
+
+def _users_traceback(error: BaseException) -> str:
+    """Return the traceback without the frames of this module and of the import system."""
+    frames = error.__traceback__
+    while frames is not None and (
+        frames.tb_frame.f_code.co_filename == __file__
+        or frames.tb_frame.f_code.co_filename.startswith("<frozen importlib")
+        or frames.tb_frame.f_code.co_filename == importlib.__file__
+    ):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))

@@ -1,0 +1,117 @@
+"""Turns what a handler returned or raised into its run's outcome, message and log lines."""
+
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.messages import MESSAGE_LIMIT, Outcome
+from broker.reasons.codes import Why
+from broker.reasons.reason import Words
+from executor.handlers.context import JobFailed, JobStopped
+
+#: The modules and functions of a job process that call users' code.
+_OUR_FILES = frozenset(
+    str(Path(__file__).parents[1] / "fork_server" / f"{name}.py")
+    for name in ("job_main", "coroutines")
+)
+_OUR_CALLERS = frozenset({"_attempt", "_call", "_complete", "run", "_as_task", "_guard"})
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerOutcome:
+    """The outcome and message of a handler's run, and the text for its log."""
+
+    outcome: Outcome
+    message: Words
+    log: str = ""
+
+
+class NoText(Exception):
+    """A handler returned an object whose `str()` fails."""
+
+
+def text_of(value: object) -> str:
+    """Return the run's message for what a handler returned; it is empty for None.
+
+    Raises:
+        NoText: the value cannot be turned into text.
+
+    """
+    if value is None:
+        return ""
+    try:
+        return cut(str(value))
+    except Exception as error:
+        raise NoText(f"the returned {type(value).__name__} has no text") from error
+
+
+def describe(error: BaseException) -> HandlerOutcome:
+    """Return the outcome of a handler that raised this exception."""
+    if isinstance(error, JobFailed):
+        words = _safe_text(error)
+        return HandlerOutcome(Outcome.FAILED, cut(words), words)
+    if isinstance(error, JobStopped):
+        return HandlerOutcome(
+            Outcome.FAILED, Why.STOPPED_BY_SIGNAL(signal="SIGTERM"), _trace(error)
+        )
+    if isinstance(error, SystemExit):
+        return _exit(error.code)
+    trace = _trace(error)
+    words = _safe_text(error) if isinstance(error, NoText) else headline(error)
+    return HandlerOutcome(Outcome.FAILED, cut(f"{words}\n\n{trace}"), trace)
+
+
+def describe_hook(what: str, error: BaseException) -> str:
+    """Return the log text for an exception raised while a job process exits."""
+    return f"{what} failed at the process's end: {headline(error)}\n{_trace(error)}"
+
+
+def headline(error: BaseException) -> str:
+    """Return a one-line description of an exception, such as `ValueError: text`."""
+    kind = type(error)
+    name = kind.__qualname__
+    if kind.__module__ not in ("builtins", "__main__"):
+        name = f"{kind.__module__}.{name}"
+    text = _safe_text(error) or ("out of memory" if isinstance(error, MemoryError) else "")
+    return f"{name}: {text}" if text else name
+
+
+def cut(text: str) -> str:
+    """Return the text, cut to MESSAGE_LIMIT characters including a mark that says so."""
+    text = clean(text)
+    if len(text) <= MESSAGE_LIMIT:
+        return text
+    mark = f"\n… [cut, {len(text):,} characters]"
+    return text[: MESSAGE_LIMIT - len(mark)] + mark
+
+
+def clean(text: str) -> str:
+    """Escape lone surrogates, which os.fsdecode produces and JSON cannot hold."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def _exit(code: object) -> HandlerOutcome:
+    if code is None or code == 0:
+        return HandlerOutcome(Outcome.SUCCEEDED, "")
+    words = f"sys.exit({code})" if isinstance(code, int) else _safe_text(code)
+    return HandlerOutcome(Outcome.FAILED, cut(words), words)
+
+
+def _safe_text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - the user's __str__ may raise anything
+        return "<no text: its str() fails>"
+
+
+def _trace(error: BaseException) -> str:
+    frames = theirs = error.__traceback__
+    while frames is not None:
+        code = frames.tb_frame.f_code
+        frames = frames.tb_next
+        if code.co_filename in _OUR_FILES and code.co_name in _OUR_CALLERS:
+            theirs = frames
+    try:
+        return "".join(traceback.format_exception(type(error), error, theirs)).rstrip()
+    except Exception as broken:  # noqa: BLE001 - the user's exception may break the printing too
+        return f"<no traceback: {type(broken).__name__} while printing it>"

@@ -1,0 +1,1 @@
+"""The executor's durable memory: an append-only file and the state of each run in it."""

@@ -1,0 +1,194 @@
+"""An append-only file of lines, written in groups, that survives a kill at any instruction.
+
+It knows neither the lines' contents (`records` does) nor the states they add up to (`run_states`).
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from executor.disk import Reserve, space_of
+from executor.errors import JournalFailed
+from executor.fork_server import linux
+
+#: Space allocated ahead, so that the journal can be written even when the disk is full. When half
+#: of it is used, more is allocated.
+PREALLOCATION = Reserve(size=16_000_000, share=0.05)
+
+
+class Journal:
+    """Lines in a file. `append` collects them, `commit` writes and syncs them together.
+
+    `write` only writes them: they then survive a crash of this process, but not of the host.
+    From the first write or `rewrite` on, space beyond the end of the file is preallocated.
+    Used from one thread. The caller holds the folder's lock, so that nobody else writes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pending: list[bytes] = []
+        self._unsynced: list[bytes] = []
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = self._written = os.fstat(self._file).st_size
+        self._is_torn = False
+        #: The offset up to which blocks are allocated; 0 if that is not known.
+        self._room_end = self._room = 0
+
+    @property
+    def size(self) -> int:
+        """Durable bytes in the file."""
+        return self._size
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether lines wait for a commit."""
+        return bool(self._pending or self._unsynced)
+
+    def read(self) -> list[bytes]:
+        """Return the lines of the file, without an incomplete last one.
+
+        An incomplete line was never committed, so nothing was done because of it. The next write
+        removes it first.
+        """
+        whole = self._path.read_bytes()
+        lines = whole.split(b"\n")
+        rest = lines.pop()
+        self._is_torn = bool(rest)
+        self._size = self._written = len(whole) - len(rest)
+        return lines
+
+    def append(self, line: bytes) -> None:
+        """Add a line, without its newline, to the next commit."""
+        self._pending.append(line)
+
+    def write(self) -> None:
+        """Hand everything appended so far to the kernel, which keeps it if this process dies.
+
+        Raises:
+            JournalFailed: the file is unchanged, the lines wait for the next commit.
+
+        """
+        if not self._pending:
+            return
+        group = b"\n".join(self._pending) + b"\n"
+        try:
+            self._mend()
+            self._write(group)
+        except OSError as error:
+            # A partly written group must not precede its repetition.
+            self._cut_back(self._written)
+            raise self._failure(error) from error
+        self._written += len(group)
+        self._unsynced += self._pending
+        self._pending.clear()
+        self._preallocate()
+
+    def commit(self) -> None:
+        """Make everything appended so far durable.
+
+        Raises:
+            JournalFailed: nothing of it is durable, all of it waits for the next commit.
+
+        """
+        self.write()
+        if not self._unsynced:
+            return
+        try:
+            os.fdatasync(self._file)
+        except OSError as error:
+            self._write_again()
+            raise self._failure(error) from error
+        self._size = self._written
+        self._unsynced.clear()
+
+    def rewrite(self, lines: Iterable[bytes]) -> None:
+        """Replace the file with these lines atomically and durably; they include what is pending.
+
+        Raises:
+            JournalFailed: the old file stays, and so does what is pending.
+
+        """
+        fresh = self._path.with_suffix(".tmp")
+        try:
+            file = _write_new(fresh, lines)
+            fresh.replace(self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise JournalFailed(f"cannot write {fresh}: {error.strerror}") from error
+        os.close(self._file)
+        self._file = file
+        self._is_torn = False
+        self._size = self._written = os.fstat(file).st_size
+        self._pending.clear()
+        self._unsynced.clear()
+        self._room_end = 0
+        self._preallocate()
+        _sync_folder(self._path.parent)
+
+    def close(self) -> None:
+        """Close the file; pending lines are lost, as after a kill."""
+        os.close(self._file)
+
+    def _write(self, group: bytes) -> None:
+        view = memoryview(group)
+        while view:
+            view = view[os.write(self._file, view) :]
+
+    def _mend(self) -> None:
+        """Remove an incomplete last line, which would swallow the next one."""
+        if self._is_torn:
+            os.ftruncate(self._file, self._written)
+            self._is_torn = False
+
+    def _write_again(self) -> None:
+        """Write what was not synced once more: the kernel may have dropped it."""
+        self._cut_back(self._size)
+        self._written = self._size
+        self._pending = self._unsynced + self._pending
+        self._unsynced = []
+        with contextlib.suppress(JournalFailed):
+            self.write()
+
+    def _cut_back(self, size: int) -> None:
+        with contextlib.suppress(OSError):
+            if os.fstat(self._file).st_size > size:  # otherwise it would only free the allocation
+                os.ftruncate(self._file, size)
+                self._room_end = 0
+
+    def _preallocate(self) -> None:
+        """Allocate space ahead; if the disk has none, the next write tries again."""
+        room = self._room_end - self._written
+        if room >= self._room // 2 > 0:
+            return
+        with contextlib.suppress(OSError):
+            space = space_of(self._file)
+            self._room = min(PREALLOCATION.of(space), space.free // 2)
+            if linux.preallocate(self._file, self._written, self._room):
+                self._room_end = self._written + self._room
+
+    def _failure(self, error: OSError) -> JournalFailed:
+        return JournalFailed(f"cannot write {self._path}: {error.strerror}")
+
+
+def _write_new(path: Path, lines: Iterable[bytes]) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+    file = os.open(path, flags, 0o600)
+    try:
+        with open(file, "wb", closefd=False) as stream:
+            stream.writelines(line + b"\n" for line in lines)
+        os.fdatasync(file)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def _sync_folder(folder: Path) -> None:
+    # Without this, the old file might come back after a power cut, without what was appended since.
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,66 @@
+"""The runs whose reports the broker has: the latest reports, and the ids for about an hour."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from executor.journal import records
+from executor.journal.finished_ids import FinishedIds
+
+#: How long a run is kept after the broker has its report, in milliseconds.
+MEMORY_MS = 3_600_000
+#: Bytes of reports kept, in case a scheduler asks for them again.
+RESULTS_LIMIT = 8_000_000
+
+
+class FinishedRuns:
+    """Finished runs by id, each with its FINISHED line if that is still kept. Not thread-safe."""
+
+    def __init__(self, results_limit: int = RESULTS_LIMIT) -> None:
+        self._results_limit = results_limit
+        self._results: dict[int, tuple[int, bytes]] = {}
+        self._results_bytes = 0
+        self._ids = FinishedIds()
+
+    def __contains__(self, run_id: int) -> bool:
+        return run_id in self._results or run_id in self._ids
+
+    def line(self, run_id: int) -> bytes:
+        """Return the FINISHED line of a run; b"" if it is not kept."""
+        return self._results.get(run_id, (0, b""))[1]
+
+    def add(self, run_id: int, at_ms: int, line: bytes) -> None:
+        """Add a run, with its FINISHED line if that is known; else b""."""
+        self._ids.add(run_id, at_ms)
+        if line:
+            self._results[run_id] = (at_ms, line)
+            self._results_bytes += len(line)
+        while self._results_bytes > self._results_limit:
+            self._drop(next(iter(self._results)))
+
+    def add_block(self, block: records.FinishedIdBlock) -> None:
+        """Add the ids of a line of the journal."""
+        self._ids.add_block(block.block, int(block.bits, 16), block.at_ms)
+
+    def forget(self, now_ms: int) -> int:
+        """Drop what is older than an hour; return the time before which ids may be missing.
+
+        That is 0 if nothing was dropped.
+        """
+        horizon_ms = now_ms - MEMORY_MS
+        for run_id in [run_id for run_id, (at, _) in self._results.items() if at < horizon_ms]:
+            self._drop(run_id)
+        return self._ids.forget_before(horizon_ms)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines of the journal that restore this."""
+        for block, bits, at_ms in self._ids.blocks():
+            remembered = records.FinishedIdBlock(block=block, bits=f"{bits:x}", at_ms=at_ms)
+            yield records.to_line(remembered)
+        yield from (line for _, line in self._results.values())
+        for at_ms, group in groupby(self._results.items(), key=lambda item: item[1][0]):
+            run_ids = tuple(run_id for run_id, _ in group)
+            yield records.to_line(records.Confirmed(run_ids=run_ids, at_ms=at_ms))
+
+    def _drop(self, run_id: int) -> None:
+        _, line = self._results.pop(run_id)
+        self._results_bytes -= len(line)

@@ -1,0 +1,122 @@
+"""The lines of the journal: one JSON object each, with its type in `t`."""
+
+import msgspec
+
+from broker.messages import Finished, NotStarted, Trigger
+
+#: The last report about a run.
+Final = Finished | NotStarted
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t"):
+    """Root of the journal's lines."""
+
+
+class Boot(Record, frozen=True, kw_only=True, tag="BOOT"):
+    """A boot began to take runs; the following lines up to the next BOOT belong to it.
+
+    `host_boot` identifies the boot of the host.
+    """
+
+    boot_id: str
+    at_ms: int
+    host_boot: str = ""
+
+
+class Accepted(Record, frozen=True, kw_only=True, tag="ACCEPTED"):
+    """A run was accepted from the broker."""
+
+    run_id: int
+
+
+class Reserved(Record, frozen=True, kw_only=True, tag="RESERVED"):
+    """Once this is durable, these runs may start after a STARTING that is written, not synced."""
+
+    run_ids: tuple[int, ...]
+
+
+class Starting(Record, frozen=True, kw_only=True, tag="STARTING"):
+    """From here on the run's process may exist; a run with a `trigger` is remote and outlives us.
+
+    `at_ms` is the scheduler's time. `host_at_ms` is the host's, which the next process can compare
+    with its own before it hears from a scheduler.
+    """
+
+    run_id: int
+    at_ms: int
+    trigger: Trigger | None = None
+    host_at_ms: int = 0
+
+
+class Ended(Record, frozen=True, kw_only=True, tag="FINISHED"):
+    """A run ended, or certainly never will start."""
+
+    report: Final
+
+
+class Confirmed(Record, frozen=True, kw_only=True, tag="CONFIRMED"):
+    """The broker has these runs' reports."""
+
+    run_ids: tuple[int, ...]
+    at_ms: int
+
+
+class FinishedIdBlock(Record, frozen=True, kw_only=True, tag="REMEMBERED"):
+    """Of the ids from `block` * BLOCK_SIZE on, those with a bit in `bits` (hex) are finished."""
+
+    block: int
+    bits: str
+    at_ms: int
+
+
+class Horizon(Record, frozen=True, kw_only=True, tag="HORIZON"):
+    """Finished runs from before this time may be missing."""
+
+    since_ms: int
+
+
+AnyRecord = Boot | Accepted | Reserved | Starting | Ended | Confirmed | FinishedIdBlock | Horizon
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(AnyRecord)
+
+
+def to_line(record: AnyRecord) -> bytes:
+    """Encode a record as a line without its newline.
+
+    Raises:
+        UnicodeEncodeError: a text contains a lone surrogate.
+
+    """
+    return _encoder.encode(record)
+
+
+def from_line(line: bytes) -> AnyRecord | None:
+    """Decode a line; return None if it is damaged."""
+    try:
+        record: AnyRecord = _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+    return record
+
+
+def line_of(report: Final) -> bytes:
+    """Encode a report as a FINISHED line; raises as `to_line` does."""
+    return _encoder.encode(Ended(report=report))
+
+
+def report_of(line: bytes) -> Final:
+    """Return the report of a FINISHED line."""
+    record = _decoder.decode(line)
+    if not isinstance(record, Ended):
+        raise TypeError(f"expected a FINISHED line, got: {record!r}")
+    return record.report
+
+
+def without_surrogates(report: Final) -> Final:
+    """Replace everything that is not Unicode, such as in a file's name, by a question mark."""
+    texts = {"reason"} if isinstance(report, NotStarted) else {"message", "log_tail"}
+    cleaned = {
+        name: getattr(report, name).encode("utf-8", "replace").decode() for name in sorted(texts)
+    }
+    return msgspec.structs.replace(report, **cleaned)

@@ -1,0 +1,288 @@
+"""The state of each run on this executor, across restarts; every change is a journal line.
+
+    ACCEPTED ──> STARTING ──> FINISHED ──> CONFIRMED ──> (id only) ──> dropped after an hour
+        └───────────────────────^
+
+It detects duplicates, keeps reports until the broker has them, and is the truth after a crash: runs
+that were only ACCEPTED never started, runs that were STARTING are lost, unless they are remote, of
+the same boot, and so `resumable`, FINISHED ones are reported again. A run that was RESERVED in time
+starts without a sync: STARTING survives a crash of this process anyway, and after a crash of the
+host RESERVED counts as STARTING.
+"""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from itertools import islice
+
+import structlog
+
+from broker.messages import Finished, Outcome
+from broker.reasons.codes import Why
+from broker.reasons.stored import to_json
+from executor.fork_server import linux
+from executor.journal import records
+from executor.journal.file import Journal
+from executor.journal.finished_runs import RESULTS_LIMIT, FinishedRuns
+from executor.journal.open_run import OpenRun
+from executor.journal.records import Final
+
+#: Bytes by which the journal may grow before it is compacted.
+GROWTH_LIMIT = 64_000_000
+#: Most boots kept; older ones count as unknown, like another executor's.
+BOOT_LIMIT = 1_000
+
+
+class Stage(Enum):
+    """How far a run has come on this executor."""
+
+    UNKNOWN = auto()
+    ACCEPTED = auto()
+    STARTING = auto()
+    FINISHED = auto()
+
+
+class RunStates:
+    """The runs by id, backed by a journal. Used from one thread; `commit` makes changes durable."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        log: structlog.typing.FilteringBoundLogger,
+        *,
+        growth_limit: int = GROWTH_LIMIT,
+        results_limit: int = RESULTS_LIMIT,
+    ) -> None:
+        self._journal = journal
+        self._log = log
+        self._growth_limit = growth_limit
+        self._boots: dict[str, int] = {}
+        self._boot_id = ""
+        self._host_boot = ""
+        self._entries: dict[int, OpenRun] = {}
+        self._finished = FinishedRuns(results_limit)
+        self._horizon_ms = 0
+        self._damaged_count = 0
+        self._compact_at = journal.size + growth_limit
+        self._load()
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def stage(self, run_id: int) -> Stage:
+        """Return how far a run has come."""
+        entry = self._entries.get(run_id)
+        if entry is None:
+            return Stage.FINISHED if run_id in self._finished else Stage.UNKNOWN
+        if entry.line:
+            return Stage.FINISHED
+        return Stage.ACCEPTED if entry.starting is None else Stage.STARTING
+
+    def report(self, run_id: int, boot_id: str) -> tuple[Final, int] | None:
+        """Return the report of a finished run and its size; None if the run is not finished.
+
+        If only its id is kept, the report is for `boot_id`, with outcome LOST, and says so.
+        """
+        entry = self._entries.get(run_id)
+        line = entry.line if entry else self._finished.line(run_id)
+        if line:
+            return records.report_of(line), len(line)
+        if entry is None and run_id in self._finished:
+            report = Finished(
+                run_id=run_id,
+                boot_id=boot_id,
+                outcome=Outcome.LOST,
+                message=str(Why.REPORT_FORGOTTEN()),
+                why=to_json(Why.REPORT_FORGOTTEN()),
+                finished_at_ms=self._boots.get(boot_id, 0),
+            )
+            return report, len(records.line_of(report))
+        return None
+
+    def may_have_forgotten(self, boot_id: str, routed_at_ms: int) -> bool:
+        """Whether a run sent to that boot at that time may have been here but be unknown now."""
+        return boot_id not in self._boots or routed_at_ms < self._horizon_ms
+
+    def knows_boot(self, boot_id: str) -> bool:
+        """Whether the journal goes back to that boot."""
+        return boot_id in self._boots
+
+    def resumable(self, boot_id: str) -> list[records.Starting]:
+        """Return the starts of the boot's remote runs that have no result yet."""
+        return [
+            entry.starting
+            for entry in self._entries.values()
+            if entry.starting is not None and entry.is_resumable(boot_id)
+        ]
+
+    @property
+    def has_open(self) -> bool:
+        """Whether there are runs without an end, or ends whose report the broker may not have."""
+        return bool(self._entries)
+
+    @property
+    def remembers_since_ms(self) -> int:
+        """The time before which runs may be missing."""
+        return max(self._horizon_ms, next(iter(self._boots.values()), 0))
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether there are changes that are not durable yet."""
+        return self._journal.has_pending
+
+    @property
+    def is_due_for_compaction(self) -> bool:
+        """Whether the journal has grown enough to be compacted."""
+        return self._journal.size >= self._compact_at
+
+    # -- changes ------------------------------------------------------------------------------
+
+    def begin(self, boot_id: str, now_ms: int) -> list[tuple[Final, int]]:
+        """Begin a boot; return each report that the broker does not have yet, with its size.
+
+        Raises:
+            JournalFailed: nothing is durable; call it again later.
+
+        """
+        if self._damaged_count:
+            self._horizon_ms = now_ms
+        host_boot = linux.host_boot()
+        is_complete = bool(host_boot) and host_boot == self._host_boot
+        for entry in self._entries.values():
+            if not entry.line and not entry.is_resumable(boot_id):
+                entry.line = records.line_of(entry.verdict(now_ms, is_complete=is_complete))
+        self._boots[boot_id] = self._boots.pop(boot_id, now_ms)
+        self._boot_id, self._host_boot = boot_id, host_boot
+        self.compact(now_ms)
+        return [
+            (records.report_of(entry.line), len(entry.line))
+            for entry in self._entries.values()
+            if entry.line
+        ]
+
+    def accept(self, run_id: int) -> None:
+        """Record that a run was accepted by this boot."""
+        self._entries[run_id] = OpenRun(run_id, self._boot_id)
+        self._journal.append(records.to_line(records.Accepted(run_id=run_id)))
+
+    def reserve(self, run_ids: tuple[int, ...]) -> None:
+        """Record that these runs come next: once this is committed, their start needs no commit."""
+        for run_id in run_ids:
+            self._entries[run_id].is_reserved = True
+        self._journal.append(records.to_line(records.Reserved(run_ids=run_ids)))
+
+    def write(self) -> None:
+        """Make the changes so far survive a crash of this process, but not of the host.
+
+        Raises:
+            JournalFailed: they are kept for the next commit.
+
+        """
+        self._journal.write()
+
+    def start(self, starting: records.Starting) -> None:
+        """Record that a run's process is about to start.
+
+        Start it only once this is committed; for a reserved run, once it is written.
+        """
+        self._entries[starting.run_id].starting = starting
+        self._journal.append(records.to_line(starting))
+
+    def finish(self, report: Final) -> tuple[Final, int]:
+        """Record the end of a run; return the report, made encodable, and its size."""
+        try:
+            line = records.line_of(report)
+        except UnicodeEncodeError:
+            report = records.without_surrogates(report)
+            line = records.line_of(report)
+        entry = self._entry(report.run_id, report.boot_id)
+        entry.line = line
+        self._journal.append(line)
+        return report, len(line)
+
+    def confirm(self, run_ids: tuple[int, ...], at_ms: int) -> None:
+        """Record that the broker has the reports of these runs."""
+        self._journal.append(records.to_line(records.Confirmed(run_ids=run_ids, at_ms=at_ms)))
+        self._confirm(run_ids, at_ms)
+
+    def commit(self) -> None:
+        """Make all changes so far durable.
+
+        Raises:
+            JournalFailed: they are kept for the next commit.
+
+        """
+        self._journal.commit()
+
+    def compact(self, now_ms: int) -> None:
+        """Rewrite the journal without what is no longer needed.
+
+        Raises:
+            JournalFailed: the old journal stays.
+
+        """
+        self._horizon_ms = max(self._horizon_ms, self._finished.forget(now_ms))
+        for boot_id in list(islice(self._boots, max(0, len(self._boots) - BOOT_LIMIT))):
+            del self._boots[boot_id]
+        # Even if it fails, the file must grow again before the next try.
+        self._compact_at = self._journal.size + self._growth_limit
+        self._journal.rewrite(self._snapshot())
+        self._compact_at = self._journal.size + self._growth_limit
+        self._log.debug("journal_compacted", size=self._journal.size, open=len(self._entries))
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()
+
+    # -- lines --------------------------------------------------------------------------------
+
+    def _snapshot(self) -> Iterator[bytes]:
+        if self._horizon_ms:
+            yield records.to_line(records.Horizon(since_ms=self._horizon_ms))
+        for boot_id, at_ms in self._boots.items():
+            host_boot = self._host_boot if boot_id == self._boot_id else ""
+            boot = records.Boot(boot_id=boot_id, at_ms=at_ms, host_boot=host_boot)
+            yield records.to_line(boot)
+        yield from self._finished.lines()
+        for entry in self._entries.values():
+            yield from entry.lines()
+
+    def _load(self) -> None:
+        for number, line in enumerate(self._journal.read(), start=1):
+            record = records.from_line(line)
+            if record is None:
+                self._damaged_count += 1
+                self._log.error("journal_line_skipped", line=number, size=len(line))
+            else:
+                self._apply(record, line)
+
+    def _apply(self, record: records.AnyRecord, line: bytes) -> None:
+        match record:
+            case records.Boot():
+                self._boots[record.boot_id] = record.at_ms
+                self._boot_id, self._host_boot = record.boot_id, record.host_boot
+            case records.Accepted():
+                self._entry(record.run_id, self._boot_id)
+            case records.Reserved():
+                for run_id in record.run_ids:
+                    self._entry(run_id, self._boot_id).is_reserved = True
+            case records.Starting():
+                self._entry(record.run_id, self._boot_id).starting = record
+            case records.Ended():
+                report = record.report
+                self._entry(report.run_id, report.boot_id).line = line
+            case records.Confirmed():
+                self._confirm(record.run_ids, record.at_ms)
+            case records.FinishedIdBlock():
+                self._finished.add_block(record)
+            case records.Horizon():
+                self._horizon_ms = max(self._horizon_ms, record.since_ms)
+
+    def _entry(self, run_id: int, boot_id: str) -> OpenRun:
+        return self._entries.setdefault(run_id, OpenRun(run_id, boot_id))
+
+    def _confirm(self, run_ids: tuple[int, ...], at_ms: int) -> None:
+        for run_id in run_ids:
+            entry = self._entries.get(run_id)
+            line = entry.line if entry is not None else b""
+            if line:
+                del self._entries[run_id]
+            self._finished.add(run_id, at_ms, line)

@@ -1,0 +1,300 @@
+"""The active runs of this boot: those that wait in lanes and those that run in slots.
+
+admit ──> WAITING ──slot free, in contact──> STARTING ──STARTING is durable──> RUNNING ──> ended
+             │                                   └──reserved: STARTING is written──┘ │
+             └──────────── killed, covered, drained ─────────────────────────────────┘
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from broker.messages import Finished, NotStarted, Outcome, Trigger
+from broker.reasons.codes import Why
+from broker.reasons.reason import Words
+from executor.boot_context import BootContext
+from executor.errors import JournalFailed
+from executor.journal.group_commit import GroupCommit
+from executor.lanes.active_run import ActiveRun, Phase
+from executor.lanes.admission import Cover, Full, Refuse
+from executor.lanes.lanes import Lanes
+from executor.lanes.readiness import Readiness
+from executor.lanes.reporting import Reporting
+from executor.lanes.reservations import Reservations
+from executor.messaging.contact import Contact
+from executor.processes.endings import Stop, cut_off, killed
+from executor.processes.interface import SlotPool
+
+#: A run that ends sooner than this sends no Started.
+STARTED_SECONDS = 0.5
+#: Limits for waiting runs in all lanes, and for the bytes of their triggers.
+WAITING_LIMIT = 20_000
+WAITING_BYTES = 64_000_000
+
+
+class ActiveRuns:
+    """Admits, starts, stops and finishes runs. Used from the core thread."""
+
+    def __init__(
+        self,
+        context: BootContext,
+        *,
+        slots: SlotPool,
+        commits: GroupCommit,
+        contact: Contact,
+        readiness: Readiness,
+        reporting: Reporting,
+    ) -> None:
+        self._run_states = context.run_states
+        self._clock = context.clock
+        self._log = context.log
+        self._slots = slots
+        self._commits = commits
+        self._contact = contact
+        self._readiness = readiness
+        self._reporting = reporting
+        self._lanes = Lanes()
+        self._runs: dict[int, ActiveRun] = {}
+        self._claimed = 0
+        self._reservations = Reservations(self._lanes, context.run_states, commits)
+        self._waiting_bytes = 0
+        self._unreported_starts: deque[tuple[float, int]] = deque()
+        #: Whether running runs are left to the next process.
+        self.is_leaving = False
+
+    # -- what is here -------------------------------------------------------------------------
+
+    @property
+    def waiting_count(self) -> int:
+        """How many runs are waiting."""
+        return self._lanes.waiting_count
+
+    @property
+    def running_count(self) -> int:
+        """How many runs are running or starting."""
+        return len(self._runs) - self._lanes.waiting_count
+
+    @property
+    def is_working(self) -> bool:
+        """Whether runs must end first; a leaving executor does not wait for remote ones."""
+        return self._claimed > 0 if self.is_leaving else self.running_count > 0
+
+    @property
+    def free_slots(self) -> int:
+        """How many runs could be started now."""
+        return max(0, self._slots.free - self._claimed)
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether waiting runs use so much memory that triggers should stay with the broker."""
+        return self._waiting_bytes >= WAITING_BYTES
+
+    def has_job(self, job_id: int) -> bool:
+        """Whether a run of the job runs or waits here."""
+        return self._lanes.has(job_id)
+
+    def is_running(self, run_id: int) -> bool | None:
+        """Whether a run is running (True) or waiting (False); None if it is not here."""
+        run = self._runs.get(run_id)
+        return None if run is None else run.phase is not Phase.WAITING
+
+    def refresh_log(self, run_id: int, then: Callable[[], None]) -> None:
+        """Call `then` when the log of a run is as new as it can be here; never waits."""
+        self._slots.refresh_log(run_id, then)
+
+    def waiting_ids(self) -> list[int]:
+        """Return the ids of the waiting runs."""
+        return [run_id for run_id, run in self._runs.items() if run.phase is Phase.WAITING]
+
+    # -- coming in ----------------------------------------------------------------------------
+
+    def admit(self, trigger: Trigger, size: int) -> None:
+        """Take a new run of `size` bytes, unless its lane refuses it or is full."""
+        if self.waiting_count >= WAITING_LIMIT:
+            self._reporting.send_back(trigger, Why.EXECUTOR_FULL(n=WAITING_LIMIT), is_full=True)
+            return
+        decision = self._lanes.offer(trigger)
+        if isinstance(decision, Full):
+            self._reporting.send_back(trigger, decision.reason, is_full=True)
+            return
+        if isinstance(decision, Refuse):
+            self._reporting.refuse(trigger, decision.reason)
+            return
+        self._runs[trigger.run_id] = ActiveRun(trigger, size)
+        self._waiting_bytes += size
+        self._run_states.accept(trigger.run_id)
+        now = self._clock.monotonic()
+        age_seconds = (self._clock.now_ms() - trigger.routed_at_ms) / 1000
+        self._contact.arrive(trigger.run_id, now - age_seconds, now)
+        if isinstance(decision, Cover):
+            for run_id in (*decision.drop, *decision.kill):
+                self.stop(run_id, Why.COVERED(id=trigger.run_id))
+
+    # -- running ------------------------------------------------------------------------------
+
+    def start_ready(self) -> None:
+        """Start the runs that may start now, and reserve those that come next."""
+        if not self._readiness.may_start:
+            return
+        reserved = []
+        while self.free_slots and (trigger := self._lanes.next()) is not None:
+            run = self._runs[trigger.run_id]
+            is_reserved = self._leave_waiting(run)
+            run.phase = Phase.STARTING
+            run.started_at_ms = self._clock.now_ms()
+            self._claimed += 1
+            host_at_ms = self._clock.host_ms() if self._slots.is_remote else None
+            self._run_states.start(run.starting(host_at_ms))
+            if is_reserved:
+                reserved.append(run)
+            else:
+                self._commits.when_durable(partial(self._launch, run))
+        if reserved:
+            self._launch_reserved(reserved)
+        self._reservations.renew()
+
+    def started(self, run_id: int) -> None:
+        """Record that a run's process is running."""
+        run = self._runs.get(run_id)
+        if run is not None:
+            run.started_at_ms = self._clock.now_ms()
+            self._unreported_starts.append((self._clock.monotonic() + STARTED_SECONDS, run_id))
+
+    def finished(
+        self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
+    ) -> None:
+        """Record and report the end of a started run; call `on_recorded` once it is durable.
+
+        The caller starts what may start in its place.
+        """
+        run = self._runs.pop(end.run_id, None)
+        if run is None:
+            self._log.error("unknown_run_finished", run_id=end.run_id)
+            return
+        self._lanes.finish(run.trigger.job_id, end.run_id)
+        if isinstance(end, Finished):
+            self._reporting.finished(end, run.trigger, run.started_at_ms)
+        else:
+            self._reporting.report(end)
+        if on_recorded is not None:
+            self._commits.when_durable(on_recorded)
+
+    def resume(self, boot_id: str) -> None:
+        """Continue this boot's remote runs that an earlier process started."""
+        for starting in self._run_states.resumable(boot_id):
+            trigger, at_ms = starting.trigger, starting.at_ms
+            assert trigger is not None
+            self._runs[trigger.run_id] = ActiveRun(trigger, 0, Phase.RUNNING, started_at_ms=at_ms)
+            self._lanes.resume(trigger)
+            # By the host's clock: the scheduler's is not known before a welcome.
+            age_ms = max(0, self._clock.host_ms() - starting.host_at_ms)
+            self._slots.resume(trigger, at_ms, age_ms / 1000)
+
+    def tell_started(self) -> None:
+        """Report the runs that have been running for STARTED_SECONDS."""
+        now = self._clock.monotonic()
+        while self._unreported_starts and self._unreported_starts[0][0] <= now:
+            self.repeat_started(self._unreported_starts.popleft()[1])
+
+    def repeat_started(self, run_id: int) -> None:
+        """Report again that a run is running, if it is."""
+        run = self._runs.get(run_id)
+        if run is not None and run.phase is Phase.RUNNING:
+            self._reporting.started(run.trigger, run.started_at_ms)
+
+    # -- going out ----------------------------------------------------------------------------
+
+    def stop(self, run_id: int, why: Words) -> bool:
+        """End a run, KILLED for this reason; return False if it is not here."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return False
+        if run.phase is Phase.WAITING:
+            self._drop(run)
+            self._reporting.stopped_before_start(run.trigger, killed(why))
+            return True
+        self._mark_stopping(run, killed(why))
+        if run.phase is Phase.RUNNING:
+            self._slots.stop(run_id, why)
+        return True
+
+    def cut_off(self) -> None:
+        """End every running run because the executor shuts down: FAILED, so that it is retried.
+
+        Remote runs are left to the next process; those that are starting do not start.
+        """
+        self.is_leaving = self._slots.is_remote
+        for run_id, run in list(self._runs.items()):
+            is_running = run.phase is Phase.RUNNING
+            if run.phase is Phase.WAITING or (is_running and self.is_leaving):
+                continue
+            self._mark_stopping(run, cut_off())
+            if is_running:
+                self._slots.cut_off(run_id)
+
+    def return_waiting(self, why: Words) -> None:
+        """Report every waiting run as not started."""
+        for run_id in self.waiting_ids():
+            run = self._runs[run_id]
+            self._drop(run)
+            self._reporting.not_started(run.trigger, why)
+
+    def forget_closed(self, run_ids: set[int]) -> None:
+        """Drop those of these runs that are waiting: the schedulers have ended them already."""
+        for run_id in run_ids:
+            run = self._runs.get(run_id)
+            if run is not None and run.phase is Phase.WAITING:
+                self._drop(run)
+                self._reporting.drop_closed(run.trigger)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _launch_reserved(self, runs: list[ActiveRun]) -> None:
+        try:
+            self._run_states.write()
+        except JournalFailed:
+            for run in runs:
+                self._commits.when_durable(partial(self._launch, run))
+            return
+        for run in runs:
+            self._launch(run)
+        self._commits.schedule()
+
+    def _launch(self, run: ActiveRun) -> None:
+        self._claimed -= 1
+        trigger = run.trigger
+        if run.stop is not None:
+            self._remove_unstarted(run)
+            self._reporting.stopped_before_start(trigger, run.stop)
+            return
+        if not self._slots.free:
+            self._remove_unstarted(run)
+            self._reporting.not_started(trigger, Why.SLOT_GONE())
+            return
+        run.phase = Phase.RUNNING
+        try:
+            self._slots.start(trigger)
+        except Exception as error:  # noqa: BLE001 - the run ends with the reason
+            self._log.exception("run_start_failed", run_id=trigger.run_id, job_id=trigger.job_id)
+            self._remove_unstarted(run)
+            self._reporting.end(trigger, Outcome.FAILED, Why.START_FAILED(fault=str(error)))
+
+    def _mark_stopping(self, run: ActiveRun, stop: Stop) -> None:
+        self._lanes.mark_stopping(run.trigger.job_id, run.trigger.run_id)
+        run.stop = run.stop or stop
+
+    def _remove_unstarted(self, run: ActiveRun) -> None:
+        del self._runs[run.trigger.run_id]
+        self._lanes.finish(run.trigger.job_id, run.trigger.run_id)
+        self._commits.when_durable(self.start_ready)
+
+    def _drop(self, run: ActiveRun) -> None:
+        del self._runs[run.trigger.run_id]
+        self._lanes.drop(run.trigger.job_id, run.trigger.run_id)
+        self._contact.forget(run.trigger.run_id)
+        self._leave_waiting(run)
+
+    def _leave_waiting(self, run: ActiveRun) -> bool:
+        """Note that a run no longer waits; return whether its start is durable already."""
+        self._waiting_bytes -= run.size
+        return self._reservations.release(run.trigger.run_id)

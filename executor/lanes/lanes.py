@@ -1,0 +1,135 @@
+"""One lane per job: its running and waiting runs, and which run is next when a slot is free.
+
+Lanes that could start a run are queued and served in turn, one run each, so that a job with a
+thousand waiting runs delays every other job by one run at most.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+from broker.messages import Trigger
+from executor.lanes.admission import Age, Decision, Full, LaneState, Refuse, age_of, decide
+
+
+@dataclass(slots=True)
+class _Lane:
+    job_id: int
+    running: dict[int, Age] = field(default_factory=dict)
+    stopping: dict[int, Age] = field(default_factory=dict)
+    waiting: dict[int, Age] = field(default_factory=dict)
+    triggers: dict[int, Trigger] = field(default_factory=dict)
+    # A heap of the ages in `waiting`; runs dropped since are skipped when they come up.
+    order: list[Age] = field(default_factory=list)
+    is_queued: bool = False
+
+    def state(self) -> LaneState:
+        return LaneState(self.running.values(), self.stopping.values(), self.waiting.values())
+
+    def add(self, trigger: Trigger, age: Age) -> None:
+        self.waiting[trigger.run_id] = age
+        self.triggers[trigger.run_id] = trigger
+        heapq.heappush(self.order, age)
+
+    def remove(self, run_id: int) -> None:
+        del self.waiting[run_id], self.triggers[run_id]
+
+    def ready(self) -> Trigger | None:
+        """Return the oldest waiting run if it may start beside those that run."""
+        while self.order and self.order[0][1] not in self.waiting:
+            heapq.heappop(self.order)
+        if not self.order:
+            return None
+        head = self.triggers[self.order[0][1]]
+        at_work = len(self.running) + len(self.stopping)
+        return head if at_work < max(1, head.concurrency) else None
+
+
+class Lanes:
+    """All lanes of an executor. Used from one thread."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[int, _Lane] = {}
+        self._ready_lanes: deque[_Lane] = deque()
+        self._waiting_count = 0
+
+    @property
+    def waiting_count(self) -> int:
+        """How many runs wait in all lanes."""
+        return self._waiting_count
+
+    def has(self, job_id: int) -> bool:
+        """Whether a run of the job runs or waits here."""
+        return job_id in self._lanes
+
+    def offer(self, trigger: Trigger) -> Decision:
+        """Decide about a run and, unless it is refused or returned, add it to its lane."""
+        lane = self._lanes.get(trigger.job_id) or _Lane(trigger.job_id)
+        age = age_of(trigger)
+        decision = decide(trigger.block, trigger.concurrency, lane.state(), age)
+        if not isinstance(decision, Refuse | Full):
+            self._lanes[trigger.job_id] = lane
+            lane.add(trigger, age)
+            self._waiting_count += 1
+            self._enqueue(lane)
+        return decision
+
+    def resume(self, trigger: Trigger) -> None:
+        """Add a run that is running already."""
+        lane = self._lanes.setdefault(trigger.job_id, _Lane(trigger.job_id))
+        lane.running[trigger.run_id] = age_of(trigger)
+
+    def next(self) -> Trigger | None:
+        """Return the next run, which now counts as running; None if none may start."""
+        while self._ready_lanes:
+            lane = self._ready_lanes.popleft()
+            lane.is_queued = False
+            trigger = lane.ready()
+            if trigger is not None:
+                lane.running[trigger.run_id] = lane.waiting[trigger.run_id]
+                lane.remove(trigger.run_id)
+                self._waiting_count -= 1
+                self._enqueue(lane)
+                return trigger
+        return None
+
+    def upcoming(self, depth: int) -> Iterator[int]:
+        """Yield the runs that will probably be next, up to `depth` of each lane."""
+        for lane in chain(self._ready_lanes, self._lanes.values()):
+            for _, run_id in heapq.nsmallest(depth, lane.order):
+                if run_id in lane.waiting:
+                    yield run_id
+
+    def mark_stopping(self, job_id: int, run_id: int) -> None:
+        """Record that a running run was told to stop; until it ends it counts as running."""
+        lane = self._lanes[job_id]
+        age = lane.running.pop(run_id, None)
+        if age is not None:
+            lane.stopping[run_id] = age
+
+    def finish(self, job_id: int, run_id: int) -> None:
+        """Record that a running run has ended."""
+        lane = self._lanes[job_id]
+        if lane.running.pop(run_id, None) is None:
+            del lane.stopping[run_id]
+        self._settle(lane)
+
+    def drop(self, job_id: int, run_id: int) -> None:
+        """Remove a waiting run."""
+        lane = self._lanes[job_id]
+        lane.remove(run_id)
+        self._waiting_count -= 1
+        self._settle(lane)
+
+    def _settle(self, lane: _Lane) -> None:
+        if lane.running or lane.stopping or lane.waiting:
+            self._enqueue(lane)
+        else:
+            del self._lanes[lane.job_id]
+
+    def _enqueue(self, lane: _Lane) -> None:
+        if not lane.is_queued and lane.ready() is not None:
+            lane.is_queued = True
+            self._ready_lanes.append(lane)

@@ -1,0 +1,72 @@
+"""Whether runs may be taken and started now, and if not, why not."""
+
+from broker.messages import Ailment
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason
+from executor.disk import DiskWatch
+from executor.journal.group_commit import GroupCommit
+from executor.messaging.contact import Contact
+from executor.messaging.outbox import Outbox
+from executor.processes.interface import SlotPool
+from executor.scheduler_clock import SchedulerClock
+
+
+class Readiness:
+    """Combines all conditions for taking and starting runs. Used from the core thread."""
+
+    def __init__(
+        self,
+        contact: Contact,
+        commits: GroupCommit,
+        outbox: Outbox,
+        disks: DiskWatch,
+        clock: SchedulerClock,
+        *,
+        slots: SlotPool,
+    ) -> None:
+        self._contact = contact
+        self._commits = commits
+        self._outbox = outbox
+        self._disks = disks
+        self._clock = clock
+        self._slots = slots
+        self.is_draining = False
+
+    @property
+    def refusal(self) -> Reason | None:
+        """Why no run is admitted; None if runs are."""
+        return Why.SHUTTING_DOWN() if self.is_draining else self._slots.away
+
+    @property
+    def may_take(self) -> bool:
+        """Whether triggers may be taken from the broker, even if only to answer them."""
+        return not self._commits.is_failing and not self._outbox.is_full
+
+    @property
+    def may_start(self) -> bool:
+        """Whether runs may be started."""
+        return self.may_take and self._contact.is_held(self._clock.monotonic())
+
+    def obstacle(self) -> Reason | None:
+        """Return why no run can be started now; None if one can."""
+        if self.is_draining:
+            return Why.DRAINING()
+        if (away := self._slots.away) is not None:
+            return away
+        if self._commits.is_failing:
+            return Why.JOURNAL_FAILING()
+        if self._outbox.is_full:
+            return Why.TOO_MANY_REPORTS()
+        if not self.may_start:
+            return Why.OUT_OF_CONTACT()
+        return None
+
+    def ailments(self) -> tuple[Ailment, ...]:
+        """Return the problems that heartbeats report."""
+        found = {
+            Ailment.JOURNAL: self._commits.is_failing,
+            Ailment.DISK: self._disks.is_short(),
+            Ailment.CONTACT: not self._contact.is_held(self._clock.monotonic()),
+            Ailment.REPORTS: self._outbox.is_full,
+        }
+        return tuple(ailment for ailment, is_so in found.items() if is_so)

@@ -1,0 +1,77 @@
+"""Reports the ends of runs: first to the journal, then to the schedulers."""
+
+from functools import partial
+
+from broker.messages import Finished, Outcome, Started, Trigger
+from broker.reasons.codes import Why
+from broker.reasons.reason import Words
+from executor.boot_context import BootContext
+from executor.journal.group_commit import GroupCommit
+from executor.journal.records import Final
+from executor.messaging import reports
+from executor.messaging.outbox import Outbox
+from executor.processes.endings import Stop
+
+#: About how large a Started is, in bytes.
+_STARTED_BYTES = 100
+
+
+class Reporting:
+    """Reports on runs of one boot. Used from the core thread."""
+
+    def __init__(self, context: BootContext, commits: GroupCommit, outbox: Outbox) -> None:
+        self._run_states = context.run_states
+        self._clock = context.clock
+        self._log = context.log
+        self._commits = commits
+        self._outbox = outbox
+
+    def started(self, trigger: Trigger, started_at_ms: int) -> None:
+        """Report that a run is running."""
+        started = Started(
+            run_id=trigger.run_id, boot_id=trigger.boot_id, started_at_ms=started_at_ms
+        )
+        self._outbox.add(started, _STARTED_BYTES)
+
+    def finished(self, finished: Finished, trigger: Trigger, started_at_ms: int) -> None:
+        """Report the end of a run as its slot reported it."""
+        now_ms = self._clock.now_ms()
+        self.report(reports.stamped(finished, trigger, started_at_ms, now_ms))
+
+    def refuse(self, trigger: Trigger, why: Words, outcome: Outcome = Outcome.REFUSED) -> None:
+        """Report the end of a run that was not taken."""
+        facts = {"run_id": trigger.run_id, "job_id": trigger.job_id, "outcome": outcome}
+        self._log.info("run_refused", **facts, why=str(why))
+        self.end(trigger, outcome, why)
+
+    def send_back(self, trigger: Trigger, why: Words, *, is_full: bool = False) -> None:
+        """Report that a run was not taken and may go elsewhere; `is_full`: for lack of room."""
+        self._log.info("run_returned", run_id=trigger.run_id, job_id=trigger.job_id, why=str(why))
+        self.report(reports.not_started(trigger, why, is_full=is_full))
+
+    def end(self, trigger: Trigger, outcome: Outcome, why: Words) -> None:
+        """Report the end of a run that never had a process."""
+        self.report(reports.end_of(trigger, outcome, why, self._clock.now_ms()))
+
+    def not_started(self, trigger: Trigger, why: Words) -> None:
+        """Report that a run was taken, but never started."""
+        self.report(reports.not_started(trigger, why))
+
+    def stopped_before_start(self, trigger: Trigger, stop: Stop) -> None:
+        """Report a run that was stopped before it had a process; only a kill ends it for good."""
+        if stop.outcome is Outcome.KILLED:
+            self.end(trigger, stop.outcome, stop.words)
+        else:
+            self.not_started(trigger, stop.words)
+
+    def drop_closed(self, trigger: Trigger) -> None:
+        """Record that a waiting run is gone; the schedulers, who ended it, need no report."""
+        self._log.info("run_dropped", run_id=trigger.run_id, job_id=trigger.job_id)
+        self._run_states.finish(reports.not_started(trigger, Why.CLOSED_OUT_OF_CONTACT()))
+        self._run_states.confirm((trigger.run_id,), self._clock.now_ms())
+        self._commits.schedule()
+
+    def report(self, report: Final) -> None:
+        """Record a run's end and send it after the next commit, even if that fails."""
+        fit, size = self._run_states.finish(report)
+        self._commits.after_commit_attempt(partial(self._outbox.add, fit, size))

@@ -1,0 +1,48 @@
+"""Makes the starts of the next runs durable in advance, so that no slot waits for the disk.
+
+After a crash of the host, and only then, reserved runs that had not started count as lost.
+"""
+
+from functools import partial
+
+from executor.journal.group_commit import GroupCommit
+from executor.journal.run_states import RunStates
+from executor.lanes.lanes import Lanes
+
+#: The most reserved runs at a time, the number that triggers new ones, and the most of one lane.
+RESERVED_LIMIT, RESERVED_LOW, RESERVED_DEPTH = 64, 32, 4
+
+
+class Reservations:
+    """The waiting runs that are reserved. Used from the core thread."""
+
+    def __init__(self, lanes: Lanes, run_states: RunStates, commits: GroupCommit) -> None:
+        self._lanes = lanes
+        self._run_states = run_states
+        self._commits = commits
+        #: The reserved runs; True once that is durable.
+        self._runs: dict[int, bool] = {}
+
+    def release(self, run_id: int) -> bool:
+        """Forget a run that no longer waits; return whether its reservation is durable."""
+        return self._runs.pop(run_id, False)
+
+    def renew(self) -> None:
+        """Reserve the next runs, so that enough of them can start without waiting for the disk."""
+        if len(self._runs) > RESERVED_LOW or not self._lanes.waiting_count:
+            return
+        fresh = []
+        for run_id in self._lanes.upcoming(RESERVED_DEPTH):
+            if run_id not in self._runs:
+                self._runs[run_id] = False
+                fresh.append(run_id)
+            if len(self._runs) >= RESERVED_LIMIT:
+                break
+        if fresh:
+            self._run_states.reserve(tuple(fresh))
+            self._commits.when_durable(partial(self._mark_durable, fresh))
+
+    def _mark_durable(self, run_ids: list[int]) -> None:
+        for run_id in run_ids:
+            if run_id in self._runs:
+                self._runs[run_id] = True

@@ -1,0 +1,1 @@
+"""The executor's messages: inbox, outbox, heartbeats, and whether the broker answers."""

@@ -1,0 +1,169 @@
+"""Takes deliveries of one queue, verifies them and hands them to the core in batches."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from broker.errors import BadMessage, Expired, Malformed, Oversized
+from broker.messages import Beat, IdleBeat, Know, Message, ReadLog, Trigger, Triggers
+from broker.signing import Direction, Sealer, cluster_of
+from broker.topology import ASK_EXCHANGE
+from broker.transport import Consumer, Delivery
+from broker.trigger_packs import unpacked
+
+#: The messages that may arrive through the exchange of questions.
+Question = Beat | IdleBeat | Know | ReadLog
+#: Most deliveries in one batch, and how often the thread checks whether it is to end.
+BATCH_LIMIT = 100
+LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An authentic message of `size` bytes; it may have arrived too late.
+
+    Several triggers may have come with one delivery, which is settled once all of them are.
+    """
+
+    message: Message
+    delivery: Delivery
+    is_expired: bool
+    size: int
+
+    @property
+    def cluster(self) -> str:
+        """The cluster that sent it."""
+        return cluster_of(self.delivery)
+
+
+def deliveries_of(arrivals: Iterable[Arrival]) -> list[Delivery]:
+    """Return what brought these messages, each delivery once."""
+    return list({id(arrival.delivery): arrival.delivery for arrival in arrivals}.values())
+
+
+class Inbox:
+    """A thread that reads one consumer and calls `post` with batches of messages of type `expect`.
+
+    The receiver settles them with `ack`, once their effect is durable. Bad messages are rejected.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        consumer: Consumer,
+        sealer: Sealer,
+        *,
+        address: str,
+        expect: Any,
+        post: Callable[[list[Arrival]], None],
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._consumer = consumer
+        self._sealer = sealer
+        self._address = address
+        self._expect = expect
+        self._post = post
+        self._log = log
+        self._may_take = threading.Event()
+        self._may_take.set()
+        self._closing = threading.Event()
+        self.rejected: Counter[str] = Counter()
+        self._thread = threading.Thread(target=self._run, name=f"{name} {address}", daemon=True)
+
+    def start(self) -> None:
+        """Start taking deliveries."""
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Take no more for now; prefetched deliveries stay unsettled."""
+        self._may_take.clear()
+
+    def resume(self) -> None:
+        """Take deliveries again."""
+        self._may_take.set()
+
+    def ack(self, deliveries: list[Delivery]) -> None:
+        """Settle deliveries."""
+        self._consumer.ack(deliveries)
+
+    def close(self) -> None:
+        """Stop; unsettled deliveries go back to their queue."""
+        self._closing.set()
+        self._may_take.set()
+        self._consumer.close()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._round()
+            except Exception:  # noqa: BLE001 - the top of a loop
+                # The consumer reconnects by itself; the next round starts afresh.
+                self._log.exception("inbox_round_failed")
+                self._closing.wait(LOOK_SECONDS)
+
+    def _round(self) -> None:
+        if not self._may_take.wait(LOOK_SECONDS):
+            return
+        deliveries = self._consumer.take(BATCH_LIMIT, LOOK_SECONDS)
+        if not deliveries or self._closing.is_set():
+            return
+        arrivals = [arrival for delivery in deliveries for arrival in self._open(delivery)]
+        if arrivals:
+            self._post(arrivals)
+
+    def _open(self, delivery: Delivery) -> list[Arrival]:
+        was_asked = delivery.exchange == ASK_EXCHANGE
+        try:
+            message = self._sealer.open(
+                delivery,
+                expect=Question if was_asked else self._expect,
+                direction=Direction.TO_EXECUTOR,
+                address=self._address,
+            )
+        except Expired as error:
+            if error.message is not None:
+                return self._arrivals(error.message, delivery, is_expired=True)
+            self._reject(delivery, error)
+            return []
+        except BadMessage as error:
+            self._reject(delivery, error)
+            return []
+        return self._arrivals(message, delivery, is_expired=False)
+
+    def _arrivals(self, message: Message, delivery: Delivery, *, is_expired: bool) -> list[Arrival]:
+        size = len(delivery.body)
+        if not isinstance(message, Trigger | Triggers):
+            return [Arrival(message, delivery, is_expired, size)]
+        arrivals: list[Arrival] = []
+        problem: Malformed | None = None
+        for trigger, own_size in unpacked(message, size):
+            if isinstance(trigger, Malformed):
+                problem = trigger
+                self._note_rejected(delivery, trigger)
+            else:
+                arrivals.append(Arrival(trigger, delivery, is_expired, own_size))
+        if problem is not None and not arrivals:
+            self._consumer.reject([delivery])
+        return arrivals
+
+    def _reject(self, delivery: Delivery, error: BadMessage) -> None:
+        if isinstance(error, Oversized):
+            self.rejected[type(error).__name__] += 1
+            self._consumer.ack([delivery])
+            self._log.warning("message_dropped", queue=delivery.queue, reason=str(error))
+            return
+        self._consumer.reject([delivery])
+        self._note_rejected(delivery, error)
+
+    def _note_rejected(self, delivery: Delivery, error: BadMessage) -> None:
+        kind = type(error).__name__
+        self.rejected[kind] += 1
+        self._log.warning(
+            "message_rejected", queue=delivery.queue, reason=kind, error=str(error)[:500]
+        )

@@ -1,0 +1,51 @@
+"""Builds reports on runs: cut to their limits, in the scheduler's time."""
+
+import msgspec
+
+from broker.messages import LOG_TAIL_BYTES, MESSAGE_LIMIT, Finished, NotStarted, Outcome, Trigger
+from broker.reasons.reason import Words
+from broker.reasons.stored import to_json
+
+_CUT_MARK = " …"
+
+
+def end_of(trigger: Trigger, outcome: Outcome, why: Words, now_ms: int) -> Finished:
+    """Return the end of a run that never had a process."""
+    return Finished(
+        run_id=trigger.run_id,
+        boot_id=trigger.boot_id,
+        outcome=outcome,
+        message=_clipped(str(why)),
+        why=to_json(why),
+        finished_at_ms=now_ms,
+    )
+
+
+def not_started(trigger: Trigger, why: Words, *, is_full: bool = False) -> NotStarted:
+    """Report that a run never started here and never will; `is_full`: for lack of room."""
+    return NotStarted(
+        run_id=trigger.run_id,
+        boot_id=trigger.boot_id,
+        reason=_clipped(str(why)),
+        why=to_json(why),
+        is_full=is_full,
+    )
+
+
+def stamped(finished: Finished, trigger: Trigger, started_at_ms: int, now_ms: int) -> Finished:
+    """Return a run's end as the slots reported it, in the scheduler's time and within limits."""
+    return msgspec.structs.replace(
+        finished,
+        boot_id=trigger.boot_id,
+        message=_clipped(finished.message),
+        started_at_ms=started_at_ms if finished.started_at_ms else 0,
+        finished_at_ms=now_ms,
+        log_tail=finished.log_tail[-LOG_TAIL_BYTES:],
+        alone_of_job=0 if trigger.shard_total > 1 or trigger.attempt else trigger.job_id,
+    )
+
+
+def _clipped(text: str) -> str:
+    if len(text) <= MESSAGE_LIMIT:
+        return text
+    return text[: MESSAGE_LIMIT - len(_CUT_MARK)] + _CUT_MARK

@@ -1,0 +1,1 @@
+"""The executor's side of job processes: slots, starts, stops, results, run logs."""

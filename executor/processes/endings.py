@@ -1,0 +1,156 @@
+"""Decides a run's outcome and why it is so. Pure: no I/O, no clock."""
+
+import signal
+from dataclasses import dataclass
+
+from broker.messages import Outcome
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason, Words
+from broker.reasons.stored import from_json
+from executor.fork_server.frames import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """An ordered end and why: KILLED, TIMED_OUT, or FAILED for a run that is cut off.
+
+    If it `yields_to_success`, a success from before the run was interrupted counts instead.
+    """
+
+    outcome: Outcome
+    words: Words
+    yields_to_success: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a job process ended.
+
+    `code` is negative for a signal; `forced`: we sent SIGKILL; `oom`: the kernel killed some
+    process for lack of memory meanwhile; `survivors` names what could not be killed; `failure` says
+    why there never was a process, or what else ended it.
+    """
+
+    code: int = 0
+    forced: bool = False
+    oom: bool = False
+    survivors: str = ""
+    failure: Words | None = None
+
+
+def conclude(
+    *,
+    stop: Stop | None,
+    result: Result | None,
+    exit_: Exit | None,
+    grace_seconds: float,
+    is_script: bool = False,
+) -> tuple[Outcome, Words]:
+    """Return a run's outcome and message.
+
+    `exit_` is None for a process that gave a `result` and lives on. A script gives none: its exit
+    code is the result.
+    """
+    if stop is not None and not _yields(stop, result):
+        outcome, message = stop.outcome, _stopped(stop, result, exit_, grace_seconds)
+    elif result is not None:
+        outcome, message = result.outcome, _with_notes(_told(result), _exit_notes(exit_))
+    elif is_script and exit_ is not None and exit_.code >= 0 and exit_.failure is None:
+        outcome, message = _exited(exit_.code)
+    else:
+        outcome, message = Outcome.FAILED, _unanswered(exit_ or Exit())
+    return outcome, _with_notes(message, [*_log_notes(result), *_survivors(exit_)])
+
+
+def describe_signal(number: int) -> Reason:
+    """Return for example `SIGSEGV (signal 11)`."""
+    try:
+        return Why.NAMED_SIGNAL(name=signal.Signals(number).name, number=number)
+    except ValueError:
+        return Why.SIGNAL(number=number)
+
+
+def timed_out(timeout_seconds: float) -> Stop:
+    """Return the stop of a run that took too long."""
+    return Stop(Outcome.TIMED_OUT, Why.TIMED_OUT(seconds=f"{timeout_seconds:g}"))
+
+
+def killed(words: Words) -> Stop:
+    """Return the stop that somebody ordered."""
+    return Stop(Outcome.KILLED, words or Why.KILLED())
+
+
+def channel_misused(words: Words) -> Stop:
+    """Return the stop of a run whose process wrote to the executor's channel."""
+    return Stop(Outcome.FAILED, words)
+
+
+def cut_off() -> Stop:
+    """Return the stop of a run whose executor shuts down."""
+    return Stop(Outcome.FAILED, Why.CUT_OFF(), yields_to_success=True)
+
+
+def _yields(stop: Stop, result: Result | None) -> bool:
+    if not stop.yields_to_success or result is None:
+        return False
+    return result.outcome is Outcome.SUCCEEDED and not result.was_interrupted
+
+
+def _stopped(stop: Stop, result: Result | None, exit_: Exit | None, grace_seconds: float) -> Words:
+    if exit_ is None or not exit_.forced:
+        return stop.words
+    if result is not None:
+        return Why.HUNG_AFTER_STOP(stop=stop.words)
+    return Why.NEEDED_SIGKILL(stop=stop.words, seconds=f"{grace_seconds:g}")
+
+
+def _told(result: Result) -> Words:
+    return from_json(result.why) or result.message
+
+
+def _exit_notes(exit_: Exit | None) -> list[Words]:
+    if exit_ is None:
+        return []
+    if exit_.forced:
+        return [Why.HUNG_AT_EXIT()]
+    if exit_.failure is not None:
+        return [exit_.failure]
+    if exit_.code == 0:
+        return []
+    if exit_.code > 0:
+        return [Why.EXIT_CODE_AT_EXIT(code=exit_.code)]
+    return [Why.SIGNAL_AT_EXIT(signal=describe_signal(-exit_.code))]
+
+
+def _log_notes(result: Result | None) -> list[Words]:
+    note = "" if result is None else from_json(result.log_why) or result.log_error
+    return [note] if note else []
+
+
+def _survivors(exit_: Exit | None) -> list[Words]:
+    if exit_ is None or not exit_.survivors:
+        return []
+    return [Why.SURVIVED(processes=exit_.survivors)]
+
+
+def _exited(code: int) -> tuple[Outcome, Words]:
+    return (Outcome.FAILED, Why.EXIT_CODE(code=code)) if code else (Outcome.SUCCEEDED, "")
+
+
+def _unanswered(exit_: Exit) -> Words:
+    if exit_.failure is not None:
+        return exit_.failure
+    if exit_.code >= 0:
+        return Why.NO_RESULT(code=exit_.code)
+    how = describe_signal(-exit_.code)
+    if -exit_.code == signal.SIGKILL and exit_.oom:
+        return Why.OUT_OF_MEMORY(signal=how)
+    return how
+
+
+def _with_notes(message: Words, notes: list[Words]) -> Words:
+    if not notes:
+        return message
+    if not message:
+        return Why.NOTES(notes=tuple(notes))
+    return Why.NOTED(words=message, notes=tuple(notes))

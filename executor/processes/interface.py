@@ -1,0 +1,95 @@
+"""What the core needs of whatever runs jobs.
+
+`executor.processes.slots.Slots` uses processes, `executor.gateway` uses remote executors.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from broker.messages import Finished, NotStarted, Trigger
+from broker.reasons.reason import Reason, Words
+
+
+class SlotPool(Protocol):
+    """The slots that runs are started in. Used from the core's thread.
+
+    `is_remote`: its runs are elsewhere. They outlive this process, and the next one continues them
+    as the same boot. A job has one run at a time, and only the other end knows the handlers.
+    """
+
+    is_remote: bool = False
+
+    @property
+    def away(self) -> Reason | None:
+        """Why runs are neither taken nor started for now; None if they are."""
+        return None
+
+    @property
+    def free(self) -> int:
+        """How many runs could be started now."""
+
+    def open(self) -> tuple[str, ...]:
+        """Get ready; return the handlers' names. Raises if the handlers cannot be loaded."""
+
+    def start(self, trigger: Trigger) -> None:
+        """Start a run; requires a free slot."""
+
+    def resume(
+        self,
+        trigger: Trigger,
+        started_at_ms: int,  # noqa: ARG002 - remote
+        age_seconds: float,  # noqa: ARG002 - remote
+    ) -> None:
+        """Continue a remote run that an earlier process started."""
+        raise RuntimeError(f"expected run {trigger.run_id} to be remote")
+
+    def refresh_log(self, run_id: int, then: Callable[[], None]) -> None:  # noqa: ARG002 - remote
+        """Call `then` when the log of a run is as new as it can be here; never waits."""
+        then()
+
+    def stop(self, run_id: int, why: Words) -> bool:
+        """End a run, which then finishes KILLED; return False if it is not running."""
+
+    def cut_off(self, run_id: int) -> bool:
+        """End a run because the executor shuts down; it finishes FAILED. Returns as `stop`."""
+
+    def close(self, grace_seconds: float) -> "asyncio.Future[None]":
+        """End every process; the future is done when none is left."""
+
+
+class OnFinished(Protocol):
+    """Takes the end of a run."""
+
+    def __call__(
+        self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
+    ) -> None:
+        """Record and report it; `on_recorded` is called once it is in the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotEvents:
+    """What slots call from the loop, never from within `start`.
+
+    `started(run_id, started_at_ms)` comes before the end only, `ready` when `free` has grown
+    without the end of a run.
+    """
+
+    started: Callable[[int, int], None]
+    finished: OnFinished
+    ready: Callable[[], None]
+
+
+class SlotsFactory(Protocol):
+    """Creates the slots of one boot."""
+
+    def __call__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        events: SlotEvents,
+        script_folder: Path,
+    ) -> SlotPool:
+        """Return slots that are not open yet; nothing else uses `script_folder`."""

@@ -1,0 +1,173 @@
+"""Gives each run an idle process of its job or a new one, and ends surplus idle processes."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason
+from executor.fork_server import frames
+from executor.processes.idle_processes import IdleProcesses
+from executor.processes.job_process import JobProcess, SlotRun
+from executor.processes.slot_options import SlotOptions
+from executor.processes.supervisor import ForkServerSupervisor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEvents:
+    """What the pool calls: `placed(run, is_reused)` when a process has got a run.
+
+    `unplaced(run, why)` is called when no process can be requested; the others are those of
+    `JobProcess`.
+    """
+
+    placed: Callable[[SlotRun, bool], None]
+    unplaced: Callable[[SlotRun, Reason], None]
+    result: Callable[[JobProcess, frames.Result], None]
+    misuse: Callable[[JobProcess, Reason], None]
+    stuck: Callable[[JobProcess], None]
+
+
+class Pool:
+    """The job processes of one executor; the options say how many may have a run or be idle.
+
+    A process belongs to one job. Exiting processes count too: a run waits for one of them if there
+    is no room.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        supervisor: ForkServerSupervisor,
+        options: SlotOptions,
+        events: PoolEvents,
+    ) -> None:
+        self._loop = loop
+        self._supervisor = supervisor
+        self._options = options
+        self._events = events
+        self._processes: dict[int, JobProcess] = {}
+        self._idle = IdleProcesses()
+        #: Runs that wait for a process of another job to exit.
+        self._waiting: deque[SlotRun] = deque()
+        self._last_number = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no process is alive and no run waits for one."""
+        return not self._processes and not self._waiting
+
+    def get(self, number: int) -> JobProcess | None:
+        """Return a process by its number."""
+        return self._processes.get(number)
+
+    def place(self, run: SlotRun) -> None:
+        """Give a run to an idle process of its job, or to a new one, now or soon."""
+        process = self._find_idle(run)
+        if process is not None:
+            self._give(process, run, is_reused=True)
+        elif len(self._processes) < self._options.most_processes:
+            self._fork(run)
+        else:
+            self._waiting.append(run)
+            self._end_longest_idle()
+
+    def make_room(self, run: SlotRun) -> bool:
+        """Let a run wait for an idle process to exit; return False if none is idle.
+
+        For when the host cannot take another process.
+        """
+        if not self._end_longest_idle():
+            return False
+        self._waiting.append(run)
+        return True
+
+    def cancel_waiting(self, run: SlotRun) -> None:
+        """Take a run off the waiting list."""
+        if run in self._waiting:
+            self._waiting.remove(run)
+
+    def take_all_waiting(self) -> list[SlotRun]:
+        """Take every run off the waiting list; return them."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return waiting
+
+    def make_idle(self, process: JobProcess) -> None:
+        """Let a process idle after its run; end the longest idle one if there are too many."""
+        process.run = None
+        self._idle.add(process)
+        if len(self._idle) > self._options.most_idle:
+            self._end_longest_idle()
+
+    def stop_idle(self, process: JobProcess) -> None:
+        """Stop a process that has no run."""
+        self._idle.discard(process)
+        process.stop(self._options.grace_seconds)
+
+    def remove(self, process: JobProcess) -> None:
+        """Remove a process that is gone or given up, after taking its last result."""
+        process.close()
+        del self._processes[process.number]
+        self._idle.discard(process)
+
+    def remove_all(self) -> list[JobProcess]:
+        """Remove every process; return them."""
+        gone = list(self._processes.values())
+        for process in gone:
+            self.remove(process)
+        return gone
+
+    def place_waiting(self) -> None:
+        """Fork processes for waiting runs while there is room."""
+        while (
+            self._waiting
+            and len(self._processes) < self._options.most_processes
+            and self._supervisor.is_ready
+        ):
+            if not self._fork(self._waiting.popleft()):
+                return
+
+    def end_idle(self, *, idle_for: float | None = None) -> None:
+        """End the processes idle for `idle_for` seconds, by default the configured limit."""
+        limit = self._options.idle_seconds if idle_for is None else idle_for
+        while self._end_longest_idle(idle_for=limit):
+            pass
+
+    def _find_idle(self, run: SlotRun) -> JobProcess | None:
+        if run.needs_own_process or run.owner is None:
+            return None
+        return self._idle.take(run.owner)
+
+    def _fork(self, run: SlotRun) -> bool:
+        """Request a process for a run; return False if not even that is possible."""
+        self._last_number += 1
+        try:
+            process = JobProcess(
+                loop=self._loop,
+                supervisor=self._supervisor,
+                number=self._last_number,
+                owner=run.owner,
+                on_result=self._events.result,
+                on_misuse=self._events.misuse,
+                on_stuck=self._events.stuck,
+            )
+        except OSError as error:
+            if not self.make_room(run):
+                self._events.unplaced(run, Why.NO_PROCESS(why=str(error.strerror)))
+            return False
+        self._processes[process.number] = process
+        self._give(process, run, is_reused=False)
+        return True
+
+    def _give(self, process: JobProcess, run: SlotRun, *, is_reused: bool) -> None:
+        is_last = process.runs_begun + 1 >= self._options.runs_per_process
+        process.give(run, last=is_last or run.needs_own_process)
+        self._events.placed(run, is_reused)
+
+    def _end_longest_idle(self, *, idle_for: float = 0) -> bool:
+        process = self._idle.take_oldest(idle_for)
+        if process is not None:
+            process.end(self._options.grace_seconds)
+        return process is not None

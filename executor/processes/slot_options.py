@@ -1,0 +1,49 @@
+"""How many job processes an executor has, how long they live, and what they may run."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from executor.fork_server.confinement import Confinement
+from executor.fork_server.fork_server import PROCESS_LIMIT
+
+#: Idle processes kept for each slot by default.
+IDLE_PER_SLOT = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotOptions:
+    """`count` runs at a time, and at most `idle_count` idle processes.
+
+    An idle process exits after `idle_seconds`, any process after `runs_per_process` runs.
+    `fresh_process` applies to jobs that do not set it. Scripts in `script_languages` may run.
+
+    Raises:
+        ValueError: these would be too many processes, or no slot.
+
+    """
+
+    count: int
+    grace_seconds: float
+    idle_count: int | None = None
+    fresh_process: bool = False
+    idle_seconds: float = 90.0
+    runs_per_process: int = 1000
+    script_languages: Collection[str] = ()
+    confinement: Confinement = field(default_factory=Confinement)
+
+    def __post_init__(self) -> None:
+        if not (self.count >= 1 and self.most_idle >= 0 and self.most_processes <= PROCESS_LIMIT):
+            raise ValueError(
+                f"expected count and idle_count to be up to {PROCESS_LIMIT} processes, "
+                f"got: {self.count} and {self.most_idle}"
+            )
+
+    @property
+    def most_idle(self) -> int:
+        """The most idle processes."""
+        return IDLE_PER_SLOT * self.count if self.idle_count is None else self.idle_count
+
+    @property
+    def most_processes(self) -> int:
+        """The most processes with a run, idle or exiting."""
+        return self.count + self.most_idle

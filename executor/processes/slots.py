@@ -1,0 +1,370 @@
+"""The slots: starts, times, stops and finishes runs in job processes.
+
+    start ──idle process of the job──────────────────────────> running ──result, clean──> finished
+      └──fork, or wait for another job's process to exit───────┘  └──result, then exit──────┘
+                                                     timeout, kill ──SIGTERM, grace, SIGKILL┘
+
+Everything runs on the thread of one event loop. A run finishes exactly once, and only when nothing
+of it is left: at its result if the process is clean and lives on, otherwise at its exit.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import KeysView, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from broker.messages import Finished, Trigger
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason, Words
+from broker.reasons.stored import from_json, to_json
+from executor.errors import ScriptRefused
+from executor.fork_server import frames, linux
+from executor.handlers.outcomes import cut
+from executor.processes.endings import (
+    Exit,
+    Stop,
+    channel_misused,
+    conclude,
+    cut_off,
+    killed,
+    timed_out,
+)
+from executor.processes.interface import SlotEvents, SlotPool
+from executor.processes.job_process import JobProcess, SlotRun
+from executor.processes.log_limiter import LogLimiter
+from executor.processes.pool import Pool, PoolEvents
+from executor.processes.run_logs import RunLogs
+from executor.processes.script_files import Scripts
+from executor.processes.slot_options import SlotOptions
+from executor.processes.supervisor import ForkServerSupervisor
+
+#: Seconds between two checks of log sizes and idle processes.
+SWEEP_SECONDS = 0.5
+
+
+class Slots(SlotPool):
+    """The slots of one executor; the options say how many.
+
+    `events.ready` is called when a new zygote has replaced a dead one, so that `free` has grown.
+    Scripts run from files in `script_folder`, which is emptied at the start.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        run_logs: RunLogs,
+        options: SlotOptions,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        events: SlotEvents,
+        script_folder: Path | None = None,
+    ) -> None:
+        self._loop = loop
+        self._events = events
+        self._options = options
+        self._run_logs = run_logs
+        self._log_limiter = LogLimiter(run_logs)
+        self._log = structlog.get_logger()
+        self._confinement = replace(
+            options.confinement,
+            log_folder=run_logs.folder,
+            script_folder=script_folder.absolute() if script_folder else None,
+        )
+        self._scripts = Scripts(script_folder, options.script_languages, self._confinement)
+        self._supervisor = ForkServerSupervisor(
+            loop=loop,
+            sources=sources,
+            confinement=self._confinement,
+            on_ready=self._on_zygote_ready,
+            on_forked=self._on_forked,
+            on_exited=self._on_exited,
+            on_died=self._on_zygote_died,
+        )
+        self._pool = Pool(
+            loop,
+            self._supervisor,
+            options,
+            PoolEvents(
+                placed=self._on_placed,
+                unplaced=self._fail_soon,
+                result=self._on_result,
+                misuse=self._on_misuse,
+                stuck=self._on_stuck,
+            ),
+        )
+        self._runs: dict[int, SlotRun] = {}
+        self._oom = linux.OomWatch()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closed: asyncio.Future[None] | None = None
+
+    # -- for the executor ---------------------------------------------------------------------
+
+    @property
+    def handlers(self) -> tuple[str, ...]:
+        """The names of the handlers."""
+        return self._supervisor.handlers
+
+    @property
+    def free(self) -> int:
+        """How many runs could be started now; 0 while there is no zygote."""
+        if not self._supervisor.is_ready or self._closed is not None:
+            return 0
+        return max(0, self._options.count - len(self._runs))
+
+    @property
+    def running(self) -> KeysView[int]:
+        """The ids of runs that were started and have not finished."""
+        return self._runs.keys()
+
+    def open(self) -> tuple[str, ...]:
+        """Start the zygote, wait until it is ready, and return the handlers' names.
+
+        Raises:
+            HandlersError: the handlers cannot be loaded.
+
+        """
+        self._scripts.clear()
+        self._confinement.prepare_folders()
+        self._supervisor.open()
+        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        return self._supervisor.handlers
+
+    def start(self, trigger: Trigger) -> None:
+        """Start a run; requires `free`. Any failure is reported as its end."""
+        if not self.free or trigger.run_id in self._runs:
+            raise RuntimeError(f"expected a free slot for run {trigger.run_id}, and it to be new")
+        if trigger.fresh_process is None:
+            trigger = msgspec.structs.replace(trigger, fresh_process=self._options.fresh_process)
+        path = self._run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
+        self._confinement.prepare_log_folder(path)
+        run = self._runs[trigger.run_id] = SlotRun(trigger, path, self._log_limiter.reserve_bytes)
+        try:
+            run.command = self._command(trigger)
+        except ScriptRefused as error:
+            self._fail_soon(run, error.reason)
+            return
+        if not run.command and trigger.handler not in self._supervisor.handlers:
+            self._fail_soon(run, Why.HANDLER_GONE(name=trigger.handler))
+            return
+        self._pool.place(run)
+
+    def stop(self, run_id: int, why: Words) -> bool:
+        """End a run, which then finishes KILLED; return False if it is not running."""
+        return self._order_end(run_id, killed(why))
+
+    def cut_off(self, run_id: int) -> bool:
+        """End a run because the executor shuts down; it finishes FAILED. Returns as `stop`."""
+        return self._order_end(run_id, cut_off())
+
+    def close(self, grace_seconds: float) -> "asyncio.Future[None]":
+        """Cut off all runs and end all processes; the future is done when none is left."""
+        if self._closed is None:
+            self._closed = self._loop.create_future()
+            for run in list(self._runs.values()):
+                self._stop(run, cut_off(), grace_seconds)
+            self._close_when_empty()
+        return self._closed
+
+    # -- a run's life -------------------------------------------------------------------------
+
+    def _command(self, trigger: Trigger) -> tuple[str, ...]:
+        return self._scripts.prepare(trigger) if trigger.script_language else ()
+
+    def _on_placed(self, run: SlotRun, is_reused: bool) -> None:
+        timeout = run.trigger.timeout_seconds
+        if timeout > 0:
+            run.timer = self._loop.call_later(
+                timeout, self._stop, run, timed_out(timeout), self._options.grace_seconds
+            )
+        if is_reused:
+            self._loop.call_soon(self._mark_started, run, int(time.time() * 1000))
+
+    def _fail_soon(self, run: SlotRun, failure: Reason) -> None:
+        self._loop.call_soon(self._finish, run, Exit(failure=failure))
+
+    def _mark_started(self, run: SlotRun, at_ms: int) -> None:
+        if not run.started_at_ms:
+            run.started_at_ms = at_ms
+            self._events.started(run.trigger.run_id, at_ms)
+
+    def _order_end(self, run_id: int, stop: Stop) -> bool:
+        run = self._runs.get(run_id)
+        if run is None:
+            return False
+        self._stop(run, stop, self._options.grace_seconds)
+        return True
+
+    def _stop(self, run: SlotRun, stop: Stop, grace_seconds: float) -> None:
+        if run.stop is not None:
+            return
+        run.stop = stop
+        run.grace_seconds = grace_seconds
+        if run.process is not None:
+            run.process.stop(grace_seconds)
+        else:
+            self._pool.cancel_waiting(run)
+            self._loop.call_soon(self._finish, run, Exit())
+
+    def _finish(self, run: SlotRun, exit_: Exit | None) -> None:
+        """Report the end of a run of which nothing is left; `exit_` None: its process lives on."""
+        trigger = run.trigger
+        if self._runs.pop(trigger.run_id, None) is None:
+            return
+        if run.timer is not None:
+            run.timer.cancel()
+        if run.command:
+            self._scripts.discard(run.command)
+        outcome, message = conclude(
+            stop=run.stop,
+            result=run.result,
+            exit_=exit_,
+            grace_seconds=run.grace_seconds,
+            is_script=bool(run.command),
+        )
+        self._pool.place_waiting()
+        self._events.finished(
+            Finished(
+                run_id=trigger.run_id,
+                boot_id=trigger.boot_id,
+                outcome=outcome,
+                message=cut(str(message)),
+                why=to_json(message),
+                started_at_ms=run.started_at_ms,
+                finished_at_ms=int(time.time() * 1000),
+                log_tail=self._tail_of(run, exit_),
+            )
+        )
+        self._close_when_empty()
+
+    def _tail_of(self, run: SlotRun, exit_: Exit | None) -> str:
+        result = run.result
+        if exit_ is not None or result is None:
+            return self._log_limiter.close(run.log_path)
+        if self._log_limiter.needs_cut(run.log_path, result.log_bytes):
+            return self._log_limiter.close(run.log_path)
+        return result.log_tail
+
+    # -- events of processes ------------------------------------------------------------------
+
+    def _on_forked(self, forked: frames.Forked) -> None:
+        process = self._pool.get(forked.number)
+        if process is not None:
+            process.pid = forked.pid
+            if process.run is not None:
+                self._mark_started(process.run, forked.started_at_ms)
+
+    def _on_result(self, process: JobProcess, result: frames.Result) -> None:
+        run = process.run
+        if run is None or run.trigger.run_id != result.run_id:
+            return
+        self._mark_started(run, int(time.time() * 1000))  # it may arrive before `Forked`
+        run.result = result
+        if result.will_end:
+            process.expect_exit(self._options.grace_seconds)
+        elif process.is_ending:
+            process.end(self._options.grace_seconds)  # it did not react to SIGTERM
+        else:
+            self._pool.make_idle(process)
+            self._finish(run, None)
+
+    def _on_misuse(self, process: JobProcess, why: Reason) -> None:
+        """End a process that wrote something other than a result to its channel, and its run."""
+        self._log.warning("channel_misused", pid=process.pid, handler=process.what, why=str(why))
+        if process.run is None:
+            self._pool.stop_idle(process)
+        elif process.run.result is None:
+            self._stop(process.run, channel_misused(why), self._options.grace_seconds)
+
+    def _on_exited(self, exited: frames.Exited) -> None:
+        process = self._pool.get(exited.number)
+        if process is None:
+            return
+        self._pool.remove(process)
+        if process.is_forced:
+            self._log.warning("process_killed", pid=process.pid, handler=process.what)
+        if exited.survivors:
+            self._log.error("processes_survived", processes=exited.survivors)
+        is_oom = exited.code == -signal.SIGKILL and not process.is_forced and self._oom.has_killed()
+        exit_ = process.describe_exit(
+            code=exited.code,
+            oom=is_oom,
+            survivors=exited.survivors,
+            failure=from_json(exited.why) or exited.error or None,
+        )
+        if exited.no_room and self._waits_for_exit(process):
+            return
+        self._after_exit(process, exit_)
+
+    def _on_stuck(self, process: JobProcess) -> None:
+        """Give up a process that SIGKILL does not end, so that its run does not stay open."""
+        name = f"{process.what} (pid {process.pid})"
+        self._log.error("processes_survived", processes=name)
+        self._pool.remove(process)
+        self._after_exit(process, process.describe_exit(survivors=name))
+
+    def _after_exit(self, process: JobProcess, exit_: Exit) -> None:
+        run = process.run
+        if run is None:
+            self._pool.place_waiting()
+            self._close_when_empty()
+        elif process.died_unread and run.stop is None and exit_.failure is None:
+            # An idle process died just as it got this run.
+            self._detach(run)
+            self._pool.place(run)
+        else:
+            self._finish(run, exit_)
+
+    def _waits_for_exit(self, process: JobProcess) -> bool:
+        """Let the run of a process that could not be forked wait for an idle one to exit."""
+        run = process.run
+        if run is None or run.stop is not None or not self._pool.make_room(run):
+            return False
+        self._detach(run)
+        return True
+
+    def _detach(self, run: SlotRun) -> None:
+        run.process = None
+        if run.timer is not None:
+            run.timer.cancel()
+
+    # -- the zygote ---------------------------------------------------------------------------
+
+    def _on_zygote_died(self, survivors: str) -> None:
+        for process in self._pool.remove_all():
+            if process.run is not None:
+                exit_ = process.describe_exit(survivors=survivors, failure=Why.ZYGOTE_DIED())
+                self._finish(process.run, exit_)
+        if self._supervisor.error:
+            failure = Why.ZYGOTE_GONE(fault=self._supervisor.error)
+            for run in self._pool.take_all_waiting():
+                self._finish(run, Exit(failure=failure))
+        self._close_when_empty()
+
+    def _on_zygote_ready(self) -> None:
+        self._pool.place_waiting()
+        self._events.ready()
+
+    # -- upkeep -------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        paths = [run.log_path for run in self._runs.values() if run.process is not None]
+        self._log_limiter.enforce(paths)
+        self._pool.end_idle()
+        self._supervisor.watch()
+        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _close_when_empty(self) -> None:
+        """Continue `close`: first the runs, then the idle processes, then the zygote."""
+        if self._closed is None or self._runs:
+            return
+        self._pool.end_idle(idle_for=0)
+        if self._pool.is_empty and self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+            self._supervisor.close(partial(self._closed.set_result, None))

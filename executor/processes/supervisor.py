@@ -1,0 +1,218 @@
+"""Keeps a zygote running: replaces a dead one, with backoff, and kills what it left behind.
+
+When the zygote dies, its job processes die with it (parent-death signal), and what they started
+becomes children of this process. All of it is killed and reaped before the death is reported.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from executor.fork_server import frames, linux
+from executor.fork_server.confinement import Confinement
+from executor.fork_server.fork_server import SURVIVOR_SECONDS
+from executor.fork_server.orphans import kill_and_reap
+from executor.fork_server.secrecy import keep_settings_secret
+from executor.handlers.handler_registry import HandlersError
+from executor.processes.zygote_link import ZygoteLink
+
+#: Seconds before a dead zygote is replaced: at first, and at most.
+BACKOFF_SECONDS = (0.1, 10.0)
+#: After a life this long the backoff starts from the beginning.
+GOOD_LIFE_SECONDS = 60.0
+#: How often a silent zygote is pinged, and how long it may take to answer before it is killed.
+PING_SECONDS, SILENCE_SECONDS = 3.0, 12.0
+#: Seconds between two checks for orphans of a dead zygote that were killed and are not gone yet.
+_POLL_SECONDS = 0.005
+
+
+class ForkServerSupervisor:
+    """The fork server of one executor. Used from the thread of its event loop.
+
+    `on_died(survivors)` is called when nothing is left of a dead zygote except what could not be
+    killed, `on_ready` when another one has replaced it. `handlers` are the names that the last
+    zygote loaded, `error` is why the last one could not load them.
+    """
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        sources: Sequence[str],
+        confinement: Confinement,
+        on_ready: Callable[[], None],
+        on_forked: Callable[[frames.Forked], None],
+        on_exited: Callable[[frames.Exited], None],
+        on_died: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._sources = tuple(sources)
+        self._confinement = confinement
+        self._on_ready = on_ready
+        self._on_forked = on_forked
+        self._on_exited = on_exited
+        self._on_died = on_died
+        self._log = structlog.get_logger()
+        self._link: ZygoteLink | None = None
+        self._names: list[str] = []
+        self._backoff = BACKOFF_SECONDS[0]
+        self._pinged_at = 0.0
+        self._is_ending_orphans = False
+        self._on_closed: Callable[[], None] | None = None
+        self.handlers: tuple[str, ...] = ()
+        self.is_ready = False
+        self.error = ""
+
+    # -- for the slots ------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Start the zygote and wait until it has loaded the handlers.
+
+        Raises:
+            HandlersError: they cannot be loaded.
+
+        """
+        linux.become_subreaper()
+        keep_settings_secret()
+        link = self._link = ZygoteLink(self._loop, self._sources, self._confinement)
+        try:
+            while not self.is_ready:
+                link.wait()
+                self._take_initial(link)
+        except BaseException:
+            link.kill()  # it may still be importing, and our own exit would wait for it
+            link.close()
+            self._link = None
+            raise
+        self._listen(link)
+
+    def fork(self, number: int, handler: str | None, channel: socket.socket) -> None:
+        """Request job process `number`; `on_forked` or `on_exited` follows. Closes `channel`."""
+        if self._link is None:
+            channel.close()  # `on_died` is on its way
+        else:
+            self._link.send(frames.Fork(number=number, handler=handler), channel)
+
+    def signal(self, number: int, number_of_signal: int) -> None:
+        """Send a signal to a job process and its group, unless it is gone already."""
+        if self._link is not None:
+            self._link.send(frames.Signal(number=number, signal=number_of_signal))
+
+    def watch(self) -> None:
+        """Kill a zygote that has stopped responding. Called periodically."""
+        link = self._link
+        if link is None or not self.is_ready:
+            return
+        now = time.monotonic()
+        if self._pinged_at <= link.last_heard_at:
+            if now - link.last_heard_at > PING_SECONDS:
+                self._pinged_at = now
+                link.send(frames.Ping())
+        elif now - self._pinged_at > SILENCE_SECONDS:
+            self._log.error("zygote_hung", pid=link.pid)
+            link.kill()
+
+    def close(self, on_closed: Callable[[], None]) -> None:
+        """End the zygote and everything it started, then call `on_closed`."""
+        self._on_closed = on_closed
+        self.is_ready = False
+        if self._link is not None:
+            self._link.hang_up()
+        elif not self._is_ending_orphans:
+            self._loop.call_soon(on_closed)
+
+    # -- the zygote's life cycle --------------------------------------------------------------
+
+    def _take_initial(self, link: ZygoteLink) -> None:
+        frame = link.receive()
+        if isinstance(frame, frames.HandlerNames):
+            self._take_names(link, frame)
+        elif isinstance(frame, frames.LoadFailed):
+            raise HandlersError(frame.line, frame.traceback)
+        else:
+            raise HandlersError(
+                f"the process that imports the handlers ended with exit code {link.join()}"
+            )
+
+    def _listen(self, link: ZygoteLink) -> None:
+        link.listen(self._take, self._on_death)
+
+    def _take(self, frame: frames.FromZygote) -> None:
+        if isinstance(frame, frames.Forked):
+            self._on_forked(frame)
+        elif isinstance(frame, frames.Exited):
+            self._on_exited(frame)
+        elif isinstance(frame, frames.LoadFailed):
+            self.error = frame.line
+        elif isinstance(frame, frames.HandlerNames) and self._link is not None:
+            self._take_names(self._link, frame)
+            if self.is_ready:
+                self._on_ready()
+
+    def _take_names(self, link: ZygoteLink, frame: frames.HandlerNames) -> None:
+        self._names.extend(frame.names)
+        if not frame.last:
+            return
+        self.handlers, self._names = tuple(self._names), []
+        self.is_ready = True
+        self.error = ""
+        self._log.info("zygote_started", pid=link.pid, handlers=len(self.handlers))
+
+    def _on_death(self) -> None:
+        link, self._link = self._link, None
+        assert link is not None
+        self.is_ready = False
+        self._names = []
+        link.kill_jobs()
+        code = link.close()
+        if self._on_closed is None:
+            self._log.error("zygote_died", pid=link.pid, exit_code=code, why=self.error)
+        if time.monotonic() - link.started_at > GOOD_LIFE_SECONDS:
+            self._backoff = BACKOFF_SECONDS[0]
+        self._is_ending_orphans = True
+        self._end_orphans(link.started_ticks, time.monotonic() + SURVIVOR_SECONDS)
+
+    def _end_orphans(self, started_ticks: int, deadline: float) -> None:
+        """Kill what a dead zygote left behind, then report its death and start another."""
+        orphans = _orphans(started_ticks)
+        kill_and_reap(orphans)
+        if orphans and time.monotonic() < deadline:
+            self._loop.call_later(_POLL_SECONDS, self._end_orphans, started_ticks, deadline)
+            return
+        self._is_ending_orphans = False
+        if self._on_closed is not None:
+            self._on_closed()
+            return
+        self._on_died(", ".join(f"{row.name} (pid {row.pid})" for row in orphans[:5]))
+        self._loop.call_later(self._backoff, self._restart)
+        self._backoff = min(self._backoff * 2, BACKOFF_SECONDS[1])
+
+    def _restart(self) -> None:
+        if self._on_closed is not None:
+            return
+        try:
+            self._link = ZygoteLink(self._loop, self._sources, self._confinement)
+        except OSError as error:
+            self._log.exception("zygote_start_failed", why=str(error))
+            self._loop.call_later(self._backoff, self._restart)
+        else:
+            self._listen(self._link)
+
+
+def _orphans(started_ticks: int) -> list[linux.ProcessRow]:
+    """Return our children that a dead zygote left: started after it, unknown, in other sessions.
+
+    Several executors may be threads of this process: multiprocessing knows their zygotes.
+    """
+    known = {process.pid for process in multiprocessing.active_children()}
+    session = os.getsid(0)
+    return [
+        row
+        for row in linux.children_of(os.getpid())
+        if row.pid not in known and row.session != session and row.started >= started_ticks
+    ]

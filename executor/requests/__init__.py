@@ -1,0 +1,1 @@
+"""Handles arriving triggers, commands and questions."""

@@ -1,0 +1,127 @@
+"""Handles the commands and questions that schedulers and consoles send to one boot."""
+
+import re
+from functools import partial
+
+import msgspec
+
+from broker.errors import Malformed
+from broker.messages import (
+    Beat,
+    IdleBeat,
+    Kill,
+    Know,
+    LogChunk,
+    Message,
+    ReadLog,
+    StillOpen,
+)
+from broker.reasons.stored import from_json
+from executor.boot_context import BootContext
+from executor.lanes.active_runs import ActiveRuns
+from executor.messaging.contact import Contact
+from executor.requests.answers import Answers
+from executor.requests.intake import EarlyKills, Intake
+
+#: Most lines in one answer, whatever the question says.
+LINE_LIMIT = 10_000
+
+#: Characters that take six bytes in JSON.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class CommandHandler:
+    """Executes commands and answers questions, on the core thread; worker threads read logs."""
+
+    def __init__(
+        self,
+        context: BootContext,
+        *,
+        active_runs: ActiveRuns,
+        intake: Intake,
+        early_kills: EarlyKills,
+        contact: Contact,
+        answers: Answers,
+    ) -> None:
+        self._identity = context.identity
+        self._loop = context.loop
+        self._run_logs = context.run_logs
+        self._log = context.log
+        self._active_runs = active_runs
+        self._intake = intake
+        self._early_kills = early_kills
+        self._contact = contact
+        self._answers = answers
+
+    def handle(self, message: Message) -> None:
+        """Execute a command or answer a question; a failure does not affect the others."""
+        try:
+            self._handle(message)
+        except Exception:  # noqa: BLE001 - the top of a command
+            self._log.exception("command_failed", type=type(message).__name__)
+
+    def _handle(self, message: Message) -> None:
+        match message:
+            case Kill():
+                self._kill(message)
+            case StillOpen():
+                self._resume(message)
+            case Beat():
+                self._answers.beat(message)
+            case IdleBeat():
+                self._answers.idle_beat(message)
+            case Know():
+                self._answers.know(message)
+            case ReadLog():
+                self._active_runs.refresh_log(message.run_id, partial(self._show_log, message))
+            case _:
+                self._log.debug("command_ignored", type=type(message).__name__)
+
+    def _kill(self, kill: Kill) -> None:
+        why = from_json(kill.why) or kill.reason
+        self._log.info("kill_received", run_id=kill.run_id, why=kill.reason)
+        if self._active_runs.stop(kill.run_id, why):
+            self._active_runs.start_ready()
+        elif not self._intake.report_again(kill.run_id, self._identity.boot_id):
+            self._early_kills.put(kill.run_id, why)
+
+    def _resume(self, answer: StillOpen) -> None:
+        answered = self._contact.answer(answer.asked)
+        self._active_runs.forget_closed(answered.difference(answer.open_ids))
+        self._active_runs.start_ready()
+
+    def _show_log(self, question: ReadLog) -> None:
+        growing = self._active_runs.is_running(question.run_id) is True
+        self._loop.run_in_executor(None, partial(self._answer_log, question, growing))
+
+    def _answer_log(self, question: ReadLog, growing: bool) -> None:
+        try:
+            chunk = self._read_log(question, growing=growing)
+            try:
+                self._answers.send(chunk, question.reply_to)
+            except Malformed:
+                plain = msgspec.structs.replace(chunk, text=_CONTROLS.sub("\ufffd", chunk.text))
+                self._answers.send(plain, question.reply_to)
+        except Exception:  # noqa: BLE001 - the asker sees a timeout, runs are not affected
+            self._log.exception("log_read_failed", run_id=question.run_id)
+
+    def _read_log(self, question: ReadLog, *, growing: bool) -> LogChunk:
+        lines = self._run_logs.read(
+            question.run_id,
+            question.scheduled_day,
+            question.from_line,
+            min(question.limit, LINE_LIMIT),
+            growing=growing,
+            at_end=question.at_end,
+        )
+        return LogChunk(
+            question_id=question.question_id,
+            address=self._identity.address,
+            boot_id=self._identity.boot_id,
+            run_id=question.run_id,
+            from_line=lines.from_line,
+            to_line=lines.to_line,
+            text=lines.text,
+            is_end=lines.is_end,
+            missing=lines.missing,
+        )

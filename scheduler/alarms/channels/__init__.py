@@ -1,0 +1,1 @@
+"""How alarms are sent: messages, e-mail, webhooks, and where a webhook may lead."""

@@ -1,0 +1,126 @@
+"""Alarms by e-mail, through one SMTP server."""
+
+import smtplib
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from email.message import EmailMessage
+from email.utils import formatdate
+from typing import Any
+
+from scheduler.alarms.channels.deadline import Deadline
+from scheduler.alarms.channels.mail_server import MailServer, Security
+from scheduler.alarms.channels.message import Message
+from scheduler.alarms.channels.sender import SEND_SECONDS
+from sql.models import Alarm
+
+#: How long the server may be silent.
+SILENCE_SECONDS = 10.0
+
+
+class Mailer:
+    """Sends each alarm in a connection of its own.
+
+    Args:
+        server: where, and as whom.
+        domain: makes the ids of e-mails; the cluster's id, so that a copy has the same one.
+        send_seconds: how long one e-mail may take altogether.
+        silence_seconds: how long the server may be silent.
+
+    """
+
+    def __init__(
+        self,
+        server: MailServer,
+        *,
+        domain: str,
+        send_seconds: float = SEND_SECONDS,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
+        self._server = server
+        self._domain = domain
+        self._send_seconds = send_seconds
+        self._silence_seconds = silence_seconds
+
+    def send(self, alarm: Alarm, message: Message) -> None:
+        """Send one e-mail, or raise OSError (as smtplib's errors are) or ValueError."""
+        mail = self._mail(alarm, message)
+        with Deadline(self._send_seconds) as deadline, self._connected(deadline.watch) as smtp:
+            smtp.send_message(mail)
+
+    def check(self) -> None:
+        """Connect and sign in, or raise OSError."""
+        with Deadline(self._send_seconds) as deadline, self._connected(deadline.watch) as smtp:
+            smtp.noop()
+
+    def _mail(self, alarm: Alarm, message: Message) -> EmailMessage:
+        mail = EmailMessage()
+        mail["From"] = self._server.sender
+        mail["To"] = alarm.target
+        mail["Subject"] = message.subject
+        mail["Date"] = formatdate()
+        mail["Message-ID"] = f"<alarm-{alarm.id}@{self._domain}>"
+        # No out-of-office replies to a mailbox that nobody reads.
+        mail["Auto-Submitted"] = "auto-generated"
+        mail.set_content(f"{message.text}\n")
+        return mail
+
+    @contextmanager
+    def _connected(self, watch: Callable[[socket.socket], None]) -> Iterator[smtplib.SMTP]:
+        with _in_words(), closing(self._connect(watch)) as smtp:
+            if self._server.security is Security.STARTTLS:
+                smtp.starttls(context=ssl.create_default_context())
+            if self._server.user:
+                smtp.login(self._server.user, self._server.password)
+            yield smtp
+            with suppress(
+                OSError
+            ):  # the server has accepted the e-mail, so its answer does not matter
+                smtp.putcmd("QUIT")
+
+    def _connect(self, watch: Callable[[socket.socket], None]) -> smtplib.SMTP:
+        server = self._server
+        if server.security is not Security.TLS:
+            return _WatchedSmtp(watch, server.host, server.port, timeout=self._silence_seconds)
+        context = ssl.create_default_context()
+        return _WatchedSmtps(
+            watch, server.host, server.port, timeout=self._silence_seconds, context=context
+        )
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Give the server's refusals as OSError with its own words; smtplib's are tuples."""
+    try:
+        yield
+    except smtplib.SMTPRecipientsRefused as error:
+        code, words = next(iter(error.recipients.values()))
+        raise OSError(f"the recipient was refused: {code} {_text(words)}") from error
+    except smtplib.SMTPResponseException as error:
+        raise OSError(f"{error.smtp_code} {_text(error.smtp_error)}") from error
+
+
+class _WatchedSmtp(smtplib.SMTP):
+    """Shows its socket to `watch` before the first byte."""
+
+    def __init__(self, watch: Callable[[socket.socket], None], *args: Any, **options: Any) -> None:
+        self._watch = watch
+        super().__init__(*args, **options)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        connection: socket.socket = super()._get_socket(host, port, timeout)  # type: ignore[misc]
+        self._watch(connection)
+        return connection
+
+
+class _WatchedSmtps(smtplib.SMTP_SSL, _WatchedSmtp):
+    """The same with TLS from the first byte: SMTP_SSL asks the next class for its socket."""
+
+    def __init__(self, watch: Callable[[socket.socket], None], *args: Any, **options: Any) -> None:
+        self._watch = watch
+        smtplib.SMTP_SSL.__init__(self, *args, **options)
+
+
+def _text(words: bytes | str) -> str:
+    return words.decode(errors="replace") if isinstance(words, bytes) else words

@@ -1,0 +1,145 @@
+"""The text of an alarm, the same for every channel. Pure."""
+
+import re
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from scheduler.alarms.events import Absence, Ailing, Failure, News, Overdue, Return, Summary
+from sql.instants import moment
+
+TAIL_LINES = 15
+_SUBJECT_LENGTH = 180
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_BREAK = re.compile(r"\s+")
+_AILMENTS = {
+    "journal": "its journal cannot be written, so it starts nothing: see to the disk of its state",
+    "disk": "its disk has less free than WARREN_LOG_RESERVE, so the runs' logs stop: free some",
+    "contact": "the broker does not confirm its heartbeats, so it starts nothing",
+    "reports": "too many of its reports wait for the broker, so it starts nothing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a text is read: links, and times of jobs without a zone, depend on it."""
+
+    timezone: str
+    console_url: str = ""
+
+    def link(self, run_id: int) -> str:
+        """Return the address of a run in the console, "" when there is no console."""
+        return f"{self.console_url.rstrip('/')}/runs/{run_id}" if self.console_url else ""
+
+    def when(self, at_ms: int, timezone: str = "") -> str:
+        """Return an instant with its offset and zone; of a zone that is gone, in UTC."""
+        name = timezone or self.timezone
+        try:
+            zone = ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError):
+            name, zone = "UTC", ZoneInfo("UTC")
+        shown = moment(at_ms, zone)
+        return f"{shown.isoformat(sep=' ', timespec='seconds')} ({name})"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An alarm as text: a subject and a few lines; `facts` are for programs."""
+
+    subject: str
+    text: str
+    facts: dict[str, Any]
+
+
+def message(news: News, place: Place) -> Message:
+    """Return the text for an event, without control characters from a job's own texts."""
+    title, body = _words(news, place)
+    subject = f"[warren] {_BREAK.sub(' ', _CONTROL.sub(' ', title)).strip()}"
+    facts = msgspec.to_builtins(news)
+    if isinstance(news, Failure) and place.console_url:
+        facts["url"] = place.link(news.run_id)
+    return Message(subject[:_SUBJECT_LENGTH], _CONTROL.sub("?", body), facts)
+
+
+@singledispatch
+def _words(news: News, _place: Place) -> tuple[str, str]:
+    raise TypeError(f"expected news, got: {news!r}")
+
+
+@_words.register
+def _failure(news: Failure, place: Place) -> tuple[str, str]:
+    facts = {
+        "job": f"{news.app}/{news.job}",
+        "run": f"{news.run_id}, attempt {news.attempts}",
+        "shard": news.shard,
+        "due": place.when(news.scheduled_at, news.timezone),
+        "ended": place.when(news.finished_at, news.timezone),
+        "status": news.status,
+        "address": news.address or "none",
+        "message": news.message,
+        "see": place.link(news.run_id),
+    }
+    lines = _facts(facts)
+    tail = news.log_tail.rstrip().splitlines()[-TAIL_LINES:]
+    if tail:
+        lines += ["", "The end of its log:", *(f"  {line}" for line in tail)]
+    return f"{news.app}/{news.job} failed: {news.status}", "\n".join(lines)
+
+
+@_words.register
+def _overdue(news: Overdue, place: Place) -> tuple[str, str]:
+    text = (
+        f"{news.overdue} runs of {news.app}/{news.job} wait to be sent and are overdue.\n"
+        "Until there are fewer its due times are skipped, on record, from "
+        f"{place.when(news.skipped_from, news.timezone)} on."
+    )
+    return f"{news.app}/{news.job}: due times are skipped", text
+
+
+@_words.register
+def _absence(news: Absence, _place: Place) -> tuple[str, str]:
+    text = (
+        f"No executor of app {news.app} has been online for {news.seconds} s.\n"
+        f"{news.jobs} of its jobs are enabled; their runs end UNDELIVERED until one is back."
+    )
+    return f"{news.app}: no executor online", text
+
+
+@_words.register
+def _return(news: Return, place: Place) -> tuple[str, str]:
+    text = (
+        f"App {news.app} has an executor again; "
+        f"that it had none was told at {place.when(news.since)}."
+    )
+    return f"{news.app}: an executor is back", text
+
+
+@_words.register
+def _ailing(news: Ailing, _place: Place) -> tuple[str, str]:
+    lines = [
+        f"Executor {news.address} of app {news.app} has told for {news.seconds} s what ails it:",
+        *(f"- {_AILMENTS.get(ailment, ailment)}" for ailment in news.ailments),
+        "Routes pass it over while another executor of the app is well.",
+    ]
+    return f"{news.app}: executor {news.address} ails: {', '.join(news.ailments)}", "\n".join(lines)
+
+
+@_words.register
+def _summary(news: Summary, place: Place) -> tuple[str, str]:
+    name = f"{news.app}/{news.job}" if news.job else news.app
+    facts = {
+        "job" if news.job else "app": name,
+        "first": place.when(news.first_at),
+        "last": place.when(news.last_at),
+        "runs": ", ".join(map(str, news.run_ids)) + (" are the last" if news.run_ids else ""),
+        "see": place.link(news.run_ids[-1]) if news.run_ids else "",
+    }
+    lead = f"{news.count} more alarms were held back, as there were too many in one hour."
+    return f"{name}: {news.count} more alarms", "\n".join([lead, "", *_facts(facts)])
+
+
+def _facts(facts: dict[str, str]) -> list[str]:
+    return [f"{name + ':':<9}{value}" for name, value in facts.items() if value]

@@ -1,0 +1,114 @@
+"""Sends alarms of one kind, e-mails or webhooks; each kind has a thread of its own.
+
+An alarm is claimed, sent, and recorded as sent. After a crash between sending and recording it is
+sent again: each alarm is sent at least once, and a receiver recognises a copy by its id.
+"""
+
+from collections.abc import Callable
+
+import structlog
+from sqlalchemy.orm import Session
+
+from scheduler.alarms.channels.message import Message, Place, message
+from scheduler.alarms.events import Summary, from_text
+from scheduler.alarms.rate_limiter import GIVE_UP_MS
+from sql.alarms import alarms, rate_limit
+from sql.alarms.alarms import AlarmStatus, RunAlarm
+from sql.alarms.rate_limit import Group
+from sql.engine import Database
+from sql.models import Alarm
+
+#: How long sending one alarm may take altogether, and how long a claim lasts.
+SEND_SECONDS = 30.0
+CLAIM_MS = 90_000
+#: Before the second try, and at most; each pause is twice the one before.
+BACKOFF_MS = (10_000, 600_000)
+ROUND_SECONDS = 2.0
+_ERROR_LENGTH = 500
+
+log = structlog.get_logger()
+
+#: Sends an alarm with its id; raises OSError or ValueError when it could not.
+Send = Callable[[Alarm, Message], None]
+
+
+class AlarmSender:
+    """The role that sends.
+
+    Args:
+        mails: whether it sends e-mails, or webhooks.
+        send: sends one; its error text is stored with the alarm, so it must hold no secret.
+        place: the time zone and the console of those who read it.
+        now_ms: the database's clock.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        mails: bool,
+        database: Database,
+        send: Send,
+        place: Place,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._mails = mails
+        self._database = database
+        self._send = send
+        self._place = place
+        self._now_ms = now_ms
+
+    def tick(self, now_ms: int) -> float:
+        """Send one alarm; return the seconds until the next round, 0 when there may be more."""
+        alarm = self._database.write(
+            lambda session: alarms.claim(
+                session, mails=self._mails, now_ms=now_ms, until_ms=now_ms + CLAIM_MS
+            )
+        )
+        if alarm is None:
+            return ROUND_SECONDS
+        try:
+            self._send(alarm, message(from_text(alarm.content), self._place))
+        except (OSError, ValueError) as error:
+            self._fail(alarm, " ".join(str(error).split()) or type(error).__name__)
+        else:
+            self._settle(alarm, AlarmStatus.SENT, None)
+            log.info("alarm_sent", alarm_id=alarm.id, channel=alarm.channel, run_id=alarm.run_id)
+        return 0.0
+
+    def _fail(self, alarm: Alarm, error: str) -> None:
+        error = error[:_ERROR_LENGTH]
+        now_ms = self._now_ms()
+        next_ms = now_ms + min(BACKOFF_MS[0] << min(alarm.tries - 1, 10), BACKOFF_MS[1])
+        facts = {"alarm_id": alarm.id, "channel": alarm.channel, "error": error}
+        if next_ms >= alarm.created_at + GIVE_UP_MS:
+            self._settle(alarm, AlarmStatus.GIVEN_UP, error)
+            log.error("alarm_not_sent", **facts, tries=alarm.tries)
+            return
+        self._database.write(
+            lambda session: alarms.settle(session, alarm, next_try_at=next_ms, error=error)
+        )
+        log.warning("alarm_delayed", **facts, retry_in_seconds=(next_ms - now_ms) // 1000)
+
+    def _settle(self, alarm: Alarm, status: AlarmStatus, error: str | None) -> None:
+        outcome = RunAlarm.SENT if status is AlarmStatus.SENT else RunAlarm.GIVEN_UP
+        now_ms = self._now_ms()
+        sent_at = now_ms if status is AlarmStatus.SENT else None
+
+        def unit(session: Session) -> None:
+            noted = alarms.settle(
+                session, alarm, status=status, sent_at=sent_at, next_try_at=now_ms, error=error
+            )
+            if noted:
+                alarms.mark_runs(session, _run_ids(session, alarm), outcome)
+
+        self._database.write(unit)
+
+
+def _run_ids(session: Session, alarm: Alarm) -> list[int]:
+    if not alarm.subject_key.startswith(rate_limit.SUMMARY):
+        return [alarm.run_id] if alarm.run_id else []
+    news = from_text(alarm.content)
+    if not isinstance(news, Summary):
+        return []
+    return rate_limit.runs_in_summary(session, Group.of(alarm), news.first_at, news.last_at)

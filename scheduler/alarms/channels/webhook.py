@@ -1,0 +1,137 @@
+"""Alarms by HTTP: one POST to a checked address; redirects are not followed.
+
+Of the answer, only its status and a chat service's code are kept.
+"""
+
+import http.client
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from scheduler.alarms.channels import webhook_style
+from scheduler.alarms.channels.deadline import Deadline
+from scheduler.alarms.channels.message import Message
+from scheduler.alarms.channels.sender import SEND_SECONDS
+from scheduler.alarms.channels.ways_out import EVERYWHERE, WaysOut
+from scheduler.alarms.channels.webhook_url import check_webhook, may_be_reached
+from sql.models import Alarm
+
+#: How long the other side may be silent.
+SILENCE_SECONDS = 10.0
+_PORTS = {"http": 80, "https": 443}
+_ANSWER_BYTES = 65_536
+_GOOD = range(200, 300)
+_REDIRECTS = range(300, 400)
+
+
+class _Address(NamedTuple):
+    family: int
+    sockaddr: Any
+
+
+class Webhook:
+    """Sends each alarm in a connection of its own.
+
+    Args:
+        ways_out: where webhooks may lead.
+        send_seconds: the limit for all of one.
+        silence_seconds: how long the other side may be silent.
+
+    """
+
+    def __init__(
+        self,
+        ways_out: WaysOut = EVERYWHERE,
+        *,
+        send_seconds: float = SEND_SECONDS,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
+        self._ways_out = ways_out
+        self._send_seconds = send_seconds
+        self._silence_seconds = silence_seconds
+
+    def send(self, alarm: Alarm, message: Message) -> None:
+        """Post one alarm, or raise OSError or ValueError; the error text never holds the URL."""
+        try:
+            check_webhook(alarm.target)
+        except ValueError as error:
+            raise ValueError("the URL may not be a webhook's") from error
+        url = urlsplit(alarm.target)
+        content = webhook_style.body(alarm.channel, message, alarm.id)
+        try:
+            with Deadline(self._send_seconds) as deadline:
+                status, answer = self._post(url, content, deadline.watch)
+        except http.client.HTTPException as error:
+            raise OSError(f"it does not speak HTTP: {type(error).__name__}") from error
+        if status in _REDIRECTS:
+            raise OSError(f"it answered {status}; redirects are not followed")
+        if status not in _GOOD:
+            raise OSError(f"it answered {status}")
+        if words := webhook_style.refusal(alarm.channel, answer):
+            raise OSError(words)
+
+    def _post(
+        self, url: SplitResult, content: bytes, watch: Callable[[socket.socket], None]
+    ) -> tuple[int, bytes]:
+        host, port = url.hostname or "", url.port or _PORTS[url.scheme]
+        connection = http.client.HTTPConnection(host, port, timeout=self._silence_seconds)
+        try:
+            addresses = self._addresses(host, port)
+            connection.sock = self._connect(url.scheme, host, addresses, watch)
+            headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "warren"}
+            connection.request("POST", _path(url), content, headers | {"Host": _host(url)})
+            answer = connection.getresponse()
+            return answer.status, answer.read(_ANSWER_BYTES)
+        finally:
+            connection.close()
+
+    def _addresses(self, host: str, port: int) -> list[_Address]:
+        """Look a name up once, and check every address that it resolves to."""
+        found = [
+            _Address(family, sockaddr)
+            for family, _, _, _, sockaddr in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        ]
+        for address in found:
+            ip = str(address.sockaddr[0])
+            if not may_be_reached(ip):
+                raise OSError(f"{host} leads to {ip}, where no webhook may be")
+            if not self._ways_out.lead_to(host, ip):
+                raise OSError(f"{host} leads to {ip}, which WARREN_WEBHOOK_ALLOW does not list")
+        return found
+
+    def _connect(
+        self,
+        scheme: str,
+        host: str,
+        addresses: Iterable[_Address],
+        watch: Callable[[socket.socket], None],
+    ) -> socket.socket:
+        """Connect to the first of these addresses that answers."""
+        failure: OSError | None = None
+        for family, sockaddr in addresses:
+            connection = socket.socket(family, socket.SOCK_STREAM)
+            connection.settimeout(self._silence_seconds)
+            try:
+                watch(connection)
+                connection.connect(sockaddr)
+                if scheme == "https":
+                    return ssl.create_default_context().wrap_socket(
+                        connection, server_hostname=host
+                    )
+            except OSError as error:
+                connection.close()
+                failure = error
+            else:
+                return connection
+        raise failure or OSError(f"{host} has no address")
+
+
+def _path(url: SplitResult) -> str:
+    return (url.path or "/") + (f"?{url.query}" if url.query else "")
+
+
+def _host(url: SplitResult) -> str:
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
+    return f"{host}:{url.port}" if url.port else host

@@ -1,0 +1,97 @@
+"""What a webhook is sent: JSON of our own, or what DingTalk, Feishu, WeCom and Slack understand.
+
+The shapes are those of their pages on custom robots and incoming webhooks. Each robot that wants a
+keyword finds `warren` in the first line.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from scheduler.alarms.channels.message import Message
+
+GENERIC = "json"
+#: The services whose hosts tell their style.
+_HOSTS = {
+    "oapi.dingtalk.com": "dingtalk",
+    "api.dingtalk.com": "dingtalk",
+    "open.feishu.cn": "feishu",
+    "open.larksuite.com": "feishu",
+    "qyapi.weixin.qq.com": "wecom",
+    "hooks.slack.com": "slack",
+}
+#: WeCom takes 2,048 bytes of text, the others 20 kB and more.
+_WECOM_BYTES = 2_048
+_TEXT_LENGTH = 6_000
+_LARGEST_CODE = 999_999_999
+
+
+def style_of(url: str, style: str = "") -> str:
+    """Return the style that was asked for, else the one of the URL's host."""
+    return style or _HOSTS.get((urlsplit(url).hostname or "").lower(), GENERIC)
+
+
+def body(style: str, message: Message, alarm_id: int) -> bytes:
+    """Return what is sent; `alarm_id` is the same when an alarm is sent a second time."""
+    return msgspec.json.encode(_BODIES[style](message, alarm_id))
+
+
+def refusal(style: str, answer: bytes) -> str:
+    """Return what a service complains about in an answer with status 200, "" when all is well.
+
+    DingTalk and WeCom say `errcode`, Feishu `code`; anything but 0 is a refusal. Only the code is
+    repeated, and only if it is a number: whoever chose the URL may see it, and the URL may lead to
+    an internal service.
+    """
+    if style not in ("dingtalk", "feishu", "wecom"):
+        return ""
+    try:
+        said = msgspec.json.decode(answer)
+    except ValueError:
+        return "it answered no JSON"
+    if not isinstance(said, dict):
+        return "it answered no JSON object"
+    code = next((said[key] for key in ("errcode", "code", "StatusCode") if key in said), None)
+    if code == 0:
+        return ""
+    is_number = isinstance(code, int) and abs(code) <= _LARGEST_CODE
+    return f"it answered code {code}" if is_number else "it answered no code 0"
+
+
+def _generic(message: Message, alarm_id: int) -> dict[str, Any]:
+    own = {"id": alarm_id, "subject": message.subject, "text": message.text}
+    return own | message.facts
+
+
+def _dingtalk(message: Message, _alarm_id: int) -> dict[str, Any]:
+    return {"msgtype": "text", "text": {"content": _text(message)}}
+
+
+def _feishu(message: Message, _alarm_id: int) -> dict[str, Any]:
+    return {"msg_type": "text", "content": {"text": _text(message)}}
+
+
+def _wecom(message: Message, _alarm_id: int) -> dict[str, Any]:
+    text = _text(message).encode()[:_WECOM_BYTES].decode(errors="ignore")
+    return {"msgtype": "text", "text": {"content": text}}
+
+
+def _slack(message: Message, _alarm_id: int) -> dict[str, Any]:
+    text = _text(message).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return {"text": text}
+
+
+def _text(message: Message) -> str:
+    return f"{message.subject}\n{message.text}"[:_TEXT_LENGTH]
+
+
+_BODIES: dict[str, Callable[[Message, int], dict[str, Any]]] = {
+    GENERIC: _generic,
+    "dingtalk": _dingtalk,
+    "feishu": _feishu,
+    "wecom": _wecom,
+    "slack": _slack,
+}
+STYLES = tuple(_BODIES)

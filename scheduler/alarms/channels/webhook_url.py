@@ -1,0 +1,72 @@
+"""Which URLs a webhook may have, and which addresses it may reach.
+
+A job's author must not use us to reach what only this machine can reach, above all the metadata
+services of clouds, which have link-local addresses.
+"""
+
+import re
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
+
+from scheduler.problems import Code, Problem
+
+LONGEST = 512
+
+#: Where clouds answer besides 169.254.169.254: AWS by IPv6, Alibaba, Oracle, Azure.
+_METADATA = {
+    ip_address(text)
+    for text in ("fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16")
+}
+#: IPv6 addresses whose last four bytes are an IPv4 address: NAT64, and the old compatible ones.
+_CARRIERS = (ip_network("64:ff9b::/96"), ip_network("::/96"))
+
+
+def check_webhook(url: str) -> None:
+    """Raise Problem unless a URL can be a webhook's, as far as the URL itself shows.
+
+    A host name is looked up only when an alarm is sent, and its addresses are judged then.
+    """
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = None
+    if not good or len(url) > LONGEST or re.search(r"[^!-~]", url):
+        raise Problem(Code.WEBHOOK, "alarm/webhook", got=url[:100])
+    if parts.username or parts.password:
+        raise Problem(Code.WEBHOOK_USER, "alarm/webhook")
+    address = literal(parts.hostname or "")
+    if address is not None and not may_be_reached(str(address)):
+        raise Problem(Code.WEBHOOK_LINK_LOCAL, "alarm/webhook", got=url[:100])
+
+
+def may_be_reached(address: str) -> bool:
+    """Return whether an IP address may be sent to; private and loopback ones may."""
+    ip = ip_address(address.partition("%")[0])
+    return not any(_is_forbidden(one) for one in (ip, *_carried(ip)))
+
+
+def literal(host: str) -> IPv4Address | IPv6Address | None:
+    """Return the address that a host is, in any of its spellings; None when it is a name."""
+    try:
+        return ip_address(host.partition("%")[0])
+    except ValueError:
+        pass
+    try:
+        return IPv4Address(socket.inet_aton(host))  # 0xa9fea9fe, 2852039166, 0251.0376.43518
+    except (OSError, UnicodeEncodeError):
+        return None
+
+
+def _carried(ip: IPv4Address | IPv6Address) -> list[IPv4Address]:
+    if isinstance(ip, IPv4Address):
+        return []
+    found = [ip.ipv4_mapped, ip.sixtofour, ip.teredo[1] if ip.teredo else None]
+    if any(ip in carrier for carrier in _CARRIERS):
+        found.append(IPv4Address(ip.packed[-4:]))
+    return [one for one in found if one is not None]
+
+
+def _is_forbidden(ip: IPv4Address | IPv6Address) -> bool:
+    return ip.is_link_local or ip.is_multicast or ip in _METADATA

@@ -1,0 +1,93 @@
+"""What alarms are about, as values that the database keeps until they are sent."""
+
+import msgspec
+
+#: What is kept of a run's message and of the end of its log; characters.
+MESSAGE_LENGTH = 2_000
+TAIL_LENGTH = 2_000
+
+
+class _News(msgspec.Struct, frozen=True, kw_only=True, tag_field="about", tag=str.lower):
+    app: str
+
+
+class Failure(_News, frozen=True, kw_only=True):
+    """A tick of a job failed for good. Instants are epoch milliseconds; `timezone` the job's."""
+
+    job: str
+    run_id: int
+    scheduled_at: int
+    finished_at: int
+    timezone: str
+    status: str
+    message: str
+    address: str
+    attempts: int
+    shard: str
+    log_tail: str
+
+
+class Overdue(_News, frozen=True, kw_only=True):
+    """So many runs of a job are overdue that its due times are skipped from `skipped_from` on."""
+
+    job: str
+    timezone: str
+    overdue: int
+    skipped_from: int
+
+
+class Absence(_News, frozen=True, kw_only=True):
+    """No executor of an app takes runs, for `seconds` so far."""
+
+    seconds: int
+    jobs: int
+
+
+class Return(_News, frozen=True, kw_only=True):
+    """An app reported absent at `since` has an executor again."""
+
+    since: int
+
+
+class Ailing(_News, frozen=True, kw_only=True):
+    """An executor has reported trouble for `seconds` so far."""
+
+    address: str
+    ailments: tuple[str, ...]
+    seconds: int
+
+
+class Summary(_News, frozen=True, kw_only=True):
+    """So many alarms of one job were held back; "" = of the app itself. `run_ids`: the last few."""
+
+    job: str
+    count: int
+    first_at: int
+    last_at: int
+    run_ids: tuple[int, ...]
+
+
+News = Failure | Overdue | Absence | Return | Ailing | Summary
+
+_decoder: msgspec.json.Decoder[News] = msgspec.json.Decoder(News)
+
+
+def to_text(news: News) -> str:
+    """Return news as the text that is kept."""
+    return msgspec.json.encode(news).decode()
+
+
+def from_text(text: str) -> News:
+    """Return the news of a text.
+
+    Raises:
+        ValueError: somebody changed it.
+
+    """
+    news: News = _decoder.decode(text)
+    return news
+
+
+def bare(news: Failure) -> Failure:
+    """Return a failure without its texts; it only counts."""
+    return msgspec.structs.replace(news, message="", log_tail="")

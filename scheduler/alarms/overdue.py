@@ -1,0 +1,70 @@
+"""Reports, once an hour per job, that due times are skipped because too many runs wait."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.orm import Session
+
+from scheduler.alarms.events import Overdue, to_text
+from scheduler.alarms.policy import AlarmTargets
+from scheduler.alarms.targets import channels, job_targets
+from sql.alarms import alarms, recipients
+from sql.alarms.alarms import NewAlarm
+from sql.alarms.recipients import JobRecipients
+from sql.models import SkippedTicks
+
+HOUR_MS = 3_600_000
+_SUBJECT = "overdue:"
+
+
+def tell(
+    session: Session,
+    skips: Sequence[tuple[SkippedTicks, int]],
+    defaults: AlarmTargets,
+    *,
+    now_ms: int,
+) -> None:
+    """Keep an alarm for each job that has not had one within the hour.
+
+    `skips` are with the number of overdue runs. The caller holds the jobs' rows, so that no other
+    scheduler tells the same.
+    """
+    if not skips:
+        return
+    job_ids = {skip.job_id for skip, _ in skips}
+    told = alarms.jobs_told(session, job_ids, _SUBJECT, since_ms=now_ms - HOUR_MS)
+    jobs = recipients.job_targets(session, job_ids - told)
+    first: Mapping[int, tuple[SkippedTicks, int]] = {
+        skip.job_id: (skip, count) for skip, count in reversed(skips)
+    }
+    alarms.add(
+        session,
+        [
+            alarm
+            for job in jobs.values()
+            for alarm in _alarms(job, *first[job.id], defaults, now_ms)
+        ],
+    )
+
+
+def _alarms(
+    job: JobRecipients, skip: SkippedTicks, overdue: int, defaults: AlarmTargets, now_ms: int
+) -> list[NewAlarm]:
+    news = Overdue(
+        app=job.app,
+        job=job.name,
+        timezone=job.timezone or "",
+        overdue=overdue,
+        skipped_from=skip.from_at,
+    )
+    return [
+        NewAlarm(
+            subject_key=f"{_SUBJECT}{job.id}:{now_ms}",
+            channel=channel,
+            target=target,
+            content=to_text(news),
+            created_at=now_ms,
+            job_id=job.id,
+            app_id=job.app_id,
+        )
+        for channel, target in channels(job_targets(job, defaults))
+    ]

@@ -1,0 +1,141 @@
+"""Decides which alarms are sent: so many an hour; a summary of the rest after the hour.
+
+All schedulers do this; the lock's row lets one at a time.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import structlog
+from sqlalchemy.orm import Session
+
+from scheduler.alarms.events import Failure, Overdue, Summary, bare, from_text, to_text
+from sql.alarms import alarms, rate_limit
+from sql.alarms.alarms import AlarmStatus, NewAlarm, RunAlarm
+from sql.alarms.rate_limit import Group
+from sql.engine import Database
+from sql.models import Alarm
+
+HOUR_MS = 3_600_000
+#: An alarm that could not be sent for this long is given up.
+GIVE_UP_MS = 24 * HOUR_MS
+#: How long alarms that are over are kept.
+KEEP_MS = 30 * 24 * HOUR_MS
+BATCH = 500
+GROUPS = 50
+#: Seconds between two looks for new alarms, and between two looks for old ones.
+ROUND_SECONDS = 1.0
+TIDY_MS = 600_000
+#: Runs that a summary names.
+NAMED_RUNS = 10
+
+log = structlog.get_logger()
+
+
+class AlarmRateLimiter:
+    """The role that lets a number of alarms through each hour.
+
+    Args:
+        per_hour: alarms of one job to one target in any hour.
+        on_ready: called when there is something to send.
+
+    """
+
+    def __init__(
+        self, *, database: Database, per_hour: int, on_ready: Callable[[], None] = lambda: None
+    ) -> None:
+        self._database = database
+        self._per_hour = per_hour
+        self._on_ready = on_ready
+        self._is_made = False
+        self._tidied_at = 0
+
+    def tick(self, now_ms: int) -> float:
+        """Decide about a batch; return the seconds until the next round, 0 when there is more."""
+        if not self._is_made:
+            self._database.write(rate_limit.make_lock_row)
+            self._is_made = True
+        if now_ms - self._tidied_at > TIDY_MS:
+            self._database.write(lambda session: _tidy(session, now_ms))
+            self._tidied_at = now_ms
+        if not self._database.read(lambda session: rate_limit.is_decision_needed(session, now_ms)):
+            return ROUND_SECONDS
+        decided = self._database.write(lambda session: self._decide(session, now_ms))
+        if decided:
+            self._on_ready()
+        return 0.0 if decided >= BATCH else ROUND_SECONDS
+
+    def _decide(self, session: Session, now_ms: int) -> int:
+        if not rate_limit.hold_lock_row(session):
+            return 0  # another scheduler is doing it
+        fresh = rate_limit.fresh(session, BATCH)
+        groups: dict[Group, list[Alarm]] = defaultdict(list)
+        for alarm in fresh:
+            groups[Group.of(alarm)].append(alarm)
+        for group, members in groups.items():
+            self._split(session, group, members, now_ms)
+        overdue = rate_limit.overdue_groups(session, now_ms, GROUPS)
+        for group in overdue:
+            _sum_up(session, group, now_ms)
+        return len(fresh) + len(overdue)
+
+    def _split(self, session: Session, group: Group, members: Sequence[Alarm], now_ms: int) -> None:
+        before = rate_limit.let_through_since(session, group, now_ms - HOUR_MS)
+        room = max(0, self._per_hour - len(before))
+        ready, held = members[:room], members[room:]
+        rate_limit.change(session, [alarm.id for alarm in ready], {"status": AlarmStatus.READY})
+        if held:
+            first = min([*before, *(alarm.created_at for alarm in ready)], default=now_ms)
+            columns = {
+                "status": AlarmStatus.HELD,
+                "next_try_at": first + HOUR_MS,
+                "content": _shortened(held[0].content),
+            }
+            rate_limit.change(session, [alarm.id for alarm in held], columns)
+
+
+def _shortened(content: str) -> str:
+    """Return what a summary needs of an alarm: a storm of them must not fill the disk."""
+    news = from_text(content)
+    return to_text(bare(news)) if isinstance(news, Failure) else content
+
+
+def _sum_up(session: Session, group: Group, now_ms: int) -> None:
+    """Put what a group has held back into one alarm."""
+    held = rate_limit.held_of(session, group)
+    newest = session.get_one(Alarm, held.newest_id)
+    news = from_text(newest.content)
+    summary = Summary(
+        app=news.app,
+        job=news.job if isinstance(news, Failure | Overdue) else "",
+        count=held.number,
+        first_at=held.first_at,
+        last_at=held.last_at,
+        run_ids=tuple(rate_limit.last_runs(session, group, NAMED_RUNS)),
+    )
+    rate_limit.tell_held(session, group)
+    alarm = NewAlarm(
+        subject_key=f"{rate_limit.SUMMARY}{newest.id}",
+        channel=newest.channel,
+        target=newest.target,
+        content=to_text(summary),
+        created_at=now_ms,
+        job_id=group.job_id,
+        app_id=group.app_id,
+        status=AlarmStatus.READY,
+    )
+    alarms.add(session, [alarm])
+
+
+def _tidy(session: Session, now_ms: int) -> None:
+    """Give up what nobody could send for a day, and delete what ended long ago."""
+    stale = rate_limit.expired(session, before_ms=now_ms - GIVE_UP_MS, limit=BATCH)
+    for alarm in stale:
+        reason = alarm.error or "no scheduler could send it; is WARREN_SMTP_URL set?"
+        alarms.settle(session, alarm, status=AlarmStatus.GIVEN_UP, error=reason)
+    if stale:
+        alarms.mark_runs(
+            session, [alarm.run_id for alarm in stale if alarm.run_id], RunAlarm.GIVEN_UP
+        )
+        log.error("alarms_withheld", count=len(stale))
+    rate_limit.purge(session, before_ms=now_ms - KEEP_MS, limit=BATCH)

@@ -1,0 +1,24 @@
+"""Whom a job or an app may alert: the rules, wherever somebody writes it."""
+
+from collections.abc import Iterator
+
+from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
+from scheduler.alarms.channels.webhook_style import STYLES
+from scheduler.alarms.channels.webhook_url import check_webhook
+from scheduler.alarms.policy import AlarmTargets
+from scheduler.problems import Code, Problem, Word, found, unknown_word
+
+
+def problems(targets: AlarmTargets) -> Iterator[Problem]:
+    """Yield everything that is wrong with targets."""
+    for email in targets.emails:
+        if not is_email(email):
+            yield Problem(Code.EMAIL, "alarm/emails", got=email[:100])
+    if len(",".join(targets.emails)) > LONGEST_EMAIL:
+        yield Problem(Code.EMAILS_TOO_LONG, "alarm/emails", most=LONGEST_EMAIL)
+    if targets.webhook:
+        yield from found(lambda: check_webhook(targets.webhook))
+    if targets.style and not targets.webhook:
+        yield Problem(Code.STYLE_ALONE, "alarm/style")
+    elif targets.style and targets.style not in STYLES:
+        yield unknown_word("alarm/style", Word.STYLE, targets.style, STYLES, Code.UNKNOWN_STYLE)

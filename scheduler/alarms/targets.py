@@ -1,0 +1,26 @@
+"""Who is alerted to a failure or an absence, by the columns of a job and its app."""
+
+from scheduler.alarms.channels.webhook_style import style_of
+from scheduler.alarms.policy import AlarmTargets
+from sql.alarms.alarms import MAIL
+from sql.alarms.recipients import JobRecipients
+
+
+def job_targets(job: JobRecipients, defaults: AlarmTargets) -> AlarmTargets:
+    """Return who is alerted to a job's failures: its targets, else its app's, else the default."""
+    own = targets_of(job.alarm_email, job.alarm_webhook, job.alarm_style)
+    return own or targets_of(job.app_email, job.app_webhook, job.app_style) or defaults
+
+
+def targets_of(emails: str | None, webhook: str | None, style: str | None) -> AlarmTargets:
+    """Return the targets that columns of a job or an app name."""
+    listed = tuple(email for email in (emails or "").split(",") if email)
+    return AlarmTargets(emails=listed, webhook=webhook or "", style=style or "")
+
+
+def channels(targets: AlarmTargets) -> list[tuple[str, str]]:
+    """Return channel and target of each alarm to send; a webhook's channel names its style."""
+    found = [(MAIL, email) for email in dict.fromkeys(targets.emails)]
+    if targets.webhook:
+        found.append((style_of(targets.webhook, targets.style), targets.webhook))
+    return found

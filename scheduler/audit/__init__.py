@@ -1,0 +1,1 @@
+"""Proves from the history that each due time was decided exactly once."""

@@ -1,0 +1,110 @@
+"""The audit of fixed delays: their ticks cannot be computed, but they keep their distance.
+
+The first tick after a start is known; each later one comes at least the delay after the one before
+it, whose runs are all over by then; and the watermark is always a tick that was decided.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from scheduler.audit.late_starts import Lateness
+from scheduler.audit.tally import JobTally, Tallies
+from sql.jobs import parked
+from sql.run_status import RunStatus
+from sql.runs import tick_rows
+from sql.runs.tick_rows import DelayedTick
+
+
+@dataclass(frozen=True, slots=True)
+class DelaySpan:
+    """A time in which a job was enabled with one delay: ticks after `after_ms`, to `until_ms`.
+
+    `anchor_ms` is its first tick. `last_ms` is the watermark at its end, None when that is not
+    looked at.
+    """
+
+    delay_ms: int
+    anchor_ms: int
+    after_ms: int
+    until_ms: int
+    last_ms: int | None
+    lateness: Lateness
+
+
+def audit_delays(session: Session, span: DelaySpan, job: JobTally) -> None:
+    """Hold a span's rows and skips against what always holds of them."""
+    bounds = {"after_ms": span.after_ms, "until_ms": span.until_ms}
+    found = tick_rows.delayed_ticks(session, job.job_id, **bounds)
+    skips = [
+        skip.from_at
+        for skip in tick_rows.skips(session, job.job_id)
+        if span.after_ms < skip.from_at <= span.until_ms
+    ]
+    # A tick that was planned, and then skipped, has a row and a skip.
+    skipped = set(skips)
+    rows = [
+        row for row in found if row.status != RunStatus.CANCELLED or row.scheduled_at not in skipped
+    ]
+    _count(job, rows, skips)
+    for row in rows:
+        if span.lateness.is_wrong(row):
+            job.come_late(row.scheduled_at)
+    known = {row.scheduled_at for row in rows} | set(skips)
+    purged_until = tick_rows.purged_until(session, job.job_id)
+    for tick in sorted(_expected(span) - known):
+        job.due += 1
+        if tick <= purged_until:
+            job.purged += 1
+        else:
+            job.lose(tick)
+    _check_distances(span, job, rows, skips)
+
+
+def audit_waiting(session: Session, tallies: Tallies) -> None:
+    """Find jobs that wait for the end of a tick although none is open: they wait for ever.
+
+    Reading twice, it cannot be deceived by a job that goes on meanwhile: the watermark of one that
+    has planned a tick in between has risen.
+    """
+    before = parked.watermarks(session)
+    at_work = tick_rows.jobs_at_work(session)
+    after = parked.watermarks(session)
+    for job_id in sorted(before.keys() - at_work):
+        if after.get(job_id) == before[job_id] and (job := tallies.of(job_id)):
+            job.lose(before[job_id], Why.NOTHING_SETS_NEXT())
+
+
+def _count(job: JobTally, rows: Sequence[DelayedTick], skips: Sequence[int]) -> None:
+    cancelled = sum(row.status == RunStatus.CANCELLED for row in rows)
+    job.due += len(rows) + len(skips)
+    job.cancelled += cancelled
+    job.fired += len(rows) - cancelled
+    job.skipped += len(skips)
+
+
+def _expected(span: DelaySpan) -> set[int]:
+    """Return the ticks that must have been decided: the first, and the watermark."""
+    return {
+        tick
+        for tick in (span.anchor_ms, span.last_ms)
+        if tick is not None and span.after_ms < tick <= span.until_ms
+    }
+
+
+def _check_distances(
+    span: DelaySpan, job: JobTally, rows: Sequence[DelayedTick], skips: Sequence[int]
+) -> None:
+    decided = [(row.scheduled_at, row.open_runs, row.finished_at or 0) for row in rows]
+    decided += [(tick, 0, 0) for tick in skips]
+    last: tuple[int, int, int] | None = None
+    for tick, open_runs, finished_at in sorted(decided):
+        if last is not None:
+            last_tick, last_open, last_finished_at = last
+            if tick - last_tick < span.delay_ms:
+                job.double(tick, Why.TOO_NEAR())
+            elif last_open or last_finished_at > tick:
+                job.double(tick, Why.TICK_BEFORE_OPEN())
+        last = (tick, open_runs, finished_at)

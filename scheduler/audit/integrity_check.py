@@ -1,0 +1,215 @@
+"""Recomputes every due time from the history and finds it among rows and skips.
+
+    due = fired + skipped + cancelled + purged, and nothing twice
+
+A tick that was planned, and then skipped as nobody could send it in time, has a cancelled run and a
+skip. One that ran all the same, against its job's policy, came late.
+
+A tick that nobody has decided yet, because it lies beyond its job's watermark, is not due here.
+Nor is a child's run: that it is there, and only where it may be, is held against its parent's.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from sqlalchemy.orm import Session
+
+from scheduler.audit.families import audit_children, audit_shards
+from scheduler.audit.fixed_delays import DelaySpan, audit_delays, audit_waiting
+from scheduler.audit.late_starts import Lateness
+from scheduler.audit.tally import JobTally, Tallies
+from scheduler.schedules.registry import read_schedule
+from scheduler.schedules.schedule import Schedule
+from sql.engine import Database
+from sql.jobs import child_links, history
+from sql.models import History, SkippedTicks
+from sql.registry import uptimes
+from sql.registry.uptimes import Downtime
+from sql.run_status import RunStatus
+from sql.runs import tick_rows
+
+#: Due times computed at a time.
+CHUNK = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """The tallies of all jobs, and how many runs are not over yet."""
+
+    jobs: list[JobTally]
+    planned: int
+    in_flight: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no tick was lost or doubled, or came late."""
+        return all(job.is_sound for job in self.jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A time in which one schedule of a job was enabled: ticks after `after_ms`, to `until_ms`.
+
+    `is_last`: it goes on, and `until_ms` is the job's watermark.
+    """
+
+    schedule: Schedule
+    anchor_ms: int
+    after_ms: int
+    until_ms: int
+    is_last: bool
+    lateness: Lateness
+
+    def ticks(self) -> Iterator[int]:
+        after_ms = self.after_ms
+        while found := self.schedule.ticks(after_ms, self.until_ms, self.anchor_ms, CHUNK):
+            yield from found
+            after_ms = found[-1]
+
+
+def audit(
+    database: Database, *, since_ms: int, until_ms: int, timezone: str, job_id: int | None = None
+) -> AuditReport:
+    """Return the tally of the due times in (since, until], of all jobs or of one.
+
+    Args:
+        database: where rows, skips and history are.
+        since_ms: epoch milliseconds; 0 = from the first.
+        until_ms: epoch milliseconds.
+        timezone: for jobs that name none.
+        job_id: only this job.
+
+    """
+    return database.read(lambda session: _audit(session, (since_ms, until_ms), timezone, job_id))
+
+
+def _audit(
+    session: Session, bounds: tuple[int, int], timezone: str, job_id: int | None
+) -> AuditReport:
+    known = {row.id: row for row in tick_rows.jobs(session)}
+    tallies = Tallies({one_id: row.name for one_id, row in known.items()}, job_id)
+    downtimes = uptimes.downtimes(session)
+    for one_id, made in groupby(history.changes(session), lambda change: change.job_id):
+        job, changes = tallies.of(one_id), list(made)
+        if job is None:
+            continue
+        end_ms = known[one_id].last_tick_at if one_id in known else changes[-1].watermark
+        for span in _spans(changes, end_ms, bounds, timezone, downtimes):
+            _compare(session, span, job)
+    for row in tick_rows.doubled(session, after_ms=bounds[0], until_ms=bounds[1]):
+        if job := tallies.of(row.job_id):
+            job.double(row.scheduled_at)
+    audit_shards(session, tallies, bounds)
+    audit_children(session, tallies, bounds)
+    audit_waiting(session, tallies)
+    return AuditReport(
+        jobs=tallies.all(),
+        planned=tick_rows.open_runs(session, planned=True),
+        in_flight=tick_rows.open_runs(session, planned=False),
+    )
+
+
+def audit_stretch(
+    session: Session, job_id: int, bounds: tuple[int, int], timezone: str
+) -> JobTally | None:
+    """Return the tally of one job for a stretch of time, None when there is no such job.
+
+    Reads nothing of other jobs but of its parents, so that its cost is that of its ticks in the
+    stretch. What is between two stretches that follow each other, as the distance of two ticks of a
+    fixed delay, neither of them sees; nor does it see a fixed delay that waits for ever.
+    """
+    known = tick_rows.jobs(session, job_id)
+    if not known:
+        return None
+    tallies = Tallies({job_id: known[0].name}, job_id)
+    job = tallies.of(job_id)
+    assert job is not None
+    changes = list(history.changes_of(session, job_id))
+    end_ms = known[0].last_tick_at
+    for span in _spans(changes, end_ms, bounds, timezone, uptimes.downtimes(session)):
+        _compare(session, span, job)
+    for row in tick_rows.doubled(session, after_ms=bounds[0], until_ms=bounds[1], job_id=job_id):
+        job.double(row.scheduled_at)
+    audit_shards(session, tallies, bounds, job_id=job_id)
+    if child_links.parents(session, [job_id]):
+        audit_children(session, tallies, bounds)
+    return job
+
+
+def _spans(
+    changes: list[History],
+    end_ms: int,
+    bounds: tuple[int, int],
+    timezone: str,
+    downtimes: Sequence[Downtime],
+) -> Iterator[_Span]:
+    """Give the spans in which the job was enabled, cut to the bounds; a job may have none."""
+    if not changes:
+        return
+    ends = [change.watermark for change in changes[1:]] + [end_ms]
+    for change, end in zip(changes, ends, strict=True):
+        after_ms, until_ms = max(change.watermark, bounds[0]), min(end, bounds[1])
+        if change.enabled and after_ms < until_ms:
+            schedule = read_schedule(
+                change.schedule_kind, change.schedule_value, change.timezone or timezone
+            )
+            is_last = change is changes[-1] and until_ms == end_ms
+            lateness = Lateness.of(change.misfire, downtimes)
+            yield _Span(schedule, change.anchor, after_ms, until_ms, is_last, lateness)
+
+
+def _compare(session: Session, span: _Span, job: JobTally) -> None:
+    distance_ms = span.schedule.least_distance_ms()
+    if distance_ms is None:
+        _compare_computed(session, span, job)
+        return
+    last_ms = span.until_ms if span.is_last else None
+    found = DelaySpan(
+        distance_ms, span.anchor_ms, span.after_ms, span.until_ms, last_ms, span.lateness
+    )
+    audit_delays(session, found, job)
+
+
+def _compare_computed(session: Session, span: _Span, job: JobTally) -> None:
+    found = tick_rows.ticks_with_rows(
+        session, job.job_id, after_ms=span.after_ms, until_ms=span.until_ms
+    )
+    rows = {row.scheduled_at: row.status for row in found}
+    for row in found:
+        if span.lateness.is_wrong(row):
+            job.come_late(row.scheduled_at)
+    skipped = _Skipped(tick_rows.skips(session, job.job_id))
+    purged_until = tick_rows.purged_until(session, job.job_id)
+    for tick in span.ticks():
+        job.due += 1
+        status = rows.pop(tick, None)
+        in_skip = skipped.covers(tick)
+        has_fired = status not in (None, RunStatus.CANCELLED)
+        if has_fired and in_skip:
+            job.double(tick)
+        elif status == RunStatus.CANCELLED and not in_skip:
+            job.cancelled += 1
+        elif has_fired:
+            job.fired += 1
+        elif in_skip:
+            job.skipped += 1
+        elif tick <= purged_until:
+            job.purged += 1
+        else:
+            job.lose(tick)
+    for tick in rows:
+        job.double(tick)
+
+
+class _Skipped:
+    """Skipped ranges in order, asked about ascending ticks."""
+
+    def __init__(self, skips: Iterable[SkippedTicks]) -> None:
+        self._ranges = [(skip.from_at, skip.to_at) for skip in skips]
+        self._at = 0
+
+    def covers(self, tick: int) -> bool:
+        while self._at < len(self._ranges) and self._ranges[self._at][1] < tick:
+            self._at += 1
+        return self._at < len(self._ranges) and self._ranges[self._at][0] <= tick

@@ -1,0 +1,56 @@
+"""Sends commands to single boots of executors.
+
+They are not durable: each role that sends one repeats it until it sees the effect.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker import topology
+from broker.messages import ToExecutor
+from broker.signing import Direction, Sealer
+from broker.transport import Batch, Outgoing, Publisher
+
+#: How long a command is good for.
+VALID_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A message for one boot of an executor."""
+
+    app: str
+    address: str
+    boot_id: str
+    message: ToExecutor
+    valid_seconds: float = VALID_SECONDS
+
+
+class CommandSender:
+    """Publishes commands; any role may use it."""
+
+    def __init__(self, publisher: Publisher, sealer: Sealer) -> None:
+        self._publisher = publisher
+        self._sealer = sealer
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the broker takes messages now."""
+        return self._publisher.is_ready
+
+    def send(self, commands: Sequence[Command]) -> Batch:
+        """Publish commands; the batch tells what became of each, in their order."""
+        return self._publisher.publish([self._seal(command) for command in commands])
+
+    def _seal(self, command: Command) -> Outgoing:
+        queue = topology.command_queue(command.app, command.address, command.boot_id)
+        return self._sealer.seal(
+            command.message,
+            exchange=topology.TRIGGER_EXCHANGE,
+            routing_key=queue.name,
+            app=command.app,
+            address=command.address,
+            direction=Direction.TO_EXECUTOR,
+            valid_seconds=command.valid_seconds,
+            durable=False,
+        )

@@ -1,0 +1,132 @@
+"""What people do with apps, one at a time: the console's counterpart of the job file's `apps`."""
+
+from dataclasses import asdict
+
+from sqlalchemy.orm import Session
+
+from scheduler.actor import Right
+from scheduler.alarms import target_rules
+from scheduler.commands.audit_log import Action
+from scheduler.commands.command_context import CommandContext
+from scheduler.jobs.rules import check_addresses, check_app_name, check_title
+from scheduler.jobs.spec import AppSpec
+from scheduler.problems import Code, Problem
+from sql.accounts import user_accounts
+from sql.alarms import recipients
+from sql.jobs import child_links
+from sql.listings import app_listing
+from sql.models import App
+from sql.registry import apps
+from sql.registry.liveness import state
+
+#: Jobs that a refusal names.
+NAMED = 5
+
+
+class AppCommands:
+    """Adds, changes and deletes apps, for whoever may do that with all of them."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+
+    def add(self, spec: AppSpec) -> int:
+        """Make an app; return its id.
+
+        Raises:
+            Problem: the description is not acceptable, or the name is taken.
+
+        """
+        _check(spec)
+
+        def unit(session: Session) -> int:
+            child_links.lock(session)
+            if spec.name in apps.ids_by_name(session):
+                raise Problem(Code.APP_NAME_TAKEN, "name", name=spec.name)
+            app_id, _ = apps.ensure(session, spec.name, spec.title)
+            app = app_listing.lock(session, app_id)
+            _describe(session, app, spec)
+            self._note(session, Action.APP_CREATE, app, after=_shown(app))
+            return app_id
+
+        return self._context.write(Right.ADMINISTER, unit)
+
+    def change(self, app_id: int, spec: AppSpec) -> bool:
+        """Change an app as described, except for its name; False when nothing is different.
+
+        Raises:
+            Problem: the description is not acceptable.
+            NotFound: there is no such app.
+
+        """
+        _check(spec)
+
+        def unit(session: Session) -> bool:
+            app = app_listing.lock(session, app_id)
+            before = _shown(app)
+            apps.ensure(session, app.name, spec.title)
+            _describe(session, app, spec)
+            after = _shown(app)
+            if before != after:
+                self._note(session, Action.APP_UPDATE, app, before=before, after=after)
+            return before != after
+
+        return self._context.write(Right.ADMINISTER, unit)
+
+    def delete(self, app_id: int) -> None:
+        """Delete an unused app, and take it from every user who had it.
+
+        Raises:
+            NotFound: there is no such app.
+            Problem: it has jobs, open runs, or executors that live, which its facts name.
+
+        """
+
+        def unit(session: Session) -> None:
+            # Jobs are made under this lock, so that none appears in between.
+            child_links.lock(session)
+            app = app_listing.lock(session, app_id)
+            usage = app_listing.usage(session, app_id, names=NAMED)
+            now_ms = self._context.now_ms()
+            executors = [
+                row.address
+                for row in app_listing.registrations(session, app.name)
+                if state(row, now_ms) != "silent"
+            ]
+            if usage.job_count or usage.has_open_runs or executors:
+                facts = {"app": app.name, "executors": executors, **asdict(usage)}
+                raise Problem(Code.APP_IN_USE, **facts)
+            self._note(session, Action.APP_DELETE, app, before=_shown(app))
+            user_accounts.take_away_app(session, app_id)
+            app_listing.remove(session, app)
+
+        self._context.write(Right.ADMINISTER, unit)
+
+    def _note(self, session: Session, action: Action, app: App, **values: dict[str, str]) -> None:
+        now_ms = self._context.now_ms()
+        self._context.note(session, action, app.name, app.id, now_ms, **values)
+
+
+def _check(spec: AppSpec) -> None:
+    check_app_name(spec.name)
+    check_title(spec.title or "")
+    check_addresses(spec.addresses)
+    for problem in target_rules.problems(spec.alarm):
+        raise problem
+
+
+def _describe(session: Session, app: App, spec: AppSpec) -> None:
+    apps.list_addresses(session, app.id, spec.addresses)
+    alarm = spec.alarm
+    recipients.set_app(
+        session, app.id, emails=",".join(alarm.emails), webhook=alarm.webhook, style=alarm.style
+    )
+
+
+def _shown(app: App) -> dict[str, str]:
+    return {
+        "title": app.title,
+        "addresses": app.address_list or "",
+        "alarm_email": app.alarm_email or "",
+        "alarm_webhook": app.alarm_webhook or "",
+        "alarm_style": app.alarm_style or "",
+    }

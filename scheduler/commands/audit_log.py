@@ -1,0 +1,101 @@
+"""Audit log entries: what one person does, written in the transaction that does it."""
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from scheduler.actor import CLI
+from scheduler.jobs.audit_records import SECRETS
+from sql.accounts import audit_log
+from sql.models import AuditEntry
+
+#: Characters kept of each value.
+LONGEST_VALUE = 2_000
+
+
+class Action(StrEnum):
+    """What can be done, as the audit log names it: the kind of object, and the verb."""
+
+    APP_CREATE = "app.create"
+    APP_UPDATE = "app.update"
+    JOB_CREATE = "job.create"
+    JOB_UPDATE = "job.update"
+    JOB_START = "job.start"
+    JOB_STOP = "job.stop"
+    JOB_DELETE = "job.delete"
+    JOB_TRIGGER = "job.trigger"
+    RUN_KILL = "run.kill"
+    RUN_CLEAR = "run.clear"
+    CLUSTER_PAUSE = "cluster.pause"
+    CLUSTER_RESUME = "cluster.resume"
+    USER_ADD = "user.add"
+    USER_PASSWORD = "user.password"  # noqa: S105 - the name of an action
+    USER_RIGHTS = "user.rights"
+    USER_DISABLE = "user.disable"
+    USER_ENABLE = "user.enable"
+    USER_DELETE = "user.delete"
+    APP_DELETE = "app.delete"
+    EXECUTOR_DRAIN = "executor.drain"
+    GLUE_SAVE = "glue.save"
+    TOKEN_ADD = "token.add"  # noqa: S105 - the name of an action
+    TOKEN_REVOKE = "token.revoke"  # noqa: S105 - as above
+    SESSION_OPEN = "session.open"
+    SESSION_REFUSE = "session.refuse"
+    SESSION_FORGE = "session.forge"
+    SESSION_END = "session.end"
+
+
+class AuditLog:
+    """Writes down what one person does.
+
+    Args:
+        who: a user's name, or `cli:<user>@<host>`.
+        origin: the address that it comes from, or `cli`.
+
+    """
+
+    def __init__(self, *, who: str, origin: str = CLI) -> None:
+        self._who = who[:64]
+        self._origin = origin[:64]
+
+    def note(
+        self,
+        session: Session,
+        action: Action,
+        name: str,
+        *,
+        now_ms: int,
+        object_id: int = 0,
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write one entry; `before` and `after` are what changed of the object."""
+        entry = AuditEntry(
+            at=now_ms,
+            who=self._who,
+            origin=self._origin,
+            action=action.value,
+            kind=action.partition(".")[0],
+            object_id=object_id,
+            name=name[:255],
+            before=_json(before),
+            after=_json(after),
+        )
+        audit_log.add(session, entry)
+
+
+def _json(values: Mapping[str, Any] | None) -> str | None:
+    if values is None:
+        return None
+    return json.dumps({key: _shown(key, value) for key, value in values.items()})
+
+
+def _shown(key: str, value: Any) -> Any:
+    if key in SECRETS and value:
+        return "***"
+    if isinstance(value, str) and len(value) > LONGEST_VALUE:
+        return value[:LONGEST_VALUE] + "…"
+    return value

@@ -1,0 +1,29 @@
+"""Everything that people can do, for the console, the command line and programs alike."""
+
+from scheduler.commands.apps import AppCommands
+from scheduler.commands.cluster import ClusterCommands
+from scheduler.commands.command_context import CommandContext
+from scheduler.commands.job_file import JobFileCommands
+from scheduler.commands.jobs import JobCommands
+from scheduler.commands.runs import RunCommands
+from scheduler.commands.scripts import ScriptCommands
+from scheduler.commands.tokens.token_commands import TokenCommands
+from scheduler.commands.users import UserCommands
+
+
+class Commands:
+    """What one actor may do, by what it is about.
+
+    Each command asks for a right, takes ids, refuses with `Problem` or `Refused`, and leaves an
+    entry in the audit log, in the transaction that does it.
+    """
+
+    def __init__(self, context: CommandContext) -> None:
+        self.apps = AppCommands(context)
+        self.cluster = ClusterCommands(context)
+        self.job_files = JobFileCommands(context)
+        self.jobs = JobCommands(context)
+        self.runs = RunCommands(context)
+        self.scripts = ScriptCommands(context)
+        self.tokens = TokenCommands(context)
+        self.users = UserCommands(context)

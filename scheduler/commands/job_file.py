@@ -1,0 +1,266 @@
+"""Applies a whole job file: apps, jobs, their children, and jobs that it no longer names.
+
+Most files are applied again and again, and change little: so all is compared first, without a lock.
+What is to be done is done in one transaction, which looks at everything again, under
+the lock that keeps two saves from making a circle.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.orm import Session
+
+from scheduler.actor import Right
+from scheduler.alarms.policy import AlarmTargets
+from scheduler.commands.audit_log import Action
+from scheduler.commands.child_changes import ChildChanges
+from scheduler.commands.command_context import CommandContext
+from scheduler.commands.job_changes import JobChanges
+from scheduler.commands.job_comparison import StoredJobs, is_app_as_described
+from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.problems import Code, Problem
+from sql.alarms import recipients
+from sql.batch import chunks
+from sql.jobs import child_links, exports, jobs
+from sql.models import App, Job
+from sql.registry import apps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What applying a job file did, or would do.
+
+    `action` is create, update, start, stop, delete or unchanged; `what` is app or job; `name` is
+    the app's name, or APP/NAME. `details` has a line for each field that changed, `diff` the lines
+    of a unified diff of its script.
+    """
+
+    action: str
+    what: str
+    name: str
+    details: tuple[str, ...] = ()
+    diff: tuple[str, ...] = ()
+
+
+class JobFileCommands:
+    """Applies job files for one person or program."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+        self._changes = JobChanges(context)
+        self._children = ChildChanges(context)
+
+    def apply(
+        self,
+        wanted_apps: Sequence[AppSpec],
+        specs: Sequence[JobSpec],
+        *,
+        dry_run: bool,
+        prune: bool,
+    ) -> list[Change]:
+        """Make apps and jobs as described, all or nothing; return what changed, in order.
+
+        `prune` deletes the jobs of the named apps that `specs` leaves out. Applying twice changes
+        nothing.
+
+        Raises:
+            Problem: an app does not exist for whoever acts, a job could never fire, its children
+                are unknown or form a circle, or one that is to be deleted is another's child.
+
+        """
+        self._context.actor.demand(Right.OPERATE)
+
+        def unit(session: Session) -> list[Change]:
+            changes = self._apply(session, wanted_apps, specs, prune=prune)
+            if dry_run:
+                session.rollback()
+            return changes
+
+        unchanged = self._context.database.read(
+            lambda session: self._compare(session, wanted_apps, specs, prune=prune)
+        )
+        return self._context.write(Right.OPERATE, unit) if unchanged is None else unchanged
+
+    def _compare(
+        self,
+        session: Session,
+        wanted_apps: Sequence[AppSpec],
+        specs: Sequence[JobSpec],
+        *,
+        prune: bool,
+    ) -> list[Change] | None:
+        """Return what `apply` would if all is as described; None if there is something to do.
+
+        It takes no lock: nobody waits for a large file to be compared.
+        """
+        known = {app.name: app for app in exports.apps(session)}
+        wanted = _by_name(wanted_apps, specs)
+        for name, spec in wanted.items():
+            app = known.get(name)
+            if (
+                not app
+                or not self._context.actor.knows(app.id)
+                or not is_app_as_described(app, spec)
+            ):
+                return None
+        app_ids = {app: known[app].id for app in wanted}
+        stored = StoredJobs(session, app_ids)
+        if not all(stored.are_as_described(part) for part in chunks(specs)):
+            return None
+        if prune and _left_out(session, app_ids, specs):
+            return None
+        return [_change("unchanged", spec) for spec in specs]
+
+    def _apply(
+        self,
+        session: Session,
+        wanted_apps: Sequence[AppSpec],
+        specs: Sequence[JobSpec],
+        *,
+        prune: bool,
+    ) -> list[Change]:
+        child_links.lock(session)
+        changes = []
+        app_ids = {}
+        known = apps.ids_by_name(session)
+        for name, app in _by_name(wanted_apps, specs).items():
+            app_ids[name], words = _apply_app(session, name, app)
+            if not self._context.actor.knows(app_ids[name]):
+                raise Problem(Code.UNKNOWN_APP, got=name)
+            if words or name not in known:
+                self._context.actor.demand(Right.ADMINISTER)
+                change = Change(action="create", what="app", name=name)
+                if name in known:
+                    change = replace(change, action="update", details=words)
+                changes.append(change)
+                self._context.note(
+                    session,
+                    Action(f"app.{change.action}"),
+                    name,
+                    app_ids[name],
+                    self._context.now_ms(),
+                    after={"changed": list(words)},
+                )
+        # Kept, because the session forgets unreferenced objects and each job needs its app.
+        held = [session.get_one(App, app_id) for app_id in app_ids.values()]
+        applied = [
+            change for part in chunks(specs) for change in self._apply_jobs(session, app_ids, part)
+        ]
+        del held
+        changes += self._link(session, specs, app_ids, applied)
+        if prune:
+            changes += self._prune(session, _left_out(session, app_ids, specs))
+        return changes
+
+    def _apply_jobs(
+        self, session: Session, app_ids: Mapping[str, int], specs: Sequence[JobSpec]
+    ) -> list[Change]:
+        """Apply some jobs; those that are new and have no script are made together."""
+        now_ms = self._context.now_ms()
+        wanted: dict[tuple[int, str], JobSpec] = {}
+        for spec in specs:
+            wanted.setdefault((app_ids[spec.app], spec.name), spec)
+        known = jobs.find_many(session, wanted)
+        fresh = {
+            key: spec
+            for key, spec in wanted.items()
+            if key not in known and not spec.script_language
+        }
+        new = [(key[0], spec) for key, spec in fresh.items()]
+        self._changes.create_many(session, new, now_ms)
+        return [
+            _change("create", spec)
+            if fresh.get((app_ids[spec.app], spec.name)) is spec
+            else self._apply_job(
+                session, app_ids[spec.app], spec, now_ms, known.get((app_ids[spec.app], spec.name))
+            )
+            for spec in specs
+        ]
+
+    def _apply_job(
+        self, session: Session, app_id: int, spec: JobSpec, now_ms: int, found: Job | None
+    ) -> Change:
+        action, details, diff = self._changes.apply(session, app_id, spec, now_ms, found)
+        return _change(action, spec, details, diff)
+
+    def _link(
+        self,
+        session: Session,
+        specs: Sequence[JobSpec],
+        app_ids: dict[str, int],
+        applied: Sequence[Change],
+    ) -> list[Change]:
+        """Make jobs the children of others, now that all of them are there."""
+        changes, linked = [], []
+        parents = child_links.with_children(session)
+        named = set(child_links.names(session, parents).values())
+        for spec, change in zip(specs, applied, strict=True):
+            if not spec.children and (spec.app, spec.name) not in named:
+                changes.append(change)
+                continue
+            app_id = app_ids[spec.app]
+            job_id, words = self._children.link(
+                session, app_id, spec, self._context.now_ms(), parents=parents
+            )
+            changes.append(_also(change, words) if words else change)
+            linked += [job_id] if words else []
+        self._children.refuse_circles(session, linked)
+        return changes
+
+    def _prune(self, session: Session, doomed: Sequence[tuple[Job, str]]) -> list[Change]:
+        if not doomed:
+            return []
+        self._children.refuse_orphans(session, {job.id for job, _ in doomed})
+        for job, _ in doomed:
+            self._changes.delete(session, jobs.lock(session, job.id), self._context.now_ms())
+        return [
+            Change(action="delete", what="job", name=f"{app}/{job.name}") for job, app in doomed
+        ]
+
+
+def _by_name(wanted_apps: Sequence[AppSpec], specs: Sequence[JobSpec]) -> dict[str, AppSpec | None]:
+    """Return all apps of a file, None for one that only its jobs name."""
+    unnamed = dict.fromkeys(spec.app for spec in specs)
+    return unnamed | {app.name: app for app in wanted_apps}
+
+
+def _left_out(
+    session: Session, app_ids: Mapping[str, int], specs: Sequence[JobSpec]
+) -> list[tuple[Job, str]]:
+    """Return the jobs of these apps, with their app's name, that the file does not name."""
+    kept = {(spec.app, spec.name) for spec in specs}
+    return [
+        (job, app)
+        for job, app in jobs.listing(session)
+        if app in app_ids and (app, job.name) not in kept
+    ]
+
+
+def _change(
+    action: str, spec: JobSpec, details: tuple[str, ...] = (), diff: tuple[str, ...] = ()
+) -> Change:
+    name = f"{spec.app}/{spec.name}"
+    return Change(action=action, what="job", name=name, details=details, diff=diff)
+
+
+def _also(change: Change, words: str) -> Change:
+    """Return a change with further details."""
+    if change.action == "create":
+        return change
+    state = (f"state: {change.action}",) if change.action in ("start", "stop") else change.details
+    return replace(change, action="update", details=(words, *state))
+
+
+def _apply_app(session: Session, name: str, wanted: AppSpec | None) -> tuple[int, tuple[str, ...]]:
+    """Make an app as described; return its id and what changed, in words."""
+    app_id, is_changed = apps.ensure(session, name, wanted.title if wanted else None)
+    words = ["title"] if is_changed else []
+    if wanted and apps.list_addresses(session, app_id, wanted.addresses):
+        words.append(f"addresses: {', '.join(wanted.addresses) or 'all that register'}")
+    if wanted and recipients.set_app(session, app_id, **_alarm_columns(wanted.alarm)):
+        words.append("alarm")
+    return app_id, tuple(words)
+
+
+def _alarm_columns(alarm: AlarmTargets) -> dict[str, str]:
+    return {"emails": ",".join(alarm.emails), "webhook": alarm.webhook, "style": alarm.style}

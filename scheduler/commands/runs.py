@@ -1,0 +1,194 @@
+"""What people do with runs: trigger, kill and clear them.
+
+Nothing here talks to the broker: a trigger and a kill are rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from scheduler.actor import Right
+from scheduler.commands.audit_log import Action
+from scheduler.commands.command_context import CommandContext
+from scheduler.completion.completion import Completion
+from scheduler.completion.retry_policy import End
+from scheduler.jobs.param import check_param
+from scheduler.problems import Code, Problem
+from scheduler.retention.calendar_days import CalendarDays
+from scheduler.retention.clearing import Clearing, Wish, clear_all
+from scheduler.routing.routes import planned_shards
+from sql.accounts import idempotency
+from sql.accounts.idempotency import Once
+from sql.ids import RunIds
+from sql.models import App, Job
+from sql.registry import apps, presence
+from sql.run_status import OPEN, Kind, RunStatus
+from sql.runs import transitions
+
+#: How long a key that came with a trigger counts.
+KEY_MS = 86_400_000
+
+
+class RunCommands:
+    """Acts on runs for one person or program."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+        self._ids = context.run_ids or RunIds(context.database)
+        self._completion = Completion(self._ids, context.now_ms)
+
+    def trigger(
+        self, job_id: int, *, param: str | None = None, addresses: Sequence[str] = ()
+    ) -> int:
+        """Plan a run of a job now; return its id. `param` None = the job's own.
+
+        Raises:
+            Problem: there is no such job, the parameter is too long, or an address is neither
+                registered nor listed for the job's app.
+
+        """
+        return self.trigger_once(job_id, param=param, addresses=addresses)[0]
+
+    def trigger_once(
+        self,
+        job_id: int,
+        *,
+        param: str | None = None,
+        addresses: Sequence[str] = (),
+        kind: Kind = Kind.MANUAL,
+        once: Once | None = None,
+    ) -> tuple[int, bool]:
+        """Plan a run of a job now, as `trigger`; return its id, and whether it was planned now.
+
+        What was asked for `once` already, within a day, is not planned again: the id is that of
+        the run of then.
+
+        Raises:
+            Problem: as `trigger`, or the key came with another request.
+
+        """
+        self._context.actor.demand(Right.OPERATE)
+        check_param(param or "")
+        # Taken before, so that a commit whose answer was lost is not planned a second time.
+        run_id = self._ids.one()
+
+        def unit(session: Session) -> int:
+            job = self._context.job(session, job_id)
+            now_ms = self._context.now_ms()
+            if once is not None and (known := _claimed(session, once, run_id, now_ms)) != run_id:
+                return known
+            for address in addresses:
+                _check_address(session, job, address)
+            run = transitions.NewRun(
+                app_id=job.app_id,
+                job_id=job.id,
+                handler=job.handler or "",
+                param=(job.param or "") if param is None else param,
+                kind=kind,
+                scheduled_at=now_ms,
+                due_at=now_ms,
+                retries_left=job.retries,
+                shard_total=planned_shards(job.route),
+                origin_id=None,
+                wanted_addresses=",".join(addresses) or None,
+                script_version=job.script_version,
+                run_id=run_id,
+            )
+            transitions.plan(session, [run], self._ids)
+            told = {"run": run_id, "param": run.param, "addresses": run.wanted_addresses or ""}
+            self._context.note_job(session, Action.JOB_TRIGGER, job, now_ms, after=told)
+            return run_id
+
+        planned = self._context.write(Right.OPERATE, unit)
+        return planned, planned == run_id
+
+    def kill(self, run_id: int) -> str:
+        """Stop a run wherever it is; return in words what was done.
+
+        Raises:
+            Problem: there is no such run, or it is over already.
+
+        """
+
+        def unit(session: Session) -> str:
+            found = transitions.lock(session, [run_id])
+            actor = self._context.actor
+            if not found or not actor.knows_job(found[0].app_id, found[0].job_id):
+                raise Problem(Code.NO_RUN, id=run_id)
+            status = RunStatus(found[0].status)
+            if status not in OPEN:
+                raise Problem(Code.RUN_OVER, id=run_id, status=status.value)
+            now_ms = self._context.now_ms()
+            told = {"status": status.value, "job": found[0].job_id}
+            self._context.note(session, Action.RUN_KILL, str(run_id), run_id, now_ms, before=told)
+            if status is not RunStatus.PLANNED:
+                transitions.request_kill(session, run_id, now_ms=now_ms)
+                return "kill requested"
+            self._completion.end(session, [self._cancelled(run_id, now_ms)])
+            return "cancelled before it was sent"
+
+        return self._context.write(Right.OPERATE, unit)
+
+    def clear(
+        self,
+        wish: Wish,
+        *,
+        dry_run: bool = False,
+        on_progress: Callable[[int], None] = lambda _count: None,
+    ) -> int:
+        """Delete runs that are over, a little at a time; return how many.
+
+        `on_progress` is told after each step how many it is by now. With `dry_run` they are only
+        counted.
+
+        Raises:
+            Problem: it is about an app that does not exist for whoever acts.
+
+        """
+        self._context.write(
+            Right.OPERATE, lambda session: self._note_clearing(session, wish, dry_run=dry_run)
+        )
+        days = CalendarDays(self._context.timezone)
+        clearing = Clearing(
+            self._context.database, wish, by=self._context.actor.who, days=days, dry_run=dry_run
+        )
+        return clear_all(clearing, self._context.now_ms(), on_progress=on_progress)
+
+    def _note_clearing(self, session: Session, wish: Wish, *, dry_run: bool) -> None:
+        app_id = wish.app_id
+        if wish.job_id is not None:
+            job = session.get(Job, wish.job_id)
+            app_id = job.app_id if job else None
+        if not self._context.actor.knows(app_id):
+            raise Problem(Code.NOTHING_TO_CLEAR)
+        if not dry_run:
+            wanted = {name: value for name, value in asdict(wish).items() if value is not None}
+            now_ms = self._context.now_ms()
+            self._context.note(session, Action.RUN_CLEAR, "runs", 0, now_ms, after=wanted)
+
+    def _cancelled(self, run_id: int, now_ms: int) -> End:
+        return End(
+            run_id=run_id,
+            status=RunStatus.CANCELLED,
+            message=Why.CANCELLED_BY(who=self._context.actor.who),
+            finished_at=now_ms,
+            never_started=True,
+        )
+
+
+def _claimed(session: Session, once: Once, run_id: int, now_ms: int) -> int:
+    """Return the run that a key stands for: this one, or that of an earlier request."""
+    noted = idempotency.claim(session, once, run_id=run_id, now_ms=now_ms, kept_ms=KEY_MS)
+    if noted.body_hash != once.body_hash:
+        raise Problem(Code.KEY_REUSED)
+    return noted.run_id
+
+
+def _check_address(session: Session, job: Job, address: str) -> None:
+    app = session.get_one(App, job.app_id)
+    if presence.holder(session, presence.EXECUTOR, app.name, address) is not None:
+        return
+    if address not in apps.split(app.address_list):
+        raise Problem(Code.WANTED_ADDRESS, "addresses", app=app.name, got=address)

@@ -1,0 +1,153 @@
+"""Starting, stopping and replacing a job's schedule, inside the caller's transaction.
+
+Each first decides the ticks that nobody has decided yet, so that no due time is lost between an
+old schedule and a new one, and never goes below the watermark.
+"""
+
+from collections.abc import Iterable
+
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from scheduler.commands.command_context import CommandContext
+from scheduler.explaining import explanation
+from scheduler.problems import Code, Problem
+from scheduler.schedules.no_schedule import NoSchedule
+from scheduler.schedules.registry import read_schedule
+from scheduler.schedules.schedule import Schedule
+from sql.explanation import Explanation
+from sql.jobs import history
+from sql.jobs.parked import PARKED_MS
+from sql.models import Job
+from sql.run_status import OPEN, Kind
+from sql.runs import ticks, transitions
+
+#: What a schedule's tick becomes; a retry of it as well, once a person has said stop.
+TICKS = (Kind.SCHEDULE, Kind.MISFIRE)
+_TICKS_AND_RETRIES = (*TICKS, Kind.RETRY)
+
+
+class ScheduleChanges:
+    """Changes schedules on behalf of whoever acts."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._timezone = context.timezone
+        self._who = context.actor.who
+
+    def start(self, session: Session, job: Job, now_ms: int) -> bool:
+        """Start a locked job's schedule; False when it is started already.
+
+        A fixed delay fires at once, or after the end of what its schedule has caused before.
+        """
+        if job.is_enabled == 1:
+            return False
+        self._begin(session, job, now_ms)
+        self.record(session, job, now_ms)
+        return True
+
+    def begin(self, job: Job, now_ms: int) -> None:
+        """Start the schedule of a job not stored yet; whoever stores it must `record` it.
+
+        Raises:
+            Problem: it has no schedule, or one that never fires again.
+
+        """
+        self._begin(None, job, now_ms)
+
+    def _begin(self, session: Session | None, job: Job, now_ms: int) -> None:
+        schedule = self._schedule(job)
+        if not schedule.fires:
+            raise Problem(Code.NO_SCHEDULE, "schedule", job=job.name)
+        watermark, tick = schedule.start(max(job.last_tick_at, now_ms))
+        if tick is None:
+            facts = {"job": job.name, "schedule": job.schedule_value}
+            raise Problem(Code.NEVER_FIRES, "schedule", **facts)
+        if schedule.waits_for_completion and session and _is_at_work(session, job.id):
+            tick = PARKED_MS
+        job.is_enabled, job.stop_reason, job.stop_why = 1, None, None
+        job.last_tick_at, job.next_tick_at = watermark, tick
+
+    def stop(self, session: Session, job: Job, now_ms: int) -> bool:
+        """Stop a locked job's schedule and cancel what it has planned; False if it is stopped.
+
+        What a schedule that has come to its end still has planned is cancelled too.
+        """
+        reason = explanation(Why.STOPPED_BY(who=self._who))
+        if job.is_enabled == 0:
+            return self._cancel(session, job, now_ms, reason, _TICKS_AND_RETRIES) > 0
+        self._decide_overdue(session, job, now_ms, reason)
+        job.is_enabled, job.next_tick_at = 0, 0
+        job.stop_reason = job.stop_why = None
+        self._cancel(session, job, now_ms, reason, _TICKS_AND_RETRIES)
+        self.record(session, job, now_ms)
+        return True
+
+    def leave(self, session: Session, job: Job, now_ms: int) -> None:
+        """Decide what is left of a locked job's schedule before it is replaced."""
+        reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
+        if job.is_enabled == 1:
+            self._decide_overdue(session, job, now_ms, reason)
+        self._cancel(session, job, now_ms, reason, TICKS)
+
+    def enter(self, session: Session, job: Job, now_ms: int) -> None:
+        """Begin with the schedule that a locked job has now, if it is enabled."""
+        if job.is_enabled == 1:
+            job.is_enabled = 0
+            self.start(session, job, now_ms)
+
+    def record(self, session: Session, job: Job, now_ms: int) -> None:
+        """Write into the history by which schedule a stored job goes from now on."""
+        history.record_change(
+            session,
+            job,
+            timezone=job.timezone or self._timezone,
+            by=self._who,
+            now_ms=now_ms,
+            anchor_ms=job.next_tick_at,
+        )
+
+    def _decide_overdue(self, session: Session, job: Job, now_ms: int, reason: Explanation) -> None:
+        """Record the ticks that came due and were never planned as skipped, up to now.
+
+        A schedule that cannot be read has no ticks; it must not keep a job from being stopped.
+        """
+        schedule: Schedule
+        try:
+            schedule, anchor = self._schedule(job), job.next_tick_at
+        except Problem:
+            schedule, anchor = NoSchedule(), 0
+        first = schedule.next_after(job.last_tick_at, anchor)
+        last = schedule.last_until(job.last_tick_at, now_ms, anchor)
+        if first is not None and last is not None:
+            skip = history.skipped(
+                job.id,
+                first,
+                last,
+                count=schedule.count(job.last_tick_at, now_ms, anchor),
+                why=reason,
+                now_ms=now_ms,
+            )
+            history.record_skips(session, [skip])
+        job.last_tick_at = max(job.last_tick_at, now_ms)
+
+    def _cancel(
+        self, session: Session, job: Job, now_ms: int, reason: Explanation, kinds: Iterable[Kind]
+    ) -> int:
+        return transitions.cancel(
+            session, job.id, reason=reason, now_ms=now_ms, kinds=kinds, schedule_only=True
+        )
+
+    def _schedule(self, job: Job) -> Schedule:
+        return read_schedule(job.schedule_kind, job.schedule_value, job.timezone or self._timezone)
+
+
+def _is_at_work(session: Session, job_id: int) -> bool:
+    """Whether anything is open of what a locked job's schedule has caused.
+
+    The runs are locked, so that whoever is just ending one is waited for; it may have planned a
+    further attempt, so they are looked for again.
+    """
+    while found := ticks.open_ids(session, job_id):
+        if any(run.status in OPEN for run in transitions.lock(session, found)):
+            return True
+    return False

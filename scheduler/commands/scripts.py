@@ -1,0 +1,97 @@
+"""What people do with the script of a job that has one: save it, restore a version of it."""
+
+from sqlalchemy.orm import Session
+
+from scheduler.actor import Right
+from scheduler.commands.audit_log import Action
+from scheduler.commands.command_context import CommandContext
+from scheduler.jobs.script_cache import language_of
+from scheduler.jobs.script_source import REMARK_LENGTH, check_source, normal_source
+from scheduler.problems import Code, Problem
+from sql.instants import at
+from sql.jobs import script_versions
+from sql.models import Job
+
+
+class ScriptCommands:
+    """Acts on scripts for one person or program."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+
+    def save(self, job_id: int, source: str, *, remark: str, based_on: int) -> int | None:
+        """Make a source the current version; return its id, None when nothing is different.
+
+        Runs that are planned already keep the version that they were planned with.
+
+        Raises:
+            Problem: there is no such job, it has no script, the source or the remark is not
+                acceptable, or the current version is not `based_on`.
+
+        """
+        check_source(source)
+        _check_remark(remark)
+
+        def unit(session: Session) -> int | None:
+            job = self._lock(session, job_id, based_on)
+            return self._save(session, job, source, job.script_type, remark)
+
+        return self._context.write(Right.EDIT_GLUE, unit)
+
+    def restore(self, job_id: int, version: int, *, remark: str, based_on: int) -> int | None:
+        """Make an earlier version the current one again, as a new version; as `save` otherwise.
+
+        Raises:
+            NotFound: the job has no such version.
+
+        """
+        _check_remark(remark)
+
+        def unit(session: Session) -> int | None:
+            job = self._lock(session, job_id, based_on)
+            found = script_versions.version(session, job_id, version)
+            kind = found.script_type or job.script_type
+            return self._save(session, job, found.source or "", kind, remark)
+
+        return self._context.write(Right.EDIT_GLUE, unit)
+
+    def _lock(self, session: Session, job_id: int, based_on: int) -> Job:
+        job = self._context.job(session, job_id, lock=True)
+        if job.script_version is None:
+            raise Problem(Code.NO_SCRIPT, id=job_id)
+        if job.script_version != based_on:
+            author = script_versions.version(session, job_id, job.script_version).author
+            raise Problem(Code.SCRIPT_CHANGED, version=job.script_version, who=author or "")
+        return job
+
+    def _save(
+        self, session: Session, job: Job, source: str, script_type: str, remark: str
+    ) -> int | None:
+        source = normal_source(language_of(script_type), source)
+        if (script_type, source) == (job.script_type, job.script_source):
+            return None
+        now_ms, before = self._context.now_ms(), job.script_version
+        saved = script_versions.save(
+            session,
+            job,
+            script_type=script_type,
+            source=source,
+            remark=remark,
+            author=self._context.actor.who,
+            now_ms=now_ms,
+        )
+        job.update_time = at(now_ms)
+        self._context.note_job(
+            session,
+            Action.GLUE_SAVE,
+            job,
+            now_ms,
+            before={"version": before},
+            after={"version": saved, "remark": remark, "bytes": len(source.encode())},
+        )
+        return saved
+
+
+def _check_remark(remark: str) -> None:
+    if not remark.strip() or len(remark) > REMARK_LENGTH:
+        raise Problem(Code.REMARK, "script/remark", most=REMARK_LENGTH)

@@ -1,0 +1,163 @@
+"""What people do with tokens: make and revoke them. No program can: the API has no such call."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from scheduler.actor import Right
+from scheduler.commands.audit_log import Action
+from scheduler.commands.command_context import CommandContext
+from scheduler.commands.tokens.scopes import OF_ALL, OF_JOBS, RIGHTS, Scope, actor_of
+from scheduler.commands.tokens.token_text import hash_of, new_token
+from scheduler.problems import Code, Problem
+from sql.accounts import tokens
+from sql.models import ApiToken, App, Job, User
+
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
+#: Days that a token lives where nobody says otherwise, and at most.
+USUAL_DAYS, MOST_DAYS = 90, 366
+#: Jobs that a token may be limited to.
+MOST_JOBS = 50
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSpec:
+    """A token as somebody wants it; no apps and no jobs = all that its owner has."""
+
+    name: str
+    owner_id: int
+    scopes: Collection[Scope]
+    app_ids: Collection[int] = ()
+    job_ids: Collection[int] = ()
+    days: int = USUAL_DAYS
+
+
+class TokenCommands:
+    """Makes and revokes tokens, and notes it in the audit log."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+
+    def add(self, spec: TokenSpec) -> str:
+        """Make a token and return it: nobody can read it again.
+
+        Whoever may administer makes one for anybody, everybody else for themselves.
+
+        Raises:
+            Problem: it cannot be so, the name was given before, or it would open more than its
+                owner may.
+
+        """
+        _check(spec)
+        text = new_token()
+
+        def unit(session: Session) -> None:
+            owner = session.get(User, spec.owner_id, with_for_update=True)
+            if owner is None:
+                raise Problem(Code.NO_USER, "owner", id=spec.owner_id)
+            self._demand_right_to(owner)
+            if tokens.is_named(session, spec.name):
+                raise Problem(Code.TOKEN_NAME_TAKEN, "name", name=spec.name)
+            now_ms = self._context.now_ms()
+            token = _row(spec, hash_of(text), now_ms, self._context.actor.who)
+            _refuse_more_than_owners(session, token, owner, spec)
+            tokens.add(session, token)
+            self._note(session, Action.TOKEN_ADD, token, now_ms, after=_record(token, owner))
+
+        self._context.write(Right.ACCOUNT, unit)
+        return text
+
+    def revoke(self, token_id: int) -> bool:
+        """Let a token open nothing any more, from the next request on; False when it is so already.
+
+        Raises:
+            Problem: there is no such token, or it is somebody else's.
+
+        """
+
+        def unit(session: Session) -> bool:
+            token = tokens.lock(session, token_id)
+            if token is None:
+                raise Problem(Code.NO_TOKEN, id=token_id)
+            self._demand_right_to(session.get(User, token.user_id))
+            now_ms = self._context.now_ms()
+            if not tokens.revoke(token, now_ms=now_ms, by=self._context.actor.who):
+                return False
+            self._note(session, Action.TOKEN_REVOKE, token, now_ms)
+            return True
+
+        return self._context.write(Right.ACCOUNT, unit)
+
+    def _demand_right_to(self, owner: User | None) -> None:
+        who = self._context.actor.who
+        if owner is None or owner.name.casefold() != who.casefold():
+            self._context.actor.demand(Right.ADMINISTER)
+
+    def _note(
+        self,
+        session: Session,
+        action: Action,
+        token: ApiToken,
+        now_ms: int,
+        **values: dict[str, object],
+    ) -> None:
+        self._context.note(session, action, token.name, token.id, now_ms, **values)
+
+
+def _check(spec: TokenSpec) -> None:
+    if not re.fullmatch(NAME_PATTERN, spec.name):
+        raise Problem(Code.TOKEN_NAME, "name", pattern=NAME_PATTERN, got=spec.name[:100])
+    if not spec.scopes:
+        raise Problem(Code.NO_SCOPES, "scopes", known=", ".join(Scope))
+    if not 1 <= spec.days <= MOST_DAYS:
+        raise Problem(Code.TOKEN_DAYS, "days", most=MOST_DAYS, got=spec.days)
+    if len(set(spec.job_ids)) > MOST_JOBS:
+        raise Problem(Code.TOKEN_JOBS, "jobs", most=MOST_JOBS, got=len(set(spec.job_ids)))
+    if spec.job_ids and (wide := sorted(set(spec.scopes) - OF_JOBS)):
+        raise Problem(Code.SCOPES_OF_JOBS, "scopes", got=", ".join(wide))
+    if spec.app_ids and (wide := sorted(set(spec.scopes) & OF_ALL)):
+        raise Problem(Code.SCOPES_OF_APPS, "scopes", got=", ".join(wide))
+
+
+def _row(spec: TokenSpec, token_hash: str, now_ms: int, by: str) -> ApiToken:
+    ordered = [scope.value for scope in Scope if scope in spec.scopes]
+    return ApiToken(
+        token_hash=token_hash,
+        name=spec.name,
+        user_id=spec.owner_id,
+        scopes=",".join(ordered),
+        permission=tokens.listed(spec.app_ids),
+        jobs=tokens.listed(spec.job_ids),
+        created_at=now_ms,
+        created_by=by[:64],
+        expires_at=now_ms + spec.days * _DAY_MS,
+    )
+
+
+def _refuse_more_than_owners(
+    session: Session, token: ApiToken, owner: User, spec: TokenSpec
+) -> None:
+    actor = actor_of(token, owner, origin="")
+    for scope in spec.scopes:
+        if not actor.may(RIGHTS[scope]):
+            raise Problem(Code.SCOPE_OF_OWNER, "scopes", name=owner.name, got=scope.value)
+    for app_id in spec.app_ids:
+        if session.get(App, app_id) is None or not actor.knows(app_id):
+            raise Problem(Code.NO_APP, "apps", id=app_id)
+    for job_id in spec.job_ids:
+        job = session.get(Job, job_id)
+        if job is None or not actor.knows_job(job.app_id, job_id):
+            raise Problem(Code.NO_JOB, "jobs", id=job_id)
+
+
+def _record(token: ApiToken, owner: User) -> dict[str, object]:
+    return {
+        "owner": owner.name,
+        "scopes": token.scopes,
+        "app_ids": token.permission,
+        "job_ids": token.jobs,
+        "expires_at": token.expires_at,
+    }

@@ -1,0 +1,239 @@
+"""Executors' reports into rows: one transaction a batch, acknowledged after its commit.
+
+A callback that cannot be stored is found by bisection, dead-lettered alone, and its run ends
+FAILED with the reason, so that one bad report never holds up the others.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker.errors import BadMessage, Oversized
+from broker.messages import (
+    Callback,
+    Report,
+    Started,
+    StillOpen,
+    WhichOpen,
+)
+from broker.reasons.codes import Why
+from broker.signing import Direction, Sealer
+from broker.transport import Consumer, Delivery
+from scheduler.bisection import bisect
+from scheduler.command_sender import Command, CommandSender
+from scheduler.completion.completion import Tally
+from scheduler.completion.reported_ends import believed, end_of
+from scheduler.completion.retry_policy import End
+from scheduler.completion.run_ender import RunEnder
+from scheduler.membership.boot_accounts import BootAccounts
+from scheduler.node_context import NodeContext
+from scheduler.rounds.loop import NAP_SECONDS
+from sql.errors import DatabaseUnavailable
+from sql.run_status import IN_FLIGHT, RunStatus
+from sql.runs import queries, transitions
+from sql.runs.run_rows import RoutedRun
+
+#: Deliveries taken in one round; each carries up to 100 reports.
+BATCH = 50
+#: Shortest time from one round to the next: a transaction costs as much as thirty reports in it.
+#: A callback after a pause is stored at once.
+GATHER_SECONDS = 0.05
+#: How long an answer to `WhichOpen` is good for.
+ANSWER_SECONDS = 30.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One report, the executor that made it, and the delivery that brought it."""
+
+    delivery: Delivery
+    app_id: int
+    address: str
+    report: Report
+
+
+class Callbacks:
+    """Moves runs as their executors report.
+
+    Args:
+        on_freed: told after a commit how many runs ended at each address of each app.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        context: NodeContext,
+        ender: RunEnder,
+        consumer: Consumer,
+        sealer: Sealer,
+        commands: CommandSender,
+        accounts: BootAccounts,
+        on_freed: Callable[[Mapping[tuple[int, str], int]], None],
+    ) -> None:
+        self._context = context
+        self._ender = ender
+        self._consumer = consumer
+        self._sealer = sealer
+        self._commands = commands
+        self._accounts = accounts
+        self._on_freed = on_freed
+        self._held: list[Delivery] = []
+        self._items: list[_Item] = []
+
+    def tick(self, _now_ms: int) -> float:
+        """Store what has arrived; waits for the first message unless `wake` is called.
+
+        Returns the seconds in which further ones gather for the next round.
+        """
+        if not self._held:
+            self._take()
+        if not self._held:
+            return 0
+        began_at = time.monotonic()
+        # The round's own time may be that of a long wait's beginning.
+        spoiled = self._store(self._items, self._context.now_ms())
+        rejected = {id(item.delivery) for item in spoiled}
+        self._consumer.ack([item for item in self._held if id(item) not in rejected])
+        self._consumer.reject([item for item in self._held if id(item) in rejected])
+        # Only now: a database that is away must find the same deliveries here next round.
+        self._held, self._items = [], []
+        return max(0.0, began_at + GATHER_SECONDS - time.monotonic())
+
+    def wake(self) -> None:
+        """Let a round that waits end at once."""
+        self._consumer.wake()
+
+    def _take(self) -> None:
+        for delivery in self._consumer.take(BATCH, NAP_SECONDS):
+            try:
+                message = self._open(delivery)
+            except Oversized as error:
+                self._context.counters.count("messages_dropped")
+                log.warning("message_dropped", queue=delivery.queue, reason=str(error))
+                self._consumer.ack([delivery])
+                continue
+            except BadMessage as error:
+                self._context.counters.count("messages_rejected")
+                log.warning("message_rejected", queue=delivery.queue, reason=str(error))
+                self._consumer.reject([delivery])
+                continue
+            self._held.append(delivery)
+            if isinstance(message, WhichOpen):
+                self._answer(message)
+            else:
+                app_id = self._context.app_names.id_of(message.app)
+                self._items += [
+                    _Item(delivery, app_id, message.address, report) for report in message.reports
+                ]
+
+    def _open(self, delivery: Delivery) -> Callback | WhichOpen:
+        message: Callback | WhichOpen = self._sealer.open(
+            delivery, expect=Callback | WhichOpen, direction=Direction.FROM_EXECUTOR
+        )
+        self._accounts.prove((message.app, message.address, message.boot_id), delivery.user)
+        return message
+
+    def _store(self, items: list[_Item], now_ms: int) -> list[_Item]:
+        """Store reports; return those that the database would not take."""
+        spoiled: list[_Item] = []
+
+        def give_up(item: _Item, error: Exception) -> None:
+            self._give_up(item, error, now_ms)
+            spoiled.append(item)
+
+        bisect(items, lambda part: self._write(part, now_ms), give_up)
+        return spoiled
+
+    def _write(self, items: Sequence[_Item], now_ms: int) -> None:
+        started = [item for item in items if isinstance(item.report, Started)]
+        ends = [
+            end_of(item.report, item.app_id, item.address, now_ms)
+            for item in items
+            if not isinstance(item.report, Started)
+        ]
+        tally = self._ender.end(ends, first=lambda session: _start(session, started, now_ms))
+        self._count(tally)
+        self._on_freed(tally.freed)
+
+    def _give_up(self, item: _Item, error: Exception, now_ms: int) -> None:
+        """End the run of a report that cannot be stored; when that fails too, go on without it."""
+        self._context.counters.count("callbacks_unstorable")
+        words = " ".join(str(error).split())[:500]
+        log.error("callback_unstorable", run_id=item.report.run_id, error=words)
+        end = End(
+            run_id=item.report.run_id,
+            status=RunStatus.FAILED,
+            message=Why.RESULT_NOT_STORED(why=words),
+            finished_at=now_ms,
+            app_id=item.app_id,
+            address=item.address,
+            boot_id=item.report.boot_id,
+        )
+        try:
+            self._ender.end([end])
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("run_not_ended", run_id=item.report.run_id)
+
+    def _count(self, tally: Tally) -> None:
+        self._context.counters.count("callbacks_stored", len(tally.won))
+        if tally.lost:
+            self._context.counters.count("callbacks_ignored", len(tally.lost))
+            log.debug("callbacks_ignored", run_ids=tally.lost[:20])
+        if tally.strange or tally.unknown:
+            self._context.counters.count(
+                "callbacks_rejected", len(tally.strange) + len(tally.unknown)
+            )
+            log.warning(
+                "callbacks_rejected",
+                not_theirs=list(tally.strange)[:20],
+                unknown=list(tally.unknown)[:20],
+            )
+
+    def _answer(self, question: WhichOpen) -> None:
+        """Tell an executor that was out of contact which of its waiting runs may still start."""
+        try:
+            rows = self._context.database.read(
+                lambda session: queries.by_ids(session, question.run_ids)
+            )
+        except DatabaseUnavailable as error:
+            log.warning("question_not_answered", address=question.address, error=str(error))
+            return  # it is asked again every few seconds
+        theirs = (self._context.app_names.id_of(question.app), question.address, question.boot_id)
+        still_open = tuple(
+            row.id for row in rows if row.status in IN_FLIGHT and _sent_to(row) == theirs
+        )
+        command = Command(
+            app=question.app,
+            address=question.address,
+            boot_id=question.boot_id,
+            message=StillOpen(asked=question.run_ids, open_ids=still_open),
+            valid_seconds=ANSWER_SECONDS,
+        )
+        self._commands.send([command])
+
+
+def _sent_to(row: RoutedRun) -> tuple[int, str, str]:
+    return row.app_id, row.address, row.boot_id
+
+
+def _start(session: Session, items: Sequence[_Item], now_ms: int) -> None:
+    if not items:
+        return
+    rows = {row.id: row for row in queries.by_ids(session, [item.report.run_id for item in items])}
+    started = {
+        row.id: believed(item.report.started_at_ms, routed_at=row.routed_at, now_ms=now_ms)
+        for item in items
+        if isinstance(item.report, Started)
+        and (row := rows.get(item.report.run_id)) is not None
+        and _sent_to(row) == (item.app_id, item.address, item.report.boot_id)
+    }
+    if started:
+        transitions.start(session, started)

@@ -1,0 +1,193 @@
+"""The only way into a final state: the row's end and what follows, in one transaction."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from scheduler.alarms.policy import NOBODY, AlarmTargets
+from scheduler.completion import failure_alarms
+from scheduler.completion.follow_ups import Ending, FollowUps
+from scheduler.completion.plain_successes import end_plain, split
+from scheduler.completion.reported_ends import dated
+from scheduler.completion.retry_policy import NO_FAILURE, End, next_attempt
+from scheduler.explaining import explanation
+from sql.ids import RunIds
+from sql.jobs import jobs
+from sql.run_status import ENTERED_FROM, FINAL, RunStatus
+from sql.runs import ticks, transitions
+from sql.runs.run_rows import LockedRun
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What became of reported ends, as ids of runs; `planned` are new attempts and children's runs.
+
+    `lost` came too late, or a second time. `strange` were reported by somebody whom they were not
+    routed to. `freed` counts those of `won` that were in flight, by app id and address.
+    """
+
+    won: dict[int, RunStatus] = field(default_factory=dict)
+    lost: list[int] = field(default_factory=list)
+    unknown: set[int] = field(default_factory=set)
+    strange: set[int] = field(default_factory=set)
+    planned: list[int] = field(default_factory=list)
+    freed: Counter[tuple[int, str]] = field(default_factory=Counter)
+
+
+class Completion:
+    """Ends runs, for callbacks, dispatcher, rescuer and commands alike.
+
+    Args:
+        ids: where the ids of new attempts and of children's runs come from.
+        now_ms: the database's clock.
+        alarm_defaults: who is told of failures of jobs that name nobody.
+
+    """
+
+    def __init__(
+        self, ids: RunIds, now_ms: Callable[[], int], alarm_defaults: AlarmTargets = NOBODY
+    ) -> None:
+        self._ids = ids
+        self._now_ms = now_ms
+        self._alarm_defaults = alarm_defaults
+        self._follow_ups = FollowUps(ids, now_ms)
+
+    def end(self, session: Session, ends: Sequence[End], *, careful: bool = True) -> Tally:
+        """End runs in the caller's transaction; the first final state wins.
+
+        Losing is normal. A result for a run that was given up as LOST is kept as its late status.
+
+        Raises:
+            NotAllWon: not `careful`, and a plain success was not won; undo the transaction.
+
+        """
+        plain, others = split(ends, self._now_ms())
+        won, planned = end_plain(session, plain, self._follow_ups, careful=careful)
+        if careful:
+            winners = {end.run_id for end in won}
+            others += [end for end in plain if end.run_id not in winners]
+        tally = self._end_rows(session, others) if others else Tally()
+        tally.won |= {end.run_id: end.status for end in won}
+        tally.freed.update((end.app_id or 0, end.address or "") for end in won)
+        tally.planned += planned
+        return tally
+
+    def _end_rows(self, session: Session, ends: Sequence[End]) -> Tally:
+        """End runs after a look at their rows, which are locked."""
+        tally, now_ms = Tally(), self._now_ms()
+        rows = {row.id: row for row in transitions.lock(session, {end.run_id for end in ends})}
+        winners: dict[int, End] = {}
+        for end in ends:
+            row = rows.get(end.run_id)
+            if row is None:
+                tally.unknown.add(end.run_id)
+            elif not _is_from_its_executor(row, end):
+                tally.strange.add(end.run_id)
+            elif end.run_id not in winners and _may_enter(row, end):
+                told = dated(end, routed_at=row.routed_at, now_ms=now_ms)
+                winners[end.run_id] = _as_killed(row, told)
+            else:
+                self._lose(session, row, end, tally)
+        tally.won = {run_id: end.status for run_id, end in winners.items()}
+        tally.freed = Counter(
+            (row.app_id, row.address)
+            for row in map(rows.__getitem__, winners)
+            if row.address is not None
+        )
+        if winners:
+            transitions.end(session, [_ended(rows[run_id], end) for run_id, end in winners.items()])
+            tally.planned = self._follow(session, rows, winners)
+        return tally
+
+    def _follow(
+        self, session: Session, rows: dict[int, LockedRun], winners: dict[int, End]
+    ) -> list[int]:
+        unwanted = [rows[run_id] for run_id, end in winners.items() if end.status in NO_FAILURE]
+        failures = ticks.failures_before(session, unwanted) if unwanted else {}
+        attempts = self._next_attempts(session, rows, winners, failures)
+        planned = transitions.plan(session, list(attempts.values()), self._ids)
+        endings = [
+            Ending(rows[run_id], end.status, end.finished_at)
+            for run_id, end in winners.items()
+            if run_id not in attempts
+        ]
+        last = [(rows[run_id], end) for run_id, end in winners.items() if run_id not in attempts]
+        failure_alarms.keep(session, last, failures, self._alarm_defaults, now_ms=self._now_ms())
+        # Last: a further attempt, being a row by now, keeps its tick from being over.
+        return planned + self._follow_ups.follow(session, endings)
+
+    def _next_attempts(
+        self,
+        session: Session,
+        rows: dict[int, LockedRun],
+        winners: dict[int, End],
+        failures: Collection[int],
+    ) -> dict[int, transitions.NewRun]:
+        unsuccessful = [end for end in winners.values() if end.status is not RunStatus.SUCCEEDED]
+        if not unsuccessful:
+            return {}
+        known = jobs.for_runs(session, {rows[end.run_id].job_id for end in unsuccessful})
+        now_ms = self._now_ms()
+        attempts: dict[int, transitions.NewRun] = {}
+        for end in unsuccessful:
+            row, has_failed = rows[end.run_id], end.run_id in failures
+            job = known.get(row.job_id)
+            attempt = next_attempt(row, job, end, now_ms=now_ms, has_failed=has_failed)
+            if attempt is not None:
+                attempts[end.run_id] = attempt
+        return attempts
+
+    def _lose(self, session: Session, row: LockedRun, end: End, tally: Tally) -> None:
+        tally.lost.append(end.run_id)
+        late = row.status == RunStatus.LOST and end.status is not RunStatus.LOST
+        if (
+            late
+            and not end.never_started
+            and transitions.note_late(session, end.run_id, end.status)
+        ):
+            log.warning("result_came_late", run_id=end.run_id, status=end.status.value)
+
+
+def _is_from_its_executor(row: LockedRun, end: End) -> bool:
+    if end.address is None:
+        return True
+    was_sent_to = (row.app_id, row.address, row.boot_id)
+    return (end.app_id, end.address, end.boot_id) == was_sent_to
+
+
+def _may_enter(row: LockedRun, end: End) -> bool:
+    if row.status in FINAL or row.status not in ENTERED_FROM[end.status]:
+        return False
+    if end.only_from is not None and row.status != end.only_from:
+        return False
+    return end.routed_at is None or row.routed_at == end.routed_at
+
+
+def _as_killed(row: LockedRun, end: End) -> End:
+    """Return the end of a run that never started and, being killed, never may."""
+    if not end.never_started or row.kill_requested_at is None or row.status == RunStatus.PLANNED:
+        return end
+    return End(
+        run_id=end.run_id,
+        status=RunStatus.KILLED,
+        message=Why.KILLED_BEFORE_START(why=end.message),
+        finished_at=end.finished_at,
+        never_started=True,
+    )
+
+
+def _ended(row: LockedRun, end: End) -> transitions.Ended:
+    return transitions.Ended(
+        run_id=end.run_id,
+        status=end.status,
+        message=explanation(end.message),
+        finished_at=end.finished_at,
+        started_at=end.started_at or row.started_at,
+        log_tail=end.log_tail,
+    )

@@ -1,0 +1,96 @@
+"""Keeps alarms of failed ticks, in the transaction that ends their last attempt."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.orm import Session
+
+from scheduler.alarms.events import MESSAGE_LENGTH, TAIL_LENGTH, Failure, to_text
+from scheduler.alarms.policy import NOBODY, AlarmTargets
+from scheduler.alarms.targets import channels, job_targets
+from scheduler.completion.retry_policy import End
+from sql.alarms import alarms, recipients
+from sql.alarms.alarms import NewAlarm, RunAlarm
+from sql.alarms.recipients import JobRecipients
+from sql.run_status import RunStatus
+from sql.runs.run_rows import FailedRun, LockedRun
+
+#: Ends to look into. A killed, refused or cancelled run is no failure by itself.
+_ALARMING = frozenset(
+    {RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED, RunStatus.LOST}
+)
+
+
+def keep(
+    session: Session,
+    last: Sequence[tuple[LockedRun, End]],
+    failures: Mapping[int, FailedRun],
+    defaults: AlarmTargets,
+    *,
+    now_ms: int,
+) -> None:
+    """Keep an alarm for each target of each tick that failed, once for all shards of a tick.
+
+    `last` are runs, as they were, with their ends, after which nothing is tried again; `failures`
+    the attempts that failed before them. A run that nobody is told of is marked so. One that
+    somebody asked to kill is no alarm.
+    """
+    failed = [
+        (run, end)
+        for run, end in last
+        if (end.status in _ALARMING or run.id in failures) and run.kill_requested_at is None
+    ]
+    if not failed:
+        return
+    jobs = recipients.job_targets(session, {run.job_id for run, _ in failed})
+    kept: list[NewAlarm] = []
+    unheard: list[int] = []
+    for run, end in failed:
+        job = jobs.get(run.job_id)
+        targets = NOBODY if job is None else job_targets(job, defaults)
+        if job is None or not targets:
+            unheard.append(run.id)
+        else:
+            kept += _alarms(run, _news(run, end, failures.get(run.id), job), targets, now_ms)
+    alarms.add(session, kept)
+    alarms.mark_runs(session, unheard, RunAlarm.NOBODY_TO_TELL)
+
+
+def _alarms(run: LockedRun, news: Failure, targets: AlarmTargets, now_ms: int) -> list[NewAlarm]:
+    content = to_text(news)
+    return [
+        NewAlarm(
+            subject_key=f"tick:{run.job_id}:{run.scheduled_at}:{run.origin_id}",
+            channel=channel,
+            target=target,
+            content=content,
+            created_at=now_ms,
+            job_id=run.job_id,
+            app_id=run.app_id,
+            run_id=run.id,
+        )
+        for channel, target in channels(targets)
+    ]
+
+
+def _news(run: LockedRun, end: End, failure: FailedRun | None, job: JobRecipients) -> Failure:
+    return Failure(
+        app=job.app,
+        job=job.name,
+        run_id=run.id,
+        scheduled_at=run.scheduled_at,
+        finished_at=end.finished_at,
+        timezone=job.timezone or "",
+        status=end.status.value,
+        message=_message(end, failure)[:MESSAGE_LENGTH],
+        address=run.address or "",
+        attempts=run.attempt + 1,
+        shard=f"{run.shard_index}/{run.shard_total}" if run.shard_total > 1 else "",
+        log_tail=(end.log_tail or (failure and failure.log_tail) or "")[-TAIL_LENGTH:],
+    )
+
+
+def _message(end: End, failure: FailedRun | None) -> str:
+    if failure is None:
+        return str(end.message)
+    before = f"attempt {failure.attempt + 1} {failure.status}: {failure.message or ''}"
+    return f"{end.message}; {before}"

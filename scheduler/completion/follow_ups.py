@@ -1,0 +1,181 @@
+"""What the end of a whole tick leads to: runs of its job's children, and a fixed delay's next tick.
+
+It works in the transaction that ended the tick's last run. Two schedulers that end two last shards
+at the same time would each see the other's still open, so the tick's first run is locked before
+anything is counted: whoever comes second sees what the first one wrote.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy.orm import Session
+
+from scheduler.completion.tick_end import TickEnd, tick_end
+from scheduler.routing.routes import planned_shards
+from scheduler.schedules.registry import WAITING_KINDS, read_schedule
+from sql.ids import RunIds
+from sql.jobs import child_links, jobs, parked
+from sql.jobs.child_links import Followed
+from sql.jobs.jobs import JobToPlan
+from sql.jobs.parked import ParkedJob
+from sql.run_status import Kind, RunStatus
+from sql.runs import ticks, transitions
+from sql.runs.run_rows import LockedRun
+from sql.runs.ticks import Tick, tick_of
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A run that just ended and that no further attempt follows."""
+
+    run: LockedRun
+    status: RunStatus
+    finished_at: int
+
+
+class FollowUps:
+    """Plans what follows whole ticks; `ids` are for the children's runs."""
+
+    def __init__(self, ids: RunIds, now_ms: Callable[[], int]) -> None:
+        self._ids = ids
+        self._now_ms = now_ms
+
+    def follow(self, session: Session, endings: Sequence[Ending]) -> list[int]:
+        """Plan what follows the ticks that are over with these runs; return the ids planned."""
+        job_ids = {ending.run.job_id for ending in endings}
+        followed = child_links.followed(session, job_ids, waiting_kinds=WAITING_KINDS)
+        if not followed:
+            return []
+        ends = _tick_ends(
+            session,
+            [e for e in endings if e.run.job_id in followed and _leads_on(e, followed)],
+        )
+        planned = self._fire_children(session, ends, followed)
+        self._set_next_ticks(session, ends, followed)
+        return planned
+
+    def _fire_children(
+        self, session: Session, ends: Sequence[TickEnd], followed: Mapping[int, Followed]
+    ) -> list[int]:
+        wanted = [
+            (child_id, end)
+            for end in ends
+            if end.succeeded and end.head_id is not None
+            for child_id in followed[end.tick.job_id].children
+        ]
+        if not wanted:
+            return []
+        known = jobs.to_plan(session, {child_id for child_id, _ in wanted})
+        for child_id, end in wanted:
+            if child_id not in known:
+                log.warning("child_skipped", job_id=end.tick.job_id, child_id=child_id)
+        now_ms = self._now_ms()
+        fired = [
+            _child_run(child, end, now_ms)
+            for child_id, end in wanted
+            if (child := known.get(child_id))
+        ]
+        return transitions.plan(session, fired, self._ids)
+
+    def _set_next_ticks(
+        self, session: Session, ends: Iterable[TickEnd], followed: Mapping[int, Followed]
+    ) -> None:
+        over = {
+            end.tick.job_id: end
+            for end in sorted(ends, key=lambda end: end.tick)
+            if end.tick.origin_id == 0 and _waits(followed[end.tick.job_id])
+        }
+        if not over:
+            return
+        now_ms = self._now_ms()
+        waiting = [
+            job for job in parked.lock(session, over) if _is_last(session, job, over[job.id].tick)
+        ]
+        if waiting:
+            jobs.advance(
+                session,
+                [
+                    {"id": job.id, "next_tick_at": _next_tick(job, over[job.id], now_ms)}
+                    for job in waiting
+                ],
+            )
+
+
+def _leads_on(ending: Ending, followed: Mapping[int, Followed]) -> bool:
+    """Whether the end of this run's tick could lead to anything."""
+    job = followed[ending.run.job_id]
+    if ending.run.origin_id == 0 and _waits(job):
+        return True
+    return ending.status is RunStatus.SUCCEEDED and bool(job.children)
+
+
+def _waits(job: Followed) -> bool:
+    return job.schedule_kind in WAITING_KINDS
+
+
+def _tick_ends(session: Session, endings: Sequence[Ending]) -> list[TickEnd]:
+    """Return those of the runs' ticks that are over."""
+    alone = [ending for ending in endings if _is_alone(ending.run)]
+    others = {tick_of(ending.run) for ending in endings if not _is_alone(ending.run)}
+    sharded = {tick_of(ending.run) for ending in endings if ending.run.shard_total > 1}
+    if sharded:
+        transitions.lock(session, ticks.heads(session, sharded))
+    found = ticks.attempts(session, others)
+    judged = (tick_end(tick, rows) for tick, rows in found.items())
+    return [_end_alone(ending) for ending in alone] + [end for end in judged if end]
+
+
+def _is_alone(run: LockedRun) -> bool:
+    """Whether a run is the only one of its tick, so that nothing need be read."""
+    return bool(run.shard_total <= 1 and run.attempt == 0)
+
+
+def _end_alone(ending: Ending) -> TickEnd:
+    return TickEnd(
+        tick=tick_of(ending.run),
+        head_id=ending.run.id,
+        succeeded=ending.status is RunStatus.SUCCEEDED,
+        finished_at=ending.finished_at,
+    )
+
+
+def _child_run(child: JobToPlan, parent: TickEnd, now_ms: int) -> transitions.NewRun:
+    """Return a child's run for its parent's tick; stopped children run too."""
+    return transitions.NewRun(
+        app_id=child.app_id,
+        job_id=child.id,
+        handler=child.handler or "",
+        param=child.param or "",
+        kind=Kind.PARENT,
+        scheduled_at=parent.tick.scheduled_at,
+        due_at=now_ms,
+        retries_left=child.retries,
+        origin_id=parent.head_id,
+        shard_total=planned_shards(child.route),
+        script_version=child.script_version,
+    )
+
+
+def _is_last(session: Session, job: ParkedJob, tick: Tick) -> bool:
+    """Whether the end of this tick leaves nothing open of what a job's schedule caused.
+
+    A tick before the job's last one was open when the job was started or edited anew.
+    """
+    return bool(job.last_tick_at == tick.scheduled_at) or not ticks.open_ids(session, job.id)
+
+
+def _next_tick(job: ParkedJob, end: TickEnd, now_ms: int) -> int:
+    """Return the delay after the end, and after the last decided tick.
+
+    An executor's clock that is ahead must not put the tick off. A delay that somebody broke in the
+    database makes the job due at once, and the planner says what is wrong.
+    """
+    base = max(job.last_tick_at, min(end.finished_at, now_ms))
+    try:
+        schedule = read_schedule(job.schedule_kind, job.schedule_value, "UTC")
+    except ValueError:
+        return int(base) + 1
+    return schedule.after_completion(base) or int(base) + 1

@@ -1,0 +1,71 @@
+"""What an executor's final report on a run means for its row. Pure."""
+
+from dataclasses import replace
+
+from broker.messages import Finished, NotStarted, Outcome
+from broker.reasons.stored import from_json
+from scheduler.completion.retry_policy import End
+from sql.run_status import RunStatus
+
+_STATUS: dict[Outcome, RunStatus] = {outcome: RunStatus(outcome.value) for outcome in Outcome}
+#: Seconds before a run that an executor had no room for is sent again.
+FULL_SECONDS = 1.0
+
+
+#: How far before its sending, and after now, an executor may say that a run began or ended; in
+#: milliseconds.
+EARLY_MS, AHEAD_MS = 86_400_000, 3_600_000
+
+
+def believed(instant_ms: int, *, routed_at: int | None, now_ms: int) -> int:
+    """Return an instant that an executor reported; now, if it cannot be right."""
+    earliest_ms = (now_ms if routed_at is None else routed_at) - EARLY_MS
+    return instant_ms if earliest_ms <= instant_ms <= now_ms + AHEAD_MS else now_ms
+
+
+def dated(end: End, *, routed_at: int | None, now_ms: int) -> End:
+    """Return an end with believable instants, where an executor reported it."""
+    if end.address is None:
+        return end
+    began = end.started_at
+    return replace(
+        end,
+        finished_at=believed(end.finished_at, routed_at=routed_at, now_ms=now_ms),
+        started_at=began and believed(began, routed_at=routed_at, now_ms=now_ms),
+    )
+
+
+def end_of(report: Finished | NotStarted, app_id: int, address: str, now_ms: int) -> End:
+    """Return the end that an app's executor at an address reports of a run."""
+    if isinstance(report, NotStarted):
+        return _never_started(report, app_id, address, now_ms)
+    return _finished(report, app_id, address)
+
+
+def _never_started(report: NotStarted, app_id: int, address: str, now_ms: int) -> End:
+    return End(
+        run_id=report.run_id,
+        status=RunStatus.UNDELIVERED,
+        message=from_json(report.why) or report.reason,
+        finished_at=now_ms,
+        never_started=True,
+        pause_seconds=FULL_SECONDS if report.is_full else 0.0,
+        app_id=app_id,
+        address=address,
+        boot_id=report.boot_id,
+    )
+
+
+def _finished(report: Finished, app_id: int, address: str) -> End:
+    return End(
+        run_id=report.run_id,
+        status=_STATUS[report.outcome],
+        message=from_json(report.why) or report.message,
+        finished_at=report.finished_at_ms,
+        started_at=report.started_at_ms or None,
+        log_tail=report.log_tail,
+        alone_of_job=report.alone_of_job or None,
+        app_id=app_id,
+        address=address,
+        boot_id=report.boot_id,
+    )

@@ -1,0 +1,124 @@
+"""What follows the end of a run, as a pure decision: another attempt, or nothing."""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from broker.reasons.reason import Words
+from sql.job_choices import DeliveryGuarantee
+from sql.jobs.jobs import JobToRun
+from sql.run_status import Kind, RunStatus
+from sql.runs.run_rows import LockedRun, PlannedRun
+from sql.runs.transitions import NewRun
+
+#: Seconds before each renewed delivery of a trigger that provably never started; when they are
+#: used up, the next one counts as a failed attempt.
+REDELIVERY_SECONDS = (0, 1, 2, 4, 8)
+
+#: Seconds before the next try after a refused retry: whatever refused it is still there.
+REFUSED_SECONDS = 1.0
+
+#: Ends that are no failure by themselves; after a failed attempt they leave its tick failed.
+NO_FAILURE = frozenset({RunStatus.REFUSED, RunStatus.KILLED})
+_RETRIED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a run ended: the status it takes, and whether it provably never reached a process.
+
+    `app_id`, `address` and `boot_id`, where given, are who says so; the run must have been routed
+    there.
+    `only_from` and `routed_at`, where given, are what was seen of the row when this was concluded;
+    it ends only if that still holds, as somebody may have sent the run meanwhile.
+    `alone_of_job` is the run's job where its executor says that it is all there is of its tick.
+    `pause_seconds` is how long another attempt waits at least, whatever the job says.
+    """
+
+    run_id: int
+    status: RunStatus
+    message: Words
+    finished_at: int
+    started_at: int | None = None
+    log_tail: str | None = None
+    never_started: bool = False
+    app_id: int | None = None
+    address: str | None = None
+    boot_id: str | None = None
+    only_from: RunStatus | None = None
+    routed_at: int | None = None
+    alone_of_job: int | None = None
+    pause_seconds: float = 0.0
+
+
+def next_attempt(
+    run: LockedRun, job: JobToRun | None, end: End, *, now_ms: int, has_failed: bool = False
+) -> NewRun | None:
+    """Return the attempt that follows, None when the run's end is the end of its tick.
+
+    A job that was deleted, or stopped by a person, starts nothing more by itself; a run that
+    somebody asked to kill is not tried again, and one that was refused only where an attempt
+    before it `has_failed`.
+    """
+    if job is None or run.kill_requested_at is not None or was_stopped(run, job):
+        return None
+    if end.status is RunStatus.UNDELIVERED and end.never_started:
+        return _redelivery(run, end, now_ms) or _retry(run, job, end.pause_seconds, now_ms)
+    if end.status in _RETRIED:
+        return _retry(run, job, end.pause_seconds, now_ms)
+    if end.status is RunStatus.LOST and job.delivery == DeliveryGuarantee.AT_LEAST_ONCE:
+        return _retry(run, job, end.pause_seconds, now_ms)
+    if end.status is RunStatus.REFUSED and has_failed:
+        return _retry(run, job, REFUSED_SECONDS, now_ms)
+    return None
+
+
+def was_stopped(run: LockedRun | PlannedRun, job: JobToRun) -> bool:
+    """Whether a person stopped the job whose schedule caused this run.
+
+    A job that stopped by itself, because its schedule ended, has a reason and still retries.
+    """
+    return run.origin_id == 0 and job.is_enabled == 0 and job.stop_reason is None
+
+
+def _redelivery(run: LockedRun, end: End, now_ms: int) -> NewRun | None:
+    """Return the same attempt once more, later each time; None when that was done often enough."""
+    step = max(run.redeliveries, bisect_left(REDELIVERY_SECONDS, end.pause_seconds))
+    if step >= len(REDELIVERY_SECONDS):
+        return None
+    return _again(
+        run,
+        due_at=now_ms + REDELIVERY_SECONDS[step] * 1000,
+        retries_left=run.retries_left,
+        redeliveries=step + 1,
+    )
+
+
+def _retry(run: LockedRun, job: JobToRun, pause_seconds: float, now_ms: int) -> NewRun | None:
+    if run.retries_left <= 0:
+        return None
+    return _again(
+        run,
+        due_at=now_ms + int(max(job.retry_delay, pause_seconds) * 1000),
+        retries_left=run.retries_left - 1,
+        redeliveries=0,
+    )
+
+
+def _again(run: LockedRun, *, due_at: int, retries_left: int, redeliveries: int) -> NewRun:
+    return NewRun(
+        app_id=run.app_id,
+        job_id=run.job_id,
+        handler=run.handler or "",
+        param=run.param or "",
+        kind=Kind.RETRY,
+        scheduled_at=run.scheduled_at,
+        due_at=due_at,
+        retries_left=retries_left,
+        origin_id=run.origin_id,
+        shard_index=run.shard_index,
+        shard_total=run.shard_total,
+        attempt=run.attempt + 1,
+        redeliveries=redeliveries,
+        wanted_addresses=run.wanted_addresses,
+        script_version=run.script_version,
+    )

@@ -1,0 +1,42 @@
+"""Ends runs in a transaction of its own: ids at hand before, the dispatcher woken after.
+
+Whoever already has a transaction calls `Completion.end` in it.
+"""
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy.orm import Session
+
+from scheduler.completion.completion import Completion, Tally
+from scheduler.completion.retry_policy import End
+from scheduler.node_context import NodeContext
+from sql.errors import NotAllWon
+
+
+class RunEnder:
+    """Ends runs for the roles of one scheduler."""
+
+    def __init__(self, context: NodeContext, completion: Completion) -> None:
+        self._context = context
+        self._completion = completion
+
+    def end(self, ends: Sequence[End], *, first: Callable[[Session], None] | None = None) -> Tally:
+        """End runs, after what `first` writes in the same transaction; return the tally."""
+        if not ends and first is None:
+            return Tally()
+
+        def unit(session: Session, *, careful: bool) -> Tally:
+            if first is not None:
+                first(session)
+            return self._completion.end(session, ends, careful=careful) if ends else Tally()
+
+        def write(*, careful: bool) -> Tally:
+            return self._context.write_runs(
+                lambda session: unit(session, careful=careful),
+                has_planned=lambda tally: tally.planned,
+            )
+
+        try:
+            return write(careful=False)
+        except NotAllWon:  # one came twice or too late; that does not slow the others
+            return write(careful=True)

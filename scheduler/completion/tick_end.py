@@ -1,0 +1,44 @@
+"""When a tick is over, and how it went: a pure decision over all its shards and attempts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sql.run_status import FINAL, RunStatus
+from sql.runs.run_rows import TickRun
+from sql.runs.ticks import Tick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickEnd:
+    """A tick whose every shard is over.
+
+    `head_id` is its first run, of shard 0 and attempt 0; None when that was cleared. `succeeded`
+    says that the last attempt of each shard did. `finished_at` is when the last run ended.
+    """
+
+    tick: Tick
+    head_id: int | None
+    succeeded: bool
+    finished_at: int
+
+
+def tick_end(tick: Tick, runs: Sequence[TickRun]) -> TickEnd | None:
+    """Return how a tick ended, None while one of its runs is open.
+
+    Args:
+        tick: which tick.
+        runs: all its runs, by shard and attempt; at least one. An attempt that is to follow is
+            among them, being a row from the moment the one before it ended.
+
+    """
+    if any(run.status not in FINAL for run in runs):
+        return None
+    last = {run.shard_index: run.status for run in runs}
+    shards = max(1, *(run.shard_total for run in runs))
+    first = runs[0]
+    return TickEnd(
+        tick=tick,
+        head_id=first.id if (first.shard_index, first.attempt) == (0, 0) else None,
+        succeeded=set(last) == set(range(shards)) and set(last.values()) == {RunStatus.SUCCEEDED},
+        finished_at=max(run.finished_at or 0 for run in runs),
+    )

@@ -1,0 +1,5 @@
+"""Cron expressions, by Quartz's syntax and semantics: when they fire, and what they mean."""
+
+from scheduler.cron.expression import next_fires
+
+__all__ = ["next_fires"]

@@ -1,0 +1,141 @@
+"""Which days of a month a cron expression means: plain numbers, L, W and #.
+
+A rule sees a month only as its length and the weekday of its first day, so each rule has at most
+28 answers. Weekdays are Quartz's: 1 is Sunday, 7 is Saturday.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler.cron.cron_fields import DAY_OF_MONTH, DAY_OF_WEEK, echo, number, spans
+from scheduler.problems import Code, Problem
+
+_SUNDAY, _SATURDAY, _WEEK = 1, 7, 7
+#: `L-30` is the first of a month of 31 days.
+_MOST_BEFORE_LAST = 30
+
+_FROM_END = re.compile(r"L(?:-(?P<before>[0-9]{1,2}))?(?P<near>W)?")
+_NEAR = re.compile(r"(?P<day>[0-9]{1,2})W")
+_LAST_WEEKDAY = re.compile(r"(?P<day>[0-9]|[A-Z]{3})L")
+_NTH_WEEKDAY = re.compile(r"(?P<day>[0-9]|[A-Z]{3})#(?P<nth>[0-9]{1,4})")
+
+
+class DayRule(Protocol):
+    """Says which days of a month are meant."""
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        """Give the days of a month that starts on this weekday and has this many days."""
+
+
+@dataclass(frozen=True, slots=True)
+class MonthDays:
+    """Days by number, those counted from the month's end, and the weekdays nearest to either."""
+
+    numbers: frozenset[int] = frozenset()
+    before_last: frozenset[int] = frozenset()
+    near: frozenset[int] = frozenset()
+    near_before_last: frozenset[int] = frozenset()
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        """Give the days; one that a short month lacks is not moved into it."""
+        exact = {*self.numbers, *(length - before for before in self.before_last)}
+        moved = {*self.near, *(length - before for before in self.near_before_last)}
+        near = {_nearest_weekday(day, first_weekday, length) for day in moved if 1 <= day <= length}
+        return {day for day in exact if 1 <= day <= length} | near
+
+
+@dataclass(frozen=True, slots=True)
+class Weekdays:
+    """Every day that is one of these weekdays."""
+
+    weekdays: frozenset[int]
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        """Give the days."""
+        return (d for d in range(1, length + 1) if _weekday(d, first_weekday) in self.weekdays)
+
+
+@dataclass(frozen=True, slots=True)
+class NthWeekday:
+    """The nth of one weekday (`6#3`); none in a month that has fewer."""
+
+    weekday: int
+    nth: int
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        """Give the day, if there is one."""
+        day = (self.weekday - first_weekday) % _WEEK + 1 + (self.nth - 1) * _WEEK
+        return [day] if day <= length else []
+
+
+@dataclass(frozen=True, slots=True)
+class LastWeekday:
+    """The last of one weekday (`6L`)."""
+
+    weekday: int
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        """Give the day."""
+        return [length - (_weekday(length, first_weekday) - self.weekday) % _WEEK]
+
+
+def month_rule(text: str) -> tuple[MonthDays, str]:
+    """Read day of month; return the rule of its L and W items, and the plain items left over.
+
+    Raises `Problem` naming the field. The plain items are not looked at.
+    """
+    sets: dict[str, set[int]] = {"before_last": set(), "near": set(), "near_before_last": set()}
+    plain = []
+    for item in text.split(","):
+        if match := _FROM_END.fullmatch(item):
+            kind = "near_before_last" if match["near"] else "before_last"
+            sets[kind].add(_before_last(item, match["before"]))
+        elif match := _NEAR.fullmatch(item):
+            sets["near"].add(number(DAY_OF_MONTH, match["day"]))
+        else:
+            plain.append(item)
+    return MonthDays(**{kind: frozenset(days) for kind, days in sets.items()}), ",".join(plain)
+
+
+def week_rule(text: str) -> DayRule:
+    """Read day of week. Raises `Problem` naming the field."""
+    if text == "L":
+        return Weekdays(frozenset({_SATURDAY}))
+    if match := _LAST_WEEKDAY.fullmatch(text):
+        return LastWeekday(number(DAY_OF_WEEK, match["day"]))
+    if match := _NTH_WEEKDAY.fullmatch(text):
+        nth = int(match["nth"])
+        if not 1 <= nth <= 5:  # noqa: PLR2004 - no weekday comes six times a month
+            raise Problem(Code.CRON_NTH_WEEKDAY, got=echo(text))
+        return NthWeekday(number(DAY_OF_WEEK, match["day"]), nth)
+    if "," in text and any(_special(item) for item in text.split(",")):
+        raise Problem(Code.CRON_NOT_ALONE, got=echo(text))
+    walks = spans(DAY_OF_WEEK, text)
+    return Weekdays(frozenset(day for walk in walks for day in walk.numbers(DAY_OF_WEEK)))
+
+
+def _special(item: str) -> bool:
+    return item == "L" or bool(_LAST_WEEKDAY.fullmatch(item) or _NTH_WEEKDAY.fullmatch(item))
+
+
+def _before_last(item: str, text: str | None) -> int:
+    before = int(text or 0)
+    if before > _MOST_BEFORE_LAST:
+        raise Problem(Code.CRON_BEFORE_LAST, got=echo(item))
+    return before
+
+
+def _weekday(day: int, first_weekday: int) -> int:
+    return (first_weekday + day - 2) % _WEEK + 1
+
+
+def _nearest_weekday(day: int, first_weekday: int, length: int) -> int:
+    """Monday to Friday, never in another month."""
+    weekday = _weekday(day, first_weekday)
+    if weekday == _SATURDAY:
+        return day - 1 if day > 1 else day + 2
+    if weekday == _SUNDAY:
+        return day + 1 if day < length else day - 2
+    return day

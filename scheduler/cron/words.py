@@ -1,0 +1,212 @@
+"""Cron expressions in words of a language: what the fields say, not when they fire.
+
+Pure. What each language calls things stands in `cron_tongues`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from scheduler.cron.cron_fields import (
+    DAY_OF_MONTH,
+    DAY_OF_WEEK,
+    HOUR,
+    MINUTE,
+    MONTH,
+    SECOND,
+    YEAR,
+    Field,
+    Span,
+    spans,
+)
+from scheduler.cron.expression import Cron
+from scheduler.cron.languages import CHINESE, ENGLISH, Language
+
+#: Most times of day that are listed one by one.
+LISTED_TIMES = 6
+_LANGUAGES = {"en": ENGLISH, "zh": CHINESE}
+
+
+def cron_words(expression: str, tag: str) -> str:
+    """Return an expression in words; `tag` names a language, such as `en` or `zh-CN`.
+
+    Any other language than Chinese gets English. Raises `Problem` like `Cron.parse`.
+    """
+    Cron.parse(expression, "UTC")
+    fields = expression.upper().split()
+    second, minute, hour, month_day, month, weekday, year = (*fields, "*")[:7]
+    language = _LANGUAGES.get(tag.partition("-")[0], ENGLISH)
+    day = _weekdays(language, weekday) if month_day == "?" else _month_days(language, month_day)
+    return language.sentence(
+        time=_times(language, _Part(SECOND, second), _Part(MINUTE, minute), _Part(HOUR, hour)),
+        # "Every minute" says it already.
+        day=day if day != language.every_day or _Part(HOUR, hour).singles else "",
+        month=_named(language.in_months, month, lambda text: _months(language, text)),
+        year=_named(language.in_years, year, lambda text: _numbers(language, YEAR, text)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One field of a time of day."""
+
+    field: Field
+    text: str
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return spans(self.field, self.text)
+
+    @property
+    def is_all(self) -> bool:
+        return self.spans == (Span(self.field.low, self.field.high, 1),)
+
+    @property
+    def singles(self) -> list[int]:
+        """The numbers, when each of them is named; none otherwise."""
+        found = self.spans
+        return [one.first for one in found] if all(one.first == one.last for one in found) else []
+
+    @property
+    def step(self) -> Span | None:
+        """The walk, when the whole field is one in steps to its end."""
+        found = self.spans
+        is_step = len(found) == 1 and found[0].step > 1 and found[0].last == self.field.high
+        return found[0] if is_step else None
+
+
+def _times(language: Language, second: _Part, minute: _Part, hour: _Part) -> str:
+    if len(second.singles) == 1:
+        return _whole_minutes(language, second.singles[0], minute, hour)
+    if minute.is_all and second.is_all:
+        return language.with_hours(language.every_second, _hours(language, hour))
+    if minute.is_all and second.step:
+        every = _steps(language.every_seconds, language.from_second, second.step)
+        return language.with_hours(every, _hours(language, hour))
+    return _field_by_field(language, second, minute, hour)
+
+
+def _whole_minutes(language: Language, second: int, minute: _Part, hour: _Part) -> str:
+    times = [(h, m) for h in hour.singles for m in minute.singles]
+    if times and len(times) <= LISTED_TIMES:
+        return language.at_times.format(
+            language.comma.join(_clock(*time, second) for time in times)
+        )
+    if len(minute.singles) == 1:
+        return _hourly(language, minute.singles[0], second, hour)
+    at_second = language.at_second.format(second) if second else ""
+    if minute.is_all:
+        return language.with_hours(language.every_minute + at_second, _hours(language, hour))
+    if minute.step:
+        every = _steps(language.every_minutes, language.from_minute, minute.step)
+        return language.with_hours(every + at_second, _hours(language, hour))
+    return language.with_hours(
+        language.at_minutes.format(_numbers(language, MINUTE, minute.text)) + at_second,
+        _hours(language, hour) or language.of_every_hour,
+    )
+
+
+def _hourly(language: Language, minute: int, second: int, hour: _Part) -> str:
+    past = language.past_hour.format(minute) if minute or second else ""
+    past += language.at_second.format(second) if second else ""
+    if hour.step:
+        return _steps(language.every_hours, language.from_hour, hour.step) + past
+    return language.with_hours(language.every_hour + past, _hours(language, hour))
+
+
+def _field_by_field(language: Language, second: _Part, minute: _Part, hour: _Part) -> str:
+    said = [
+        words.format(_numbers(language, part.field, part.text))
+        for words, part in (
+            (language.at_seconds, second),
+            (language.at_minutes, minute),
+            (language.at_hours, hour),
+        )
+        if not part.is_all
+    ]
+    return language.comma.join(said)
+
+
+def _hours(language: Language, hour: _Part) -> str:
+    """Return in which hours something happens more than once; empty for all."""
+    if hour.is_all:
+        return ""
+    if len(hour.spans) == 1 and hour.spans[0].step == 1:
+        only = hour.spans[0]
+        return language.from_to_time.format(f"{only.first:02}:00", f"{only.last:02}:59")
+    return language.in_hours.format(_numbers(language, HOUR, hour.text))
+
+
+def _steps(every: str, from_: str, step: Span) -> str:
+    return every.format(step.step) + (from_.format(step.first) if step.first else "")
+
+
+def _month_days(language: Language, text: str) -> str:
+    if text in ("*", "?"):
+        return language.every_day
+    return language.on_days(
+        _listed(language, [_month_day(language, item) for item in text.split(",")])
+    )
+
+
+def _month_day(language: Language, item: str) -> str:
+    near = item.endswith("W")
+    bare = item.removesuffix("W")
+    if bare.startswith("L"):
+        before = int(bare.removeprefix("L").removeprefix("-") or 0)
+        day = language.before_last_day.format(before) if before else language.last_day
+    else:
+        day = language.day_numbers.format(_numbers(language, DAY_OF_MONTH, bare))
+    return language.weekday_nearest.format(day) if near else day
+
+
+def _weekdays(language: Language, text: str) -> str:
+    if text == "*":
+        return language.every_day
+    if "#" in text:
+        day, _, nth = text.partition("#")
+        return language.on_nth_weekday.format(language.nth[int(nth) - 1], _weekday(language, day))
+    if text.endswith("L") and len(text) > 1:
+        return language.on_last_weekday.format(_weekday(language, text.removesuffix("L")))
+    if text == "L":
+        text = "7"
+    return language.on_weekdays.format(_items(language, DAY_OF_WEEK, text, language.weekdays))
+
+
+def _weekday(language: Language, text: str) -> str:
+    return _items(language, DAY_OF_WEEK, text, language.weekdays)
+
+
+def _months(language: Language, text: str) -> str:
+    return _items(language, MONTH, text, language.months)
+
+
+def _numbers(language: Language, field: Field, text: str) -> str:
+    return _items(language, field, text, ())
+
+
+def _items(language: Language, field: Field, text: str, names: Sequence[str]) -> str:
+    said = [_span(language, field, one, names) for one in spans(field, text)]
+    return _listed(language, said)
+
+
+def _span(language: Language, field: Field, one: Span, names: Sequence[str]) -> str:
+    first, last = (names[n - field.low] if names else str(n) for n in (one.first, one.last))
+    if one.first == one.last:
+        return first
+    if one.step == 1:
+        return language.from_to.format(first, last)
+    return language.every_nth.format(one.step, first, last)
+
+
+def _listed(language: Language, said: Sequence[str]) -> str:
+    if len(said) == 1:
+        return said[0]
+    return language.comma.join(said[:-1]) + language.last_and + said[-1]
+
+
+def _named(words: str, text: str, say: Callable[[str], str]) -> str:
+    return "" if text == "*" else words.format(say(text))
+
+
+def _clock(hour: int, minute: int, second: int) -> str:
+    return f"{hour:02}:{minute:02}:{second:02}" if second else f"{hour:02}:{minute:02}"

@@ -1,0 +1,101 @@
+"""What one claiming transaction knows, and what it decides."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from broker.messages import Ailment
+from broker.reasons.reason import Words
+from scheduler.completion.retry_policy import End
+from scheduler.dispatch.trigger_messages import RoutedTrigger
+from scheduler.jobs.script_cache import Script
+from scheduler.routing.added_routes import Asked, Decision
+from scheduler.routing.choice import Memory
+from scheduler.routing.probes import Undecided
+from sql.explanation import Explanation
+from sql.run_status import RunStatus
+from sql.runs import transitions
+from sql.runs.shards import Shard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """An app and its executors when the claim began, and what it read of the jobs it locked.
+
+    `live` are all boots by address. Runs go to `addresses`: all of them, or those of the app's own
+    list, of which `away` are not online; unless a user named others for a run. Those in `ailing`,
+    with what ails them, are passed over while another is well. `decisions` of added routes are
+    those that were asked for by the claim before.
+    """
+
+    app_id: int
+    app: str
+    now_ms: int
+    live: Mapping[str, str]
+    addresses: tuple[str, ...]
+    away: tuple[str, ...] = ()
+    ailing: Mapping[str, tuple[Ailment, ...]] = field(default_factory=dict)
+    decisions: Mapping[int, Decision] = field(default_factory=dict)
+    memories: Mapping[int, Memory] = field(default_factory=dict)
+    scripts: Mapping[int, Script | None] = field(default_factory=dict)
+
+    def well(self, addresses: Iterable[str]) -> tuple[str, ...]:
+        """Return those of these that are live and well; all of them where none is."""
+        listed = tuple(addresses)
+        well = tuple(one for one in listed if one in self.live and one not in self.ailing)
+        return well or listed
+
+
+@dataclass(slots=True, kw_only=True)
+class Decided:
+    """What becomes of the runs of a claim; a run that is mentioned nowhere stays PLANNED.
+
+    Sent: `triggers` are published after the commit, `routed` are their runs, `shards` the further
+    ones of broadcasts, and `totals` how many shards there are, where that was decided now.
+    Ended: `ends`, with the route's explanations in `explained`.
+    Waiting: `undecided` for answers of executors, `asked` for routes that an installation has
+    added, and the runs of `full_jobs` for an address that is full or away.
+    `memories` are what routes want to remember, by job.
+    """
+
+    triggers: list[RoutedTrigger] = field(default_factory=list)
+    routed: list[transitions.Routed] = field(default_factory=list)
+    totals: dict[int, int] = field(default_factory=dict)
+    shards: list[Shard] = field(default_factory=list)
+    ends: list[End] = field(default_factory=list)
+    explained: dict[int, Explanation] = field(default_factory=dict)
+    undecided: list[Undecided] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    full_jobs: set[int] = field(default_factory=set)
+    memories: dict[int, Memory] = field(default_factory=dict)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether a run was sent or ended."""
+        return bool(self.triggers or self.ends)
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a claim has used up so far: room by address, jobs by address, characters of scripts."""
+
+    room: Counter[str] = field(default_factory=Counter)
+    jobs: set[tuple[str, int]] = field(default_factory=set)
+    script_characters: int = 0
+
+    def add(self, item: RoutedTrigger) -> None:
+        """Count something that is sent."""
+        self.room[item.address] += 1
+        self.jobs.add((item.address, item.trigger.job_id))
+
+
+def undelivered(run_id: int, why: Words, now_ms: int, *, pause_seconds: float = 0.0) -> End:
+    """Give up a run that is not routed; one that another scheduler has routed meanwhile stays."""
+    return End(
+        run_id=run_id,
+        status=RunStatus.UNDELIVERED,
+        message=why,
+        finished_at=now_ms,
+        only_from=RunStatus.PLANNED,
+        pause_seconds=pause_seconds,
+    )

@@ -1,0 +1,97 @@
+"""One claiming transaction: locks due runs, looks at their jobs again, has them routed, writes it.
+
+    PLANNED ──> ROUTED with address and boot  |  CANCELLED: its job is gone  |  stays PLANNED
+            └─> UNDELIVERED: nobody can, or will, take it
+
+A run stays PLANNED while its executor is full or away, or its route waits for an answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy.orm import Session
+
+from scheduler.completion.completion import Completion
+from scheduler.dispatch import expansion
+from scheduler.dispatch.claim import Decided, Known
+from scheduler.dispatch.route_resolver import RouteResolver
+from scheduler.dispatch.run_routing import RunRouting
+from scheduler.dispatch.workload import Workload
+from scheduler.jobs.script_cache import Scripts
+from scheduler.membership.roster import Roster
+from scheduler.node_context import NodeContext
+from sql.jobs import jobs, route_memory
+from sql.jobs.jobs import JobToRun
+from sql.runs import transitions
+from sql.runs.run_rows import PlannedRun
+
+
+class Claimer:
+    """Claims runs for one scheduler."""
+
+    def __init__(
+        self,
+        context: NodeContext,
+        *,
+        completion: Completion,
+        roster: Roster,
+        workload: Workload,
+        resolver: RouteResolver,
+    ) -> None:
+        self._context = context
+        self._completion = completion
+        self._roster = roster
+        self._workload = workload
+        self._resolver = resolver
+        self._scripts = Scripts()
+
+    def claim(self, run_ids: Sequence[int], known: Known) -> Decided:
+        """Route what is still PLANNED of these runs and held by nobody else.
+
+        Raises:
+            ValueError: one of the runs or jobs holds what cannot be said in a trigger.
+
+        """
+        return self._context.write_runs(
+            lambda session: self._claim(session, run_ids, known),
+            has_planned=lambda decided: decided.ends,
+        )
+
+    def _claim(self, session: Session, run_ids: Sequence[int], known: Known) -> Decided:
+        rows = transitions.claim(session, list(run_ids))
+        found = jobs.for_runs(session, {row.job_id for row in rows})
+        remembering = {job.id for job in found.values() if self._resolver.needs_memory(job)}
+        known = replace(
+            known,
+            now_ms=self._context.now_ms(),
+            memories=route_memory.lock(session, remembering) if remembering else {},
+            scripts=self._scripts.read(session, [row.script_version for row in rows]),
+        )
+        decided = self._decide(session, rows, found, known)
+        self._write(session, decided, known.now_ms)
+        return decided
+
+    def _decide(
+        self, session: Session, rows: Sequence[PlannedRun], found: dict[int, JobToRun], known: Known
+    ) -> Decided:
+        routing = RunRouting(
+            self._context,
+            known,
+            roster=self._roster,
+            workload=self._workload,
+            resolver=self._resolver,
+            take_ids=lambda count: self._context.ids.take(session, count),
+        )
+        for row in rows:
+            routing.route(row, found.get(row.job_id))
+        return routing.decided
+
+    def _write(self, session: Session, decided: Decided, now_ms: int) -> None:
+        node = self._context.node
+        if decided.routed:
+            transitions.route(session, decided.routed, node=node, now_ms=now_ms)
+        expansion.write(session, decided.totals, decided.shards, node=node, now_ms=now_ms)
+        route_memory.store(session, decided.memories)
+        transitions.explain(session, decided.explained)
+        if decided.ends:
+            self._completion.end(session, decided.ends)

@@ -1,0 +1,139 @@
+"""What the broker said of published triggers, into rows: SENT, UNDELIVERED, or a rescuer's case.
+
+A role of its own, because the dispatcher must not wait for the broker while more comes due.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from scheduler.completion.retry_policy import End
+from scheduler.completion.run_ender import RunEnder
+from scheduler.dispatch.delivery import BatchResult, TriggerBatch
+from scheduler.dispatch.trigger_messages import RoutedTrigger
+from scheduler.node_context import NodeContext
+from scheduler.rounds.loop import NAP_SECONDS, WakeUp
+from sql.errors import DatabaseUnavailable
+from sql.run_status import RunStatus
+from sql.runs import transitions
+
+#: Batches on their way before the dispatcher makes no more.
+ROOM = 4
+
+log = structlog.get_logger()
+
+
+class Confirmations:
+    """Notes the fates of one scheduler's triggers.
+
+    Args:
+        on_unknown: told the ids of runs of whose trigger the broker did not say what became.
+        on_missing: told the app and address of an executor whose queue is not there.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        context: NodeContext,
+        ender: RunEnder,
+        on_unknown: Callable[[Sequence[int]], None],
+        on_missing: Callable[[str, str], None],
+    ) -> None:
+        self._context = context
+        self._ender = ender
+        self._on_unknown = on_unknown
+        self._on_missing = on_missing
+        self._changed = threading.Condition()
+        self._on_the_way: deque[TriggerBatch] = deque()
+        #: Set when a batch is on its way.
+        self.awake = WakeUp()
+
+    def add(self, batch: TriggerBatch) -> None:
+        """Take a batch that was published."""
+        with self._changed:
+            self._on_the_way.append(batch)
+        self.awake.set()
+
+    def wait_for_room(self, seconds: float) -> bool:
+        """Wait until one more batch may be made; False when time ran out."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self._on_the_way) < ROOM, seconds)
+
+    def tick(self, _now_ms: int) -> float:
+        """Note the oldest batch and what else is settled; return the seconds until the next."""
+        self._settle()
+        return 0 if self._on_the_way else NAP_SECONDS
+
+    def drain(self) -> None:
+        """Note everything that is on its way."""
+        while self._on_the_way:
+            self._settle()
+
+    def _settle(self) -> None:
+        results: list[BatchResult] = []
+        for batch in list(self._on_the_way):
+            if results and not batch.is_settled:
+                break
+            results.append(batch.result())
+        try:
+            self._note(results)
+        except DatabaseUnavailable:
+            raise  # it is noted when the database is back
+        except Exception:
+            self._strike_off(len(results))  # the rescuer will find these runs unconfirmed
+            raise
+        self._strike_off(len(results))
+
+    def _strike_off(self, count: int) -> None:
+        with self._changed:
+            for _ in range(count):
+                self._on_the_way.popleft()
+            self._changed.notify_all()
+
+    def _note(self, results: Sequence[BatchResult]) -> None:
+        now_ms = self._context.now_ms()
+        sent: list[int] = []
+        ends: list[End] = []
+        unknown: list[int] = []
+        for result in results:
+            sent += [item.trigger.run_id for item in result.confirmed]
+            ends += [_returned(item, now_ms) for item in result.returned]
+            ends += [_unsendable(item, why, now_ms) for item, why in result.unsendable]
+            unknown += [item.trigger.run_id for item in result.unknown]
+            for app, address in {(item.app, item.address) for item in result.returned}:
+                self._on_missing(app, address)
+        if sent or ends:
+            self._ender.end(ends, first=lambda session: self._mark_sent(session, sent, now_ms))
+        if unknown:
+            self._on_unknown(unknown)
+            log.warning("triggers_unconfirmed", count=len(unknown))
+
+    def _mark_sent(self, session: Session, sent: list[int], now_ms: int) -> None:
+        if sent:
+            transitions.mark_sent(session, sent, node=self._context.node, now_ms=now_ms)
+
+
+def _returned(item: RoutedTrigger, now_ms: int) -> End:
+    return End(
+        run_id=item.trigger.run_id,
+        status=RunStatus.UNDELIVERED,
+        message=Why.QUEUE_MISSING(address=item.address),
+        finished_at=now_ms,
+        never_started=True,
+        routed_at=item.trigger.routed_at_ms,
+    )
+
+
+def _unsendable(item: RoutedTrigger, why: str, now_ms: int) -> End:
+    return End(
+        run_id=item.trigger.run_id,
+        status=RunStatus.FAILED,
+        message=Why.TRIGGER_NOT_MADE(why=why),
+        finished_at=now_ms,
+        routed_at=item.trigger.routed_at_ms,
+    )

@@ -1,0 +1,40 @@
+"""Where an app's runs may go now: who is online, who is well, who has room."""
+
+from scheduler.dispatch.claim import Known
+from scheduler.dispatch.workload import Workload
+from scheduler.membership.app_addresses import AppAddresses
+from scheduler.membership.roster import Roster
+
+
+class Destinations:
+    """The executors of all apps, as the dispatcher sees them; for its thread alone."""
+
+    def __init__(self, roster: Roster, listed: AppAddresses, workload: Workload) -> None:
+        self._roster = roster
+        self._listed = listed
+        self._workload = workload
+
+    def live(self, app: str) -> dict[str, str]:
+        """Return the boot id by address of an app's executors that take triggers."""
+        return self._roster.routable(app)
+
+    def room(self, app_id: int, live: dict[str, str]) -> int:
+        """Return how many more runs these addresses take together."""
+        return self._workload.room(app_id, live)
+
+    def absent_seconds(self, app: str) -> float:
+        """Return for how long no executor of an app has taken triggers."""
+        return self._roster.absent_seconds(app)
+
+    def known(self, app_id: int, app: str, live: dict[str, str], now_ms: int) -> Known:
+        """Return what a claim goes by."""
+        listed = self._listed(app_id)
+        return Known(
+            app_id=app_id,
+            app=app,
+            now_ms=now_ms,
+            live=live,
+            addresses=tuple(one for one in listed if one in live) if listed else tuple(live),
+            away=tuple(one for one in listed if one not in live),
+            ailing=self._roster.ailing(app),
+        )

@@ -1,0 +1,226 @@
+"""Turns due PLANNED rows into triggers: claims, routes, commits, publishes.
+
+    peek (no locks) -> claim (SKIP LOCKED) -> re-check -> route -> commit -> publish
+
+A crash before the commit leaves the rows PLANNED; after it they are ROUTED with this scheduler's
+name, and the rescuer of any scheduler sends them again with the same ids.
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from scheduler.bisection import bisect
+from scheduler.completion.run_ender import RunEnder
+from scheduler.dispatch.claim import Decided, Known, undelivered
+from scheduler.dispatch.claiming import Claimer
+from scheduler.dispatch.destinations import Destinations
+from scheduler.dispatch.route_resolver import RouteResolver
+from scheduler.dispatch.sending import Sender
+from scheduler.membership.uptime import SendingUptime
+from scheduler.node_context import NodeContext
+from sql.errors import DatabaseUnavailable
+from sql.registry import cluster
+from sql.runs import queries
+from sql.runs.queries import DueRun
+
+#: Runs claimed in one transaction: at first, and at most, each time twice as many while there are
+#: more. The first ones of a burst leave early, and a long backlog pays few transactions.
+FIRST_BATCH = 50
+BATCH = 500
+#: How far behind now a peek looks between two full sweeps, and how often those are.
+LOOK_BACK_MS = 10_000
+SWEEP_MS = 10_000
+#: Pauses: when there is nothing to do, when every address that could take a run is full, and when
+#: other schedulers hold what was peeked at.
+IDLE_SECONDS = 0.5
+FULL_SECONDS = 0.05
+CONTENDED_SECONDS = (0.005, 0.02)
+#: For how long a job is left out of peeks because its address is full, and because its runs can
+#: neither be routed nor ended.
+JOB_FULL_SECONDS = 0.25
+JOB_BROKEN_SECONDS = 60.0
+#: Jobs left out of a peek at most: SQLite takes 32,766 parameters.
+LEFT_OUT_LIMIT = 20_000
+
+log = structlog.get_logger()
+
+
+class Dispatcher:
+    """Sends what is due.
+
+    Args:
+        destinations: where runs may go.
+        claimer: routes runs, a batch a transaction.
+        resolver: knows the jobs that wait for an answer of executors.
+        sender: publishes what was routed.
+        uptime: told whether this dispatcher can send; it knows what must not be sent any more.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        context: NodeContext,
+        ender: RunEnder,
+        destinations: Destinations,
+        claimer: Claimer,
+        resolver: RouteResolver,
+        sender: Sender,
+        uptime: SendingUptime,
+    ) -> None:
+        self._context = context
+        self._ender = ender
+        self._destinations = destinations
+        self._claimer = claimer
+        self._resolver = resolver
+        self._sender = sender
+        self._uptime = uptime
+        self._no_executor_seconds = context.timeouts.no_executor
+        self._random = random.Random()  # noqa: S311 - spreads load
+        self._batches: dict[int, int] = {}
+        self._since_ms = 0
+        self._swept_at = 0
+        #: Jobs left out of peeks, and until when.
+        self._aside: dict[int, float] = {}
+
+    def tick(self, now_ms: int) -> float:
+        """Send what is due and return the seconds until the next due run; 0 means there is more."""
+        began_at = time.monotonic()
+        if not self._sender.is_open:
+            self._uptime.note(able=False)
+            return IDLE_SECONDS
+        if not self._sender.wait_for_room(IDLE_SECONDS):
+            return 0
+        paused_at, due = self._context.database.read(lambda session: self._look(session, now_ms))
+        self._uptime.note(able=not paused_at)
+        if paused_at:
+            return IDLE_SECONDS
+        self._aside = {job_id: end for job_id, end in self._aside.items() if end > began_at}
+        pauses = [
+            self._dispatch_app(app_id) for app_id, due_at in sorted(due.items()) if due_at <= now_ms
+        ]
+        pause = min(pauses, default=IDLE_SECONDS)
+        later = [due_at for due_at in due.values() if due_at > now_ms]
+        if later:
+            until_due = (min(later) - now_ms) / 1000 - (time.monotonic() - began_at)
+            pause = min(pause, max(0.0, until_due))
+        return min(pause, self._resolver.seconds_left())
+
+    def rest(self) -> float:
+        """Do nothing for a round, as nothing is due, but note whether it could be sent."""
+        self._uptime.note(able=self._sender.is_open)
+        return IDLE_SECONDS
+
+    def since_ms(self, now_ms: int) -> int:
+        """Return from when on the next peek looks for due runs."""
+        return self._since_ms if 0 <= now_ms - self._swept_at < SWEEP_MS else 0
+
+    def _look(self, session: Session, now_ms: int) -> tuple[int, dict[int, int]]:
+        since_ms = self.since_ms(now_ms)
+        due = queries.next_due(session, since_ms=since_ms)
+        if not since_ms:
+            self._swept_at = now_ms
+            self._since_ms = min([now_ms - LOOK_BACK_MS, *due.values()])
+        return cluster.paused_at(session), due
+
+    def _dispatch_app(self, app_id: int) -> float:
+        """Send one batch for an app; return the seconds until the next one is worth a try."""
+        app = self._context.app_names(app_id).get(app_id)
+        if app is None:
+            return IDLE_SECONDS
+        self._uptime.note(able=True)
+        if not self._uptime.is_valid:
+            self._uptime.keep(self._context.now_ms())
+        live = self._destinations.live(app)
+        if not live:
+            return self._give_up(app_id, app)
+        batch = self._batches.get(app_id, FIRST_BATCH)
+        room = min(batch, self._destinations.room(app_id, live))
+        peeked = self._peek(app_id, self._context.now_ms(), room) if room > 0 else ()
+        self._batches[app_id] = min(2 * batch, BATCH) if len(peeked) == batch else FIRST_BATCH
+        contended = self._random.uniform(*CONTENDED_SECONDS)
+        if not peeked:
+            return FULL_SECONDS if not room or self._left_out() else contended
+        claims: list[Decided] = []
+
+        def send(rows: Sequence[DueRun]) -> None:
+            known = self._destinations.known(app_id, app, live, self._context.now_ms())
+            claims.extend(self._claim_and_send(rows, known))
+
+        bisect(peeked, send, self._put_aside)
+        if any(claim.has_moved or claim.undecided for claim in claims):
+            return 0
+        if any(claim.full_jobs for claim in claims):
+            return FULL_SECONDS
+        return contended
+
+    def _left_out(self) -> set[int]:
+        """Return the jobs whose runs cannot be sent now, up to what one query takes."""
+        left_out = {*self._aside, *self._resolver.held_back()}
+        return set(islice(left_out, LEFT_OUT_LIMIT))
+
+    def _peek(self, app_id: int, until_ms: int, limit: int) -> list[DueRun]:
+        left_out = self._left_out()
+        return self._context.database.read(
+            lambda session: queries.peek_due(
+                session,
+                app_id,
+                since_ms=self._since_ms,
+                until_ms=until_ms,
+                limit=limit,
+                without_jobs=left_out,
+                missed=self._uptime.missed,
+            )
+        )
+
+    def _claim_and_send(self, peeked: Sequence[DueRun], known: Known) -> list[Decided]:
+        """Claim runs and send them; added routes choose between a first claim and a second."""
+        decided = self._claim([row.id for row in peeked], known)
+        if not decided.asked:
+            return [decided]
+        decisions = self._resolver.decide(decided.asked)
+        return [decided, self._claim(list(decisions), replace(known, decisions=decisions))]
+
+    def _claim(self, run_ids: list[int], known: Known) -> Decided:
+        """Claim runs in one transaction and, after it, send what was routed."""
+        if not self._uptime.is_valid:
+            return Decided()  # frozen since the peek: what it saw may have been missed meanwhile
+        decided = self._claimer.claim(run_ids, known)
+        committed_at = time.monotonic()
+        self._aside.update(dict.fromkeys(decided.full_jobs, committed_at + JOB_FULL_SECONDS))
+        self._sender.send(known.app_id, decided.triggers, committed_at)
+        self._resolver.ask(known, decided.undecided)
+        return decided
+
+    def _give_up(self, app_id: int, app: str) -> float:
+        """End what has been due for an app while none of its executors was seen."""
+        if self._destinations.absent_seconds(app) < self._no_executor_seconds:
+            return IDLE_SECONDS
+        now_ms = self._context.now_ms()
+        rows = self._peek(app_id, now_ms - int(self._no_executor_seconds * 1000), BATCH)
+        ends = [undelivered(row.id, Why.APP_OFFLINE(app=app), now_ms) for row in rows]
+        if not ends:
+            return IDLE_SECONDS
+        tally = self._ender.end(ends)
+        log.warning("runs_undelivered", app=app, count=len(tally.won), reason="no executor online")
+        return 0 if tally.won else IDLE_SECONDS
+
+    def _put_aside(self, row: DueRun, error: Exception) -> None:
+        """End a run that cannot be routed, whatever the reason, so that it holds up nobody."""
+        words = " ".join(str(error).split())[:500]
+        log.error("run_not_routable", run_id=row.id, job_id=row.job_id, error=words)
+        end = undelivered(row.id, Why.NOT_ROUTABLE(why=words), self._context.now_ms())
+        try:
+            self._ender.end([end])
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("run_not_ended", run_id=row.id, job_id=row.job_id)
+            self._aside[row.job_id] = time.monotonic() + JOB_BROKEN_SECONDS

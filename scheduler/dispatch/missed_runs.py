@@ -1,0 +1,179 @@
+"""Decides about planned runs of schedules that no scheduler could send in time, by job.
+
+    DO_NOTHING     each is CANCELLED, and its tick recorded as skipped
+    FIRE_ONCE_NOW  the last one is sent now as MISFIRE, unless one of a later tick stands for it;
+                   each of the others is CANCELLED, and its tick recorded as skipped
+
+Any number of schedulers may be at it: who holds the job's row decides about all of its runs, in one
+transaction, and the MISFIRE run is the last tick's own row, so that there is never a second.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason
+from scheduler.completion.completion import Completion
+from scheduler.completion.retry_policy import End
+from scheduler.explaining import explanation
+from scheduler.membership.uptime import SendingUptime, due_times
+from scheduler.node_context import NodeContext
+from scheduler.schedules.misfire import MisfirePolicy
+from sql.batch import chunks
+from sql.jobs import history, jobs
+from sql.jobs.jobs import MissedJob
+from sql.models import SkippedTicks
+from sql.registry import uptimes
+from sql.registry.uptimes import Downtime
+from sql.run_status import RunStatus
+from sql.runs import queries, transitions
+from sql.runs.run_rows import PlannedRun
+
+#: Jobs decided about in one transaction.
+BATCH = 200
+#: How long after a downtime's end planned runs may still come to light: no unit of work takes
+#: longer from its reading to its commit.
+LINGER_MS = 30_000
+#: Pauses: while nothing was missed, and while planners decide, or others hold, what is left.
+IDLE_SECONDS = 0.5
+WAITING_SECONDS = 0.05
+
+SKIPPED = Why.MISSED(policy=MisfirePolicy.DO_NOTHING)
+STOOD_FOR = Why.MISSED_IN_ONE()
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Verdicts:
+    """What one transaction writes: runs that are cancelled, by the reason; and those sent now."""
+
+    cancelled: list[tuple[PlannedRun, Reason]] = field(default_factory=list)
+    fired: list[int] = field(default_factory=list)
+
+
+class MissedRuns:
+    """The role that leaves missed runs to their jobs' misfire policies.
+
+    `uptime` is that of this scheduler, which it tells the others.
+    """
+
+    def __init__(
+        self, context: NodeContext, *, completion: Completion, uptime: SendingUptime
+    ) -> None:
+        self._context = context
+        self._completion = completion
+        self._uptime = uptime
+
+    def tick(self, now_ms: int) -> float:
+        """Decide about all that was missed; return the seconds until the next look."""
+        downtimes = self._downtimes(now_ms)
+        if not downtimes:
+            return IDLE_SECONDS
+        spans = due_times(downtimes)
+        found = self._context.database.read(lambda session: queries.missed_jobs(session, spans))
+        for job_ids in chunks(found, BATCH):
+            self._decide(job_ids, spans, now_ms)
+        if not found:
+            self._settle([one for one in downtimes if now_ms - one.to_ms > LINGER_MS])
+        return WAITING_SECONDS if found else IDLE_SECONDS
+
+    def _downtimes(self, now_ms: int) -> Sequence[Downtime]:
+        """Return the unsettled downtimes; one that can send has read them as it said so."""
+        if not self._uptime.is_able:
+            return self._context.database.read(uptimes.unsettled)
+        self._uptime.keep(now_ms)
+        return self._uptime.downtimes
+
+    def _decide(
+        self, job_ids: Sequence[int], spans: Sequence[tuple[int, int]], now_ms: int
+    ) -> None:
+        def unit(session: Session) -> _Verdicts:
+            verdicts = _judge(session, job_ids, spans, now_ms)
+            self._write(session, verdicts, now_ms)
+            return verdicts
+
+        verdicts = self._context.write_runs(unit, has_planned=lambda found: found.fired)
+        if verdicts.cancelled or verdicts.fired:
+            log.warning(
+                "runs_misfired", cancelled=len(verdicts.cancelled), fired=len(verdicts.fired)
+            )
+
+    def _write(self, session: Session, verdicts: _Verdicts, now_ms: int) -> None:
+        ends = [_cancelled(row, reason, now_ms) for row, reason in verdicts.cancelled]
+        self._completion.end(session, ends)
+        history.record_skips(
+            session, [_skip(row, reason, now_ms) for row, reason in verdicts.cancelled]
+        )
+        transitions.misfire(session, verdicts.fired, now_ms=now_ms)
+
+    def _settle(self, downtimes: list[Downtime]) -> None:
+        if downtimes:
+            self._context.database.write(lambda session: uptimes.settle(session, downtimes))
+
+
+def _judge(
+    session: Session, job_ids: Sequence[int], spans: Sequence[tuple[int, int]], now_ms: int
+) -> _Verdicts:
+    known = jobs.claim_by_ids(session, job_ids)
+    held = _hold(session, [job.id for job in known], spans)
+    first_ms = min((row.scheduled_at for rows in held.values() for row in rows), default=0)
+    later = queries.last_misfires(session, held, since_ms=first_ms) if held else {}
+    verdicts = _Verdicts()
+    for job in known:
+        if rows := held.get(job.id):
+            _judge_job(job, rows, later.get(job.id, 0), verdicts, now_ms)
+    return verdicts
+
+
+def _hold(
+    session: Session, job_ids: Iterable[int], spans: Sequence[tuple[int, int]]
+) -> dict[int, list[PlannedRun]]:
+    """Lock missed runs, all of a job or none; return them by job, in the order of their ticks."""
+    seen = queries.missed(session, job_ids, spans)
+    locked = [
+        row
+        for run_ids in chunks(row.id for row in seen)
+        for row in transitions.claim(session, run_ids)
+    ]
+    missing = {row.id for row in seen} - {row.id for row in locked}
+    contended = {row.job_id for row in seen if row.id in missing}
+    held: dict[int, list[PlannedRun]] = {}
+    for row in sorted(locked, key=lambda row: int(row.scheduled_at)):
+        if row.job_id not in contended:
+            held.setdefault(row.job_id, []).append(row)
+    return held
+
+
+def _judge_job(
+    job: MissedJob, rows: list[PlannedRun], later_ms: int, verdicts: _Verdicts, now_ms: int
+) -> None:
+    if job.misfire != MisfirePolicy.FIRE_ONCE_NOW:
+        verdicts.cancelled += [(row, SKIPPED) for row in rows]
+        return
+    if job.is_enabled and job.next_tick_at <= now_ms:
+        return  # a planner is about to decide about later ticks, which may have misfired as well
+    last = rows[-1]
+    if later_ms <= last.scheduled_at:
+        verdicts.fired.append(last.id)
+        rows = rows[:-1]
+    verdicts.cancelled += [(row, STOOD_FOR) for row in rows]
+
+
+def _cancelled(row: PlannedRun, reason: Reason, now_ms: int) -> End:
+    return End(
+        run_id=row.id,
+        status=RunStatus.CANCELLED,
+        message=reason,
+        finished_at=now_ms,
+        never_started=True,
+        only_from=RunStatus.PLANNED,
+    )
+
+
+def _skip(row: PlannedRun, reason: Reason, now_ms: int) -> SkippedTicks:
+    tick, why = row.scheduled_at, explanation(reason)
+    return history.skipped(row.job_id, tick, tick, count=1, why=why, now_ms=now_ms)

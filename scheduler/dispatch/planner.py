@@ -1,0 +1,225 @@
+"""Turns ticks into PLANNED rows, five seconds ahead; it never sends anything.
+
+One transaction claims due jobs, inserts a row for every tick in the window, and moves each job's
+watermark. A crash before the commit leaves all to another scheduler, a crash after it leaves
+nothing to do: the rows are the timer.
+"""
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason
+from scheduler.alarms import overdue as overdue_alarms
+from scheduler.alarms.policy import NOBODY, AlarmTargets
+from scheduler.bisection import bisect
+from scheduler.explaining import explanation
+from scheduler.node_context import NodeContext
+from scheduler.routing.routes import planned_shards
+from scheduler.schedules.misfire import LATE_MS, MisfirePolicy, Plan, decide
+from scheduler.schedules.registry import read_schedule
+from sql.errors import DatabaseUnavailable
+from sql.jobs import history, jobs
+from sql.jobs.jobs import JobToPlan
+from sql.jobs.parked import PARKED_MS
+from sql.models import SkippedTicks
+from sql.run_status import Kind
+from sql.runs import queries, transitions
+
+#: How far ahead ticks are planned (XXL-JOB's pre-read).
+WINDOW_MS = 5_000
+#: How near a tick must be for planning to begin. Less than the window, because most ticks are at
+#: full seconds: were it the window itself, they would be planned just when others are to be sent.
+BEGIN_MS = 4_700
+#: Overdue rows of one job from which on further ticks are skipped.
+OVERDUE_LIMIT = 100
+#: Jobs claimed in one transaction.
+BATCH = 200
+#: How long the count of overdue rows is believed, and how many times as long as it took: during a
+#: long pause there may be a million.
+OVERDUE_AGE_MS = 1_000
+OVERDUE_TIMES = 20
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one transaction writes."""
+
+    planned: list[transitions.NewRun]
+    advanced: list[dict[str, int]]
+    skips: list[SkippedTicks]
+    overdue: list[tuple[SkippedTicks, int]]
+    stops: list[jobs.Stop]
+
+
+class Planner:
+    """Plans what comes due; any number of planners share the work by SKIP LOCKED.
+
+    Args:
+        timezone: for jobs that name none.
+        alarm_defaults: who is told of due times that are skipped, of jobs that name nobody.
+
+    """
+
+    def __init__(
+        self, context: NodeContext, *, timezone: str, alarm_defaults: AlarmTargets = NOBODY
+    ) -> None:
+        self._context = context
+        self._timezone = timezone
+        self._alarm_defaults = alarm_defaults
+        self._overdue: dict[int, int] = {}
+        self._overdue_at = 0
+        self._overdue_age_ms = OVERDUE_AGE_MS
+
+    def tick(self, now_ms: int) -> float:
+        """Plan one batch; return the seconds until the next round, 0 when there may be more."""
+        next_ms = self._context.database.read(jobs.next_tick)
+        if next_ms is None or next_ms > now_ms + BEGIN_MS:
+            return 0.5 if next_ms is None else (next_ms - BEGIN_MS - now_ms) / 1000
+        self._count_overdue(now_ms)
+        try:
+            claimed = self._plan_batch(now_ms)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("batch_not_planned")
+            claimed = self._plan_apart(now_ms)
+        return 0 if claimed == BATCH else 0.05
+
+    def _plan_batch(self, now_ms: int, only: Collection[int] | None = None) -> int:
+        claimed, _ = self._context.write_runs(
+            lambda session: self._plan(session, now_ms, only), has_planned=lambda counts: counts[1]
+        )
+        return claimed
+
+    def _plan_apart(self, now_ms: int) -> int:
+        """Plan a batch that cannot be written whole; stop the job that is at fault."""
+
+        def claim(session: Session) -> list[JobToPlan]:
+            return list(jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH))
+
+        def plan(part: Sequence[JobToPlan]) -> None:
+            self._plan_batch(now_ms, {job.id for job in part})
+
+        def stop(job: JobToPlan, error: Exception) -> None:
+            reason = Why.NOT_PLANNABLE(fault=" ".join(str(error).split()))
+            self._context.database.write(
+                lambda session: self._write_stops(session, [_stop(job, reason)], now_ms)
+            )
+
+        claimed = self._context.database.write(claim)
+        bisect(claimed, plan, stop)
+        return len(claimed)
+
+    def _plan(self, session: Session, now_ms: int, only: Collection[int] | None) -> tuple[int, int]:
+        claimed = [
+            job
+            for job in jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH)
+            if only is None or job.id in only
+        ]
+        batch = _Batch([], [], [], [], [])
+        for job in claimed:
+            try:
+                plan = self._decide(job, now_ms)
+            except Exception as error:  # noqa: BLE001 - one job's schedule must not stop the others
+                batch.stops.append(_stop(job, Why.NOT_COMPUTABLE(why=str(error))))
+                continue
+            self._collect(job, plan, batch, now_ms)
+        transitions.plan(session, batch.planned, self._context.ids)
+        history.record_skips(session, batch.skips)
+        overdue_alarms.tell(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
+        if batch.advanced:
+            jobs.advance(session, batch.advanced)
+        self._write_stops(session, batch.stops, now_ms)
+        return len(claimed), len(batch.planned)
+
+    def _decide(self, job: JobToPlan, now_ms: int) -> Plan:
+        schedule = read_schedule(
+            job.schedule_kind, job.schedule_value, job.timezone or self._timezone
+        )
+        return decide(
+            schedule,
+            anchor_ms=job.next_tick_at,
+            watermark_ms=job.last_tick_at,
+            now_ms=now_ms,
+            window_ms=WINDOW_MS,
+            late_ms=LATE_MS,
+            policy=MisfirePolicy(job.misfire),
+            overdue_rows=self._overdue.get(job.id, 0),
+            overdue_limit=OVERDUE_LIMIT,
+        )
+
+    def _collect(self, job: JobToPlan, plan: Plan, batch: _Batch, now_ms: int) -> None:
+        for fire in plan.fires:
+            batch.planned.append(
+                transitions.NewRun(
+                    app_id=job.app_id,
+                    job_id=job.id,
+                    handler=job.handler or "",
+                    param=job.param or "",
+                    kind=Kind(fire.kind),
+                    scheduled_at=fire.scheduled_at_ms,
+                    due_at=fire.due_at_ms,
+                    retries_left=job.retries,
+                    shard_total=planned_shards(job.route),
+                    script_version=job.script_version,
+                )
+            )
+        skips = [
+            history.skipped(
+                job.id,
+                skip.from_ms,
+                skip.to_ms,
+                count=skip.count,
+                why=explanation(skip.reason),
+                now_ms=now_ms,
+            )
+            for skip in plan.skips
+        ]
+        batch.skips += skips
+        overdue = self._overdue.get(job.id, 0)
+        if overdue > OVERDUE_LIMIT:
+            batch.overdue += [(skip, overdue) for skip in skips]
+        for skip in plan.skips:
+            log.warning("ticks_skipped", job_id=job.id, count=skip.count, reason=str(skip.reason))
+        if plan.next_ms is None and not plan.waits:
+            batch.stops.append(_stop(job, Why.NO_FURTHER_TIME(), plan.watermark_ms))
+            return
+        batch.advanced.append(
+            {
+                "id": job.id,
+                "last_tick_at": plan.watermark_ms,
+                "next_tick_at": PARKED_MS if plan.next_ms is None else plan.next_ms,
+            }
+        )
+
+    def _write_stops(self, session: Session, stops: Sequence[jobs.Stop], now_ms: int) -> None:
+        jobs.stop(session, stops)
+        history.record_stops(session, stops, by="scheduler", now_ms=now_ms)
+
+    def _count_overdue(self, now_ms: int) -> None:
+        if 0 <= now_ms - self._overdue_at < self._overdue_age_ms:
+            return
+        began_at = time.monotonic()
+        self._overdue = self._context.database.read(
+            lambda session: queries.overdue_counts(session, before_ms=now_ms - LATE_MS)
+        )
+        self._overdue_at = now_ms
+        took_ms = round((time.monotonic() - began_at) * 1000)
+        self._overdue_age_ms = max(OVERDUE_AGE_MS, OVERDUE_TIMES * took_ms)
+
+
+def _stop(job: JobToPlan, reason: Reason, watermark_ms: int | None = None) -> jobs.Stop:
+    """Return that a job stops by itself, and log it: as a fault, unless it did all it was to do."""
+    if reason.code is Why.NO_FURTHER_TIME:
+        log.info("job_ended", job_id=job.id, job=job.name)
+    else:
+        log.warning("job_stopped", job_id=job.id, job=job.name, reason=str(reason))
+    watermark = job.last_tick_at if watermark_ms is None else watermark_ms
+    return jobs.Stop(job_id=job.id, watermark_ms=watermark, reason=explanation(reason))

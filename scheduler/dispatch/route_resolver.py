@@ -1,0 +1,122 @@
+"""Asks a run's route where it goes, with all that the route may look at."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Words
+from scheduler.dispatch.claim import Known
+from scheduler.routing import added_routes, routes
+from scheduler.routing.added_routes import Asked, Decision
+from scheduler.routing.choice import Choice, Memory, Router, RouteRequest
+from scheduler.routing.probe_answers import Among
+from scheduler.routing.probes import Probes, Undecided
+from sql.jobs.jobs import JobToRun
+from sql.runs.run_rows import PlannedRun
+
+
+class RouteFailed(ValueError):
+    """A route does not exist, or raised, or chose what it may not."""
+
+    def __init__(self, why: Words) -> None:
+        self.why = why
+        super().__init__(str(why))
+
+
+class RouteResolver:
+    """Chooses for one scheduler; `routers` are all routes there are."""
+
+    def __init__(self, probes: Probes, routers: Mapping[str, Router]) -> None:
+        self._probes = probes
+        self._routers = routers
+        self._random = random.Random()  # noqa: S311 - spreads load
+
+    def needs_memory(self, job: JobToRun) -> bool:
+        """Say whether the job's route remembers; one that does not exist remembers nothing."""
+        router = self._routers.get(job.route)
+        return router is not None and router.needs_memory
+
+    def request(
+        self, row: PlannedRun, job: JobToRun, known: Known, memory: Memory | None, among: Among
+    ) -> RouteRequest:
+        """Return what the job's route may look at for this run.
+
+        `memory` is what is kept for the job, `among` what the claim has already sent where.
+
+        Raises:
+            RouteFailed: there is no such route.
+
+        """
+        router = self._router(job)
+        wanted = dict.fromkeys(row.wanted_addresses.split(",")) if row.wanted_addresses else {}
+        is_free = not wanted
+        request = RouteRequest(
+            job_id=job.id,
+            addresses=known.well(known.addresses) if is_free else tuple(known.live),
+            memory=_own_memory(job, memory),
+            wanted=known.well(wanted),
+            away=known.away if is_free else (),
+            shard_index=row.shard_index,
+        )
+        if router.probe is None:
+            return request
+        return self._probes.answered(router, request, among, row.due_at)
+
+    def choose(
+        self, row: PlannedRun, job: JobToRun, request: RouteRequest, known: Known
+    ) -> Choice | Undecided | Asked:
+        """Return the route's choice, or what it still waits for.
+
+        Raises:
+            RouteFailed: the route has failed.
+
+        """
+        route, router = job.route, self._router(job)
+        if not router.is_decided(request):
+            return Undecided(job.id, router, request, row.due_at)
+        if route in routes.BUILT_IN or not request.candidates:
+            return routes.choose(route, request, self._random, self._routers)
+        decision = known.decisions.get(row.id)
+        if decision is None or decision.request != request:
+            return Asked(row.id, route, request)
+        if decision.fault:
+            raise RouteFailed(Why.ROUTE_FAILED(route=route, fault=decision.fault))
+        return _as_kept(decision.choice, route)
+
+    def decide(self, asked: Sequence[Asked]) -> dict[int, Decision]:
+        """Let added routes choose; between two claims, as they are other people's code."""
+        return added_routes.decide(asked, self._routers, self._random)
+
+    def ask(self, known: Known, undecided: Sequence[Undecided]) -> None:
+        """Ask executors for what routes wait for, and hold those jobs back meanwhile."""
+        self._probes.ask(known.app, known.live, undecided, known.now_ms)
+
+    def held_back(self) -> set[int]:
+        """Return the jobs whose runs cannot be routed yet."""
+        return self._probes.held_back()
+
+    def seconds_left(self) -> float:
+        """Return how long the next answer may take at most; infinite when none is awaited."""
+        return self._probes.seconds_left()
+
+    def _router(self, job: JobToRun) -> Router:
+        try:
+            return routes.find(job.route, self._routers)
+        except ValueError as error:
+            raise RouteFailed(str(error)) from error
+
+
+def _own_memory(job: JobToRun, memory: Memory | None) -> Memory | None:
+    """Return what the job's route remembers; that of an added route is kept under its name."""
+    route = job.route
+    if not memory or route in routes.BUILT_IN:
+        return memory or None
+    kept = memory.get("memory") if memory.get("route") == route else None
+    return kept if isinstance(kept, dict) else None
+
+
+def _as_kept(choice: Choice, route: str) -> Choice:
+    if choice.memory is None:
+        return choice
+    return replace(choice, memory={"route": route, "memory": choice.memory})

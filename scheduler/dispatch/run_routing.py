@@ -1,0 +1,252 @@
+"""Decides what becomes of the runs of one claim, one after the other; it writes nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Words
+from scheduler.completion import retry_policy
+from scheduler.completion.retry_policy import End
+from scheduler.dispatch import expansion
+from scheduler.dispatch.claim import Decided, Known, Spent, undelivered
+from scheduler.dispatch.delivery import routed_trigger
+from scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
+from scheduler.dispatch.trigger_messages import RoutedTrigger
+from scheduler.dispatch.workload import Workload
+from scheduler.explaining import explanation
+from scheduler.jobs.script_cache import Script
+from scheduler.membership.roster import Roster
+from scheduler.node_context import NodeContext
+from scheduler.routing.added_routes import Asked
+from scheduler.routing.choice import Choice, RouteRequest
+from scheduler.routing.probe_answers import ANSWER_SECONDS, Among
+from scheduler.routing.probes import Undecided
+from sql.explanation import Explanation
+from sql.jobs.jobs import JobToRun
+from sql.run_status import RunStatus
+from sql.runs import transitions
+from sql.runs.run_rows import PlannedRun
+from sql.runs.shards import Shard
+
+#: Triggers of one claim from which on a further broadcast waits for the next.
+SHARDS_LIMIT = 2_000
+#: Characters of scripts in one claim from which on a further one waits for the next.
+SCRIPT_CHARACTERS = 8_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A run that was locked, its job, and the script that it runs, if it does."""
+
+    row: PlannedRun
+    job: JobToRun
+    script: Script | None = None
+
+
+class RunRouting:
+    """The decisions of one claim.
+
+    Args:
+        known: what there is to go by.
+        take_ids: gives so many ids for the shards of broadcasts.
+
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        known: Known,
+        *,
+        roster: Roster,
+        workload: Workload,
+        resolver: RouteResolver,
+        take_ids: Callable[[int], list[int]],
+    ) -> None:
+        self.decided = Decided()
+        self._known = known
+        self._node = context.node
+        self._no_executor_seconds = context.timeouts.no_executor
+        self._roster = roster
+        self._workload = workload
+        self._resolver = resolver
+        self._take_ids = take_ids
+        self._spent = Spent()
+        self._online = ", ".join(known.live)
+        self._away = (Why.LISTED_AND_AWAY(addresses=", ".join(known.away)),) if known.away else ()
+        self._ailing = tuple(
+            Why.AILING(address=address, ailments=", ".join(ailments).lower())
+            for address, ailments in sorted(known.ailing.items())
+        )
+        self._explanations: dict[tuple[object, ...], Explanation] = {}
+        self._among = Among(known.app, known.live, self._spent.room, self._spent.jobs)
+
+    def route(self, row: PlannedRun, job: JobToRun | None) -> None:
+        """Decide about one run; `job` None = it was deleted."""
+        if job is None or retry_policy.was_stopped(row, job):
+            self.decided.ends.append(_cancelled(row, job, self._known.now_ms))
+        elif row.script_version is not None:
+            self._route_script(row, job, row.script_version)
+        else:
+            self._route(_Due(row, job))
+
+    def _route_script(self, row: PlannedRun, job: JobToRun, version: int) -> None:
+        """Route the run of a script, unless this claim has read or sent enough of them."""
+        scripts, spent = self._known.scripts, self._spent
+        if version not in scripts or spent.script_characters >= SCRIPT_CHARACTERS:
+            return  # it stays PLANNED
+        script = scripts[version]
+        if script is None:
+            self._end(row, Why.SCRIPT_GONE(version=version))
+            return
+        before = len(self.decided.triggers)
+        self._route(_Due(row, job, script))
+        copies = max(1, len(self.decided.triggers) - before)
+        spent.script_characters += len(script.source) * copies
+
+    def _route(self, due: _Due) -> None:
+        try:
+            request = self._request(due)
+            if request.candidates and expansion.is_unexpanded(due.row, due.job):
+                self._broadcast(due, request)
+                return
+            choice = self._resolver.choose(due.row, due.job, request, self._known)
+        except RouteFailed as error:
+            why = Why.NOT_ROUTABLE(why=error.why)
+            self._end(due.row, why, pause_seconds=ANSWER_SECONDS)
+            return
+        match choice:
+            case Undecided():
+                self.decided.undecided.append(choice)
+            case Asked():
+                self.decided.asked.append(choice)
+            case Choice(address=None):
+                self._give_up(due.row, request, choice)
+            case Choice() if self._has_room(choice.address or ""):
+                self._send(due, choice, due.row.shard_total or 1)
+            case _:
+                self.decided.full_jobs.add(due.job.id)
+
+    def _request(self, due: _Due) -> RouteRequest:
+        memory = self.decided.memories.get(due.job.id) or self._known.memories.get(due.job.id)
+        return self._resolver.request(due.row, due.job, self._known, memory, self._among)
+
+    def _broadcast(self, due: _Due, request: RouteRequest) -> None:
+        """Make a run as many shards as there are executors, once each of them has room."""
+        total = len(request.candidates)
+        if self.decided.triggers and len(self.decided.triggers) + total > SHARDS_LIMIT:
+            return  # it stays PLANNED for the next claim
+        if not all(self._has_room(address) for address in request.candidates):
+            self.decided.full_jobs.add(due.job.id)
+            return
+        first, *others = expansion.choices(request)
+        zero = self._send(due, first, total)
+        for index, run_id in enumerate(self._take_ids(total - 1), 1):
+            shard = Shard(
+                zero_id=due.row.id,
+                run_id=run_id,
+                index=index,
+                total=total,
+                address=request.candidates[index],
+                boot_id=self._known.live[request.candidates[index]],
+                message=self._explain(due.row, others[index - 1]),
+            )
+            self.decided.shards.append(shard)
+            self._add(expansion.shard_trigger(zero, shard))
+
+    def _send(self, due: _Due, choice: Choice, total: int) -> RoutedTrigger:
+        row, address = due.row, choice.address or ""
+        boot_id = self._known.live[address]
+        item = routed_trigger(
+            row,
+            due.job,
+            app=self._known.app,
+            address=address,
+            boot_id=boot_id,
+            routed_at=self._known.now_ms,
+            script=due.script,
+        )
+        if total != row.shard_total:
+            self.decided.totals[row.id] = total
+            trigger = msgspec.structs.replace(item.trigger, shard_total=total)
+            item = replace(item, trigger=trigger)
+        self._add(item)
+        how = self._explain(row, choice)
+        self.decided.routed.append(
+            transitions.Routed(run_id=row.id, address=address, boot_id=boot_id, message=how)
+        )
+        if choice.memory is not None:
+            self.decided.memories[due.job.id] = choice.memory
+        return item
+
+    def _add(self, item: RoutedTrigger) -> None:
+        self.decided.triggers.append(item)
+        self._spent.add(item)
+
+    def _has_room(self, address: str) -> bool:
+        also = self._spent.room[address]
+        return self._workload.has_room(self._known.app_id, address, also=also)
+
+    def _explain(self, row: PlannedRun, choice: Choice) -> Explanation:
+        """Return how this came about; runs that go alike are told alike, and share the words."""
+        words, wanted = choice.words, row.wanted_addresses
+        code = None if isinstance(words, str) else words.code
+        alike = (row.kind, row.attempt, row.retries_left, wanted, code, str(words))
+        if alike not in self._explanations:
+            self._explanations[alike] = self._explain_anew(row, choice)
+        return self._explanations[alike]
+
+    def _explain_anew(self, row: PlannedRun, choice: Choice) -> Explanation:
+        wanted = row.wanted_addresses
+        named = (Why.WANTED(addresses=wanted),) if wanted else ()
+        return explanation(
+            Why.ROUTED(
+                kind=row.kind,
+                attempt=row.attempt + 1,
+                left=row.retries_left,
+                node=self._node,
+                addresses=self._online,
+                how=(*self._away, *named, *self._ailing, choice.words),
+            )
+        )
+
+    def _give_up(self, row: PlannedRun, request: RouteRequest, choice: Choice) -> None:
+        """End a run that nobody takes, or set its job aside while that is not sure.
+
+        An executor's word is sure; that none was heard, or seen, is so only after a while.
+        """
+        answers = (request.probes or {}).values()
+        if request.candidates and (not answers or any(answer.heard for answer in answers)):
+            pause_seconds = ANSWER_SECONDS  # a retry at once would be told the same
+        elif self._unseen_seconds(row, request) >= self._no_executor_seconds:
+            pause_seconds = 0.0
+        else:
+            self.decided.full_jobs.add(row.job_id)
+            return
+        self.decided.explained[row.id] = self._explain(row, choice)
+        self._end(row, choice.words, pause_seconds=pause_seconds)
+
+    def _unseen_seconds(self, row: PlannedRun, request: RouteRequest) -> float:
+        """Return for how long none of the executors that may take a run was heard or seen."""
+        waited_seconds: float = (self._known.now_ms - row.due_at) / 1000
+        if request.candidates:  # they beat, and do not answer
+            return min(waited_seconds, self._roster.healthy_seconds)
+        meant = request.wanted or request.away
+        if not meant:
+            return 0.0  # the dispatcher looks after apps without any executor
+        return min(waited_seconds, self._roster.absent_seconds(self._known.app, meant))
+
+    def _end(self, row: PlannedRun, why: Words, *, pause_seconds: float = 0.0) -> None:
+        end = undelivered(row.id, why, self._known.now_ms, pause_seconds=pause_seconds)
+        self.decided.ends.append(end)
+
+
+def _cancelled(row: PlannedRun, job: JobToRun | None, now_ms: int) -> End:
+    return End(
+        run_id=row.id,
+        status=RunStatus.CANCELLED,
+        message=Why.JOB_DELETED() if job is None else Why.JOB_STOPPED(),
+        finished_at=now_ms,
+        never_started=True,
+    )

@@ -1,0 +1,45 @@
+"""What follows a claim's commit: its triggers are counted, published, and watched for confirms."""
+
+from collections.abc import Sequence
+
+from scheduler.dispatch.confirmations import Confirmations
+from scheduler.dispatch.delivery import Delivery
+from scheduler.dispatch.trigger_messages import RoutedTrigger
+from scheduler.dispatch.workload import Workload
+from scheduler.routing.probes import Probes
+
+
+class Sender:
+    """Sends the triggers of one scheduler's claims."""
+
+    def __init__(
+        self, delivery: Delivery, confirmations: Confirmations, workload: Workload, probes: Probes
+    ) -> None:
+        self._delivery = delivery
+        self._confirmations = confirmations
+        self._workload = workload
+        self._probes = probes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker takes messages now."""
+        return self._delivery.is_open
+
+    def wait_for_room(self, seconds: float) -> bool:
+        """Wait until more may be sent; False when too much is still unconfirmed after so long."""
+        return self._confirmations.wait_for_room(seconds)
+
+    def send(self, app_id: int, triggers: Sequence[RoutedTrigger], committed_at: float) -> None:
+        """Send what was routed; `committed_at` is the monotonic time of the commit."""
+        for item in triggers:
+            self._workload.add(app_id, item.address)
+        self._probes.note_sent(
+            (
+                (item.app, item.address, item.trigger.boot_id),
+                item.trigger.job_id,
+                item.trigger.run_id,
+            )
+            for item in triggers
+        )
+        if triggers:
+            self._confirmations.add(self._delivery.send(triggers, decided_at=committed_at))

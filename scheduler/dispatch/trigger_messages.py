@@ -1,0 +1,109 @@
+"""Puts triggers into messages: those of one boot together, as many as it takes in one.
+
+A copy of a trigger that was sent before travels alone: what is wrong with one that nobody could
+read must not keep the others from their executor twice.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from broker import topology
+from broker.codec import encode
+from broker.errors import Malformed
+from broker.messages import Trigger, Triggers
+from broker.signing import Direction, Sealer
+from broker.transport import Outgoing
+from broker.trigger_packs import packed, stretches
+
+#: How long an executor may take a trigger from its queue; the id is remembered for longer.
+TRIGGER_VALID_SECONDS = 600.0
+
+#: Says how many triggers a boot of an address of an app takes in one message.
+Capacity = Callable[[str, str, str], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutedTrigger:
+    """A routed run with all that its trigger says."""
+
+    app: str
+    address: str
+    trigger: Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A message, and the triggers in it: whatever becomes of it becomes of all of them."""
+
+    triggers: Sequence[RoutedTrigger]
+    message: Outgoing
+
+
+class TriggerMessages:
+    """Makes messages of triggers."""
+
+    def __init__(self, sealer: Sealer, capacity: Capacity) -> None:
+        self._sealer = sealer
+        self._capacity = capacity
+
+    def make(
+        self, triggers: Iterable[RoutedTrigger]
+    ) -> tuple[list[Pack], list[tuple[RoutedTrigger, str]]]:
+        """Return messages, and with the reason each trigger that none can hold."""
+        packs: list[Pack] = []
+        unsendable: list[tuple[RoutedTrigger, str]] = []
+        for alike in self._by_boot(triggers):
+            try:
+                packs += list(self._packs(alike))
+            except (Malformed, ValueError):  # one of them: each by itself, to find it
+                for routed in alike:
+                    try:
+                        packs.append(self._alone(routed))
+                    except (Malformed, ValueError) as error:
+                        unsendable.append((routed, str(error)))
+        return packs, unsendable
+
+    def _by_boot(self, triggers: Iterable[RoutedTrigger]) -> Iterator[list[RoutedTrigger]]:
+        """Give the triggers that may share a message, in the order of the first of them."""
+        found: dict[tuple[str, str, str, int], list[RoutedTrigger]] = defaultdict(list)
+        for routed in triggers:
+            trigger = routed.trigger
+            alone = trigger.run_id if trigger.resent else 0
+            found[routed.app, routed.address, trigger.boot_id, alone].append(routed)
+        yield from found.values()
+
+    def _packs(self, alike: Sequence[RoutedTrigger]) -> Iterator[Pack]:
+        first = alike[0]
+        limit = self._capacity(first.app, first.address, first.trigger.boot_id)
+        if len(alike) == 1 or limit <= 1:
+            yield from map(self._alone, alike)
+            return
+        encoded = [encode(routed.trigger) for routed in alike]
+        for stretch in stretches([len(one) for one in encoded], limit):
+            together = alike[stretch]
+            if len(together) == 1:
+                yield self._alone(together[0])
+            else:
+                yield Pack(together, self._seal(first, packed(encoded[stretch])))
+
+    def _alone(self, routed: RoutedTrigger) -> Pack:
+        return Pack([routed], self._seal(routed, routed.trigger))
+
+    def _seal(self, to: RoutedTrigger, message: Trigger | Triggers) -> Outgoing:
+        return self._sealer.seal(
+            message,
+            exchange=topology.TRIGGER_EXCHANGE,
+            routing_key=_run_queue_name(to.app, to.address),
+            app=to.app,
+            address=to.address,
+            direction=Direction.TO_EXECUTOR,
+            valid_seconds=TRIGGER_VALID_SECONDS,
+        )
+
+
+@lru_cache(maxsize=4_096)
+def _run_queue_name(app: str, address: str) -> str:
+    """Return a queue's name, whose proof would cost 5 us for every trigger."""
+    return topology.run_queue(app, address).name

@@ -1,0 +1,63 @@
+"""How many runs each address has in flight, as counted lately and as routed since."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+
+from sql.engine import Database
+from sql.runs import queries
+
+#: Runs in flight an address may have; the rest stays PLANNED.
+LIMIT = 2_000
+#: How long a count is believed, and for how long one that says "full": other schedulers hear of
+#: some of the runs that end.
+COUNT_SECONDS = 1.0
+FULL_SECONDS = 0.25
+
+
+class Workload:
+    """Counts of runs in flight; `limit` is for one address of one app.
+
+    Used by one thread, but for `free`. The count goes astray by what ends while it is taken, until
+    it is taken again.
+    """
+
+    def __init__(self, database: Database, *, limit: int = LIMIT) -> None:
+        self._database = database
+        self._limit = limit
+        self._counts: Counter[tuple[int, str]] = Counter()
+        self._counted_at = float("-inf")
+        # Bounded, for while nothing is due nobody takes from it.
+        self._freed: deque[Mapping[tuple[int, str], int]] = deque(maxlen=1_000)
+
+    def room(self, app_id: int, addresses: Iterable[str]) -> int:
+        """Return how many more runs these addresses take together."""
+        addresses = list(addresses)
+        self._count(older_than=COUNT_SECONDS)
+        if any(not self.has_room(app_id, address) for address in addresses):
+            # It finishes thousands a second: what was full a moment ago has room again.
+            self._count(older_than=FULL_SECONDS)
+        return sum(max(0, self._limit - self._counts[app_id, address]) for address in addresses)
+
+    def has_room(self, app_id: int, address: str, *, also: int = 0) -> bool:
+        """Whether the address takes one more, besides `also` that are not added yet."""
+        return self._counts[app_id, address] + also < self._limit
+
+    def add(self, app_id: int, address: str) -> None:
+        """Note that a run was routed there."""
+        self._counts[app_id, address] += 1
+
+    def free(self, ended: Mapping[tuple[int, str], int]) -> None:
+        """Note how many runs ended at each address of each app; from any thread."""
+        self._freed.append(ended)
+
+    def _count(self, *, older_than: float) -> None:
+        if time.monotonic() - self._counted_at < older_than:
+            while self._freed:
+                self._counts.subtract(self._freed.popleft())
+            return
+        self._freed.clear()
+        self._counts = Counter()
+        for row in self._database.read(queries.in_flight):
+            self._counts[row.app_id, row.address] += row.runs
+        self._counted_at = time.monotonic()

@@ -1,0 +1,1 @@
+"""What a job is: its description, its rules, its children and its script. Nothing here acts."""

@@ -1,0 +1,37 @@
+"""A job as the audit log keeps it: by the names of its columns, whatever they are called here."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from scheduler.jobs.fields import FIELDS, WRITTEN, Field
+from sql.jobs import child_links
+from sql.models import Job
+
+_COLUMNS = {name: column.name for name, column in Job.__mapper__.columns.items()}
+#: Those that open something elsewhere: the audit log says only that they are there.
+SECRETS = frozenset(_COLUMNS[field.column] for field in FIELDS.values() if field.kind.is_secret)
+
+
+def record_of(job: Job, children: Sequence[int] = ()) -> dict[str, object]:
+    """Return what is kept of a whole job: what is set."""
+    found = record_of_fields(job, [*WRITTEN, FIELDS["enabled"]]) | record_of_children(children)
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def record_of_fields(job: Job, fields: Iterable[Field]) -> dict[str, object]:
+    """Return what is kept of some fields, and which script it has."""
+    found = {_COLUMNS[field.column]: getattr(job, field.column) for field in fields}
+    return found | _script(job)
+
+
+def record_of_children(job_ids: Sequence[int]) -> dict[str, object]:
+    """Return what is kept of a job's children."""
+    return {_COLUMNS["child_ids"]: child_links.joined(job_ids)}
+
+
+def _script(job: Job) -> dict[str, object]:
+    """Return which script a job has: its version, and the hash of its source."""
+    if job.script_version is None:
+        return {}
+    digest = hashlib.sha256((job.script_source or "").encode()).hexdigest()
+    return {"script": f"{job.script_type} version {job.script_version}, sha256 {digest}"}

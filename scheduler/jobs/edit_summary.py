@@ -1,0 +1,45 @@
+"""What an edit changes about a job, in the words of a job file."""
+
+import difflib
+from collections.abc import Sequence
+
+from scheduler.jobs.fields import Field
+from scheduler.jobs.spec import JobSpec
+from scheduler.schedules.registry import written
+from sql.models import Job
+
+#: Lines shown of a script's difference, and of how many lines there is one: finding it takes long.
+DIFF_LINES, COMPARED_LINES = 60, 4_000
+
+_WHEN = ("schedule_kind", "schedule_value")
+
+
+def differences(job: Job, spec: JobSpec, changed: Sequence[Field]) -> tuple[str, ...]:
+    """Return a line for each field that is to change; `job` still is as it was."""
+    lines = (_line(job, spec, field) for field in changed)
+    return tuple(dict.fromkeys(lines))
+
+
+def script_difference(before: str, after: str) -> tuple[str, ...]:
+    """Return the lines of a unified diff of two sources, the end left out of a long one."""
+    old, new = _source_lines(before), _source_lines(after)
+    if len(old) + len(new) > COMPARED_LINES:
+        return () if before == after else (f"{len(old)} lines -> {len(new)} lines",)
+    found = difflib.unified_diff(old, new, "stored", "new", lineterm="")
+    lines = [line.replace("\r", "␍") for line in found]
+    if len(lines) > DIFF_LINES:
+        return (*lines[:DIFF_LINES], f"… and {len(lines) - DIFF_LINES} lines more")
+    return tuple(lines)
+
+
+def _line(job: Job, spec: JobSpec, field: Field) -> str:
+    if field.name in _WHEN:
+        before = written(job.schedule_kind, job.schedule_value)
+        after = written(spec.schedule_kind, spec.schedule_value)
+        return f"schedule: {before} -> {after}"
+    before, after = field.kind.change(field.value(job), getattr(spec, field.name))
+    return f"{field.words}: {before} -> {after}"
+
+
+def _source_lines(source: str) -> Sequence[str]:
+    return source.removesuffix("\n").split("\n") if source else []

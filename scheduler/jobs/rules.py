@@ -1,0 +1,146 @@
+"""What a job may look like, for the job file, the command line and the console alike."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from broker.messages import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
+from scheduler.alarms import target_rules
+from scheduler.cron.wall_clock import load_zone
+from scheduler.jobs.field_kinds import Choice, Line, Number
+from scheduler.jobs.fields import RULED, Field
+from scheduler.jobs.param import check_param
+from scheduler.jobs.script_source import REMARK_LENGTH, check_source
+from scheduler.jobs.spec import JobSpec
+from scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
+from scheduler.schedules.registry import read_schedule
+
+LANGUAGES = tuple(ScriptLanguage)
+
+#: What the columns hold.
+_LONGEST = {"timezone": 64, "schedule": 128, "title": 64, "addresses": 65_535}
+#: Most children of a job.
+CHILDREN = 1_000
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) -> list[Problem]:
+    """Return everything that is wrong with a job.
+
+    A cron must still fire after `now_ms`; `added_routes` are those that an installation has besides
+    XXL-JOB's.
+    """
+    return [
+        *_of_kinds(spec, added_routes),
+        *_names(spec),
+        *found(lambda: check_param(spec.param)),
+        *target_rules.problems(spec.alarm),
+        *_script(spec),
+        *_children(spec),
+        *found(lambda: check_app_name(spec.app)),
+        *found(lambda: _check_timezone(spec.timezone), "schedule/timezone"),
+        *found(lambda: _check_schedule(spec, now_ms), "schedule"),
+    ]
+
+
+def check_app_name(name: str) -> None:
+    """Raise Problem unless this can be an app's name."""
+    if not re.fullmatch(APP_PATTERN, name):
+        raise Problem(Code.APP_NAME, "app", pattern=APP_PATTERN, got=name[:100])
+
+
+def check_title(title: str) -> None:
+    """Raise Problem unless this can be an app's title."""
+    if len(title) > _LONGEST["title"] or _CONTROL.search(title):
+        raise Problem(Code.TITLE, "title", most=_LONGEST["title"], got=title[:100])
+
+
+def check_addresses(addresses: Sequence[str]) -> None:
+    """Raise Problem unless this can be an app's own list of executors."""
+    for address in addresses:
+        if not re.fullmatch(ADDRESS_PATTERN, address):
+            raise Problem(Code.ADDRESS, "addresses", pattern=ADDRESS_PATTERN, got=address[:100])
+    [(often, count)] = Counter(addresses).most_common(1) or [("", 0)]
+    if count > 1:
+        raise Problem(Code.ADDRESS_TWICE, "addresses", got=often[:100])
+    length = len(",".join(addresses))
+    if length > _LONGEST["addresses"]:
+        raise Problem(Code.ADDRESSES_TOO_LONG, "addresses", most=_LONGEST["addresses"], got=length)
+
+
+def _of_kinds(spec: JobSpec, added_routes: Sequence[str]) -> Iterator[Problem]:
+    for field in RULED:
+        if (value := getattr(spec, field.name)) != field.default:
+            yield from _of_kind(field, value, added_routes)
+
+
+def _of_kind(field: Field, value: Any, added_routes: Sequence[str]) -> Iterator[Problem]:
+    """Give what is wrong with a value by the kind of its field."""
+    kind, what = field.kind, FieldName(field.name)
+    if isinstance(kind, Choice):
+        known = (*kind.known, *added_routes) if what == "route" else kind.known
+        if value not in known:
+            yield unknown_word(what, what, value, known)
+    elif isinstance(kind, Number) and not kind.least <= value <= kind.most:
+        bounds = {"least": kind.least, "most": kind.most}
+        yield Problem(Code.INTEGER, what, what=what, **bounds, got=value)
+    elif isinstance(kind, Line) and not _is_line(value, kind.longest):
+        yield Problem(Code.LINE, what, what=what, most=kind.longest, got=value[:100])
+
+
+def _is_line(text: str, longest: int) -> bool:
+    return len(text) <= longest and not _CONTROL.search(text) and text == text.strip()
+
+
+def _names(spec: JobSpec) -> Iterator[Problem]:
+    for field in ("name",) if spec.script_language else ("name", "handler"):
+        if not getattr(spec, field):
+            yield Problem(Code.EMPTY, field, what=FieldName(field))
+    if "/" in spec.name:
+        yield Problem(Code.SLASH, "name", got=spec.name[:100])
+
+
+def _script(spec: JobSpec) -> Iterator[Problem]:
+    if not spec.script_language:
+        return
+    if spec.handler:
+        yield Problem(Code.HANDLER_AND_SCRIPT, "script")
+    if spec.script_language not in LANGUAGES:
+        yield unknown_word("script/language", Word.LANGUAGE, spec.script_language, LANGUAGES)
+    yield from found(lambda: check_source(spec.script_source))
+    if "\0" in spec.param:
+        yield Problem(Code.PARAM_OF_SCRIPT, "param")
+    remark, most = spec.script_remark, REMARK_LENGTH
+    if len(remark) > most or _CONTROL.search(remark):
+        yield Problem(Code.LINE, "script/remark", what=Word.REMARK, most=most, got=remark[:100])
+
+
+def _children(spec: JobSpec) -> Iterator[Problem]:
+    if len(spec.children) > CHILDREN:
+        count = len(spec.children)
+        yield Problem(Code.TOO_MANY_CHILDREN, "children", most=CHILDREN, got=count)
+        return
+    seen = set()
+    for child in spec.children:
+        if not child.rpartition("/")[2] or child != child.strip():
+            yield Problem(Code.CHILD_NAME, "children", got=child[:100])
+        elif child in seen:
+            yield Problem(Code.CHILD_TWICE, "children", got=child[:100])
+        seen.add(child)
+
+
+def _check_timezone(name: str) -> None:
+    if len(name) > _LONGEST["timezone"]:
+        raise Problem(Code.TIMEZONE_TOO_LONG, got=name[:100])
+    if name:
+        load_zone(name)
+
+
+def _check_schedule(spec: JobSpec, now_ms: int) -> None:
+    if len(spec.schedule_value) > _LONGEST["schedule"]:
+        length = len(spec.schedule_value)
+        raise Problem(Code.SCHEDULE_TOO_LONG, most=_LONGEST["schedule"], got=length)
+    # A wrong time zone is a problem of its own; the expression can be read in any.
+    zone = "UTC" if found(lambda: load_zone(spec.timezone or "UTC")) else spec.timezone or "UTC"
+    read_schedule(spec.schedule_kind, spec.schedule_value, zone).check_new(now_ms)

@@ -1,0 +1,99 @@
+"""The sources of scripts for triggers: read once, since a version never changes."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from broker.messages import ScriptLanguage
+from sql.jobs import script_versions
+from sql.runs.run_rows import RoutedRun
+
+#: Characters of sources kept in memory.
+KEPT_CHARACTERS = 16_000_000
+#: Most versions read in one statement, and scripts sent again in one round: of the longest sources
+#: there may be that is 16 MB.
+READ_LIMIT = 32
+
+_TYPE_PREFIX = "GLUE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One version of a script."""
+
+    language: str
+    source: str
+
+
+def script_type(language: str) -> str:
+    """Return what XXL-JOB calls a job whose script is in this language, as `GLUE_SHELL`."""
+    return _TYPE_PREFIX + language.upper()
+
+
+def language_of(script_type: str) -> str:
+    """Return the language that a type stands for, empty for a job without a script."""
+    language = _language_name(script_type)
+    return language if language in list(ScriptLanguage) else ""
+
+
+def _language_name(script_type: str) -> str:
+    """Return what a type calls its language, known or not: executors tell what they do not know."""
+    return script_type.removeprefix(_TYPE_PREFIX).lower()
+
+
+def few_scripts(rows: Sequence[RoutedRun]) -> list[RoutedRun]:
+    """Return all runs of handlers, and the first READ_LIMIT of scripts."""
+    left = READ_LIMIT
+    few = []
+    for row in rows:
+        if row.script_version is not None:
+            left -= 1
+        if row.script_version is None or left >= 0:
+            few.append(row)
+    return few
+
+
+class Scripts:
+    """Script versions by id. Thread-safe."""
+
+    def __init__(self, *, kept_characters: int = KEPT_CHARACTERS) -> None:
+        self._kept_characters = kept_characters
+        self._lock = threading.Lock()
+        self._by_id: OrderedDict[int, Script] = OrderedDict()
+        self._characters = 0
+
+    def read(self, session: Session, versions: Iterable[int | None]) -> dict[int, Script | None]:
+        """Return versions by id; None stands for one that is gone.
+
+        Of those that must be read, READ_LIMIT are; the others are left out until next time.
+        """
+        wanted = dict.fromkeys(version for version in versions if version is not None)
+        with self._lock:
+            found = {version: self._recall(version) for version in wanted if version in self._by_id}
+        unread = [version for version in wanted if version not in found][:READ_LIMIT]
+        if not unread:
+            return found
+        read = {
+            version: Script(_language_name(type_), source)
+            for version, (type_, source) in script_versions.sources(session, unread).items()
+        }
+        with self._lock:
+            for version, script in read.items():
+                self._keep(version, script)
+        return found | {version: read.get(version) for version in unread}
+
+    def _recall(self, version: int) -> Script | None:
+        self._by_id.move_to_end(version)
+        return self._by_id[version]
+
+    def _keep(self, version: int, script: Script) -> None:
+        if version in self._by_id:
+            return
+        self._by_id[version] = script
+        self._characters += len(script.source)
+        while self._characters > self._kept_characters:
+            _, dropped = self._by_id.popitem(last=False)
+            self._characters -= len(dropped.source)

@@ -1,0 +1,48 @@
+"""A stored job or app as its author would describe it: the way back from rows to values."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from scheduler.alarms.targets import targets_of
+from scheduler.jobs.fields import WRITTEN
+from scheduler.jobs.script_cache import language_of
+from scheduler.jobs.spec import AppSpec, JobSpec
+from sql.models import App, Job
+from sql.registry import apps
+
+
+def app_spec(app: App) -> AppSpec:
+    """Return an app as a job file describes it."""
+    return AppSpec(
+        name=app.name,
+        title=None if app.title == app.name else app.title,
+        addresses=apps.split(app.address_list) if app.address_type == apps.MANUAL else (),
+        alarm=targets_of(app.alarm_email, app.alarm_webhook, app.alarm_style),
+    )
+
+
+def job_spec(job: Job, app: str, children: Sequence[str], *, with_source: bool = True) -> JobSpec:
+    """Return a job as it is described; `children` are APP/NAME."""
+    values = {field.name: field.value(job) for field in WRITTEN}
+    language = language_of(job.script_type)
+    if language:
+        values |= {
+            "handler": "",
+            "script_language": language,
+            "script_source": (job.script_source or "") if with_source else "",
+            "script_remark": job.script_remark or "",
+        }
+    return JobSpec(
+        app=app,
+        children=tuple(child.removeprefix(f"{app}/") for child in children),
+        enabled=True if job.is_enabled else None,
+        **values,
+    )
+
+
+def fingerprint(spec: JobSpec) -> str:
+    """Return what tells one content of a job from another, whether it is enabled or not."""
+    values = {name: value for name, value in asdict(spec).items() if name != "enabled"}
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]

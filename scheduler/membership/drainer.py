@@ -1,0 +1,70 @@
+"""Delivers drain requests, which are marks in the registry first, to executors."""
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from broker.messages import Drain
+from scheduler.command_sender import Command, CommandSender
+from scheduler.membership.roster import Roster
+from scheduler.node_context import NodeContext
+from sql.registry import drains
+from sql.registry.drains import Boot
+
+#: Pause between two orders to one boot; a repeated order changes nothing.
+AGAIN_SECONDS = 5.0
+
+log = structlog.get_logger()
+
+
+class Drainer:
+    """Sends no new runs to boots that are being drained, and tells those boots.
+
+    Args:
+        context: the scheduler it works for.
+        commands: for orders to executors.
+        roster: routes nothing to what it is told of.
+        clock: monotonic seconds.
+
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        commands: CommandSender,
+        roster: Roster,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context = context
+        self._commands = commands
+        self._roster = roster
+        self._clock = clock
+        self._told_at: dict[Boot, float] = {}
+
+    def tick(self, _now_ms: int) -> float:
+        """Tell the boots that were not told lately; return the seconds until the next look."""
+        wanted = self._context.database.read(drains.asked)
+        self._roster.set_drained(wanted)
+        now = self._clock()
+        self._told_at = {
+            boot: at
+            for boot, at in self._told_at.items()
+            if boot in wanted and now - at < AGAIN_SECONDS
+        }
+        due = [boot for boot in wanted if boot not in self._told_at]
+        if due and self._commands.is_ready:
+            self._commands.send([_order(boot) for boot in due])
+            self._told_at.update((boot, now) for boot in due)
+            log.info("drains_sent", addresses=[boot.address for boot in due][:20])
+        return 0.5
+
+
+def _order(boot: Boot) -> Command:
+    return Command(
+        app=boot.app,
+        address=boot.address,
+        boot_id=boot.boot_id,
+        message=Drain(boot_id=boot.boot_id),
+    )

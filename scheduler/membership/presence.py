@@ -1,0 +1,120 @@
+"""Hears executors: declares their queues, welcomes them, and decides who holds an address.
+
+Each scheduler has a heartbeat queue of its own, so each hears everybody, and its own canary.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker.errors import BadMessage
+from broker.messages import Canary, Goodbye, Heartbeat
+from broker.signing import Direction, Sealer
+from broker.transport import Consumer, Delivery
+from scheduler.membership.boot_accounts import BootAccounts
+from scheduler.membership.registrar import Registrar
+from scheduler.membership.registration import registration, stored_returns_seconds
+from scheduler.membership.roster import Roster
+from scheduler.node_context import NodeContext
+from scheduler.rounds.loop import NAP_SECONDS
+from sql.registry import presence
+
+#: Deliveries taken in one round.
+BATCH = 500
+
+log = structlog.get_logger()
+
+
+class Presence:
+    """The role that listens; newcomers are handed to the registrar, so that nobody waits for them.
+
+    Args:
+        on_canary: told the number of each of this scheduler's own canaries that came back.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        context: NodeContext,
+        consumer: Consumer,
+        sealer: Sealer,
+        roster: Roster,
+        registrar: Registrar,
+        accounts: BootAccounts,
+        on_canary: Callable[[int], None],
+    ) -> None:
+        self._context = context
+        self._consumer = consumer
+        self._sealer = sealer
+        self._roster = roster
+        self._registrar = registrar
+        self._accounts = accounts
+        self._on_canary = on_canary
+
+    def load(self) -> None:
+        """Start with the executors in the registry, as if each had just been heard."""
+        for row in self._context.database.read(lambda s: presence.listing(s, presence.EXECUTOR)):
+            returns_seconds = stored_returns_seconds(row)
+            self._roster.recall(row.app, row.address, row.boot_id, returns_seconds=returns_seconds)
+
+    def tick(self, _now_ms: int) -> float:
+        """Handle what has arrived; waits for the first message unless `wake` is called."""
+        deliveries = self._consumer.take(BATCH, NAP_SECONDS)
+        messages = [self._open(delivery) for delivery in deliveries]
+        # Ack first: even if the database fails, none of this is worth receiving again.
+        self._consumer.ack(deliveries)
+        heard = [message for message in messages if isinstance(message, Heartbeat)]
+        goodbyes = [message for message in messages if isinstance(message, Goodbye)]
+        for canary in messages:
+            if isinstance(canary, Canary) and canary.node == self._context.node:
+                self._on_canary(canary.number)
+        # The round's own time may be that of a long wait's beginning.
+        self._hear(heard, goodbyes, self._context.now_ms())
+        return 0
+
+    def wake(self) -> None:
+        """Let a round that waits end at once."""
+        self._consumer.wake()
+
+    def _open(self, delivery: Delivery) -> Any:
+        try:
+            message = self._sealer.open(
+                delivery,
+                expect=Heartbeat | Goodbye | Canary,
+                direction=Direction.FROM_EXECUTOR,
+            )
+            if not isinstance(message, Canary):
+                self._accounts.hear((message.app, message.address, message.boot_id), delivery.user)
+        except BadMessage as error:
+            self._context.counters.count("messages_rejected")
+            log.warning("message_rejected", queue=delivery.queue, reason=str(error))
+            return None
+        return message
+
+    def _hear(
+        self, heartbeats: Sequence[Heartbeat], goodbyes: Sequence[Goodbye], now_ms: int
+    ) -> None:
+        latest = {(beat.app, beat.address, beat.boot_id): beat for beat in heartbeats}
+        for goodbye in goodbyes:
+            # A goodbye is a boot's last message; a heartbeat in the same batch is older.
+            latest.pop((goodbye.app, goodbye.address, goodbye.boot_id), None)
+            self._roster.dismiss(goodbye.app, goodbye.address, goodbye.boot_id)
+            log.info("executor_left", app=goodbye.app, address=goodbye.address)
+        known = [beat for beat in latest.values() if self._roster.hear(beat)]
+        for beat in latest.values():
+            # Every heartbeat is answered: a lost Welcome comes again, and clocks stay together.
+            self._registrar.greet(beat)
+        if known or goodbyes:
+            self._context.database.write(lambda session: _record(session, known, goodbyes, now_ms))
+
+
+def _record(
+    session: Session, heartbeats: Sequence[Heartbeat], goodbyes: Sequence[Goodbye], now_ms: int
+) -> None:
+    for beat in sorted(heartbeats, key=lambda beat: (beat.app, beat.address)):
+        presence.renew(session, registration(beat, now_ms))
+    for bye in sorted(goodbyes, key=lambda bye: (bye.app, bye.address)):
+        presence.leave(session, presence.EXECUTOR, bye.app, bye.address, bye.boot_id)

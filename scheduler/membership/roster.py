@@ -1,0 +1,246 @@
+"""Who lives, as this scheduler sees it: pure bookkeeping on a monotonic clock, thread-safe.
+
+Only a scheduler that was itself healthy for the whole time may call another dead. So every
+deadline counts from the last sign of life or from the start of this scheduler's own health,
+whichever is later; and health that nobody has vouched for lately, as after a freeze, is none.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from broker.messages import Ailment, Heartbeat
+from scheduler.timeouts import Timeouts
+
+
+class Standing(StrEnum):
+    """What this scheduler may say of a boot that a run was routed to."""
+
+    ALIVE = "ALIVE"
+    SUPERSEDED = "SUPERSEDED"
+    DEAD = "DEAD"
+    UNCLEAR = "UNCLEAR"
+
+
+@dataclass(slots=True)
+class Member:
+    """An address, the boot that holds it, and when that was last heard of.
+
+    `usable_at`: when it last said that it takes triggers.
+    `returns_seconds`: how long it may be silent and still come back with its runs.
+    """
+
+    app: str
+    address: str
+    boot_id: str
+    seen_at: float
+    usable_at: float
+    heartbeat: Heartbeat | None = None
+    gone: bool = False
+    returns_seconds: float = 0.0
+
+
+#: The longest silence that an executor may ask to be allowed.
+RETURN_LIMIT_SECONDS = 120.0
+
+
+class Roster:
+    """The executors that hold an address.
+
+    Args:
+        clock: monotonic seconds.
+        timeouts: `dead_after` and `lapse` are looked at.
+
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, timeouts: Timeouts | None = None
+    ) -> None:
+        self._clock = clock
+        self._timeouts = timeouts or Timeouts()
+        self._lock = threading.Lock()
+        self._members: dict[tuple[str, str], Member] = {}
+        self._healthy_since: float | None = None
+        self._vouched_at = float("-inf")
+        self._left_at: dict[tuple[str, str], float] = {}
+        self._drained: frozenset[tuple[str, str, str]] = frozenset()
+
+    def set_health(self, healthy: bool) -> None:
+        """Say whether this scheduler itself is fit to judge; a gap starts all deadlines anew."""
+        with self._lock:
+            if not healthy:
+                self._healthy_since = None
+            elif self._fit_since() is None:
+                self._healthy_since = self._clock()
+            self._vouched_at = self._clock()
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether this scheduler may judge others now."""
+        with self._lock:
+            return self._fit_since() is not None
+
+    @property
+    def healthy_seconds(self) -> float:
+        """For how long this scheduler has been fit to judge; 0 while it is not."""
+        with self._lock:
+            fit_since = self._fit_since()
+            return 0.0 if fit_since is None else self._clock() - fit_since
+
+    def admit(self, heartbeat: Heartbeat) -> None:
+        """Make the boot that sent this heartbeat the holder of its address."""
+        with self._lock:
+            self._note(self._seat(heartbeat.app, heartbeat.address, heartbeat.boot_id), heartbeat)
+
+    def recall(self, app: str, address: str, boot_id: str, *, returns_seconds: float = 0.0) -> None:
+        """Make a boot that the registry names the holder of its address, as heard just now."""
+        with self._lock:
+            member = self._seat(app, address, boot_id)
+            member.returns_seconds = min(returns_seconds, RETURN_LIMIT_SECONDS)
+
+    def hear(self, heartbeat: Heartbeat) -> bool:
+        """Note a sign of life; False when this boot does not hold its address here."""
+        with self._lock:
+            member = self._members.get((heartbeat.app, heartbeat.address))
+            if member is None or member.boot_id != heartbeat.boot_id or member.gone:
+                return False
+            self._note(member, heartbeat)
+            return True
+
+    def dismiss(self, app: str, address: str, boot_id: str) -> None:
+        """Note a goodbye: nothing of this boot runs or waits any more."""
+        with self._lock:
+            member = self._members.get((app, address))
+            if member is not None and member.boot_id == boot_id:
+                member.gone = True
+                self._left_at[app, address] = self._clock()
+
+    def set_drained(self, boots: Iterable[tuple[str, str, str]]) -> None:
+        """Say which boots, as app, address and boot id, are to be given nothing new."""
+        with self._lock:
+            self._drained = frozenset(boots)
+
+    def forget(self, app: str, address: str, boot_id: str) -> None:
+        """Drop a boot of which nothing is left to settle."""
+        with self._lock:
+            member = self._members.get((app, address))
+            if member is not None and member.boot_id == boot_id:
+                del self._members[app, address]
+                self._left_at.pop((app, address), None)
+
+    def routable(self, app: str) -> dict[str, str]:
+        """Return the boot id by address of an app's executors that take triggers, by address."""
+        with self._lock:
+            found = {
+                member.address: member.boot_id
+                for member in self._members.values()
+                if member.app == app and self._takes_triggers(member)
+            }
+        return dict(sorted(found.items()))
+
+    def ailing(self, app: str) -> dict[str, tuple[Ailment, ...]]:
+        """Return what ails those of an app's executors that take triggers, by address."""
+        with self._lock:
+            return {
+                member.address: member.heartbeat.ailments
+                for member in self._members.values()
+                if member.app == app
+                and self._takes_triggers(member)
+                and member.heartbeat is not None
+                and member.heartbeat.ailments
+            }
+
+    def triggers_per_message(self, app: str, address: str, boot_id: str) -> int:
+        """Return how many triggers a boot takes in one message, by its own word."""
+        with self._lock:
+            member = self._members.get((app, address))
+            if member is None or member.heartbeat is None or member.boot_id != boot_id:
+                return 1
+            return member.heartbeat.triggers_per_message
+
+    def absent_seconds(self, app: str, addresses: Iterable[str] = ()) -> float:
+        """Return for how long this healthy scheduler has known of no executor that takes triggers.
+
+        `addresses` limits the question to these; 0 while this scheduler is not healthy itself.
+        """
+        wanted = set(addresses)
+
+        def is_meant(name: str, address: str) -> bool:
+            return name == app and (not wanted or address in wanted)
+
+        with self._lock:
+            fit_since = self._fit_since()
+            if fit_since is None:
+                return 0.0
+            usable = [m.usable_at for m in self._members.values() if is_meant(m.app, m.address)]
+            left = [at for key, at in self._left_at.items() if is_meant(*key)]
+            return self._clock() - max([fit_since, *usable, *left])
+
+    def standing(self, app: str, address: str, boot_id: str) -> Standing:
+        """Return what may be said of a boot; UNCLEAR until this scheduler has listened enough."""
+        with self._lock:
+            member = self._members.get((app, address))
+            if member is not None and member.boot_id == boot_id:
+                return self._standing_of(member)
+            if member is not None and self._standing_of(member) is Standing.ALIVE:
+                return Standing.SUPERSEDED
+            return self._dead_if_silent_since(float("-inf"))
+
+    def holder(self, app: str, address: str) -> str | None:
+        """Return the boot id that holds an address here."""
+        with self._lock:
+            member = self._members.get((app, address))
+            return None if member is None else member.boot_id
+
+    def members(self) -> list[tuple[Member, Standing]]:
+        """Return every member with its standing."""
+        with self._lock:
+            return [(member, self._standing_of(member)) for member in self._members.values()]
+
+    # -- with the lock held -------------------------------------------------------------------
+
+    def _seat(self, app: str, address: str, boot_id: str) -> Member:
+        member = Member(app, address, boot_id, self._clock(), float("-inf"))
+        self._members[app, address] = member
+        return member
+
+    def _note(self, member: Member, heartbeat: Heartbeat) -> None:
+        member.seen_at, member.heartbeat = self._clock(), heartbeat
+        member.returns_seconds = min(heartbeat.returns_seconds, RETURN_LIMIT_SECONDS)
+        if not heartbeat.draining:
+            member.usable_at = member.seen_at
+
+    def _takes_triggers(self, member: Member) -> bool:
+        heartbeat = member.heartbeat
+        if heartbeat is None or heartbeat.draining or member.gone:
+            return False
+        if (member.app, member.address, member.boot_id) in self._drained:
+            return False
+        return self._clock() - member.seen_at <= self._timeouts.dead_after
+
+    def _standing_of(self, member: Member) -> Standing:
+        if member.gone:
+            return Standing.DEAD
+        silent_seconds = self._clock() - member.seen_at
+        if member.heartbeat is not None and silent_seconds <= self._timeouts.dead_after:
+            return Standing.ALIVE
+        return self._dead_if_silent_since(member.seen_at, member.returns_seconds)
+
+    def _dead_if_silent_since(self, seen_at: float, returns_seconds: float = 0.0) -> Standing:
+        fit_since = self._fit_since()
+        if fit_since is None:
+            return Standing.UNCLEAR
+        silent_seconds = self._clock() - max(seen_at, fit_since)
+        dead_after = max(self._timeouts.dead_after, returns_seconds)
+        return Standing.DEAD if silent_seconds > dead_after else Standing.UNCLEAR
+
+    def _fit_since(self) -> float | None:
+        """Return since when this scheduler is fit to judge, None when it is not.
+
+        It vouches for itself every half second; were it frozen meanwhile, it heard nothing.
+        """
+        if self._clock() - self._vouched_at > self._timeouts.lapse:
+            return None
+        return self._healthy_since

@@ -1,0 +1,126 @@
+"""This scheduler's own health: its registration, its canary, and whether it may judge others."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+
+from broker import topology
+from broker.keys import NO_APP
+from broker.messages import Canary
+from broker.signing import Direction, Sealer
+from broker.transport import Publisher
+from scheduler.membership.roster import Roster
+from scheduler.node_context import NodeContext
+from sql.registry import presence
+
+#: How often a scheduler renews its registration.
+BEAT_SECONDS = 0.5
+#: How often a canary is sent, how long ago the last one that came back may have been sent, and how
+#: many are waited for.
+CANARY_SECONDS = 1.0
+CANARY_AGE_SECONDS = 4.0
+CANARIES_KEPT = 10
+#: How old the last successful database write may be.
+DATABASE_AGE_SECONDS = 4.0
+
+SCHEDULER_KEY = presence.SCHEDULER
+
+
+class SelfHealth:
+    """Renews the registration, sends canaries, and tells the roster whether all is well.
+
+    Args:
+        boot_id: of this start of the scheduler.
+        failing_roles: those whose last round failed; they are kept in the registration.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        context: NodeContext,
+        boot_id: str,
+        publisher: Publisher,
+        sealer: Sealer,
+        roster: Roster,
+        failing_roles: Callable[[], Sequence[str]],
+    ) -> None:
+        self._context = context
+        self._boot_id = boot_id
+        self._publisher = publisher
+        self._sealer = sealer
+        self._roster = roster
+        self._failing_roles = failing_roles
+        self._number = 0
+        self._canary_sent_at = float("-inf")
+        self._on_their_way: dict[int, float] = {}
+        self._proven_at = float("-inf")
+        self._database_at = float("-inf")
+
+    def hear_canary(self, number: int) -> None:
+        """Note that one of this scheduler's own canaries came back through its own queue.
+
+        It proves that the queue was heard up to the moment at which it was sent.
+        """
+        sent_at = self._on_their_way.pop(number, None)
+        if sent_at is not None:
+            self._proven_at = max(self._proven_at, sent_at)
+
+    def tick(self, now_ms: int) -> float:
+        """Give a sign of life; return the seconds until the next."""
+        self._send_canary()
+        self._roster.set_health(self.is_healthy())
+        beat = self._beat(now_ms)
+        if not self._context.database.write(lambda session: presence.renew(session, beat)):
+            self._context.database.write(lambda session: presence.hold(session, beat))
+        self._database_at = time.monotonic()
+        self._roster.set_health(self.is_healthy())
+        return BEAT_SECONDS
+
+    def leave(self) -> None:
+        """Remove the registration, so that others take over at once."""
+        self._context.database.write(
+            lambda session: presence.leave(
+                session, presence.ADMIN, SCHEDULER_KEY, self._context.node, self._boot_id
+            )
+        )
+
+    def is_healthy(self) -> bool:
+        """Whether the database, the broker and this scheduler's own consumer work now."""
+        now = time.monotonic()
+        return (
+            self._publisher.is_ready
+            and now - self._proven_at <= CANARY_AGE_SECONDS
+            and now - self._database_at <= DATABASE_AGE_SECONDS
+            and self._context.clock.is_steady
+        )
+
+    def _beat(self, now_ms: int) -> presence.Beat:
+        return presence.Beat(
+            group=presence.ADMIN,
+            key=SCHEDULER_KEY,
+            address=self._context.node,
+            boot_id=self._boot_id,
+            beat_at=now_ms,
+            load=json.dumps({"failing": list(self._failing_roles())}),
+        )
+
+    def _send_canary(self) -> None:
+        now = time.monotonic()
+        if now - self._canary_sent_at < CANARY_SECONDS:
+            return
+        self._canary_sent_at = now
+        self._number += 1
+        self._on_their_way[self._number] = now
+        self._on_their_way.pop(self._number - CANARIES_KEPT, None)
+        message = self._sealer.seal(
+            Canary(node=self._context.node, number=self._number),
+            exchange=topology.REPLY_EXCHANGE,
+            routing_key=topology.HEARTBEAT_KEY,
+            app=NO_APP,
+            address=self._context.node,
+            direction=Direction.FROM_EXECUTOR,
+            valid_seconds=CANARY_AGE_SECONDS,
+            durable=False,
+        )
+        self._publisher.publish([message])

@@ -1,0 +1,238 @@
+"""What is refused, as a value: a code, the field at fault, and the facts.
+
+The sentence of each code stands beside it, in English. Whoever shows a problem makes the sentence
+in the reader's language; nobody decides by its text.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum, StrEnum
+from typing import Self
+
+
+class ProblemKind(StrEnum):
+    """What sort of refusal it is, whatever it is about."""
+
+    #: What was given cannot be so, at any time.
+    INVALID = "invalid"
+    #: There is no such thing, or not for whoever asks.
+    UNKNOWN = "unknown"
+    #: Something else stands against it at present.
+    CONFLICT = "conflict"
+    #: Whoever asks has no right to it.
+    FORBIDDEN = "forbidden"
+
+
+class Word(StrEnum):
+    """What a fact may name that readers call otherwise in their language."""
+
+    SECOND = "second"
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY_OF_MONTH = "day of month"
+    MONTH = "month"
+    DAY_OF_WEEK = "day of week"
+    YEAR = "year"
+    REMARK = "remark"
+    LANGUAGE = "language"
+    STYLE = "style"
+
+
+class FieldName(str):
+    """The name of a field as a fact; readers may call it otherwise in their language."""
+
+    __slots__ = ()
+
+
+class Code(Enum):
+    """Everything that is refused: the sentence, with places for the facts, and the kind."""
+
+    def __init__(self, sentence: str, kind: ProblemKind = ProblemKind.INVALID) -> None:
+        self.sentence = sentence
+        self.kind = kind
+
+    # When a job is due.
+    CRON_TOO_LONG = "expected cron expression to have at most %(most)s characters, got: %(got)s"
+    CRON_FIELD_COUNT = (
+        "expected cron expression to have 6 or 7 fields (second minute hour day-of-month month "
+        "day-of-week [year]), got: %(count)s in %(got)r"
+    )
+    CRON_DAY_FIELDS = (
+        "expected exactly one of day of month and day of week to be '?', got: %(days)r "
+        "and %(weekdays)r"
+    )
+    CRON_NOT_ALONE = "expected day of week with L or # to stand alone, got: %(got)r"
+    CRON_BEFORE_LAST = "expected day of month to be L to L-30, got: %(got)r"
+    CRON_NTH_WEEKDAY = "expected day of week to be the 1st to 5th (#1-#5), got: %(got)r"
+    CRON_STEP_OF_NAME = "expected %(what)s by name to have no step, got: %(got)r"
+    CRON_STEP = "expected step of %(what)s to be 1-%(most)s, got: %(got)r"
+    CRON_NUMBER = "expected %(what)s to be %(least)s-%(most)s, got: %(got)r"
+    CRON_NUMBER_OR_NAME = (
+        "expected %(what)s to be %(least)s-%(most)s or %(first)s-%(last)s, got: %(got)r"
+    )
+    CRON_NEVER_FIRES = "cron %(cron)r never fires again"
+    PERIOD = "expected period to be 1-999999999 whole seconds, got: %(got)r"
+    INSTANT = "expected at to be an ISO 8601 instant with its offset, got: %(got)r"
+    SCHEDULE_KIND = "expected schedule kind to be one of %(known)s, got: %(got)r"
+    SCHEDULE_TOO_LONG = "expected a schedule of up to %(most)s characters, got: %(got)s"
+    TIMEZONE = "expected timezone to be an IANA name, got: %(got)r"
+    TIMEZONE_TOO_LONG = "unknown time zone %(got)r"
+
+    # The other fields of a job.
+    EMPTY = "expected %(what)s to be a text, got: ''"
+    LINE = "expected %(what)s to be a line of up to %(most)s characters, got: %(got)r"
+    INTEGER = "expected %(what)s to be an integer from %(least)s to %(most)s, got: %(got)s"
+    UNKNOWN_WORD = "unknown %(what)s %(got)r; expected %(others)s or %(last)s"
+    UNKNOWN_WORD_NEAR = "unknown %(what)s %(got)r, did you mean %(near)r?"
+    ROUTE = "expected route to be one of %(known)s, got: %(got)r"
+    SLASH = "expected name to hold no '/', got: %(got)r"
+    PARAM_TOO_LONG = "expected param to be up to %(most)s bytes, got: %(got)s bytes"
+    PARAM_OF_SCRIPT = "expected param of a script to hold no NUL, as no program takes one"
+    HANDLER_AND_SCRIPT = "expected either handler or script, got: both"
+    TOO_MANY_CHILDREN = "expected children to be up to %(most)s, got: %(got)s"
+    CHILD_NAME = "expected children to be names of jobs, NAME or APP/NAME, got: %(got)r"
+    CHILD_TWICE = "duplicate child %(got)r"
+    UNKNOWN_CHILD = "unknown child %(got)r"
+    UNKNOWN_APP = "unknown app %(got)r"
+    JOB_NAME_TAKEN = "app %(app)s has a job named %(name)r already", ProblemKind.CONFLICT
+
+    # Scripts.
+    SOURCE_EMPTY = "expected source to be a script, got: nothing"
+    SOURCE_NUL = "expected source to be text, got: a NUL in its line %(line)s"
+    SOURCE_SURROGATE = "expected source to be text, got: half of a character"
+    SOURCE_TOO_LONG = "expected source to be up to %(most)s bytes, got: %(got)s bytes"
+    SOURCE_MESSAGE_TOO_LONG = (
+        "expected source to take up to %(most)s bytes in a message, got: %(got)s bytes"
+    )
+    REMARK = "expected remark to be 1 to %(most)s characters"
+
+    # Apps, and whom alarms go to.
+    APP_NAME = "expected app to be a name like %(pattern)s, got: %(got)r"
+    TITLE = "expected title to be up to %(most)s characters, got: %(got)r"
+    ADDRESS = "expected addresses to be names like %(pattern)s, got: %(got)r"
+    ADDRESS_TWICE = "duplicate address %(got)r"
+    ADDRESSES_TOO_LONG = "expected addresses to take up to %(most)s characters, got: %(got)s"
+    EMAIL = "expected emails to be addresses, got: %(got)r"
+    EMAILS_TOO_LONG = "expected emails to take up to %(most)s characters"
+    WEBHOOK = "expected webhook to be an http(s) URL, got: %(got)r"
+    WEBHOOK_USER = "expected webhook to hold no user name and no password"
+    WEBHOOK_LINK_LOCAL = "expected webhook to lead to no link-local address, got: %(got)r"
+    UNKNOWN_STYLE = "unknown %(what)s %(got)r; expected one of %(known)s"
+    STYLE_ALONE = "expected a webhook beside style"
+
+    # What is done with jobs.
+    NO_SCHEDULE = "cannot start job %(job)s: it has no schedule"
+    NEVER_FIRES = "cannot start job %(job)s: its schedule %(schedule)r never fires again"
+    CHILDREN_UNKNOWN = "cannot save job %(job)s: unknown child %(children)s"
+    CHILDREN_TOO_MANY = "cannot save job %(job)s: expected up to %(most)s children, got: %(got)s"
+    CIRCLE = "cannot save job %(job)s: its children form a circle: %(path)s"
+    HIDDEN_CIRCLE = "cannot save job %(job)s: its children form a circle"
+    STILL_A_CHILD = (
+        "cannot delete job %(job)s: still among the children of %(parents)s",
+        ProblemKind.CONFLICT,
+    )
+    STILL_A_HIDDEN_CHILD = (
+        "cannot delete: still among the children of other apps' jobs",
+        ProblemKind.CONFLICT,
+    )
+    WANTED_ADDRESS = "expected address to be a registered executor of app %(app)s, got: %(got)r"
+    JOB_CHANGED = "job %(job)s was changed meanwhile", ProblemKind.CONFLICT
+    NO_JOB = "no job with id %(id)s", ProblemKind.UNKNOWN
+
+    # What is done with scripts and runs.
+    SCRIPT_CHANGED = (
+        "version %(version)s was saved by %(who)s meanwhile",
+        ProblemKind.CONFLICT,
+    )
+    NO_SCRIPT = "job %(id)s has no script", ProblemKind.UNKNOWN
+    NO_RUN = "no run with id %(id)s", ProblemKind.UNKNOWN
+    KEY_REUSED = "the idempotency key came with another request before"
+    RUN_OVER = "run %(id)s is already %(status)s", ProblemKind.CONFLICT
+    NOTHING_TO_CLEAR = "no such job or app", ProblemKind.UNKNOWN
+
+    # What is done with apps, executors and users.
+    APP_NAME_TAKEN = "there is an app named %(name)r already", ProblemKind.CONFLICT
+    APP_IN_USE = "app %(app)s is in use", ProblemKind.CONFLICT
+    NO_APP = "no app %(id)s", ProblemKind.UNKNOWN
+    NO_USER = "no user %(id)s", ProblemKind.UNKNOWN
+    NO_EXECUTOR = "no executor with id %(id)s", ProblemKind.UNKNOWN
+    USER_NAME = "expected the user's name to be like %(pattern)s, got: %(got)r"
+    USER_NAME_TAKEN = "there is a user named %(name)r already", ProblemKind.CONFLICT
+    OWN_USER = "%(name)s cannot do this to their own user", ProblemKind.CONFLICT
+    LAST_ADMINISTRATOR = "%(name)s is the only administrator", ProblemKind.CONFLICT
+    ADMINISTRATOR_WITH_APPS = "an administrator has all apps; leave them out"
+    NO_APPS = "expected the apps of a new %(role)s, got none"
+    VIEWER_WITH_SCRIPTS = "a viewer changes nothing, so no scripts either"
+    WEAK_LENGTH = "expected the password to have %(least)s to %(most)s characters, it has %(got)s"
+    WEAK_NAME = "expected the password not to be the user's name"
+    WEAK_COMMON = "expected the password not to be a common one, which is guessed first"
+    WEAK_ENCODING = "expected the password to be UTF-8"
+
+    # Tokens.
+    TOKEN_NAME = "expected the token's name to be like %(pattern)s, got: %(got)r"  # noqa: S105 - a sentence
+    TOKEN_NAME_TAKEN = (
+        "there is, or was, a token named %(name)r already",
+        ProblemKind.CONFLICT,
+    )
+    TOKEN_DAYS = "expected a token to live 1 to %(most)s days, got: %(got)s"  # noqa: S105 - as above
+    TOKEN_JOBS = "expected up to %(most)s jobs of a token, got: %(got)s"  # noqa: S105 - as above
+    NO_SCOPES = "expected at least one scope of %(known)s"
+    SCOPES_OF_JOBS = "a token for some jobs only cannot have scope %(got)s"
+    SCOPES_OF_APPS = "a token for some apps only cannot have scope %(got)s"
+    SCOPE_OF_OWNER = "%(name)s may not do what scope %(got)s allows"
+    NO_TOKEN = "no token with id %(id)s", ProblemKind.UNKNOWN
+    NO_RIGHT = "%(who)s has no right to do this", ProblemKind.FORBIDDEN
+
+
+class Refused(ValueError):
+    """Something cannot be done, because of one problem or several."""
+
+    def __init__(self, problems: Iterable["Problem"]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(map(str, self.problems)))
+
+
+class Problem(Refused):
+    """One thing that is wrong.
+
+    Args:
+        code: what is wrong.
+        field: where, as a path in a job file's job: `timeout`, `alarm/webhook`; empty = nowhere.
+        facts: what the sentence of the code has places for.
+
+    """
+
+    def __init__(self, code: Code, field: str = "", /, **facts: object) -> None:
+        self.code = code
+        self.field = field
+        self.facts = facts
+        ValueError.__init__(self, code.sentence % facts)
+        self.problems = (self,)
+
+    def at(self, field: str) -> Self:
+        """Return the same problem as one of this field."""
+        return type(self)(self.code, field, **self.facts)
+
+
+def found(check: Callable[[], object], field: str = "") -> tuple[Problem, ...]:
+    """Return what a check raises, as problems of a field where one is given."""
+    try:
+        check()
+    except Refused as error:
+        return tuple(one.at(field) for one in error.problems) if field else error.problems
+    return ()
+
+
+def unknown_word(
+    field: str,
+    what: Word | FieldName,
+    got: str,
+    known: Sequence[str],
+    code: Code = Code.UNKNOWN_WORD,
+) -> Problem:
+    """Return the problem of an unknown word."""
+    facts = {"what": what, "got": got[:100]}
+    if near := difflib.get_close_matches(got, known, 1):
+        return Problem(Code.UNKNOWN_WORD_NEAR, field, near=str(near[0]), **facts)
+    others, last = ", ".join(known[:-1]), str(known[-1])
+    return Problem(code, field, known=", ".join(known), others=others, last=last, **facts)

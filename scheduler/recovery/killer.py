@@ -1,0 +1,59 @@
+"""Delivers kill requests, which are rows first, to executors until the run is final."""
+
+import time
+
+import structlog
+
+from broker.messages import Kill
+from broker.reasons.codes import Why
+from broker.reasons.stored import to_json
+from scheduler.command_sender import Command, CommandSender
+from scheduler.node_context import NodeContext
+from sql.runs import queries
+from sql.runs.run_rows import RoutedRun
+
+#: Pause between two orders to kill the same run.
+AGAIN_SECONDS = 2.0
+_WHY = Why.KILL_REQUESTED()
+
+log = structlog.get_logger()
+
+
+class Killer:
+    """Sends `Kill` for runs in flight that somebody asked to kill."""
+
+    def __init__(self, context: NodeContext, commands: CommandSender) -> None:
+        self._context = context
+        self._commands = commands
+        self._sent_at: dict[int, float] = {}
+
+    def tick(self, now_ms: int) -> float:
+        """Send what is asked for; return the seconds until the next look."""
+        rows = self._context.database.read(
+            lambda session: queries.wanted_dead(session, now_ms=now_ms)
+        )
+        now = time.monotonic()
+        wanted = {row.id for row in rows}
+        self._sent_at = {
+            run_id: at
+            for run_id, at in self._sent_at.items()
+            if run_id in wanted and now - at < AGAIN_SECONDS
+        }
+        due = [row for row in rows if row.id not in self._sent_at]
+        orders = [order for row in due if (order := self._order(row))]
+        if orders and self._commands.is_ready:
+            self._commands.send(orders)
+            self._sent_at.update((row.id, now) for row in due)
+            log.info("kills_sent", run_ids=[row.id for row in due][:20])
+        return 0.5
+
+    def _order(self, row: RoutedRun) -> Command | None:
+        app = self._context.app_names(row.app_id).get(row.app_id)
+        if app is None:
+            return None
+        return Command(
+            app=app,
+            address=row.address,
+            boot_id=row.boot_id,
+            message=Kill(run_id=row.id, reason=str(_WHY), why=to_json(_WHY)),
+        )

@@ -1,0 +1,256 @@
+"""Settles what dead boots leave behind: their queues are drained, their runs planned again or LOST.
+
+A trigger found unread in the queue provably never started, and is planned again at once. That proof
+fails for a copy, and for a message that was handed out before: its executor may have died after the
+start and before the acknowledgement. What is left then is LOST: nobody knows whether it started.
+"""
+
+import time
+from collections.abc import Sequence
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker import topology
+from broker.errors import BadMessage, BrokerError, Expired
+from broker.messages import Trigger, Triggers
+from broker.reasons.codes import Why
+from broker.signing import Direction, Sealer
+from broker.transport import Admin, Delivery
+from broker.trigger_packs import unpacked
+from scheduler.bisection import bisect
+from scheduler.completion.retry_policy import End
+from scheduler.completion.run_ender import RunEnder
+from scheduler.membership.roster import Member, Roster, Standing
+from scheduler.node_context import NodeContext
+from sql.registry import presence
+from sql.run_status import RunStatus
+from sql.runs import queries
+from sql.runs.run_rows import RoutedRun
+
+BATCH = 500
+#: Pause between two looks, shorter while somebody is being buried.
+LOOK_SECONDS = 1.0
+#: When the queue and the registration of a dead executor are removed, and the pause between looks.
+FORGET_SECONDS = 24 * 3600.0
+FORGETTING_SECONDS = 60.0
+#: Triggers found unread that are remembered: the proof must survive a database that is away.
+PROOFS = 100_000
+
+log = structlog.get_logger()
+
+_Boot = tuple[str, str, str]
+
+
+class Reaper:
+    """Ends the runs of boots that this scheduler may call dead."""
+
+    def __init__(
+        self,
+        *,
+        context: NodeContext,
+        ender: RunEnder,
+        admin: Admin,
+        sealer: Sealer,
+        roster: Roster,
+    ) -> None:
+        self._context = context
+        self._ender = ender
+        self._admin = admin
+        self._sealer = sealer
+        self._roster = roster
+        self._fresh_ms = int(context.timeouts.fresh * 1000)
+        self._settle_seconds = context.timeouts.settle
+        self._found_empty_at: dict[_Boot, float] = {}
+        self._proven: set[int] = set()
+        self._forgot_at = time.monotonic()
+
+    def tick(self, now_ms: int) -> float:
+        """Settle the runs of dead boots; return the seconds until the next look."""
+        if not self._roster.is_healthy:
+            return LOOK_SECONDS
+        dead = self._dead()
+        self._found_empty_at = {key: at for key, at in self._found_empty_at.items() if key in dead}
+        ended = sum(self._settle(boot, now_ms) for boot in dead)
+        if time.monotonic() - self._forgot_at > FORGETTING_SECONDS:
+            self._forgot_at = time.monotonic()
+            self._forget(now_ms)
+        if ended >= BATCH:
+            return 0
+        return self._settle_seconds / 2 if dead else LOOK_SECONDS
+
+    def _dead(self) -> list[_Boot]:
+        """Return the dead boots that have runs in flight and no successor that could be asked."""
+        boots = []
+        for row in self._context.database.read(queries.in_flight):
+            app = self._context.app_names(row.app_id).get(row.app_id, "")
+            boot = (app, row.address, row.boot_id)
+            if self._is_dead(boot):
+                boots.append(boot)
+        return boots
+
+    def _is_dead(self, boot: _Boot) -> bool:
+        app, address, boot_id = boot
+        if self._roster.standing(app, address, boot_id) is not Standing.DEAD:
+            return False
+        holder = self._roster.holder(app, address)
+        # The queue is the holder's, and the holder's journal knows more than we do.
+        return holder is None or self._roster.standing(app, address, holder) is Standing.DEAD
+
+    def _settle(self, boot: _Boot, now_ms: int) -> int:
+        """Drain a dead boot's queue; once it stays empty, end what is left. Return how many."""
+        app, address, boot_id = boot
+        if self._drain(app, address, now_ms):
+            self._found_empty_at.pop(boot, None)
+        now = time.monotonic()
+        if now - self._found_empty_at.setdefault(boot, now) < self._settle_seconds:
+            return 0
+        rows = self._in_flight(app, address, boot_id)
+        lost = [row for row in rows if not self._is_fresh(row, now_ms)]
+        # A scheduler that was frozen just now has lost its right to judge.
+        if not lost or not self._is_dead(boot):
+            return 0
+        log.warning("executor_lost", app=app, address=address, boot_id=boot_id, runs=len(lost))
+        self._end([_lost(row, now_ms) for row in lost])
+        return len(lost)
+
+    def _in_flight(self, app: str, address: str, boot_id: str) -> list[RoutedRun]:
+        # An executor chooses its address and boot id: only the app keeps it from another's runs.
+        app_id = self._context.app_names.id_of(app)
+        return self._context.database.read(
+            lambda session: queries.of_boot(session, app_id, address, boot_id, limit=BATCH)
+        )
+
+    def _is_fresh(self, row: RoutedRun, now_ms: int) -> bool:
+        """Whether a trigger may still be on its scheduler's way to the broker."""
+        return bool(row.status == RunStatus.ROUTED and now_ms - row.routed_at < self._fresh_ms)
+
+    def _drain(self, app: str, address: str, now_ms: int) -> int:
+        queue = topology.run_queue(app, address).name
+        total = 0
+
+        def settle(deliveries: Sequence[Delivery]) -> None:
+            self._end(self._unread(deliveries, app, address, now_ms))
+
+        while found := self._admin.drain(queue, BATCH, settle):
+            total += found
+        return total
+
+    def _unread(
+        self, deliveries: Sequence[Delivery], app: str, address: str, now_ms: int
+    ) -> list[End]:
+        triggers = [
+            trigger
+            for delivery in deliveries
+            for trigger in self._open(delivery, app, address)
+            if self._is_proof(trigger, delivery)
+        ]
+        if len(self._proven) > PROOFS:
+            self._proven.clear()
+        self._proven.update(trigger.run_id for trigger in triggers)
+        app_id = self._context.app_names.id_of(app)
+        return [_untaken(trigger, app_id, address, now_ms) for trigger in triggers]
+
+    def _is_proof(self, trigger: Trigger, delivery: Delivery) -> bool:
+        """Whether this trigger, found unread, is the only one of its run and was never handed out.
+
+        A message that was handed out may have been begun, so no trigger in it is a proof. What this
+        reaper took and had to give back is marked as redelivered, and still a proof.
+        """
+        if trigger.resent:
+            return False
+        return not delivery.redelivered or trigger.run_id in self._proven
+
+    def _open(self, delivery: Delivery, app: str, address: str) -> list[Trigger]:
+        try:
+            message = self._sealer.open(
+                delivery,
+                expect=Trigger | Triggers,
+                direction=Direction.TO_EXECUTOR,
+                app=app,
+                address=address,
+            )
+        except Expired as error:
+            message = error.message
+            if not isinstance(message, Trigger | Triggers):
+                return []
+        except BadMessage as error:
+            self._reject(delivery, error)
+            return []
+        found: list[Trigger] = []
+        for trigger, _size in unpacked(message, 0):
+            if isinstance(trigger, Trigger):
+                found.append(trigger)
+            else:
+                self._reject(delivery, trigger)
+        return found
+
+    def _reject(self, delivery: Delivery, error: BadMessage) -> None:
+        self._context.counters.count("messages_rejected")
+        log.warning("message_rejected", queue=delivery.queue, reason=str(error))
+
+    def _end(self, ends: Sequence[End]) -> None:
+        bisect(ends, self._ender.end, _skip)
+
+    def _forget(self, now_ms: int) -> None:
+        """Remove what is left of executors that have been dead for a day."""
+        dead = [member for member, standing in self._roster.members() if standing is Standing.DEAD]
+        if not dead:
+            return
+        registered = self._context.database.read(_registered)
+        for member in dead:
+            boot_id, beat_at = registered.get((member.app, member.address), (None, 0))
+            silent_seconds = (now_ms - beat_at) / 1000
+            if boot_id is None:  # it said goodbye, which this scheduler has heard itself
+                silent_seconds = time.monotonic() - member.seen_at
+            if boot_id in (None, member.boot_id) and silent_seconds > FORGET_SECONDS:
+                self._remove(member)
+
+    def _remove(self, member: Member) -> None:
+        try:
+            self._admin.delete_queue(topology.run_queue(member.app, member.address).name)
+        except BrokerError as error:
+            log.warning("queue_not_deleted", address=member.address, error=str(error))
+            return
+        self._context.database.write(
+            lambda session: presence.leave(
+                session, presence.EXECUTOR, member.app, member.address, member.boot_id
+            )
+        )
+        self._roster.forget(member.app, member.address, member.boot_id)
+        log.info("executor_forgotten", app=member.app, address=member.address)
+
+
+def _skip(end: End, error: Exception) -> None:
+    log.error("run_not_ended", run_id=end.run_id, error=str(error))
+
+
+def _registered(session: Session) -> dict[tuple[str, str], tuple[str, int]]:
+    return {
+        (row.app, row.address): (row.boot_id, row.beat_at)
+        for row in presence.listing(session, presence.EXECUTOR)
+    }
+
+
+def _untaken(trigger: Trigger, app_id: int, address: str, now_ms: int) -> End:
+    return End(
+        run_id=trigger.run_id,
+        status=RunStatus.UNDELIVERED,
+        message=Why.TRIGGER_UNREAD(address=address),
+        finished_at=now_ms,
+        never_started=True,
+        app_id=app_id,
+        address=address,
+        boot_id=trigger.boot_id,
+        # A run that was decided anew since may have arrived by another copy.
+        routed_at=trigger.routed_at_ms or None,
+    )
+
+
+def _lost(row: RoutedRun, now_ms: int) -> End:
+    return End(
+        run_id=row.id,
+        status=RunStatus.LOST,
+        message=Why.EXECUTOR_LOST(address=row.address),
+        finished_at=now_ms,
+    )

@@ -1,0 +1,221 @@
+"""Asks executors about runs of which nothing was heard for ten seconds, and acts on the answers.
+
+Of the boot that was asked, unknown runs are sent again with the same id. Of an earlier boot on the
+same address, its successor's journal says whether they ever started.
+"""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker import topology
+from broker.messages import Know, KnowAnswer, Knowledge, RunKey
+from broker.reasons.codes import Why
+from broker.rpc import Question, Requester
+from broker.transport import Admin
+from scheduler.completion.retry_policy import End
+from scheduler.completion.run_ender import RunEnder
+from scheduler.dispatch.delivery import Delivery, triggers_again
+from scheduler.dispatch.trigger_messages import TRIGGER_VALID_SECONDS
+from scheduler.jobs.script_cache import Scripts, few_scripts
+from scheduler.membership.roster import Roster, Standing
+from scheduler.node_context import NodeContext
+from sql.jobs import jobs
+from sql.run_status import RunStatus
+from sql.runs import queries
+from sql.runs.run_rows import RoutedRun
+
+#: Runs asked about in one question.
+BATCH = 500
+#: Runs looked at in one round, and the pause between two rounds.
+LOOK = 10_000
+LOOK_SECONDS = 1.0
+#: Questions after which a successor that knows nothing of a run is believed, though triggers of the
+#: boot before it may still wait in its queue.
+SUCCESSOR_QUESTIONS = 2
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Asked:
+    """When a run was last asked about, and how often."""
+
+    at: float
+    times: int = 1
+
+
+class Reconciler:
+    """Finds out what became of silent runs.
+
+    Of the timeouts, `silence` is how old a run must be to be asked about, half of it the pause
+    between two questions; `answer` is how long an executor has.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: NodeContext,
+        ender: RunEnder,
+        delivery: Delivery,
+        admin: Admin,
+        requester: Requester,
+        roster: Roster,
+    ) -> None:
+        self._context = context
+        self._ender = ender
+        self._delivery = delivery
+        self._admin = admin
+        self._requester = requester
+        self._roster = roster
+        self._silence_seconds = context.timeouts.silence
+        self._answer_seconds = context.timeouts.answer
+        self._asked: dict[int, _Asked] = {}
+
+    def tick(self, now_ms: int) -> float:
+        """Ask about silent runs; return the seconds until the next look."""
+        by_executor: dict[tuple[str, str], list[RoutedRun]] = defaultdict(list)
+        for row in self._silent(now_ms):
+            app = self._context.app_names(row.app_id).get(row.app_id, "")
+            standing = self._roster.standing(app, row.address, row.boot_id)
+            if _is_ours(row, standing):
+                by_executor[app, row.address].append(row)
+        if by_executor:
+            self._inquire(by_executor)
+        return min(LOOK_SECONDS, self._silence_seconds / 10)
+
+    def _silent(self, now_ms: int) -> list[RoutedRun]:
+        before_ms = now_ms - int(self._silence_seconds * 1000)
+        rows = self._context.database.read(lambda session: _silent(session, before_ms))
+        open_ids = {row.id for row in rows}
+        self._asked = {run_id: it for run_id, it in self._asked.items() if run_id in open_ids}
+        return [row for row in rows if self._is_to_be_asked(row)]
+
+    def _is_to_be_asked(self, row: RoutedRun) -> bool:
+        before = self._asked.get(row.id)
+        return before is None or time.monotonic() - before.at >= self._silence_seconds / 2
+
+    def _inquire(self, by_executor: dict[tuple[str, str], list[RoutedRun]]) -> None:
+        asked: list[tuple[str, str, list[RoutedRun]]] = []
+        questions: list[Question] = []
+        for (app, address), rows in by_executor.items():
+            holder = self._roster.holder(app, address)
+            if holder is not None:
+                asked.append((app, address, rows[:BATCH]))
+                questions.append(_question(app, address, holder, rows[:BATCH]))
+        asked_at = time.monotonic()
+        answers = self._requester.ask(questions, self._answer_seconds)
+        for (app, address, rows), answer in zip(asked, answers, strict=True):
+            self._note_asked(rows, asked_at)
+            if isinstance(answer, KnowAnswer):
+                self._act(app, address, rows, answer)
+
+    def _note_asked(self, rows: Sequence[RoutedRun], asked_at: float) -> None:
+        for row in rows:
+            before = self._asked.get(row.id)
+            self._asked[row.id] = _Asked(asked_at, 1 if before is None else before.times + 1)
+
+    def _act(self, app: str, address: str, rows: Sequence[RoutedRun], answer: KnowAnswer) -> None:
+        acting_at, now_ms = time.monotonic(), self._context.now_ms()
+        ends: list[End] = []
+        unknown: list[RoutedRun] = []
+        for row in rows:
+            known = answer.runs.get(row.id, Knowledge.UNKNOWN)
+            is_remembered = row.routed_at >= answer.remembers_since_ms
+            if known is Knowledge.NEVER_STARTED and is_remembered:
+                ends.append(_never_started(row, now_ms))
+            elif known in (Knowledge.UNKNOWN, Knowledge.NEVER_STARTED):
+                unknown.append(row)
+            # Else it waits, runs, or its result is on its way again.
+        again: list[RoutedRun] = []
+        is_empty = bool(unknown) and self._is_queue_empty(app, address)
+        for row in unknown:
+            is_same_boot = row.boot_id == answer.boot_id
+            is_remembered = row.routed_at >= answer.remembers_since_ms
+            if is_same_boot and is_remembered and row.status != RunStatus.RUNNING:
+                if is_empty and not _is_stale(row, now_ms):
+                    again.append(row)
+                elif is_empty:
+                    ends.append(_forgotten(row, now_ms))
+            elif is_same_boot or is_empty or self._asked[row.id].times >= SUCCESSOR_QUESTIONS:
+                ends.append(_forgotten(row, now_ms))
+        self._end(ends)
+        self._send_again(again, acting_at)
+
+    def _is_queue_empty(self, app: str, address: str) -> bool:
+        return not self._admin.count_messages(topology.run_queue(app, address).name)
+
+    def _end(self, ends: Sequence[End]) -> None:
+        if not ends:
+            return
+        tally = self._ender.end(ends)
+        log.warning("runs_settled", by_status=Counter(tally.won.values()))
+
+    def _send_again(self, rows: Sequence[RoutedRun], decided_at: float) -> None:
+        """Send triggers again that their living executor does not know, its queue being empty."""
+        if not rows or not self._delivery.is_open:
+            return
+        rows = few_scripts(rows)  # the others will be asked about again
+        known, scripts = self._context.database.read(
+            lambda session: (
+                jobs.for_runs(session, {row.job_id for row in rows}),
+                Scripts().read(session, [row.script_version for row in rows]),
+            )
+        )
+        triggers = triggers_again(rows, known, self._context.app_names(), scripts)
+        sendable = {item.trigger.run_id for item in triggers}
+        log.warning("triggers_sent_again", count=len(triggers))
+        self._delivery.send(triggers, decided_at=decided_at).result()
+        now_ms = self._context.now_ms()
+        self._end([_forgotten(row, now_ms) for row in rows if row.id not in sendable])
+
+
+def _silent(session: Session, before_ms: int) -> list[RoutedRun]:
+    handed_over = queries.handed_over(session, before_ms=before_ms, limit=LOOK)
+    return [*handed_over, *queries.routed(session, before_ms=before_ms, limit=LOOK)]
+
+
+def _is_ours(row: RoutedRun, standing: Standing) -> bool:
+    """Whether there is somebody to ask; what a living boot was never handed is the rescuer's."""
+    if standing is Standing.SUPERSEDED:
+        return True
+    return standing is Standing.ALIVE and row.status != RunStatus.ROUTED
+
+
+def _is_stale(row: RoutedRun, now_ms: int) -> bool:
+    """Whether any copy of the trigger is past its time, so that another one is no remedy."""
+    return bool(now_ms - row.routed_at > TRIGGER_VALID_SECONDS * 1000)
+
+
+def _question(app: str, address: str, holder: str, rows: Sequence[RoutedRun]) -> Question:
+    keys = tuple(RunKey(run_id=row.id, boot_id=row.boot_id) for row in rows)
+
+    def build(question_id: str, reply_to: str) -> Know:
+        return Know(question_id=question_id, reply_to=reply_to, runs=keys)
+
+    return app, address, holder, build
+
+
+def _never_started(row: RoutedRun, now_ms: int) -> End:
+    if row.status == RunStatus.RUNNING:
+        return _forgotten(row, now_ms)  # it said that it had started: two witnesses disagree
+    return End(
+        run_id=row.id,
+        status=RunStatus.UNDELIVERED,
+        message=Why.EXECUTOR_RESTARTED(address=row.address),
+        finished_at=now_ms,
+        never_started=True,
+    )
+
+
+def _forgotten(row: RoutedRun, now_ms: int) -> End:
+    return End(
+        run_id=row.id,
+        status=RunStatus.LOST,
+        message=Why.EXECUTOR_FORGOT(address=row.address),
+        finished_at=now_ms,
+    )

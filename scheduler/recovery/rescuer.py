@@ -1,0 +1,186 @@
+"""Sends again what was routed but never confirmed: of a dead scheduler, or of unknown fate.
+
+The same id goes to the same address and boot, so the executor's own memory makes it harmless when
+the first copy did arrive. What was routed to a boot that is over is left to the reaper, and to
+the reconciler where another boot has its address.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Words
+from scheduler.completion.retry_policy import End
+from scheduler.completion.run_ender import RunEnder
+from scheduler.dispatch.delivery import BatchResult, Delivery, triggers_again
+from scheduler.jobs.script_cache import Script, Scripts, few_scripts
+from scheduler.membership.roster import Roster, Standing
+from scheduler.node_context import NodeContext
+from sql.jobs import jobs
+from sql.jobs.jobs import JobToRun
+from sql.registry import presence
+from sql.run_status import RunStatus
+from sql.runs import queries, transitions
+from sql.runs.run_rows import RoutedRun
+
+BATCH = 500
+#: A younger unconfirmed run is still on its way from its owner to the broker.
+YOUNGEST_MS = 100
+#: Pause before a trigger of unknown fate is sent again, doubled each time, up to the longest: that
+#: is long enough for others to try, in case that only this scheduler hears no confirms.
+AGAIN_SECONDS = 0.5
+LONGEST_SECONDS = 16.0
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Unknown:
+    """A trigger of this scheduler whose fate the broker did not report."""
+
+    due_at: float
+    pause_seconds: float = AGAIN_SECONDS
+
+
+class Rescuer:
+    """Takes over ROUTED runs, each guarded by who routed it and when.
+
+    Args:
+        on_missing: told the app and address of an executor whose queue is not there.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        context: NodeContext,
+        ender: RunEnder,
+        delivery: Delivery,
+        roster: Roster,
+        on_missing: Callable[[str, str], None],
+    ) -> None:
+        self._context = context
+        self._ender = ender
+        self._delivery = delivery
+        self._roster = roster
+        self._silent_ms = int(context.timeouts.owner_silent * 1000)
+        self._take_over_ms = int(context.timeouts.take_over * 1000)
+        self._on_missing = on_missing
+        self._lock = threading.Lock()
+        self._unknown: dict[int, _Unknown] = {}
+
+    def note_unknown(self, run_ids: Sequence[int]) -> None:
+        """Note runs of this scheduler whose triggers' fate the broker did not report."""
+        now = time.monotonic()
+        with self._lock:
+            for run_id in run_ids:
+                known = self._unknown.get(run_id)
+                pause = AGAIN_SECONDS if known is None else known.pause_seconds * 2
+                pause = min(pause, LONGEST_SECONDS)
+                self._unknown[run_id] = _Unknown(now + pause, pause)
+
+    def tick(self, now_ms: int) -> float:
+        """Send abandoned triggers again; return the seconds until the next look."""
+        if not self._delivery.is_open:
+            return 0.5
+        rows = self._context.database.read(lambda session: self._abandoned(session, now_ms))
+        alive = [row for row in rows if self._is_alive(row)]
+        chosen = few_scripts(alive)
+        if not chosen:
+            return 0.5
+        won = self._context.database.write(
+            lambda session: transitions.take_over(
+                session, chosen, node=self._context.node, now_ms=now_ms
+            )
+        )
+        if won:
+            self._send(won)
+        return 0 if len(alive) >= BATCH or len(chosen) < len(alive) else 0.5
+
+    def _abandoned(self, session: Session, now_ms: int) -> list[RoutedRun]:
+        now = time.monotonic()
+        with self._lock:
+            noted = set(self._unknown)
+            due = [run_id for run_id, unknown in self._unknown.items() if unknown.due_at <= now]
+        own = queries.by_ids(session, due[:BATCH]) if due else ()
+        unconfirmed = [row for row in own if self._is_own(row)]
+        self._forget(set(due[:BATCH]) - {row.id for row in unconfirmed})
+        others = queries.routed(
+            session,
+            before_ms=now_ms - YOUNGEST_MS,
+            limit=BATCH,
+            spared=self._awake(session, now_ms),
+            spared_after_ms=now_ms - self._take_over_ms,
+        )
+        return unconfirmed + [row for row in others if row.id not in noted]
+
+    def _is_own(self, row: RoutedRun) -> bool:
+        return bool(row.status == RunStatus.ROUTED and row.routed_by == self._context.node)
+
+    def _awake(self, session: Session, now_ms: int) -> set[str]:
+        listed = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
+        heard = {row.address for row in listed if now_ms - row.beat_at <= self._silent_ms}
+        return heard | {self._context.node}
+
+    def _forget(self, run_ids: Iterable[int]) -> None:
+        with self._lock:
+            for run_id in run_ids:
+                self._unknown.pop(run_id, None)
+
+    def _is_alive(self, row: RoutedRun) -> bool:
+        app = self._context.app_names(row.app_id).get(row.app_id, "")
+        return self._roster.standing(app, row.address, row.boot_id) is Standing.ALIVE
+
+    def _send(self, run_ids: Sequence[int]) -> None:
+        taken_at = time.monotonic()
+        rows, known, scripts = self._context.database.read(
+            lambda session: _with_jobs(session, run_ids)
+        )
+        triggers = triggers_again(rows, known, self._context.app_names(), scripts)
+        sendable = {item.trigger.run_id for item in triggers}
+        log.info("triggers_rescued", count=len(triggers))
+        result = self._delivery.send(triggers, decided_at=taken_at).result()
+        self._note(result, [row for row in rows if row.id not in sendable])
+
+    def _note(self, result: BatchResult, orphans: Sequence[RoutedRun]) -> None:
+        now_ms = self._context.now_ms()
+        sent = [item.trigger.run_id for item in result.confirmed]
+        ends = [_unsent(row.id, Why.JOB_GONE(), now_ms) for row in orphans]
+        ends += [_unsent(item.trigger.run_id, why, now_ms) for item, why in result.unsendable]
+
+        def mark_sent(session: Session) -> None:
+            if sent:
+                transitions.mark_sent(session, sent, node=self._context.node, now_ms=now_ms)
+
+        # A returned copy proves nothing about the first: its queue may have existed then.
+        open_ids = [item.trigger.run_id for item in (*result.unknown, *result.returned)]
+        self.note_unknown(open_ids)
+        for app, address in {(item.app, item.address) for item in result.returned}:
+            self._on_missing(app, address)
+        if sent or ends:
+            self._ender.end(ends, first=mark_sent)
+        self._forget(sent)
+
+
+def _with_jobs(
+    session: Session, run_ids: Sequence[int]
+) -> tuple[Sequence[RoutedRun], dict[int, JobToRun], dict[int, Script | None]]:
+    rows = queries.by_ids(session, run_ids)
+    scripts = Scripts().read(session, [row.script_version for row in rows])
+    return rows, jobs.for_runs(session, {row.job_id for row in rows}), scripts
+
+
+def _unsent(run_id: int, why: Words, now_ms: int) -> End:
+    """End a run whose first copy may have arrived, and been started, nevertheless."""
+    return End(
+        run_id=run_id,
+        status=RunStatus.LOST,
+        message=Why.TRIGGER_UNCONFIRMED(why=why),
+        finished_at=now_ms,
+        only_from=RunStatus.ROUTED,
+    )

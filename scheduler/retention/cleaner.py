@@ -1,0 +1,95 @@
+"""Deletes what has expired: runs, in chunks, and schedulers that are long gone.
+
+One scheduler at a time does it. Changes of schedules and skipped due times stay: they are few, and
+the audit computes every due time from them.
+"""
+
+import time
+from datetime import timedelta
+
+import structlog
+
+from scheduler.retention.calendar_days import CalendarDays
+from scheduler.retention.clearing import Clearing, Wish
+from scheduler.retention.turn import Turn
+from sql.engine import Database
+from sql.instants import at, epoch_ms
+from sql.registry import presence
+
+LEASE = "retention"
+LOOK_SECONDS = 5.0
+#: How often expired runs are looked for.
+ROUND_MS = 3_600_000
+#: The pause after a chunk: this many times the chunk's duration, and at least these seconds.
+SPARING, PAUSE_SECONDS = 3, 0.1
+#: A scheduler silent for this long never comes back: each start has a new name.
+GONE_MS = 86_400_000
+#: Recorded as who cleared the runs.
+WHO = "retention"
+
+log = structlog.get_logger()
+
+
+class Cleaner:
+    """The role that deletes.
+
+    Args:
+        node: this scheduler's name.
+        database: where everything is.
+        timezone: whose days are meant.
+        run_retention_days: how many whole days runs are kept besides today; 0 = for ever.
+
+    """
+
+    def __init__(
+        self, *, node: str, database: Database, timezone: str, run_retention_days: int
+    ) -> None:
+        self._database = database
+        self._turn = Turn(LEASE, node=node, database=database)
+        self._days = CalendarDays(timezone)
+        self._retention = timedelta(days=run_retention_days)
+        self._clearing: Clearing | None = None
+        self._cleared = 0
+        self._next_ms = 0
+
+    def tick(self, now_ms: int) -> float:
+        """Delete a chunk when it is time; return the seconds to wait."""
+        if not self._turn.take(now_ms):
+            self._clearing = None
+            return LOOK_SECONDS
+        if self._clearing is None and 0 < self._next_ms - now_ms <= ROUND_MS:
+            return LOOK_SECONDS
+        began = time.monotonic()
+        if self._clearing is None:
+            self._begin(now_ms)
+        if not self._step(now_ms):
+            self._next_ms = now_ms + ROUND_MS
+            return LOOK_SECONDS
+        return min(max(PAUSE_SECONDS, SPARING * (time.monotonic() - began)), LOOK_SECONDS)
+
+    def leave(self) -> None:
+        """Let another scheduler go on at once."""
+        self._turn.pass_on()
+
+    def _begin(self, now_ms: int) -> None:
+        self._database.write(
+            lambda session: presence.forget_schedulers(session, before_ms=now_ms - GONE_MS)
+        )
+        if self._retention:
+            oldest = self._days.start(self._days.of(at(now_ms)) - self._retention)
+            wish = Wish(before_ms=epoch_ms(oldest))
+            self._clearing = Clearing(self._database, wish, by=WHO, days=self._days)
+            self._cleared = 0
+
+    def _step(self, now_ms: int) -> bool:
+        """Delete a chunk; False when there is no more."""
+        if self._clearing is None:
+            return False
+        cleared = self._clearing.step(now_ms)
+        if cleared is not None:
+            self._cleared += cleared
+            return True
+        if self._cleared:
+            log.info("runs_cleared", count=self._cleared, days=self._retention.days)
+        self._clearing = None
+        return False

@@ -1,0 +1,35 @@
+"""Whose turn it is to do what one scheduler at a time does."""
+
+from sql.engine import Database
+from sql.registry import leases
+
+#: Longer than the longest pause between two rounds of whoever has it.
+LEASE_MS = 15_000
+
+
+class Turn:
+    """One scheduler's hold on a lease.
+
+    Args:
+        name: of the lease.
+        node: this scheduler's name.
+        database: where leases are.
+
+    """
+
+    def __init__(self, name: str, *, node: str, database: Database) -> None:
+        self._name = name
+        self._node = node
+        self._database = database
+
+    def take(self, now_ms: int) -> bool:
+        """Take the lease or keep it; False while another scheduler holds it."""
+        return self._database.write(
+            lambda session: leases.hold(
+                session, self._name, self._node, now_ms=now_ms, until_ms=now_ms + LEASE_MS
+            )
+        )
+
+    def pass_on(self) -> None:
+        """Let another scheduler go on at once."""
+        self._database.write(lambda session: leases.release(session, self._name, self._node))

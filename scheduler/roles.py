@@ -1,0 +1,285 @@
+"""The roles of one scheduler, wired.
+
+planner ─> rows ─> dispatcher ─> [broker] ─> executor ─> [broker] ─> callbacks ─> rows
+pending work: who has something to do  missed runs: what nobody could send in time
+self health, presence, registrar: who lives     rescuer, reaper, reconciler, killer: what broke
+reporter: the day report                cleaner: what is past its time
+"""
+
+import secrets
+
+from broker.keys import ClusterKeys
+from broker.signing import Sealer
+from broker.transport import Transport
+from scheduler.alarms.roles import AlarmRoles
+from scheduler.app_names import AppNames
+from scheduler.command_sender import CommandSender
+from scheduler.completion.callbacks import Callbacks
+from scheduler.completion.completion import Completion
+from scheduler.completion.run_ender import RunEnder
+from scheduler.connections import Connections
+from scheduler.counters import Counters
+from scheduler.dispatch.claiming import Claimer
+from scheduler.dispatch.confirmations import Confirmations
+from scheduler.dispatch.delivery import Delivery
+from scheduler.dispatch.destinations import Destinations
+from scheduler.dispatch.dispatcher import SWEEP_MS, Dispatcher
+from scheduler.dispatch.missed_runs import MissedRuns
+from scheduler.dispatch.planner import Planner
+from scheduler.dispatch.route_resolver import RouteResolver
+from scheduler.dispatch.sending import Sender
+from scheduler.dispatch.trigger_messages import TriggerMessages
+from scheduler.dispatch.workload import Workload
+from scheduler.membership.app_addresses import AppAddresses
+from scheduler.membership.boot_accounts import BootAccounts
+from scheduler.membership.drainer import Drainer
+from scheduler.membership.presence import Presence
+from scheduler.membership.registrar import Registrar
+from scheduler.membership.roster import Roster
+from scheduler.membership.self_health import SelfHealth
+from scheduler.membership.uptime import SendingUptime
+from scheduler.node_context import NodeContext
+from scheduler.options import NodeOptions
+from scheduler.recovery.killer import Killer
+from scheduler.recovery.reaper import Reaper
+from scheduler.recovery.reconciler import Reconciler
+from scheduler.recovery.rescuer import Rescuer
+from scheduler.retention.cleaner import Cleaner
+from scheduler.retention.reporter import Reporter
+from scheduler.rounds import wants
+from scheduler.rounds.loop import WakeUp
+from scheduler.rounds.pending_work import PendingWork
+from scheduler.rounds.role_loops import RoleLoops
+from scheduler.routing.probes import Probes
+from scheduler.routing.routes import with_added
+from sql.clock import DatabaseClock
+from sql.engine import Database
+from sql.ids import RunIds
+from sql.registry import cluster
+from sql.schema import version
+
+
+class Roles:
+    """Each role once, with everything that it depends on.
+
+    Args:
+        host: a name for people; the node's own name adds a suffix that no earlier start had.
+        database: where everything is.
+        transport: how messages travel.
+        keys: the master secret's, with which everything is signed.
+        options: what the installation chose.
+
+    Raises:
+        SchemaMismatch: the database has another schema.
+        DatabaseUnavailable: the database does not answer.
+        BrokerUnavailable: the broker does not answer.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        database: Database,
+        transport: Transport,
+        keys: ClusterKeys,
+        options: NodeOptions,
+    ) -> None:
+        version.check(database)
+        self.boot_id = secrets.token_hex(8)
+        self.name = f"{host[:48]}-{self.boot_id[:6]}"
+        self.clock = DatabaseClock(database)
+        self.counters = Counters()
+        self.roster = Roster(timeouts=options.timeouts)
+        self._options = options
+        self._context = NodeContext(
+            node=self.name,
+            database=database,
+            clock=self.clock,
+            ids=RunIds(database),
+            app_names=AppNames(database),
+            counters=self.counters,
+            timeouts=options.timeouts,
+            wake=WakeUp(),
+        )
+        cluster_id = database.read(cluster.cluster_id)
+        self._sealer = Sealer(keys, cluster_id, self.clock.now_ms)
+        self._connections = Connections(transport, self._sealer, self.name, quorum=options.quorum)
+        self._commands = CommandSender(self._connections.words, self._sealer)
+        messages = TriggerMessages(self._sealer, self.roster.triggers_per_message)
+        self._delivery = Delivery(self._connections.triggers, messages)
+        policy = options.alarm_policy
+        self._completion = Completion(self._context.ids, self.clock.now_ms, policy.defaults)
+        self._ender = RunEnder(self._context, self._completion)
+        self._accounts = BootAccounts()
+        self._uptime = SendingUptime(database)
+        self.workload = Workload(database, limit=options.address_limit)
+        self._make_roles()
+        self.loops = RoleLoops(self.clock.now_ms, self.work)
+        self.alarm_roles = AlarmRoles(
+            policy,
+            database=database,
+            roster=self.roster,
+            now_ms=self.clock.now_ms,
+            cluster_id=cluster_id,
+            work=self.work,
+        )
+
+    @property
+    def failing_roles(self) -> list[str]:
+        """The roles whose last round failed."""
+        return self.loops.failing + self.alarm_roles.loops.failing
+
+    def leave(self) -> None:
+        """Give up leases and registration, so that others take over at once."""
+        self.reporter.leave()
+        self.cleaner.leave()
+        self.self_health.leave()
+
+    def close(self) -> None:
+        """Close the connections to the broker."""
+        self._connections.close()
+
+    def _make_roles(self) -> None:
+        self._make_registrar()
+        self._make_lifelines()
+        self._make_sending()
+        self._make_circle()
+        self._make_settlers()
+        self._make_keepers()
+
+    def _make_registrar(self) -> None:
+        opened = self._connections
+        self.registrar = Registrar(
+            context=self._context,
+            commands=self._commands,
+            admin=opened.admin,
+            requester=opened.requester,
+            roster=self.roster,
+            beats=opened.heartbeats,
+            quorum=self._options.quorum,
+        )
+
+    def _make_lifelines(self) -> None:
+        opened = self._connections
+        self.self_health = SelfHealth(
+            context=self._context,
+            boot_id=self.boot_id,
+            publisher=opened.words,
+            sealer=self._sealer,
+            roster=self.roster,
+            failing_roles=lambda: self.failing_roles,
+        )
+        self.presence = Presence(
+            context=self._context,
+            consumer=opened.heartbeats,
+            sealer=self._sealer,
+            roster=self.roster,
+            registrar=self.registrar,
+            accounts=self._accounts,
+            on_canary=self.self_health.hear_canary,
+        )
+        self.killer = Killer(self._context, self._commands)
+        self.drainer = Drainer(self._context, self._commands, self.roster)
+
+    def _make_sending(self) -> None:
+        probes = Probes(
+            requester=self._connections.requester,
+            answer_seconds=self._options.timeouts.probe,
+            on_let_go=self._context.wake.set,
+        )
+
+        def note_missing(app: str, address: str) -> None:
+            self.registrar.note_missing(app, address)
+            probes.note_missing(app, address)
+
+        self.rescuer = Rescuer(
+            context=self._context,
+            ender=self._ender,
+            delivery=self._delivery,
+            roster=self.roster,
+            on_missing=note_missing,
+        )
+        self.confirmations = Confirmations(
+            context=self._context,
+            ender=self._ender,
+            on_unknown=self.rescuer.note_unknown,
+            on_missing=note_missing,
+        )
+        self._make_dispatcher(probes)
+
+    def _make_dispatcher(self, probes: Probes) -> None:
+        resolver = RouteResolver(probes, with_added(self._options.added_routes))
+        listed = AppAddresses(self._context.database)
+        self.dispatcher = Dispatcher(
+            context=self._context,
+            ender=self._ender,
+            destinations=Destinations(self.roster, listed, self.workload),
+            claimer=Claimer(
+                self._context,
+                completion=self._completion,
+                roster=self.roster,
+                workload=self.workload,
+                resolver=resolver,
+            ),
+            resolver=resolver,
+            sender=Sender(self._delivery, self.confirmations, self.workload, probes),
+            uptime=self._uptime,
+        )
+        self.work = PendingWork(
+            self._context.database, since_ms=self.dispatcher.since_ms, on_look=self._uptime.hear
+        )
+        self.dispatching = self.work.resting(
+            self.dispatcher.tick,
+            wants.dispatcher,
+            awake=self._context.wake,
+            rest=self.dispatcher.rest,
+            rest_seconds=SWEEP_MS / 1000,
+        )
+
+    def _make_circle(self) -> None:
+        self.planner = Planner(
+            self._context,
+            timezone=self._options.timezone,
+            alarm_defaults=self._options.alarm_policy.defaults,
+        )
+        self.missed_runs = MissedRuns(
+            self._context, completion=self._completion, uptime=self._uptime
+        )
+        self.callbacks = Callbacks(
+            context=self._context,
+            ender=self._ender,
+            consumer=self._connections.reports,
+            sealer=self._sealer,
+            commands=self._commands,
+            accounts=self._accounts,
+            on_freed=self.workload.free,
+        )
+
+    def _make_settlers(self) -> None:
+        opened = self._connections
+        self.reaper = Reaper(
+            context=self._context,
+            ender=self._ender,
+            admin=opened.settling_admin,
+            sealer=self._sealer,
+            roster=self.roster,
+        )
+        self.reconciler = Reconciler(
+            context=self._context,
+            ender=self._ender,
+            delivery=self._delivery,
+            admin=opened.settling_admin,
+            requester=opened.requester,
+            roster=self.roster,
+        )
+
+    def _make_keepers(self) -> None:
+        database, timezone = self._context.database, self._options.timezone
+        self.reporter = Reporter(node=self.name, database=database, timezone=timezone)
+        self.cleaner = Cleaner(
+            node=self.name,
+            database=database,
+            timezone=timezone,
+            run_retention_days=self._options.run_retention_days,
+        )

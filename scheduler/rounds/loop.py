@@ -1,0 +1,108 @@
+"""A role's thread: it runs round after round; each round returns when the next is due."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+#: No role with something to do sleeps longer than this, so wake-ups may be lost without harm.
+LONGEST_SECONDS = 0.5
+#: How long a role with nothing to do sleeps unless something wakes it.
+NAP_SECONDS = 5.0
+#: How long a role waits after a failed round, at first and at most.
+BACKOFF_SECONDS = (0.1, 2.0)
+
+log = structlog.get_logger()
+
+
+class WakeUp(threading.Event):
+    """Asks a role for a round, and remembers when it last did."""
+
+    asked_at = float("-inf")
+
+    def set(self) -> None:
+        """Ask for a round now."""
+        self.asked_at = time.monotonic()
+        super().set()
+
+
+class Loop:
+    """Calls `tick` until stopped; after a failed round it logs, waits and tries again.
+
+    Args:
+        name: the role's name, for the thread and the log.
+        tick: one round; returns the seconds until the next one is wanted.
+        longest_seconds: the longest pause between two rounds.
+        awake: when set, asks for a round now; None = the loop makes its own.
+        on_stop: ends a wait within a round.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tick: Callable[[], float],
+        *,
+        longest_seconds: float = LONGEST_SECONDS,
+        awake: WakeUp | None = None,
+        on_stop: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self._on_stop = on_stop
+        self.failing = False
+        self._tick = tick
+        self._longest = longest_seconds
+        self._awake = awake or WakeUp()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Ask for a round now."""
+        self._awake.set()
+
+    def stop(self) -> None:
+        """Ask for no further round."""
+        self._stopping.set()
+        self._awake.set()
+        self._on_stop()
+
+    def join(self, timeout_seconds: float) -> bool:
+        """Wait for the round under way; True when the thread has ended, or never began."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        backoff = BACKOFF_SECONDS[0]
+        while not self._stopping.is_set():
+            self._awake.clear()
+            pause = self._round()
+            if pause is None:
+                pause, backoff = backoff, min(backoff * 2, BACKOFF_SECONDS[1])
+                self._stopping.wait(pause)
+                continue
+            backoff = BACKOFF_SECONDS[0]
+            if pause > 0:
+                self._awake.wait(min(pause, self._longest))
+
+    def _round(self) -> float | None:
+        try:
+            pause = self._tick()
+        except Exception as error:  # noqa: BLE001 - the top of a role's loop
+            self._report(error)
+            return None
+        if self.failing:
+            log.info("role_recovered", role=self.name)
+        self.failing = False
+        return pause
+
+    def _report(self, error: Exception) -> None:
+        # Once in full, then in one line: a database away for an hour must not fill the disk.
+        known = self.failing
+        self.failing = True
+        log.warning("role_failed", role=self.name, error=str(error), exc_info=not known)

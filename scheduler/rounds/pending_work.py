@@ -1,0 +1,153 @@
+"""Looks for pending work twice a second, for all roles; a role without work rests.
+
+    one statement ─> look ──> a role whose work appeared is woken
+                         └──> a role without work sleeps on
+
+A look is only a hint. A role that was woken after the look checks for itself. So does every role
+after a rest, and all of them, within a nap, when looks stop.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, WakeUp
+from sql.engine import Database
+from sql.pending import Pending, look
+
+#: Seconds between two looks, and how old one may be to be believed.
+LOOK_SECONDS = 0.5
+STALE_SECONDS = 2.0
+#: How often a resting role checks for itself: it may remember what no statement shows.
+REST_SECONDS = 30.0
+
+#: Whether a role has something to do, by what is pending and the database's clock.
+Wants = Callable[[Pending, int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was pending at an instant of the monotonic clock."""
+
+    began_at: float
+    pending: Pending
+
+
+class PendingWork:
+    """The role that looks.
+
+    Args:
+        since_ms: tells from when on the dispatcher looks for due runs.
+        on_look: told of each look: what it found, when it began, the database's clock then.
+
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        since_ms: Callable[[int], int],
+        on_look: Callable[[Pending, float, int], None],
+    ) -> None:
+        self._database = database
+        self._since_ms = since_ms
+        self._on_look = on_look
+        self._roles: list[RestingRole] = []
+        self.latest: Look | None = None
+
+    def tick(self, now_ms: int) -> float:
+        """Look, and wake the roles for which work has appeared."""
+        began_at = time.monotonic()
+        found = look(self._database, since_ms=self._since_ms(now_ms), now_ms=now_ms)
+        self.latest = Look(began_at, found)
+        self._on_look(found, began_at, now_ms)
+        for role in self._roles:
+            role.hear(found, now_ms)
+        return LOOK_SECONDS
+
+    def resting(
+        self,
+        tick: Callable[[int], float],
+        wants: Wants,
+        *,
+        longest_seconds: float = LONGEST_SECONDS,
+        awake: WakeUp | None = None,
+        rest: Callable[[], float] = lambda: NAP_SECONDS,
+        rest_seconds: float = REST_SECONDS,
+    ) -> "RestingRole":
+        """Return a role that skips its rounds while there is no work for it.
+
+        `longest_seconds` is its longest pause while there is. `awake` asks it for a round; `rest`
+        is what it does instead of one.
+        """
+        role = RestingRole(
+            self,
+            tick,
+            wants,
+            longest_seconds=longest_seconds,
+            awake=awake or WakeUp(),
+            rest=rest,
+            rest_seconds=rest_seconds,
+        )
+        self._roles.append(role)
+        return role
+
+
+class RestingRole:
+    """A role's rounds: `tick` while it has something to do, else `rest`."""
+
+    def __init__(
+        self,
+        work: PendingWork,
+        tick: Callable[[int], float],
+        wants: Wants,
+        *,
+        longest_seconds: float,
+        awake: WakeUp,
+        rest: Callable[[], float],
+        rest_seconds: float,
+    ) -> None:
+        self.awake = awake
+        self._longest = longest_seconds
+        self._work = work
+        self._tick = tick
+        self._wants = wants
+        self._rest = rest
+        self._rest_seconds = rest_seconds
+        self._had_work = True
+        #: Another round is needed: work was seen since the last one began, or that one failed.
+        self._owes_round = True
+        self._ticked_at = float("-inf")
+
+    def __call__(self, now_ms: int) -> float:
+        """Do a round; return the seconds until the next."""
+        if not self._must_look(now_ms):
+            return self._rest()
+        self._ticked_at = time.monotonic()
+        # One more round when the work is gone: some roles have to notice that.
+        self._owes_round = self._has_work(now_ms)
+        try:
+            return min(self._tick(now_ms), self._longest)
+        except Exception:
+            self._owes_round = True
+            raise
+
+    def hear(self, found: Pending, now_ms: int) -> None:
+        """Wake the role when work appears; while there is work, the role paces itself."""
+        had_work, self._had_work = self._had_work, self._wants(found, now_ms)
+        if self._had_work:
+            self._owes_round = True
+        if self._had_work and not had_work:
+            self.awake.set()
+
+    def _must_look(self, now_ms: int) -> bool:
+        latest, now = self._work.latest, time.monotonic()
+        if latest is None or now - latest.began_at > STALE_SECONDS:
+            return True
+        if latest.began_at <= self.awake.asked_at or now - self._ticked_at > self._rest_seconds:
+            return True
+        return self._owes_round or self._has_work(now_ms)
+
+    def _has_work(self, now_ms: int) -> bool:
+        latest = self._work.latest
+        return latest is not None and self._wants(latest.pending, now_ms)

@@ -1,0 +1,95 @@
+"""The threads of roles: made one by one, started, stopped and waited for together."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, Loop, WakeUp
+from scheduler.rounds.pending_work import PendingWork, RestingRole, Wants
+
+
+class RoleLoops:
+    """A thread for each role that is added.
+
+    Args:
+        now_ms: the clock that rounds are told.
+        work: tells resting roles whether there is work for them.
+
+    """
+
+    def __init__(self, now_ms: Callable[[], int], work: PendingWork) -> None:
+        self._now_ms = now_ms
+        self._work = work
+        self._loops: list[Loop] = []
+
+    @property
+    def failing(self) -> list[str]:
+        """The roles whose last round failed."""
+        return [loop.name for loop in self._loops if loop.failing]
+
+    def add(
+        self,
+        name: str,
+        tick: Callable[[int], float],
+        *,
+        longest_seconds: float = LONGEST_SECONDS,
+        awake: WakeUp | None = None,
+        on_stop: Callable[[], None] = lambda: None,
+    ) -> Loop:
+        """Make the thread of a role.
+
+        Args:
+            name: for the thread and the log.
+            tick: one round, told the time; returns the seconds until the next one is wanted.
+            longest_seconds: the longest pause between two rounds.
+            awake: when set, asks for a round now; None = the loop makes its own.
+            on_stop: ends a wait within a round.
+
+        """
+        loop = Loop(
+            name,
+            lambda: tick(self._now_ms()),
+            longest_seconds=longest_seconds,
+            awake=awake,
+            on_stop=on_stop,
+        )
+        self._loops.append(loop)
+        return loop
+
+    def add_resting(
+        self,
+        name: str,
+        tick: Callable[[int], float],
+        wants: Wants,
+        *,
+        longest_seconds: float = LONGEST_SECONDS,
+    ) -> Loop:
+        """Make the thread of a role that rests while there is no work for it."""
+        role = self._work.resting(tick, wants, longest_seconds=longest_seconds)
+        return self.add_rester(name, role)
+
+    def add_rester(self, name: str, role: RestingRole) -> Loop:
+        """Make the thread of a resting role that exists already."""
+        return self.add_waiting(name, role, role.awake)
+
+    def add_waiting(self, name: str, tick: Callable[[int], float], awake: WakeUp) -> Loop:
+        """Make the thread of a role that is woken by whoever has work for it."""
+        return self.add(name, tick, longest_seconds=NAP_SECONDS, awake=awake)
+
+    def start(self) -> None:
+        """Begin."""
+        for loop in self._loops:
+            loop.start()
+
+    def stop(self) -> None:
+        """Ask for no further round."""
+        for loop in self._loops:
+            loop.stop()
+
+    def join(self, seconds: float) -> Sequence[str]:
+        """Wait for the rounds under way; return the roles that are still busy after `seconds`."""
+        give_up_at = time.monotonic() + seconds
+        return [
+            loop.name
+            for loop in self._loops
+            if not loop.join(max(0.0, give_up_at - time.monotonic()))
+        ]

@@ -1,0 +1,5 @@
+"""Which executor a run goes to: ten strategies, added routes, and the probes that they ask for."""
+
+from scheduler.routing.hash_ring import consistent_hash
+
+__all__ = ["consistent_hash"]

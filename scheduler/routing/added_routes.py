@@ -1,0 +1,84 @@
+"""Routes that an installation adds: user code, so it never runs inside a transaction.
+
+    claim meets one -> the run stays PLANNED -> commit -> decide -> claim again, with the decision
+
+A decision counts when what it was made of is still so. A route that raises, or chooses what it may
+not, costs one run and holds up nobody.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import structlog
+
+from scheduler.routing.choice import Choice, Memory, Router, RouteRequest
+
+#: Longest memory, as JSON, and longest text of a choice, in characters.
+MEMORY_LIMIT = 65_536
+WORDS_LIMIT = 2_000
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A run that waits for the decision of a route."""
+
+    run_id: int
+    route: str
+    request: RouteRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a route chose for a request, or its error text."""
+
+    request: RouteRequest
+    choice: Choice
+    fault: str = ""
+
+
+def decide(
+    asked: Sequence[Asked], routers: Mapping[str, Router], random: Random
+) -> dict[int, Decision]:
+    """Let routes choose, one run after the other, each with the memory that the last one left."""
+    memories: dict[int, Memory] = {}
+    decisions = {}
+    for one in asked:
+        request = one.request
+        if request.job_id in memories:
+            request = replace(request, memory=memories[request.job_id])
+        decision = _decide(routers[one.route], request, random)
+        if decision.fault:
+            log.error("route_failed", run_id=one.run_id, route=one.route, error=decision.fault)
+        elif decision.choice.memory is not None:
+            memories[request.job_id] = decision.choice.memory
+        decisions[one.run_id] = decision
+    return decisions
+
+
+def _decide(router: Router, request: RouteRequest, random: Random) -> Decision:
+    try:
+        return Decision(request, _sound(router.pick(request, random), request))
+    except Exception as error:  # noqa: BLE001 - it is not our code
+        words = f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+        return Decision(request, Choice(None, words), fault=words)
+
+
+def _sound(choice: object, request: RouteRequest) -> Choice:
+    """Return a choice that can be stored, or raise what is wrong with it."""
+    if not isinstance(choice, Choice):
+        raise TypeError(f"expected a Choice, got: {choice!r:.100}")
+    if choice.address is not None and choice.address not in request.candidates:
+        raise ValueError(f"expected one of the executors that are online, got: {choice.address!r}")
+    memory = None
+    if choice.memory is not None:
+        text = json.dumps(choice.memory)
+        if len(text) > MEMORY_LIMIT:
+            raise ValueError(f"expected a memory of up to {MEMORY_LIMIT} characters: {len(text)}")
+        memory = json.loads(text)
+        if not isinstance(memory, dict):
+            raise TypeError(f"expected a memory to be a mapping, got: {text[:100]}")
+    return Choice(choice.address, str(choice.words)[:WORDS_LIMIT], memory)

@@ -1,0 +1,118 @@
+"""What goes into a routing decision and what comes out: frozen values, nothing else."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from random import Random
+from typing import Any
+
+from broker.reasons.reason import Words
+
+#: What a strategy remembers of a job between two decisions; JSON. `route` says whose it is.
+Memory = Mapping[str, Any]
+
+
+class Route(StrEnum):
+    """XXL-JOB's strategies."""
+
+    FIRST = "FIRST"
+    LAST = "LAST"
+    ROUND = "ROUND"
+    RANDOM = "RANDOM"
+    CONSISTENT_HASH = "CONSISTENT_HASH"
+    LEAST_FREQUENTLY_USED = "LEAST_FREQUENTLY_USED"
+    LEAST_RECENTLY_USED = "LEAST_RECENTLY_USED"
+    FAILOVER = "FAILOVER"
+    BUSYOVER = "BUSYOVER"
+    SHARDING_BROADCAST = "SHARDING_BROADCAST"
+
+
+class Probe(StrEnum):
+    """What executors are asked before a strategy chooses: are you alive, are you idle."""
+
+    BEAT = "BEAT"
+    IDLE_BEAT = "IDLE_BEAT"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAnswer:
+    """What one executor answered; `words` say so in the trigger message.
+
+    `heard` False = it did not answer in time, which is no proof of anything. `rank` is for one that
+    is not ok and may be taken when nobody is, the highest first; None = it may not.
+    """
+
+    ok: bool
+    words: Words
+    heard: bool = True
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteRequest:
+    """What a strategy may look at.
+
+    `addresses` are the live executors, sorted, or in the order of a list of the app's, and `away`
+    are those of that list that are not online. `wanted` are those that a user named for this run,
+    in the user's order. `probes` is None until executors were asked; one that is missing there
+    counts as not ok. `shard_index` matters to a broadcast only.
+    """
+
+    job_id: int
+    addresses: tuple[str, ...]
+    memory: Memory | None = None
+    probes: Mapping[str, ProbeAnswer] | None = field(default=None, compare=False)
+    wanted: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+    shard_index: int = 0
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The addresses that may be chosen: the live ones, or those of them that are wanted."""
+        if not self.wanted:
+            return self.addresses
+        return tuple(address for address in self.wanted if address in self.addresses)
+
+    def with_probes(self, probes: Mapping[str, ProbeAnswer]) -> "RouteRequest":
+        """Return the request with these answers."""
+        return replace(self, probes=probes)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen, and how; `memory` is to be stored, None = unchanged.
+
+    The words of an added route are plain text.
+    """
+
+    address: str | None
+    words: Words
+    memory: Memory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """A strategy, and whether it wants executors asked or its memory kept.
+
+    `pick` is only called with at least one candidate. With a `probe` it is called when every
+    candidate has answered or has had its time; with `takes_first_ok`, which promises that it takes
+    the first candidate whose answer is ok, as soon as that one is known.
+    """
+
+    pick: Callable[[RouteRequest, Random], Choice]
+    probe: Probe | None = None
+    takes_first_ok: bool = False
+    needs_memory: bool = False
+
+    def is_decided(self, request: RouteRequest) -> bool:
+        """Whether what executors have answered is enough to choose."""
+        if self.probe is None:
+            return True
+        probes = request.probes or {}
+        for address in request.candidates:
+            answer = probes.get(address)
+            if answer is None:
+                return False
+            if answer.ok and self.takes_first_ok:
+                return True
+        return True

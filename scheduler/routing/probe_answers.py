@@ -1,0 +1,264 @@
+"""What executors answered lately, and what that means for a job. Pure, and not locked.
+
+An answer is good for a second. One that would keep a run away counts only for runs that were due
+when it was asked for; one that lets a job go there, until a run of that job was sent there.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from broker.messages import IdleBeatAnswer
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason, Words
+from broker.reasons.stored import from_json
+from broker.rpc import Answer
+from scheduler.routing.choice import Probe, ProbeAnswer, Router, RouteRequest
+
+#: How long an answer is good for, and how long silence is: longer, so that a frozen executor does
+#: not hold jobs back again and again. It is asked on meanwhile.
+ANSWER_SECONDS = 1.0
+SILENCE_SECONDS = 5.0
+#: What was sent so shortly before a question may not count in the slots of the answer.
+SLOT_SECONDS = 0.1
+#: How long a trigger may be on its way: until then an executor is asked whether it has come.
+UNDERWAY_SECONDS = 10.0
+#: How much worse an executor that starts nothing ranks than any other.
+UNFIT_RANK = 1_000_000
+#: Executors that nobody has asked about for this long are forgotten.
+FORGET_SECONDS = 60.0
+#: Runs sent to an executor that are remembered without looking which of them count no more.
+SENT_KEPT = 200
+#: Reasons of one answer that are read; executors give up to three.
+WHYS_READ = 10
+
+#: App, address and boot id of an executor.
+Boot = tuple[str, str, str]
+#: A run that was sent: where to, of which job, and its id.
+Sent = tuple[Boot, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """The executors of an app, by address, and what a claim that is not over sends there.
+
+    `taken` counts it by address, `given` says of which jobs.
+    """
+
+    app: str
+    boots: Mapping[str, str]
+    taken: Mapping[str, int] = field(default_factory=dict)
+    given: Collection[tuple[str, int]] = ()
+
+    def boot(self, address: str) -> Boot:
+        """Return the boot that holds an address."""
+        return self.app, address, self.boots[address]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAt:
+    """When a question went out: monotonic seconds, and the database's clock."""
+
+    at: float
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """An answer, when it was asked for, and when it came; `reasons` by the texts in it."""
+
+    asked: AskedAt
+    at: float
+    answer: Answer
+    reasons: Mapping[str, Reason]
+
+    @property
+    def milliseconds(self) -> int:
+        return max(1, round((self.at - self.asked.at) * 1000))
+
+    def why(self, text: str) -> Words:
+        return self.reasons.get(text, text)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one boot; `jobs` are the answers that told of each job.
+
+    `sent` is when runs went there, counted once it was asked about jobs; `underway` are those runs
+    of the jobs that were asked about, by job, and when they went.
+    """
+
+    used_at: float
+    heard: _Answered | None = None
+    silent_at: float = -math.inf
+    jobs: dict[int, _Answered] = field(default_factory=dict)
+    is_counted: bool = False
+    sent: list[float] = field(default_factory=list)
+    underway: dict[int, dict[int, float]] = field(default_factory=dict)
+
+
+class Answers:
+    """What is known of executors; `answer_seconds` is how long one has to answer.
+
+    `now` is monotonic seconds everywhere. `stale` are boots whose silence was counted, and is old
+    enough to ask again.
+    """
+
+    def __init__(self, answer_seconds: float) -> None:
+        self.stale: set[Boot] = set()
+        self._answer_seconds = answer_seconds
+        self._known: dict[Boot, _Known] = {}
+        self._forgot_at = -math.inf
+
+    def expect(
+        self, boot: Boot, probe: Probe, job_ids: Iterable[int], now: float
+    ) -> dict[int, tuple[int, ...]]:
+        """Note that a boot is being asked; return which runs of these jobs may be on their way."""
+        known = self._of(boot, now)
+        known.is_counted = known.is_counted or probe is Probe.IDLE_BEAT
+        coming = {job_id: _coming(known, job_id, now) for job_id in job_ids}
+        return {job_id: run_ids for job_id, run_ids in coming.items() if run_ids}
+
+    def expect_nothing(self, app: str, address: str) -> None:
+        """Note that nothing is on its way to an address: what was sent there came back."""
+        for boot, known in self._known.items():
+            if boot[:2] == (app, address):
+                known.underway.clear()
+
+    def hear(
+        self, boot: Boot, answer: Answer, job_ids: Iterable[int], asked: AskedAt, now: float
+    ) -> None:
+        """Note an answer, to a question about these jobs if it was about any."""
+        known = self._of(boot, now)
+        known.heard = _Answered(asked, now, answer, _reasons(answer))
+        if isinstance(answer, IdleBeatAnswer):
+            news = [job_id for job_id in job_ids if self.is_news(boot, job_id, asked)]
+            known.jobs.update(dict.fromkeys(news, known.heard))
+
+    def is_news(self, boot: Boot, job_id: int, asked: AskedAt) -> bool:
+        """Whether nothing of a job went to a boot, and no answer came, asked for after this."""
+        known = self._of(boot, asked.at)
+        sent_at = max(known.underway.get(job_id, {}).values(), default=-math.inf)
+        answered = known.jobs.get(job_id)
+        return sent_at <= asked.at and (answered is None or answered.asked.at <= asked.at)
+
+    def miss(self, boot: Boot, now: float) -> None:
+        """Note that a boot did not answer in time."""
+        self._of(boot, now).silent_at = now
+
+    def count(self, sent: Iterable[Sent], now: float) -> None:
+        """Note runs that go to executors; they matter where somebody has asked."""
+        for boot, job_id, run_id in sent:
+            known = self._known.get(boot)
+            if known is not None and known.is_counted:
+                _count(known, now)
+                if known.jobs.pop(job_id, None) is not None:
+                    known.underway.setdefault(job_id, {})[run_id] = now
+
+    def complete(
+        self, router: Router, request: RouteRequest, among: Among, now: float, due_at: int
+    ) -> RouteRequest:
+        """Return the request of a run due at `due_at` with what is known, as far as it looks."""
+        probe, job_id = router.probe or Probe.BEAT, request.job_id
+        found: dict[str, ProbeAnswer] = {}
+        for address in request.candidates if router.probe else ():
+            boot = among.boot(address)
+            answer = self.answer(probe, boot, job_id, now, due_at=due_at, among=among)
+            if answer is None:
+                break
+            found[address] = answer
+            if answer.ok and router.takes_first_ok:
+                break
+        return request.with_probes(found)
+
+    def answer(
+        self,
+        probe: Probe,
+        boot: Boot,
+        job_id: int,
+        now: float,
+        *,
+        due_at: int,
+        among: Among | None = None,
+    ) -> ProbeAnswer | None:
+        """Return what a boot's answer, or its silence, says of a run; None = it is to be asked."""
+        known = self._of(boot, now)
+        answered = known.heard if probe is Probe.BEAT else known.jobs.get(job_id)
+        if answered is None or now - answered.at > ANSWER_SECONDS:
+            known.jobs.pop(job_id, None)
+            return self._silence(boot, known, now)
+        if probe is Probe.IDLE_BEAT and isinstance(answered.answer, IdleBeatAnswer):
+            if among is not None and (boot[1], job_id) in among.given:
+                return None
+            more = among.taken.get(boot[1], 0) if among is not None else 0
+            answer = _idle(known, answered, answered.answer, job_id, more)
+            return answer if answer.ok or answered.asked.at_ms >= due_at else None
+        return ProbeAnswer(ok=True, words=Why.ANSWERED(address=boot[1], n=answered.milliseconds))
+
+    def forget_old(self, now: float) -> None:
+        """Drop, from time to time, boots that nobody has asked about for long."""
+        if now - self._forgot_at > FORGET_SECONDS:
+            self._forgot_at = now
+            used = {
+                boot: it for boot, it in self._known.items() if now - it.used_at < FORGET_SECONDS
+            }
+            self._known = used
+
+    def _of(self, boot: Boot, now: float) -> _Known:
+        known = self._known.setdefault(boot, _Known(now))
+        known.used_at = now
+        return known
+
+    def _silence(self, boot: Boot, known: _Known, now: float) -> ProbeAnswer | None:
+        heard_at = known.heard.at if known.heard else -math.inf
+        silent_seconds = now - known.silent_at
+        if known.silent_at < heard_at or silent_seconds > SILENCE_SECONDS:
+            return None
+        if silent_seconds > ANSWER_SECONDS:
+            self.stale.add(boot)
+        words = Why.SILENT_FOR(address=boot[1], seconds=f"{self._answer_seconds:g}")
+        return ProbeAnswer(ok=False, words=words, heard=False)
+
+
+def _idle(
+    known: _Known, answered: _Answered, answer: IdleBeatAnswer, job_id: int, more: int
+) -> ProbeAnswer:
+    """Return what an answer to an idle beat, and `more` runs that go there, say of a job."""
+    if job_id in answer.busy_jobs:
+        return _busy(answer, answered.why(answer.busy_jobs[job_id]))
+    since = len(known.sent) - bisect_left(known.sent, answered.asked.at - SLOT_SECONDS)
+    left = answer.free_slots - since - more
+    rank = left - answer.waiting - (0 if answer.may_start else UNFIT_RANK)
+    if answer.busy_executor:
+        return _busy(answer, answered.why(answer.busy_executor), rank)
+    if left <= 0:
+        return _busy(answer, Why.SLOTS_JUST_TAKEN(), rank)
+    return ProbeAnswer(ok=True, words=Why.IDLE(address=answer.address, n=left))
+
+
+def _busy(answer: IdleBeatAnswer, why: Words, rank: int | None = None) -> ProbeAnswer:
+    return ProbeAnswer(ok=False, words=Why.BUSY(address=answer.address, why=why), rank=rank)
+
+
+def _reasons(answer: Answer) -> dict[str, Reason]:
+    """Return the reasons that an answer gives, by their texts."""
+    whys = answer.whys[:WHYS_READ] if isinstance(answer, IdleBeatAnswer) else ()
+    return {str(reason): reason for reason in map(from_json, whys) if reason is not None}
+
+
+def _coming(known: _Known, job_id: int, now: float) -> tuple[int, ...]:
+    """Return the runs of a job that may be on their way, and forget those that cannot."""
+    sent = known.underway.pop(job_id, {})
+    coming = {run_id: at for run_id, at in sent.items() if now - at < UNDERWAY_SECONDS}
+    if coming:
+        known.underway[job_id] = coming
+    return tuple(coming)
+
+
+def _count(known: _Known, now: float) -> None:
+    known.sent.append(now)
+    if len(known.sent) > SENT_KEPT:
+        # What was sent before the oldest answer that is still good was asked for counts no more.
+        oldest = now - 2 * ANSWER_SECONDS - SLOT_SECONDS
+        del known.sent[: bisect_left(known.sent, oldest)]

@@ -1,0 +1,109 @@
+"""Which executor runs it: strategies as pure functions of job, live addresses, memory and chance.
+
+No strategy does I/O. What FAILOVER and BUSYOVER must know is asked before and handed in; what
+ROUND and the least-used strategies remember is handed in and handed back.
+"""
+
+from collections.abc import Mapping
+from random import Random
+from types import MappingProxyType
+
+from broker.reasons.codes import Why
+from scheduler.problems import Code, Problem
+from scheduler.routing import strategies
+from scheduler.routing.choice import (
+    Choice,
+    Memory,
+    Probe,
+    ProbeAnswer,
+    Route,
+    Router,
+    RouteRequest,
+)
+from scheduler.routing.hash_ring import consistent_hash
+
+__all__ = [
+    "BUILT_IN",
+    "Choice",
+    "Memory",
+    "Probe",
+    "ProbeAnswer",
+    "Route",
+    "RouteRequest",
+    "Router",
+    "choose",
+    "consistent_hash",
+    "find",
+    "needs_memory",
+    "needs_probe",
+    "planned_shards",
+    "with_added",
+]
+
+#: XXL-JOB's ten strategies.
+BUILT_IN: Mapping[str, Router] = MappingProxyType(
+    {
+        Route.FIRST: Router(strategies.first),
+        Route.LAST: Router(strategies.last),
+        Route.ROUND: Router(strategies.in_turn, needs_memory=True),
+        Route.RANDOM: Router(strategies.at_random),
+        Route.CONSISTENT_HASH: Router(strategies.by_hash),
+        Route.LEAST_FREQUENTLY_USED: Router(strategies.least_frequently_used, needs_memory=True),
+        Route.LEAST_RECENTLY_USED: Router(strategies.least_recently_used, needs_memory=True),
+        Route.FAILOVER: Router(strategies.failover, probe=Probe.BEAT, takes_first_ok=True),
+        Route.BUSYOVER: Router(strategies.busyover, probe=Probe.IDLE_BEAT, takes_first_ok=True),
+        Route.SHARDING_BROADCAST: Router(strategies.broadcast),
+    }
+)
+
+
+def choose(
+    route: str, request: RouteRequest, random: Random, routers: Mapping[str, Router] = BUILT_IN
+) -> Choice:
+    """Choose an address; None when there is no candidate, or none whose probe lets it be taken.
+
+    Raises `Problem` for a route that does not exist.
+    """
+    router = find(route, routers)
+    if request.candidates:
+        return router.pick(request, random)
+    if request.wanted:
+        return Choice(None, Why.WANTED_OFFLINE(addresses=", ".join(request.wanted)))
+    if request.away:
+        return Choice(None, Why.LISTED_OFFLINE(addresses=", ".join(request.away)))
+    return Choice(None, Why.NOBODY_ONLINE())
+
+
+def needs_probe(route: str, routers: Mapping[str, Router] = BUILT_IN) -> bool:
+    """Say whether executors are to be asked before this strategy can choose."""
+    return find(route, routers).probe is not None
+
+
+def needs_memory(route: str, routers: Mapping[str, Router] = BUILT_IN) -> bool:
+    """Say whether this strategy remembers what it chose."""
+    return find(route, routers).needs_memory
+
+
+def planned_shards(route: str) -> int:
+    """Return the `shard_total` of a new run: 0 = as many as there are executors when it is due."""
+    return 0 if route == Route.SHARDING_BROADCAST else 1
+
+
+def with_added(added: Mapping[str, Router]) -> Mapping[str, Router]:
+    """Give the built-in strategies and those that an installation adds.
+
+    Raises `ValueError` when an added one has the name of a built-in one.
+    """
+    if taken := sorted(set(BUILT_IN) & set(added)):
+        raise ValueError(f"expected added routes to have new names, got: {', '.join(taken)}")
+    return MappingProxyType({**BUILT_IN, **added})
+
+
+def find(route: str, routers: Mapping[str, Router] = BUILT_IN) -> Router:
+    """Return a strategy by its name.
+
+    Raises `Problem` for one that does not exist.
+    """
+    if route not in routers:
+        raise Problem(Code.ROUTE, "route", known=", ".join(routers), got=route[:60])
+    return routers[route]

@@ -1,0 +1,127 @@
+"""The ten strategies. A memory of another strategy, left from before an edit, counts as none."""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Words
+from scheduler.routing.choice import Choice, ProbeAnswer, Route, RouteRequest
+from scheduler.routing.hash_ring import consistent_hash
+
+#: ROUND starts at a random one of so many counts, so that jobs do not all start at one executor.
+_ROUND_STARTS = 100
+
+
+def first(request: RouteRequest, _random: Random) -> Choice:
+    """Choose the first."""
+    return _plain(Route.FIRST, request, 0)
+
+
+def last(request: RouteRequest, _random: Random) -> Choice:
+    """Choose the last."""
+    return _plain(Route.LAST, request, len(request.candidates) - 1)
+
+
+def at_random(request: RouteRequest, random: Random) -> Choice:
+    """Choose any, each as likely as the others."""
+    return _plain(Route.RANDOM, request, random.randrange(len(request.candidates)))
+
+
+def in_turn(request: RouteRequest, random: Random) -> Choice:
+    """Choose the next one of a round that starts anywhere; `count` is the turn last taken."""
+    known = _remembered(Route.ROUND, request)
+    count = known["count"] + 1 if known else random.randrange(_ROUND_STARTS)
+    chosen = request.candidates[count % len(request.candidates)]
+    words = Why.TURN(route=Route.ROUND, n=count)
+    return Choice(chosen, words, {"route": Route.ROUND, "count": count})
+
+
+def by_hash(request: RouteRequest, _random: Random) -> Choice:
+    """Choose by the job's place on the hash ring."""
+    chosen = consistent_hash(request.job_id, request.candidates)
+    return Choice(chosen, Why.BY_HASH(route=Route.CONSISTENT_HASH, id=request.job_id))
+
+
+def least_frequently_used(request: RouteRequest, random: Random) -> Choice:
+    """Choose the one with the fewest uses; the earliest of several.
+
+    Counts are kept relative to the lowest, so that a new executor, which starts at random below
+    the number of executors, is not given every run until it has caught up with weeks of uses.
+    """
+    route = Route.LEAST_FREQUENTLY_USED
+    known: dict[str, int] = _remembered(route, request).get("counts", {})
+    kept = {address: known[address] for address in request.addresses if address in known}
+    lowest = min(kept.values(), default=0)
+    counts = {
+        address: kept[address] - lowest
+        if address in kept
+        else random.randrange(len(request.addresses))
+        for address in request.addresses
+    }
+    chosen = min(request.candidates, key=counts.__getitem__)
+    counts[chosen] += 1
+    words = Why.USE(route=route, n=counts[chosen])
+    return Choice(chosen, words, {"route": route, "counts": counts})
+
+
+def least_recently_used(request: RouteRequest, _random: Random) -> Choice:
+    """Choose the one whose last use is longest ago; one that is new queues up behind the others."""
+    route = Route.LEAST_RECENTLY_USED
+    known: list[str] = _remembered(route, request).get("order", [])
+    live, remembered, allowed = set(request.addresses), set(known), set(request.candidates)
+    order = [address for address in known if address in live]
+    order += [address for address in request.addresses if address not in remembered]
+    chosen = next(address for address in order if address in allowed)
+    order.remove(chosen)
+    words = Why.ONE_OF(route=route, n=len(live))
+    return Choice(chosen, words, {"route": route, "order": [*order, chosen]})
+
+
+def failover(request: RouteRequest, _random: Random) -> Choice:
+    """Choose the first that answered."""
+    return _first_ok(Route.FAILOVER, request)
+
+
+def busyover(request: RouteRequest, _random: Random) -> Choice:
+    """Choose the first that is idle, else the best of those that are not busy with this job."""
+    return _first_ok(Route.BUSYOVER, request)
+
+
+def broadcast(request: RouteRequest, _random: Random) -> Choice:
+    """Choose for one shard of a broadcast; a shard whose executor has gone goes to the first."""
+    index = request.shard_index if request.shard_index < len(request.candidates) else 0
+    words = Why.SHARD(route=Route.SHARDING_BROADCAST, index=request.shard_index)
+    if index != request.shard_index:
+        words = Why.SHARD_MOVED(route=Route.SHARDING_BROADCAST, index=request.shard_index)
+    return Choice(request.candidates[index], words)
+
+
+def _plain(route: Route, request: RouteRequest, index: int) -> Choice:
+    words = Why.ONE_OF(route=route, n=len(request.candidates))
+    return Choice(request.candidates[index], words)
+
+
+def _first_ok(route: Route, request: RouteRequest) -> Choice:
+    if request.probes is None:
+        return Choice(None, Why.NOBODY_ASKED(route=route))
+    asked: list[Words] = [Why.AWAY(address=address) for address in request.away]
+    for address in request.candidates:
+        answer = request.probes.get(address)
+        asked.append(answer.words if answer else Why.SILENT(address=address))
+        if answer and answer.ok:
+            return Choice(address, Why.ASKED(route=route, what=tuple(asked)))
+    best = _best(request.probes)
+    asked.append(Why.NONE_LEFT() if best is None else Why.BEST(address=best))
+    return Choice(best, Why.ASKED(route=route, what=tuple(asked)))
+
+
+def _best(probes: Mapping[str, ProbeAnswer]) -> str | None:
+    """Return who may be taken though nobody is ok; the first of several that are as good."""
+    ranks = {address: one.rank for address, one in probes.items() if one.rank is not None}
+    return max(ranks, key=ranks.__getitem__, default=None)
+
+
+def _remembered(route: Route, request: RouteRequest) -> dict[str, Any]:
+    memory = request.memory
+    return dict(memory) if memory is not None and memory.get("route") == route else {}

@@ -1,0 +1,49 @@
+"""A number of seconds after the end of the previous run."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from scheduler.schedules.period import period_ms
+from scheduler.schedules.schedule import SingleTick, ValueForm
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDelay(SingleTick):
+    """The one tick that is open, the anchor; the end of its run sets the next one."""
+
+    kind = "FIX_DELAY"
+    keyword = "delay"
+    value_form = ValueForm.SECONDS
+    unit = " s"
+    title = "fixed delay"
+    advice = "N seconds after the previous run has ended."
+    sentence = "%(value)s s after each run has ended"
+    waits_for_completion = True
+
+    delay_ms: int
+
+    @classmethod
+    def read(cls, value: str, _timezone: str) -> Self:
+        """Read whole seconds."""
+        return cls(period_ms(value))
+
+    @classmethod
+    def waiting_for(cls, value: str) -> str:
+        """Return that a run has to end, and what comes then."""
+        return f"{value} s after the end of its run"
+
+    def tick(self, anchor_ms: int) -> int | None:
+        """Give the anchor."""
+        return anchor_ms
+
+    def start(self, now_ms: int) -> tuple[int, int | None]:
+        """Fire at once."""
+        return now_ms, now_ms + 1
+
+    def after_completion(self, finished_ms: int) -> int | None:
+        """Give the end of the delay."""
+        return finished_ms + self.delay_ms
+
+    def least_distance_ms(self) -> int | None:
+        """Return the delay: how long a run takes cannot be computed."""
+        return self.delay_ms

@@ -1,0 +1,156 @@
+"""Which of a job's ticks become runs now, which are skipped, and when to look again.
+
+Every tick between the old watermark and the new one is in exactly one fire or one skip.
+
+      watermark              now - 5 s      now           now + 5 s
+    ──────┼──────────────────────┼───────────┼───────────────┼─────>
+      oldest tick in here:           fire at    plan for its
+      all up to now misfired         once       time
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason
+from scheduler.schedules.schedule import Schedule
+from sql.run_status import Kind
+
+#: A tick later than this has misfired (XXL-JOB's limit).
+LATE_MS = 5_000
+
+
+class MisfirePolicy(StrEnum):
+    """What happens to missed ticks."""
+
+    DO_NOTHING = "DO_NOTHING"
+    FIRE_ONCE_NOW = "FIRE_ONCE_NOW"
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """A run to be planned; `kind` is SCHEDULE or MISFIRE."""
+
+    scheduled_at_ms: int
+    due_at_ms: int
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Ticks that give no run: the first, the last, and how many they are."""
+
+    from_ms: int
+    to_ms: int
+    count: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was decided about one job.
+
+    `watermark_ms` is the last decided tick, or the old watermark. `next_ms` is the first tick
+    that is still undecided; None when there is none, which ends the schedule unless it `waits`.
+    """
+
+    fires: tuple[Fire, ...]
+    skips: tuple[Skip, ...]
+    watermark_ms: int
+    next_ms: int | None
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Ticks:
+    """A schedule with its anchor."""
+
+    schedule: Schedule
+    anchor_ms: int
+
+    def next_after(self, after_ms: int) -> int | None:
+        return self.schedule.next_after(after_ms, self.anchor_ms)
+
+    def last_until(self, after_ms: int, until_ms: int) -> int | None:
+        return self.schedule.last_until(after_ms, until_ms, self.anchor_ms)
+
+    def fires(self, after_ms: int, until_ms: int, limit: int) -> tuple[Fire, ...]:
+        """Plan the first ticks in the span, each for its own time."""
+        ticks = self.schedule.ticks(after_ms, until_ms, self.anchor_ms, limit)
+        return tuple(Fire(tick, tick, Kind.SCHEDULE) for tick in ticks)
+
+    def skips(self, after_ms: int, until_ms: int, reason: Reason) -> tuple[Skip, ...]:
+        """Skip all ticks in the span; nothing when it is empty."""
+        first, last = self.next_after(after_ms), self.last_until(after_ms, until_ms)
+        if first is None or last is None:
+            return ()
+        count = self.schedule.count(after_ms, until_ms, self.anchor_ms)
+        return (Skip(first, last, count, reason),)
+
+
+def decide(
+    schedule: Schedule,
+    *,
+    anchor_ms: int,
+    watermark_ms: int,
+    now_ms: int,
+    policy: MisfirePolicy,
+    overdue_rows: int,
+    window_ms: int = 5_000,
+    late_ms: int = LATE_MS,
+    overdue_limit: int = 100,
+    limit: int = 50,
+) -> Plan:
+    """Decide about the ticks after the watermark, up to the window's end.
+
+    Args:
+        schedule: the job's ticks.
+        anchor_ms: any one tick of the job; for a fixed delay the open one (its stored next time).
+        watermark_ms: every tick up to here is decided.
+        now_ms: the database's clock.
+        policy: what becomes of missed ticks.
+        overdue_rows: PLANNED rows of this job that are late already.
+        window_ms: how far ahead ticks become rows (XXL-JOB's pre-read).
+        late_ms: how late the oldest tick may be before the job has misfired (XXL-JOB's figure).
+        overdue_limit: with more overdue rows than this, all ticks of the window are skipped.
+        limit: most ordinary fires of one call; the rest is left to the next one.
+
+    """
+    ticks, until_ms = _Ticks(schedule, anchor_ms), now_ms + window_ms
+    oldest = ticks.next_after(watermark_ms)
+    if oldest is None or oldest > until_ms:
+        return Plan((), (), watermark_ms, oldest, schedule.waits_for_completion)
+    fires: tuple[Fire, ...] = ()
+    skips: tuple[Skip, ...] = ()
+    if overdue_rows > overdue_limit:
+        reason = Why.OVERDUE(n=overdue_rows, most=overdue_limit)
+        skips = ticks.skips(watermark_ms, until_ms, reason)
+    else:
+        if now_ms - oldest > late_ms:
+            fires, skips = _misfire(ticks, oldest, watermark_ms, now_ms, policy)
+        decided_ms = _last((*fires, *skips), watermark_ms)
+        fires += ticks.fires(decided_ms, until_ms, limit)
+    watermark_ms = _last((*fires, *skips), watermark_ms)
+    next_ms = ticks.next_after(watermark_ms)
+    if next_ms is None and not fires:
+        # No run will end that could set a fixed delay's next tick, so the skip itself does.
+        next_ms = schedule.after_completion(now_ms)
+    return Plan(fires, skips, watermark_ms, next_ms, schedule.waits_for_completion)
+
+
+def _misfire(
+    ticks: _Ticks, oldest: int, watermark_ms: int, now_ms: int, policy: MisfirePolicy
+) -> tuple[tuple[Fire, ...], tuple[Skip, ...]]:
+    """Decide about all ticks up to now as one group."""
+    seconds = f"{(now_ms - oldest) / 1_000:.1f}"
+    if policy is MisfirePolicy.DO_NOTHING:
+        return (), ticks.skips(watermark_ms, now_ms, Why.MISFIRED(seconds=seconds, policy=policy))
+    last = ticks.last_until(watermark_ms, now_ms) or oldest
+    skips = ticks.skips(watermark_ms, last - 1, Why.MISFIRED_IN_ONE(seconds=seconds))
+    return (Fire(last, now_ms, Kind.MISFIRE),), skips
+
+
+def _last(decisions: Sequence[Fire | Skip], watermark_ms: int) -> int:
+    ends = (d.to_ms if isinstance(d, Skip) else d.scheduled_at_ms for d in decisions)
+    return max(ends, default=watermark_ms)

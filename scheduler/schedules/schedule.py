@@ -1,0 +1,142 @@
+"""What every kind of schedule answers: when it is due, how it is written, what it is called.
+
+A kind is a class of its own in this folder, listed in `registry`; everybody else sees this
+interface only. Its words are English; the console translates them.
+
+Instants are epoch milliseconds, as in the job's row. The *anchor* is any one tick of the job, in
+practice its stored next time: it gives a fixed rate its phase and a fixed delay its only tick; the
+others need none.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import StrEnum
+from typing import ClassVar, Self
+
+#: Gives an English text in the reader's language.
+Translate = Callable[[str], str]
+
+
+class ValueForm(StrEnum):
+    """What the value of a schedule is, for those who read one from a person."""
+
+    EXPRESSION = "expression"
+    SECONDS = "seconds"
+    INSTANT = "instant"
+    NOTHING = "nothing"
+
+
+class Schedule(ABC):
+    """The ticks of one job: questions asked of one fixed set of instants.
+
+    The class itself answers what can be said about a value that cannot be read.
+    """
+
+    #: What the column holds.
+    kind: ClassVar[str]
+    #: What a job file calls it.
+    keyword: ClassVar[str]
+    value_form: ClassVar[ValueForm]
+    #: What follows the value where the command line shows it.
+    unit: ClassVar[str] = ""
+    #: What the console calls it, and when to take it.
+    title: ClassVar[str]
+    advice: ClassVar[str]
+    #: When it fires, with a place for the value.
+    sentence: ClassVar[str]
+    #: Whether it ever makes its job due.
+    fires: ClassVar[bool] = True
+    #: Whether the end of a run sets the next tick, so that no next tick is no end.
+    waits_for_completion: ClassVar[bool] = False
+
+    __slots__ = ()
+
+    @classmethod
+    @abstractmethod
+    def read(cls, value: str, timezone: str) -> Self:
+        """Read a row's value, in an IANA time zone; raises `Problem`."""
+
+    @classmethod
+    def written(cls, value: str) -> str:
+        """Return a value as the command line shows it, in the words of a job file."""
+        return f"{cls.keyword} {value}{cls.unit}"
+
+    @classmethod
+    def in_job_file(cls, value: str) -> dict[str, str | int]:
+        """Return a value as a job file has it, by its keyword."""
+        is_number = cls.value_form is ValueForm.SECONDS and value.isdecimal()
+        return {cls.keyword: int(value) if is_number else value}
+
+    @classmethod
+    def in_words(cls, value: str, translate: Translate, _language: str) -> str:
+        """Return when it fires, in words of a language such as `zh-CN`."""
+        return translate(cls.sentence) % {"value": value}
+
+    @classmethod
+    def waiting_for(cls, _value: str) -> str:
+        """Return, in English, what a job waits for until it has a next tick."""
+        return ""
+
+    @abstractmethod
+    def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
+        """Give the first tick after this instant.
+
+        None = never again; if it waits for completion: not before a run has ended.
+        """
+
+    @abstractmethod
+    def last_until(self, after_ms: int, until_ms: int, anchor_ms: int) -> int | None:
+        """Give the last tick after `after_ms` and not after `until_ms`."""
+
+    @abstractmethod
+    def count(self, after_ms: int, until_ms: int, anchor_ms: int) -> int:
+        """Count the ticks after `after_ms` and not after `until_ms`; cheap for long spans."""
+
+    def ticks(self, after_ms: int, until_ms: int, anchor_ms: int, limit: int) -> list[int]:
+        """List the first `limit` ticks after `after_ms` and not after `until_ms`."""
+        found: list[int] = []
+        while len(found) < limit:
+            tick = self.next_after(found[-1] if found else after_ms, anchor_ms)
+            if tick is None or tick > until_ms:
+                break
+            found.append(tick)
+        return found
+
+    def start(self, now_ms: int) -> tuple[int, int | None]:
+        """Return the watermark and the first tick of a job that starts now; None = never."""
+        return now_ms, self.next_after(now_ms, now_ms)
+
+    def after_completion(self, _finished_ms: int) -> int | None:
+        """Give the tick that the end of a run sets; None if it does not wait for completion."""
+        return None
+
+    def least_distance_ms(self) -> int | None:
+        """Return how far apart the audit expects ticks, if nobody can compute them."""
+        return None
+
+    def check_new(self, _now_ms: int) -> None:  # noqa: B027 - most kinds are never too late
+        """Raise `Problem` if no job should be given this schedule any more."""
+
+
+class SingleTick(Schedule):
+    """A schedule of one tick at a time."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def tick(self, anchor_ms: int) -> int | None:
+        """Give its tick; None = it has none."""
+
+    def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
+        """Give the tick, if it comes after this instant."""
+        tick = self.tick(anchor_ms)
+        return tick if tick is not None and tick > after_ms else None
+
+    def last_until(self, after_ms: int, until_ms: int, anchor_ms: int) -> int | None:
+        """Give the tick, if it is in this span."""
+        tick = self.next_after(after_ms, anchor_ms)
+        return tick if tick is not None and tick <= until_ms else None
+
+    def count(self, after_ms: int, until_ms: int, anchor_ms: int) -> int:
+        """Return 1 if the tick is in this span."""
+        return 0 if self.last_until(after_ms, until_ms, anchor_ms) is None else 1

@@ -1,0 +1,49 @@
+"""An alarm as it is shown: without the part that would let anybody post to its target."""
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from sql.alarms.alarms import MAIL, AlarmStatus, ListedAlarm
+
+_WAITING = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD)
+
+
+class AlarmView(NamedTuple):
+    """An alarm; `next_try_at` is None for one that is over."""
+
+    id: int
+    app: str
+    job: str
+    run_id: int | None
+    channel: str
+    target: str
+    status: str
+    created_at: int
+    next_try_at: int | None
+    tries: int
+    error: str
+
+
+def alarm_view(alarm: ListedAlarm) -> AlarmView:
+    """Return what is shown of an alarm."""
+    return AlarmView(
+        id=alarm.id,
+        app=alarm.app or "",
+        job=alarm.job or "",
+        run_id=alarm.run_id or None,
+        channel=alarm.channel,
+        target=_shown(alarm),
+        status=alarm.status,
+        created_at=alarm.created_at,
+        next_try_at=alarm.next_try_at if alarm.status in _WAITING else None,
+        tries=alarm.tries,
+        error=alarm.error or "",
+    )
+
+
+def _shown(alarm: ListedAlarm) -> str:
+    """Return a target without the part of a webhook's URL that lets anybody post there."""
+    if alarm.channel == MAIL:
+        return alarm.target
+    parts = urlsplit(alarm.target)
+    return f"{parts.scheme}://{parts.hostname or '?'}/…"

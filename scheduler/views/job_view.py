@@ -1,0 +1,63 @@
+"""A job as it is shown: its description, and what follows from it now."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from scheduler.jobs.fields import FIELDS
+from scheduler.jobs.spec import JobSpec
+from scheduler.jobs.stored_spec import job_spec
+from scheduler.schedules.registry import written
+from scheduler.schedules.upcoming import next_fire
+from scheduler.views.to_json import plain, to_json
+from sql.listings.recent import ListedJob
+
+#: Declared fields that a view shows in its own way, or not at all.
+_APART = frozenset(
+    {"schedule_kind", "schedule_value", "timezone", "script_source", "children", "enabled"}
+)
+
+
+class JobView(NamedTuple):
+    """A job; `schedule` is as a job file has it, `children` are APP/NAME.
+
+    `spec` is without the source of a script.
+    """
+
+    id: int
+    spec: JobSpec
+    enabled: bool
+    schedule: str
+    timezone: str
+    next_fire_at: int | None
+    script_version: int | None
+    children: tuple[str, ...]
+    stop_reason: str
+    last_status: str | None
+    last_due_at: int | None
+
+
+def job_view(
+    job: ListedJob, *, now_ms: int, timezone: str, children: Sequence[str] = ()
+) -> JobView:
+    """Return what is told of a job; `timezone` is the cluster's, for one without its own."""
+    return JobView(
+        id=job.id,
+        spec=job_spec(job.stored, job.app, children, with_source=False),
+        enabled=bool(job.is_enabled),
+        schedule=written(job.schedule_kind, job.schedule_value),
+        timezone=job.timezone or timezone,
+        next_fire_at=next_fire(job, now_ms=now_ms, timezone=timezone),
+        script_version=job.script_version,
+        children=tuple(children),
+        stop_reason=job.stop_reason or "",
+        last_status=job.last_status,
+        last_due_at=job.last_due_at,
+    )
+
+
+def job_json(view: JobView) -> dict[str, Any]:
+    """Return a job as a JSON object: its declared fields by their names, and what follows."""
+    declared = {
+        name: plain(name, getattr(view.spec, name)) for name in FIELDS if name not in _APART
+    }
+    return {"id": view.id} | declared | to_json(view, without=("spec",))

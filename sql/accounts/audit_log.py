@@ -1,0 +1,49 @@
+"""The audit log: who did what, when and from where. Rows are added, never changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from sql.models import AuditEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which entries to show; None = all. `before_id` continues after the last one shown."""
+
+    who: str | None = None
+    kind: str | None = None
+    action: str | None = None
+    name: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    before_id: int | None = None
+    limit: int = 50
+
+
+def add(session: Session, entry: AuditEntry) -> None:
+    """Note what somebody did, in the transaction that does it."""
+    session.add(entry)
+
+
+def listing(session: Session, wanted: AuditFilter) -> Sequence[AuditEntry]:
+    """Return entries, the last one first."""
+    statement = select(AuditEntry)
+    for column, value in (
+        (AuditEntry.who, wanted.who),
+        (AuditEntry.kind, wanted.kind),
+        (AuditEntry.action, wanted.action),
+        (AuditEntry.name, wanted.name),
+    ):
+        if value is not None:
+            statement = statement.where(column == value)
+    if wanted.since_ms is not None:
+        statement = statement.where(AuditEntry.at >= wanted.since_ms)
+    if wanted.until_ms is not None:
+        statement = statement.where(AuditEntry.at < wanted.until_ms)
+    if wanted.before_id is not None:
+        statement = statement.where(AuditEntry.id < wanted.before_id)
+    newest_first = statement.order_by(AuditEntry.id.desc()).limit(wanted.limit)
+    return session.execute(newest_first).scalars().all()

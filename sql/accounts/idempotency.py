@@ -1,0 +1,54 @@
+"""Keys that programs send with a trigger: a unique row each, in the transaction of the run."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from sql.batch import insert_unless_there
+from sql.models import IdempotencyKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Once:
+    """What a request says of itself: whose it is, its key, and the hash of what it asks for."""
+
+    user_id: int
+    key: str
+    body_hash: str
+
+
+def claim(
+    session: Session, once: Once, *, run_id: int, now_ms: int, kept_ms: int
+) -> IdempotencyKey:
+    """Note a run under a key and return what is noted there: this run, or an earlier one.
+
+    Of two transactions at once the second waits for the first at the unique key.
+    """
+    old = delete(IdempotencyKey).where(
+        IdempotencyKey.user_id == once.user_id,
+        IdempotencyKey.key == once.key,
+        IdempotencyKey.created_at < now_ms - kept_ms,
+    )
+    session.execute(old, execution_options={"synchronize_session": False})
+    row = {
+        "user_id": once.user_id,
+        "key": once.key,
+        "body_hash": once.body_hash,
+        "run_id": run_id,
+        "created_at": now_ms,
+    }
+    insert_unless_there(session, IdempotencyKey, [row])
+    noted = select(IdempotencyKey).where(
+        IdempotencyKey.user_id == once.user_id, IdempotencyKey.key == once.key
+    )
+    return session.execute(noted).scalar_one()
+
+
+def clean(session: Session, *, before_ms: int, limit: int = 1_000) -> int:
+    """Forget old keys, so many at a time; return how many were there."""
+    old = select(IdempotencyKey.id).where(IdempotencyKey.created_at < before_ms).limit(limit)
+    ids = session.execute(old).scalars().all()
+    statement = delete(IdempotencyKey).where(IdempotencyKey.id.in_(ids))
+    session.execute(statement, execution_options={"synchronize_session": False})
+    return len(ids)

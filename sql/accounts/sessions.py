@@ -1,0 +1,77 @@
+"""Sign-ins at the console: a row each, so that ending one ends every copy of its cookie."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from sql.models import SignIn, User
+
+_APART = {"synchronize_session": False}
+
+
+def add(
+    session: Session, user: User, token_hash: str, *, now_ms: int, origin: str, agent: str
+) -> None:
+    """Note that somebody signed in, in the user's present generation."""
+    session.add(
+        SignIn(
+            token_hash=token_hash,
+            user_id=user.id,
+            generation=user.generation,
+            created_at=now_ms,
+            seen_at=now_ms,
+            address=origin[:64],
+            agent=agent[:255],
+        )
+    )
+    session.flush()
+
+
+def find(session: Session, token_hash: str) -> tuple[SignIn, User] | None:
+    """Return a sign-in with its user, None when it has ended.
+
+    So has one from before a change of the user's password, rights or state.
+    """
+    row = session.execute(
+        select(SignIn, User)
+        .join(User, User.id == SignIn.user_id)
+        .where(
+            SignIn.token_hash == token_hash,
+            SignIn.generation == User.generation,
+            User.is_disabled == 0,
+        )
+    ).one_or_none()
+    return (row[0], row[1]) if row else None
+
+
+def see(session: Session, sign_in_id: int, *, now_ms: int) -> None:
+    """Note that a sign-in is in use."""
+    statement = update(SignIn).where(SignIn.id == sign_in_id, SignIn.seen_at < now_ms)
+    session.execute(statement.values(seen_at=now_ms), execution_options=_APART)
+
+
+def of_user(session: Session, user: User) -> Sequence[SignIn]:
+    """Return a user's sign-ins that count, those seen last first."""
+    statement = select(SignIn).where(
+        SignIn.user_id == user.id, SignIn.generation == user.generation
+    )
+    return session.execute(statement.order_by(SignIn.seen_at.desc())).scalars().all()
+
+
+def end(session: Session, user_id: int, sign_in_id: int) -> None:
+    """End one sign-in of a user."""
+    statement = delete(SignIn).where(SignIn.id == sign_in_id, SignIn.user_id == user_id)
+    session.execute(statement, execution_options=_APART)
+
+
+def end_token(session: Session, token_hash: str) -> None:
+    """End the sign-in of a token, if there is one."""
+    statement = delete(SignIn).where(SignIn.token_hash == token_hash)
+    session.execute(statement, execution_options=_APART)
+
+
+def clean(session: Session, *, seen_before_ms: int, made_before_ms: int) -> None:
+    """Forget sign-ins that have run out."""
+    run_out = (SignIn.seen_at < seen_before_ms) | (SignIn.created_at < made_before_ms)
+    session.execute(delete(SignIn).where(run_out), execution_options=_APART)

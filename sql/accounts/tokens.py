@@ -1,0 +1,96 @@
+"""Tokens of programs: added, found by their hash, revoked; none is ever deleted."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from sql.models import ApiToken, User
+from sql.rows import fetch, query
+
+_APART = {"synchronize_session": False}
+
+
+class ListedToken(NamedTuple):
+    """A token and its owner, None when there is no such user any more."""
+
+    token: ApiToken
+    owner: User | None
+
+
+def is_named(session: Session, name: str) -> bool:
+    """Return whether a token has, or had, this name, whatever its capitals."""
+    names = session.execute(select(ApiToken.name)).scalars()
+    return name.casefold() in {one.casefold() for one in names}
+
+
+def add(session: Session, token: ApiToken) -> int:
+    """Keep a new token; return its id."""
+    session.add(token)
+    session.flush()
+    return token.id
+
+
+def find(session: Session, token_hash: str) -> tuple[ApiToken, User] | None:
+    """Return a token and its owner, whatever has become of both; None when there is none."""
+    row = session.execute(
+        select(ApiToken, User)
+        .join(User, User.id == ApiToken.user_id)
+        .where(ApiToken.token_hash == token_hash)
+    ).one_or_none()
+    return (row[0], row[1]) if row else None
+
+
+def see(session: Session, token_id: int, *, now_ms: int, before_ms: int, address: str) -> None:
+    """Note that a token is used, unless that was noted after an instant."""
+    statement = update(ApiToken).where(
+        ApiToken.id == token_id, (ApiToken.used_at.is_(None)) | (ApiToken.used_at <= before_ms)
+    )
+    values = {"used_at": now_ms, "used_from": address[:64]}
+    session.execute(statement.values(values), execution_options=_APART)
+
+
+def lock(session: Session, token_id: int) -> ApiToken | None:
+    """Lock a token and return it, None when there is none."""
+    statement = select(ApiToken).where(ApiToken.id == token_id).with_for_update()
+    return session.execute(statement).scalar_one_or_none()
+
+
+def by_name(session: Session, name: str) -> ApiToken | None:
+    """Return a token, None when there is none."""
+    found = session.execute(select(ApiToken).where(ApiToken.name == name)).scalar_one_or_none()
+    # To MariaDB and MySQL a name with spaces behind it is the same one.
+    return found if found is not None and found.name == name else None
+
+
+def listing(session: Session, *, user_ids: Collection[int] | None = None) -> Sequence[ListedToken]:
+    """Return tokens by name: of all users, or of some."""
+    statement = (
+        query(ListedToken, ApiToken, token=ApiToken, owner=User)
+        .outerjoin(User, User.id == ApiToken.user_id)
+        .order_by(ApiToken.name)
+    )
+    if user_ids is not None:
+        statement = statement.where(ApiToken.user_id.in_(user_ids))
+    return fetch(session, ListedToken, statement)
+
+
+def revoke(token: ApiToken, *, now_ms: int, by: str) -> bool:
+    """Let a locked token open nothing any more; False when it is so already."""
+    if token.revoked_at is not None:
+        return False
+    token.revoked_at, token.revoked_by = now_ms, by[:64]
+    return True
+
+
+def ids_of(listed: str | None) -> frozenset[int] | None:
+    """Return the ids of a list as it is stored; None when it names none, which means all."""
+    if listed is None:
+        return None
+    return frozenset(int(part) for part in listed.split(",") if part)
+
+
+def listed(ids: Collection[int]) -> str | None:
+    """Return ids as they are stored."""
+    return ",".join(map(str, sorted(set(ids)))) or None

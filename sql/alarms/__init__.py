@@ -1,0 +1,1 @@
+"""Alarms: kept from the end of a run until everybody concerned has been told."""

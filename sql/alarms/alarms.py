@@ -1,0 +1,201 @@
+"""Alarms: kept from the end of a run until everybody concerned has been told.
+
+    NEW ── let through ──> READY ── told ──> SENT
+     └─ too many ──> HELD ── in a summary ──> TOLD      READY ── a day in vain ──> GIVEN_UP
+
+A claim moves `next_try_at` ahead, so that after a crash another scheduler takes the alarm.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import ColumnElement, CursorResult, select, update
+from sqlalchemy.orm import Session
+
+from sql.batch import chunks, insert_unless_there
+from sql.models import Alarm, App, Job, Run
+from sql.rows import fetch, query
+
+#: The channel of e-mails; a webhook's channel is the style of its body.
+MAIL = "mail"
+
+
+class AlarmStatus(StrEnum):
+    """The state of an alarm."""
+
+    NEW = "NEW"
+    READY = "READY"
+    HELD = "HELD"
+    TOLD = "TOLD"
+    SENT = "SENT"
+    GIVEN_UP = "GIVEN_UP"
+
+
+OVER = (AlarmStatus.TOLD, AlarmStatus.SENT, AlarmStatus.GIVEN_UP)
+UNSENT = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD, AlarmStatus.GIVEN_UP)
+
+
+class RunAlarm(IntEnum):
+    """`alarm_status` of a run, as XXL-JOB numbers it."""
+
+    NONE = 0
+    NOBODY_TO_TELL = 1
+    SENT = 2
+    GIVEN_UP = 3
+
+
+class ListedAlarm(NamedTuple):
+    """An alarm as it is shown to people; a name is None when the job or app is gone."""
+
+    id: int
+    app: str | None
+    job: str | None
+    run_id: int
+    channel: str
+    target: str
+    status: str
+    created_at: int
+    next_try_at: int
+    tries: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAlarm:
+    """An alarm for one target. `subject_key` and target together are told once."""
+
+    subject_key: str
+    channel: str
+    target: str
+    content: str
+    created_at: int
+    job_id: int = 0
+    app_id: int = 0
+    run_id: int = 0
+    status: AlarmStatus = AlarmStatus.NEW
+
+
+def add(session: Session, alarms: Iterable[NewAlarm]) -> None:
+    """Store alarms, except those whose subject and target have an alarm already."""
+    rows = [
+        {
+            "subject_key": alarm.subject_key,
+            "channel": alarm.channel,
+            "target": alarm.target,
+            "target_hash": _hash(alarm.target),
+            "status": alarm.status.value,
+            "job_id": alarm.job_id,
+            "app_id": alarm.app_id,
+            "run_id": alarm.run_id,
+            "content": alarm.content,
+            "created_at": alarm.created_at,
+            "next_try_at": alarm.created_at,
+            "tries": 0,
+        }
+        for alarm in alarms
+    ]
+    # In one order everywhere, so that two schedulers cannot deadlock on their keys.
+    rows.sort(key=lambda row: (row["subject_key"], row["channel"], row["target_hash"]))
+    insert_unless_there(session, Alarm, rows)
+
+
+def jobs_told(session: Session, job_ids: Iterable[int], subject: str, *, since_ms: int) -> set[int]:
+    """Return those of the jobs with an alarm since then whose subject begins like this."""
+    return {
+        job_id
+        for chunk in chunks(sorted(job_ids))
+        for job_id in session.execute(
+            select(Alarm.job_id).where(
+                Alarm.job_id.in_(chunk),
+                Alarm.created_at > since_ms,
+                Alarm.subject_key.like(f"{subject}%"),
+            )
+        ).scalars()
+    }
+
+
+def claim(session: Session, *, mails: bool, now_ms: int, until_ms: int) -> Alarm | None:
+    """Take the e-mail, or the webhook, whose turn it is; nobody else gets it before `until_ms`."""
+    alarm = session.execute(
+        select(Alarm)
+        .where(*is_ready(now_ms, mails=mails))
+        .order_by(Alarm.next_try_at)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    ).scalar_one_or_none()
+    if alarm is not None:
+        alarm.tries += 1
+        alarm.next_try_at = until_ms
+    return alarm
+
+
+def is_ready(now_ms: int, *, mails: bool) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions on e-mails, or webhooks, whose turn it is."""
+    return (
+        Alarm.status == AlarmStatus.READY,
+        Alarm.channel == MAIL if mails else Alarm.channel != MAIL,
+        Alarm.next_try_at <= now_ms,
+    )
+
+
+def settle(session: Session, alarm: Alarm, **columns: Any) -> bool:
+    """Note what became of a claimed alarm; False when it was claimed anew meanwhile."""
+    return _execute(
+        session,
+        update(Alarm)
+        .where(
+            Alarm.id == alarm.id,
+            Alarm.status == AlarmStatus.READY,
+            Alarm.tries == alarm.tries,
+        )
+        .values(**columns),
+    )
+
+
+def mark_runs(session: Session, run_ids: Iterable[int], outcome: RunAlarm) -> None:
+    """Write what became of runs' alarms; with several targets, the worst counts."""
+    for chunk in chunks(sorted(set(run_ids))):
+        statement = update(Run).where(Run.id.in_(chunk), Run.alarm_status < outcome)
+        _execute(session, statement.values(alarm_status=outcome))
+
+
+def listing(
+    session: Session,
+    *,
+    statuses: Sequence[AlarmStatus],
+    limit: int,
+    app_ids: Collection[int] | None = None,
+    job_ids: Collection[int] | None = None,
+    before_id: int | None = None,
+) -> list[ListedAlarm]:
+    """Return alarms in these statuses with the names of job and app, newest first.
+
+    Those of some apps and jobs, None = of all; `before_id` continues after the last one shown.
+    """
+    listed = (
+        query(ListedAlarm, Alarm, app=App.name, job=Job.name)
+        .join(App, App.id == Alarm.app_id, isouter=True)
+        .join(Job, Job.id == Alarm.job_id, isouter=True)
+        .where(Alarm.status.in_(statuses))
+        .order_by(Alarm.id.desc())
+        .limit(limit)
+    )
+    if app_ids is not None:
+        listed = listed.where(Alarm.app_id.in_(app_ids))
+    if job_ids is not None:
+        listed = listed.where(Alarm.job_id.in_(job_ids))
+    if before_id is not None:
+        listed = listed.where(Alarm.id < before_id)
+    return fetch(session, ListedAlarm, listed)
+
+
+def _hash(target: str) -> str:
+    return hashlib.sha256(target.encode()).hexdigest()[:32]
+
+
+def _execute(session: Session, statement: Any) -> bool:
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    return cast("CursorResult[Any]", result).rowcount > 0

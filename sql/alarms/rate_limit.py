@@ -1,0 +1,204 @@
+"""Which alarms are let through and which are held back: what one scheduler at a time decides."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from sql.alarms.alarms import OVER, AlarmStatus
+from sql.batch import chunks
+from sql.dialects.supported import of
+from sql.models import Alarm, Lease
+from sql.rows import fetch, query
+
+#: The row that its holder locks.
+_LOCK = "alarms"
+#: Alarms that count when an hour's are counted.
+_LET_THROUGH = (AlarmStatus.READY, AlarmStatus.SENT, AlarmStatus.GIVEN_UP)
+#: How the subject of a summary begins; summaries are not counted.
+SUMMARY = "held:"
+
+
+class Group(NamedTuple):
+    """The alarms of one job, or of one app (`job_id` 0), to one target."""
+
+    job_id: int
+    app_id: int
+    channel: str
+    target_hash: str
+
+    @staticmethod
+    def of(alarm: Alarm) -> "Group":
+        """Return the group that an alarm belongs to."""
+        return Group(alarm.job_id, alarm.app_id, alarm.channel, alarm.target_hash)
+
+    def where(self) -> tuple[Any, ...]:
+        """Return the conditions on rows of this group."""
+        return (
+            Alarm.job_id == self.job_id,
+            Alarm.app_id == self.app_id,
+            Alarm.channel == self.channel,
+            Alarm.target_hash == self.target_hash,
+        )
+
+
+class Held(NamedTuple):
+    """A group's alarms that are held back, at least one."""
+
+    number: int
+    first_at: int
+    last_at: int
+    newest_id: int
+
+
+def make_lock_row(session: Session) -> None:
+    """Make the row that `hold_lock_row` locks."""
+    row = {"lock_name": _LOCK, "until_at": 0}
+    session.execute(of(session).insert_or_keep(Lease, Lease.lock_name).values(row))
+
+
+def hold_lock_row(session: Session) -> bool:
+    """Take the right to decide about new alarms until the transaction ends; False if taken."""
+    held = select(Lease.lock_name).where(Lease.lock_name == _LOCK)
+    return session.execute(held.with_for_update(skip_locked=True)).first() is not None
+
+
+def is_decision_needed(session: Session, now_ms: int) -> bool:
+    """Return whether there are new alarms, or held ones whose hour is over."""
+    found = session.execute(select(Alarm.id).where(is_undecided(now_ms)).limit(1))
+    return found.first() is not None
+
+
+def is_undecided(now_ms: int) -> ColumnElement[bool]:
+    """Return the condition on alarms that are new, or held back and their hour is over."""
+    return or_(
+        Alarm.status == AlarmStatus.NEW,
+        and_(Alarm.status == AlarmStatus.HELD, Alarm.next_try_at <= now_ms),
+    )
+
+
+def fresh(session: Session, limit: int) -> Sequence[Alarm]:
+    """Return alarms that nobody has decided about, in order."""
+    return (
+        session.execute(
+            select(Alarm).where(Alarm.status == AlarmStatus.NEW).order_by(Alarm.id).limit(limit)
+        )
+        .scalars()
+        .all()
+    )
+
+
+def let_through_since(session: Session, group: Group, since_ms: int) -> list[int]:
+    """Return when those alarms of a group that were let through were made, in order."""
+    return list(
+        session.execute(
+            select(Alarm.created_at)
+            .where(
+                *group.where(),
+                Alarm.status.in_(_LET_THROUGH),
+                Alarm.created_at > since_ms,
+                Alarm.subject_key.not_like(f"{SUMMARY}%"),
+            )
+            .order_by(Alarm.created_at)
+        ).scalars()
+    )
+
+
+def overdue_groups(session: Session, now_ms: int, limit: int) -> list[Group]:
+    """Return groups with alarms that were held back for an hour that is over."""
+    overdue = query(Group, Alarm).where(
+        Alarm.status == AlarmStatus.HELD, Alarm.next_try_at <= now_ms
+    )
+    return fetch(session, Group, overdue.distinct().limit(limit))
+
+
+def held_of(session: Session, group: Group) -> Held:
+    """Return how many alarms of a group with any are held back, and since when."""
+    found = session.execute(
+        select(
+            func.count(Alarm.id),
+            func.min(Alarm.created_at),
+            func.max(Alarm.created_at),
+            func.max(Alarm.id),
+        ).where(*group.where(), Alarm.status == AlarmStatus.HELD)
+    )
+    return Held(*found.one())
+
+
+def last_runs(session: Session, group: Group, count: int) -> list[int]:
+    """Return the newest runs of a group's alarms that are held back, oldest first."""
+    newest = session.execute(
+        select(Alarm.run_id)
+        .where(*group.where(), Alarm.status == AlarmStatus.HELD, Alarm.run_id > 0)
+        .order_by(Alarm.id.desc())
+        .limit(count)
+    )
+    return list(reversed(newest.scalars().all()))
+
+
+def tell_held(session: Session, group: Group) -> None:
+    """Note that all alarms of a group that are held back are in a summary now."""
+    _execute(
+        session,
+        update(Alarm)
+        .where(*group.where(), Alarm.status == AlarmStatus.HELD)
+        .values(status=AlarmStatus.TOLD),
+    )
+
+
+def runs_in_summary(session: Session, group: Group, first_at: int, last_at: int) -> list[int]:
+    """Return the runs whose alarms a summary of that time told."""
+    return list(
+        session.execute(
+            select(Alarm.run_id).where(
+                *group.where(),
+                Alarm.status == AlarmStatus.TOLD,
+                Alarm.created_at.between(first_at, last_at),
+                Alarm.run_id > 0,
+            )
+        ).scalars()
+    )
+
+
+def change(session: Session, ids: Sequence[int], columns: Mapping[str, Any]) -> None:
+    """Change alarms whose lock the caller holds."""
+    for chunk in chunks(sorted(ids)):
+        _execute(session, update(Alarm).where(Alarm.id.in_(chunk)).values(**columns))
+
+
+def expired(session: Session, *, before_ms: int, limit: int) -> Sequence[Alarm]:
+    """Return alarms made before an instant that nobody has sent and nobody is sending."""
+    return (
+        session.execute(
+            select(Alarm)
+            .where(
+                Alarm.status == AlarmStatus.READY,
+                Alarm.created_at < before_ms,
+                Alarm.next_try_at < before_ms,
+            )
+            .limit(limit)
+        )
+        .scalars()
+        .all()
+    )
+
+
+def purge(session: Session, *, before_ms: int, limit: int) -> int:
+    """Delete alarms that were over before an instant; return how many."""
+    ids = [
+        alarm_id
+        for status in OVER
+        for alarm_id in session.execute(
+            select(Alarm.id)
+            .where(Alarm.status == status, Alarm.next_try_at < before_ms)
+            .limit(limit)
+        ).scalars()
+    ]
+    for chunk in chunks(sorted(ids)):
+        session.execute(delete(Alarm).where(Alarm.id.in_(chunk)))
+    return len(ids)
+
+
+def _execute(session: Session, statement: Any) -> None:
+    session.execute(statement, execution_options={"synchronize_session": False})

@@ -1,0 +1,102 @@
+"""Whom alarms go to, and the apps that could be without an executor."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from sql.batch import chunks
+from sql.models import Alarm, App, Job
+from sql.rows import fetch, query
+
+
+class JobRecipients(NamedTuple):
+    """Who is told of a job's failures: its own columns and its app's."""
+
+    id: int
+    app_id: int
+    name: str
+    timezone: str | None
+    app: str
+    alarm_email: str | None
+    alarm_webhook: str | None
+    alarm_style: str | None
+    app_email: str | None
+    app_webhook: str | None
+    app_style: str | None
+
+
+class WaitingApp(NamedTuple):
+    """An app with enabled jobs, and who is told when no executor is there."""
+
+    id: int
+    name: str
+    alarm_email: str | None
+    alarm_webhook: str | None
+    alarm_style: str | None
+    jobs: int
+
+
+class AppAlarm(NamedTuple):
+    """An alarm about an app itself."""
+
+    app_id: int
+    subject_key: str
+    created_at: int
+
+
+def job_targets(session: Session, job_ids: Iterable[int]) -> dict[int, JobRecipients]:
+    """Return, by job id, who is told of a job's failures."""
+    of_jobs = query(
+        JobRecipients,
+        Job,
+        app=App.name,
+        app_email=App.alarm_email,
+        app_webhook=App.alarm_webhook,
+        app_style=App.alarm_style,
+    ).join(App, App.id == Job.app_id)
+    return {
+        job.id: job
+        for chunk in chunks(job_ids)
+        for job in fetch(session, JobRecipients, of_jobs.where(Job.id.in_(chunk)))
+    }
+
+
+def waiting_apps(session: Session) -> list[WaitingApp]:
+    """Return the apps with enabled jobs, by id."""
+    waiting = (
+        query(WaitingApp, App, jobs=func.count(Job.id))
+        .join(Job, Job.app_id == App.id)
+        .where(Job.is_enabled == 1)
+        .group_by(App.id, App.name, App.alarm_email, App.alarm_webhook, App.alarm_style)
+        .order_by(App.id)
+    )
+    return fetch(session, WaitingApp, waiting)
+
+
+def newest_of_apps(session: Session, subjects: Sequence[str]) -> dict[int, AppAlarm]:
+    """Return the newest alarm about each app itself, by app id, of those that begin so."""
+    newest = (
+        select(func.max(Alarm.id).label("id"))
+        .where(
+            Alarm.job_id == 0,
+            or_(*(Alarm.subject_key.startswith(subject) for subject in subjects)),
+        )
+        .group_by(Alarm.app_id)
+        .subquery()
+    )
+    about = query(AppAlarm, Alarm).join(newest, newest.c.id == Alarm.id)
+    return {alarm.app_id: alarm for alarm in fetch(session, AppAlarm, about)}
+
+
+def set_app(session: Session, app_id: int, *, emails: str, webhook: str, style: str) -> bool:
+    """Say whom an app wants told; False when it is so already."""
+    app = session.get_one(App, app_id)
+    columns = {"alarm_email": emails, "alarm_webhook": webhook, "alarm_style": style}
+    if all((getattr(app, name) or "") == value for name, value in columns.items()):
+        return False
+    for name, value in columns.items():
+        setattr(app, name, value or None)
+    session.flush()
+    return True

@@ -1,0 +1,35 @@
+"""What a database's error means: try again, give up for now, or a fault of the statement."""
+
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from sql.dialects.dialect import Dialect
+from sql.errors import DatabaseUnavailable
+
+
+def may_pass(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
+    """Whether the same unit of work may succeed when it is tried again now."""
+    return isinstance(error, DBAPIError) and dialect.may_pass(error)
+
+
+def is_loss(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
+    """Whether the database's server is gone or stands still, whoever asks it whatever."""
+    return isinstance(error, DBAPIError) and dialect.is_loss(error)
+
+
+def unavailable(
+    error: DBAPIError | PoolTimeout, url: URL, dialect: Dialect
+) -> DatabaseUnavailable | None:
+    """Return the error that says so in one line, None when the statement itself is at fault."""
+    where = url.set(query={}).render_as_string(hide_password=True)
+    if isinstance(error, PoolTimeout):
+        return DatabaseUnavailable(f"cannot use the database {where}: every connection is taken")
+    if not dialect.is_out_of_order(error):
+        return None
+    return DatabaseUnavailable(f"cannot use the database {where}: {_words(error)}")
+
+
+def _words(error: DBAPIError) -> str:
+    arguments = getattr(error.orig, "args", ())
+    return " ".join(str(arguments[-1] if arguments else error.orig).split())

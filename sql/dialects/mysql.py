@@ -1,0 +1,267 @@
+"""MariaDB and MySQL: how long each side waits, what the server ends by itself, and its own SQL."""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine, Insert, create_engine, event
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.orm import QueryableAttribute
+from sqlalchemy.types import TypeEngine
+
+from sql.dialects.dialect import Connecting, Locking, Same
+from sql.dialects.server_version import too_old
+
+CONNECT_SECONDS = 5
+
+#: A frozen scheduler loses its locks after so long, sooner than others give up what waits for them.
+SILENCE_SECONDS = 9
+#: And a frozen console after so long: ticks are planned further ahead, so only what is due at once,
+#: of a job that it was changing, is late.
+WRITING_SILENCE_SECONDS = 3
+# Nobody waits for a lock for longer than 4 s at a time. The SQL mode is set because a lax server
+# cuts values that do not fit.
+_SESSION_SETTINGS = (
+    f"SET SESSION wait_timeout = {SILENCE_SECONDS}, innodb_lock_wait_timeout = 4, "
+    "time_zone = '+00:00', "
+    "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'"
+)
+#: A connection that was not used for so long is asked whether it still lives.
+REST_SECONDS = 1.0
+#: A connection that was not used for so long is made again: below both, so that the server never
+#: closes one that is about to be used.
+_IDLE_SECONDS, _WRITING_IDLE_SECONDS = 6, 2
+
+#: The first with SKIP LOCKED.
+OLDEST_MARIADB, OLDEST_MYSQL = (10, 6), (8, 0)
+
+#: Codes after which the same unit of work may succeed: lock wait (1205), deadlock (1213), changed
+#: since read (1020), NOWAIT (3572), connection killed (1927) or lost (2006, 2013, 2055, 4031).
+PASSING_CODES = frozenset({1205, 1213, 1020, 3572, 1927, 2006, 2013, 2055, 4031})
+#: Codes for a server that works for nobody now: disk or table full (1021, 1030, 1114), too many
+#: connections (1040), shutting down (1053), no right (1044, 1142, 1143), lock table full (1206),
+#: read-only (1290, 1836), interrupted (1317, 1969, 3024).
+REFUSING_CODES = frozenset(
+    {1021, 1030, 1040, 1044, 1053, 1114, 1142, 1143, 1206, 1290, 1317, 1836, 1969, 3024}
+)
+#: Codes for a server that is not there: no connection (2002, 2003), too many (1040), shutting
+#: down (1053), lost (2006, 2013, 2055, 4031).
+LOSS_CODES = frozenset({2002, 2003, 1040, 1053, 2006, 2013, 2055, 4031})
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+_HOST = re.compile(r"[A-Za-z0-9_.:%/-]{1,255}")
+
+
+class MySQL:
+    """See `Dialect`; serves both kinds of server, which differ in versions and one setting."""
+
+    name = "mysql"
+    url_start = "mysql+pymysql://"
+    url_form = "mysql+pymysql://user:password@host:port/name"
+    is_embedded = False
+    parameter = "%s"
+    now_ms = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
+    random_id = "UUID()"
+    long_text: TypeEngine[str] | None = mysql.MEDIUMTEXT()
+    auto_id: TypeEngine[int] | None = None
+    table_options: Mapping[str, str] = {
+        "mysql_engine": "InnoDB",
+        "mysql_charset": "utf8mb4",
+        "mysql_collate": "utf8mb4_bin",
+    }
+    lasting_id_options: Mapping[str, bool] = {}
+
+    def make_engine(self, url: URL, how: Connecting) -> Engine:
+        """Return what makes connections that the server ends when they say nothing for long."""
+        engine = create_engine(
+            url,
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",
+            **how.pool,
+            pool_recycle=_WRITING_IDLE_SECONDS if how.impatient else _IDLE_SECONDS,
+            connect_args={
+                "connect_timeout": CONNECT_SECONDS,
+                "read_timeout": how.answer_seconds,
+                "write_timeout": how.answer_seconds,
+                "charset": "utf8mb4",
+                "init_command": _SESSION_SETTINGS,
+                **_tls(url),
+            },
+        )
+        event.listen(engine, "checkin", _count_from_now)
+        if not how.impatient:
+            event.listen(engine, "checkout", _ping_after_rest)
+        if how.impatient:
+            _limit_silence(engine)
+        if how.statement_seconds:
+            _limit_statements(engine, how.statement_seconds)
+        return engine
+
+    def version_problem(self, connected: sqlalchemy.Dialect) -> str | None:
+        """Judge the server by its kind."""
+        parts = connected.server_version_info or ()
+        version = tuple(part for part in parts if isinstance(part, int))
+        if getattr(connected, "is_mariadb", False):
+            return too_old("MariaDB", version, OLDEST_MARIADB)
+        return too_old("MySQL", version, OLDEST_MYSQL)
+
+    def may_pass(self, error: DBAPIError) -> bool:
+        """Judge by the server's code, or by the connection that is gone."""
+        return error.connection_invalidated or _code(error) in PASSING_CODES
+
+    def is_loss(self, error: DBAPIError) -> bool:
+        """Judge by the server's code or the driver's."""
+        return _code(error) in LOSS_CODES
+
+    def is_out_of_order(self, error: DBAPIError) -> bool:
+        """Judge by the code; connecting and committing have no statement that could be at fault."""
+        at_work = error.statement is not None
+        return not at_work or self.may_pass(error) or _code(error) in REFUSING_CODES
+
+    def index_hint(self, index: str) -> str | None:
+        """Return the hint that both servers obey."""
+        return f"FORCE INDEX ({index or 'PRIMARY'})"
+
+    def insert_or_keep(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
+        """Set the key to what it is: INSERT IGNORE would also cut values that do not fit."""
+        return mysql.insert(model).on_duplicate_key_update({str(key.expression.key): key})
+
+    def insert_or_replace(
+        self, model: type[Any], _key: QueryableAttribute[Any], column: QueryableAttribute[Any]
+    ) -> Insert:
+        """Whichever unique key is met."""
+        made, name = mysql.insert(model), str(column.expression.key)
+        return made.on_duplicate_key_update({name: made.inserted[name]})
+
+    def insert_rows(self, table: str, columns: Sequence[str], count: int, key: str) -> str:
+        """Set the key to what it is: INSERT IGNORE would also cut values that do not fit."""
+        row = f"({', '.join(['%s'] * len(columns))})"
+        into = f"INSERT INTO {table} ({', '.join(columns)})"
+        otherwise = f"ON DUPLICATE KEY UPDATE {key} = {table}.{key}"
+        return f"{into} VALUES {', '.join([row] * count)} {otherwise}"
+
+    def update_rows(
+        self, table: str, columns: Sequence[str], count: int, key: str, same: Same
+    ) -> str:
+        """Join from the values to the rows: the other way round would lock rows not ours."""
+        first = "SELECT " + ", ".join(f"%s AS {column}" for column in columns)
+        other = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}"
+        own = (column for column in columns if column not in (key, *same.matched))
+        sets = {column: f"v.{column}" for column in own} | dict(same.sets)
+        changes = ", ".join(f"{table}.{column} = {value}" for column, value in sets.items())
+        matches = "".join(f"{table}.{column} = v.{column} AND " for column in same.matched)
+        values = f"({first}{other * (count - 1)}) v"
+        join = f"{values} STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON {table}.{key} = v.{key}"
+        return f"UPDATE {join} SET {changes} WHERE {matches}"  # noqa: S608 - constants of ours
+
+    def update_alike(self, table: str, columns: Sequence[str], ids: Sequence[int], key: str) -> str:
+        """Hint at the index: MariaDB may find a status in common cheaper."""
+        sets = ", ".join(f"{column} = %s" for column in columns)
+        listed = ",".join(map(str, ids))
+        by_key = f"{table} FORCE INDEX (PRIMARY) SET {sets} WHERE {key} IN ({listed})"
+        return f"UPDATE {by_key} AND "
+
+    def lock_rows(
+        self, table: str, columns: Sequence[str], ids: Sequence[int], key: str, how: Locking
+    ) -> str:
+        """Hint at the index, and leave out what others hold where that is wanted."""
+        listed = ",".join(map(str, ids))
+        from_ = f"{table} FORCE INDEX (PRIMARY) WHERE {key} IN ({listed}) AND {how.guard}"
+        wait = " SKIP LOCKED" if how.skips else ""
+        names = ", ".join(columns)
+        return f"SELECT {names} FROM {from_} ORDER BY {how.order} FOR UPDATE{wait}"  # noqa: S608 - constants and numbers of ours
+
+    def lock_upgrade(self, connection: Connection, seconds: int) -> bool:
+        """Hold a lock until the connection ends: DDL commits, and would end a transaction's."""
+        # The lock's name holds for the whole server and may have 64 characters.
+        name = f"warren.{connection.engine.url.database}"[:64]
+        statement = "SELECT GET_LOCK(%s, %s)"
+        return bool(connection.exec_driver_sql(statement, (name, seconds)).scalar())
+
+    def grants(self, rights: Mapping[str, str], database: str, user: str, host: str) -> list[str]:
+        """Return one GRANT for each table."""
+        for what, pattern, name in (
+            ("database", _NAME, database),
+            ("user", _NAME, user),
+            ("host", _HOST, host),
+        ):
+            if not pattern.fullmatch(name):
+                raise ValueError(
+                    f"expected {what} to be a name like {pattern.pattern}, got: {name!r}"
+                )
+        return [
+            f"GRANT {right} ON `{database}`.`{table}` TO '{user}'@'{host}';"
+            for table, right in rights.items()
+        ]
+
+
+def _tls(url: URL) -> dict[str, Any]:
+    """Return that nothing is encrypted on the way to this very machine, unless the URL asks for it.
+
+    For each connection that may be encrypted, PyMySQL reads all certificates that the system
+    trusts: 20 ms and more of computing.
+    """
+    asked = any(name.startswith("ssl") for name in url.query)
+    return {} if asked or not _is_here(url.host or "localhost") else {"ssl_disabled": True}
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _ping_after_rest(connection: Any, record: Any, _proxy: object) -> None:
+    """Ask a connection whether it still lives, unless it was used a moment ago.
+
+    One that was lost since is found by its next statement, and then the unit of work runs again.
+    """
+    if time.time() - record.starttime < REST_SECONDS:
+        return
+    try:
+        connection.ping(reconnect=False)
+    except Exception as error:
+        raise InvalidatePoolError(str(error)) from error
+
+
+def _count_from_now(_connection: object, record: Any) -> None:
+    """Let the pool's limit on a connection's age be one on how long nobody has used it."""
+    record.starttime = time.time()
+
+
+def _limit_silence(engine: Engine) -> None:
+    """Let the server end a connection soon that stands still in a write, and others later."""
+
+    @event.listens_for(engine, "begin")
+    def limit(connection: Connection) -> None:
+        writing = connection.get_execution_options().get("warren_writing", False)
+        seconds = WRITING_SILENCE_SECONDS if writing else SILENCE_SECONDS
+        if connection.info.get("wait_timeout", SILENCE_SECONDS) != seconds:
+            connection.exec_driver_sql(f"SET SESSION wait_timeout = {seconds}")
+            connection.info["wait_timeout"] = seconds
+
+
+def _limit_statements(engine: Engine, seconds: int) -> None:
+    """Let the server end each SELECT after so long; both kinds say it in words of their own."""
+
+    @event.listens_for(engine, "connect")
+    def limit(connection: Any, _record: object) -> None:
+        is_mariadb = "MariaDB" in connection.get_server_info()
+        variable, value = (
+            ("max_statement_time", seconds)
+            if is_mariadb
+            else ("max_execution_time", seconds * 1000)
+        )
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION {variable} = {int(value)}")
+
+
+def _code(error: DBAPIError) -> int:
+    arguments = getattr(error.orig, "args", ())
+    return arguments[0] if arguments and isinstance(arguments[0], int) else 0

@@ -1,0 +1,143 @@
+"""SQLite: a file that this process opens, and whose writers wait for each other."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine, Insert, Integer, create_engine, event
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import QueryableAttribute
+from sqlalchemy.types import TypeEngine
+
+from sql.dialects.dialect import Connecting, Locking, Same
+from sql.dialects.server_version import too_old
+
+#: The first with UPDATE ... FROM.
+OLDEST = (3, 33)
+
+
+class SQLite:
+    """See `Dialect`; there is no SKIP LOCKED, for a write begins with the lock of the file."""
+
+    name = "sqlite"
+    url_start = "sqlite:///"
+    url_form = "sqlite:///path"
+    is_embedded = True
+    parameter = "?"
+    now_ms = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
+    random_id = "lower(hex(randomblob(16)))"
+    long_text: TypeEngine[str] | None = None
+    auto_id: TypeEngine[int] | None = Integer()
+    table_options: Mapping[str, str] = {}
+    lasting_id_options: Mapping[str, bool] = {"sqlite_autoincrement": True}
+
+    def make_engine(self, url: URL, how: Connecting) -> Engine:
+        """Return what makes connections; the driver waits 5 s for another process's lock."""
+        engine = create_engine(
+            url,
+            hide_parameters=True,
+            **how.pool,
+            connect_args={"timeout": 5.0, "check_same_thread": False},
+        )
+        event.listen(engine, "connect", _configure)
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def version_problem(self, _connected: sqlalchemy.Dialect) -> str | None:
+        """Judge the library in this process."""
+        return too_old("SQLite", sqlite3.sqlite_version_info, OLDEST)
+
+    def may_pass(self, error: DBAPIError) -> bool:
+        """Tell another writer's lock by the driver's words."""
+        if not isinstance(error.orig, sqlite3.OperationalError):
+            return False
+        return "locked" in str(error.orig) or "busy" in str(error.orig)
+
+    def is_loss(self, _error: DBAPIError) -> bool:
+        """Return False: there is no server."""
+        return False
+
+    def is_out_of_order(self, error: DBAPIError) -> bool:
+        """Whether the file is damaged, full, read-only, locked."""
+        damaged = type(error.orig) is sqlite3.DatabaseError
+        return damaged or isinstance(error.orig, sqlite3.OperationalError)
+
+    def index_hint(self, _index: str) -> str | None:
+        """Return None: its planner needs no help."""
+        return None
+
+    def insert_or_keep(self, model: type[Any], _key: QueryableAttribute[Any]) -> Insert:
+        """Whichever unique key is met."""
+        return sqlite.insert(model).on_conflict_do_nothing()
+
+    def insert_or_replace(
+        self, model: type[Any], key: QueryableAttribute[Any], column: QueryableAttribute[Any]
+    ) -> Insert:
+        """Name the key that may be met."""
+        made, name = sqlite.insert(model), str(column.expression.key)
+        return made.on_conflict_do_update(index_elements=[key], set_={name: made.excluded[name]})
+
+    def insert_rows(self, table: str, columns: Sequence[str], count: int, _key: str) -> str:
+        """Whichever unique key is met."""
+        into = f"INSERT INTO {table} ({', '.join(columns)})"
+        return f"{into} VALUES {_placeholders(columns, count)} ON CONFLICT DO NOTHING"
+
+    def update_rows(
+        self, table: str, columns: Sequence[str], count: int, key: str, same: Same
+    ) -> str:
+        """Begin with UPDATE, not WITH: else the driver does not count the rows."""
+        names = {column: f"v.column{number}" for number, column in enumerate(columns, 1)}
+        held = (key, *same.matched)
+        sets = {column: name for column, name in names.items() if column not in held}
+        changes = ", ".join(
+            f"{column} = {value}" for column, value in (sets | dict(same.sets)).items()
+        )
+        values = f"(VALUES {_placeholders(columns, count)}) AS v"
+        matches = "".join(f"{table}.{column} = {names[column]} AND " for column in held)
+        return f"UPDATE {table} SET {changes} FROM {values} WHERE {matches}"  # noqa: S608 - constants of ours
+
+    def update_alike(self, table: str, columns: Sequence[str], ids: Sequence[int], key: str) -> str:
+        """By the primary key, as its planner finds by itself."""
+        sets = ", ".join(f"{column} = ?" for column in columns)
+        listed = ",".join(map(str, ids))
+        return f"UPDATE {table} SET {sets} WHERE {key} IN ({listed}) AND "  # noqa: S608 - constants and numbers of ours
+
+    def lock_rows(
+        self, table: str, columns: Sequence[str], ids: Sequence[int], key: str, how: Locking
+    ) -> str:
+        """Lock nothing: whoever writes has the lock of the file."""
+        listed = ",".join(map(str, ids))
+        found = f"{table} WHERE {key} IN ({listed}) AND {how.guard}"
+        return f"SELECT {', '.join(columns)} FROM {found} ORDER BY {how.order}"  # noqa: S608 - constants and numbers of ours
+
+    def lock_upgrade(self, _connection: Connection, _seconds: int) -> bool:
+        """Return True: the transaction itself keeps others out."""
+        return True
+
+    def grants(
+        self, _rights: Mapping[str, str], _database: str, _user: str, _host: str
+    ) -> list[str]:
+        """Refuse: who may read the file may do everything."""
+        raise ValueError("SQLite has no accounts; grants are for MariaDB and MySQL")
+
+
+def _configure(connection: sqlite3.Connection, _record: object) -> None:
+    # The driver's own idea of transactions starts them too late and without IMMEDIATE.
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _begin(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if not options.get("warren_glancing", False):
+        writing = options.get("warren_writing", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def _placeholders(columns: Sequence[str], count: int) -> str:
+    row = f"({', '.join('?' * len(columns))})"
+    return ", ".join([row] * count)

@@ -1,0 +1,27 @@
+"""The databases that Warren works with. A port adds its class here."""
+
+from sqlalchemy.orm import Session
+
+from sql.dialects.dialect import Dialect
+from sql.dialects.mysql import MySQL
+from sql.dialects.sqlite import SQLite
+
+SUPPORTED: tuple[Dialect, ...] = (MySQL(), SQLite())
+_BY_NAME = {dialect.name: dialect for dialect in SUPPORTED}
+
+
+def named(name: str) -> Dialect:
+    """Return the dialect that SQLAlchemy calls so.
+
+    Raises:
+        ValueError: Warren does not work with such a database.
+
+    """
+    if name not in _BY_NAME:
+        raise ValueError(f"expected a database of {', '.join(sorted(_BY_NAME))}, got: {name}")
+    return _BY_NAME[name]
+
+
+def of(session: Session) -> Dialect:
+    """Return the dialect of the database that a session works on."""
+    return named(session.get_bind().dialect.name)

@@ -1,0 +1,98 @@
+"""What the audit needs: changes of schedules, ticks that were skipped, runs that were cleared."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
+
+from sql.explanation import Explanation
+from sql.job_choices import NO_SCHEDULE
+from sql.jobs.jobs import Stop
+from sql.models import History, Job, SkippedTicks
+
+#: Characters of a reason that the record of a skip keeps.
+REASON_LENGTH = 255
+
+
+def record_change(
+    session: Session, job: Job, *, timezone: str, by: str, now_ms: int, anchor_ms: int
+) -> None:
+    """Record what decides a job's ticks after its watermark, as the row stands now."""
+    session.add(
+        History(
+            job_id=job.id,
+            changed_at=now_ms,
+            changed_by=by[:64],
+            watermark=job.last_tick_at,
+            enabled=job.is_enabled,
+            schedule_kind=job.schedule_kind,
+            schedule_value=job.schedule_value,
+            timezone=timezone,
+            misfire=job.misfire,
+            anchor=anchor_ms,
+        )
+    )
+
+
+def record_stops(session: Session, stops: Sequence[Stop], *, by: str, now_ms: int) -> None:
+    """Record that jobs stopped by themselves."""
+    rows = [
+        {
+            "job_id": stop.job_id,
+            "changed_at": now_ms,
+            "changed_by": by[:64],
+            "watermark": stop.watermark_ms,
+            "enabled": 0,
+            "schedule_kind": NO_SCHEDULE,
+            "timezone": "",
+            "misfire": "",
+            "anchor": 0,
+        }
+        for stop in stops
+    ]
+    if rows:
+        session.execute(insert(History), rows)
+
+
+def skipped(
+    job_id: int, first: int, last: int, *, count: int, why: Explanation, now_ms: int
+) -> SkippedTicks:
+    """Return that due times from the first to the last were decided not to fire."""
+    return SkippedTicks(
+        job_id=job_id,
+        from_at=first,
+        to_at=last,
+        count=count,
+        reason=why.text[:REASON_LENGTH],
+        why=why.why,
+        recorded_at=now_ms,
+    )
+
+
+def record_skips(session: Session, skips: Sequence[SkippedTicks]) -> None:
+    """Record due times that were decided not to fire."""
+    if skips:
+        session.execute(insert(SkippedTicks), [_values(skip) for skip in skips])
+
+
+def changes(session: Session) -> Sequence[History]:
+    """Return every change, by job and in order."""
+    return session.execute(select(History).order_by(History.job_id, History.id)).scalars().all()
+
+
+def changes_of(session: Session, job_id: int) -> Sequence[History]:
+    """Return every change of one job, in order."""
+    found = select(History).where(History.job_id == job_id).order_by(History.id)
+    return session.execute(found).scalars().all()
+
+
+def _values(skip: SkippedTicks) -> dict[str, int | str | None]:
+    return {
+        "job_id": skip.job_id,
+        "from_at": skip.from_at,
+        "to_at": skip.to_at,
+        "count": skip.count,
+        "reason": skip.reason,
+        "why": skip.why,
+        "recorded_at": skip.recorded_at,
+    }

@@ -1,0 +1,46 @@
+"""Jobs that wait for the end of their tick, which sets the next one."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from sql.dialects.hints import PRIMARY_KEY, use_index
+from sql.models import Job
+from sql.rows import fetch, query
+
+#: The next tick of a job that waits: never due, so no claim finds it.
+PARKED_MS = 2**62
+
+
+class ParkedJob(NamedTuple):
+    """A job that waits: its schedule and its watermark."""
+
+    id: int
+    schedule_kind: str
+    schedule_value: str | None
+    last_tick_at: int
+
+
+def lock(session: Session, job_ids: Iterable[int]) -> list[ParkedJob]:
+    """Lock those of the jobs that wait, and return them."""
+    parked = (
+        # By id alone: the other index would lock every job that waits.
+        use_index(query(ParkedJob, Job), Job, PRIMARY_KEY)
+        .where(
+            Job.id.in_(sorted(set(job_ids))),
+            Job.is_enabled == 1,
+            Job.next_tick_at == PARKED_MS,
+        )
+        .order_by(Job.id)
+    )
+    return fetch(session, ParkedJob, parked.with_for_update())
+
+
+def watermarks(session: Session) -> dict[int, int]:
+    """Return the watermark of each job that waits, by its id."""
+    parked = select(Job.id, Job.last_tick_at).where(
+        Job.is_enabled == 1, Job.next_tick_at == PARKED_MS
+    )
+    return dict(session.execute(parked).all())

@@ -1,0 +1,143 @@
+"""Versions of scripts: saved, listed, read. What a version holds never changes."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import LargeBinary, cast, delete, func, select, update
+from sqlalchemy.orm import Session
+
+from sql.errors import NotFound
+from sql.instants import at
+from sql.models import Job, Run, ScriptVersion
+from sql.rows import fetch, fetch_one, query
+from sql.run_status import OPEN
+
+#: Versions kept of each job's script, besides those that open runs name.
+KEPT_VERSIONS = 30
+
+
+class ListedVersion(NamedTuple):
+    """A version as lists show it, with its size in bytes."""
+
+    id: int
+    remark: str
+    author: str | None
+    add_time: datetime | None
+    size: int
+
+
+class VersionSource(NamedTuple):
+    """A version with its source."""
+
+    id: int
+    script_type: str | None
+    remark: str
+    author: str | None
+    add_time: datetime | None
+    source: str | None
+
+
+def save(
+    session: Session,
+    job: Job,
+    *,
+    script_type: str,
+    source: str,
+    remark: str,
+    author: str,
+    now_ms: int,
+) -> int:
+    """Make a source the current version of a locked job's script; return the version's id.
+
+    Versions beyond the last KEPT_VERSIONS go, unless a run that is not over names them.
+    """
+    saved = ScriptVersion(
+        job_id=job.id,
+        script_type=script_type,
+        source=source,
+        remark=remark,
+        author=author[:64],
+        add_time=at(now_ms),
+        update_time=at(now_ms),
+    )
+    session.add(saved)
+    session.flush()
+    job.script_version = saved.id
+    job.script_type, job.script_source, job.script_remark = script_type, source, remark
+    job.script_updated = at(now_ms)
+    session.flush()
+    _trim(session, job)
+    return saved.id
+
+
+def retitle(session: Session, job: Job, remark: str, *, now_ms: int) -> None:
+    """Change the remark on the current version of a locked job's script."""
+    job.script_remark = remark
+    session.execute(
+        update(ScriptVersion)
+        .where(ScriptVersion.id == job.script_version)
+        .values(remark=remark, update_time=at(now_ms))
+    )
+
+
+def leave(job: Job) -> None:
+    """Remove a locked job's script; its versions stay as long as the job does."""
+    job.script_type, job.script_source, job.script_remark = "BEAN", None, None
+    job.script_version = job.script_updated = None
+
+
+def forget(session: Session, job_id: int) -> None:
+    """Delete every version of a job that is being deleted."""
+    session.execute(delete(ScriptVersion).where(ScriptVersion.job_id == job_id))
+
+
+def versions(session: Session, job_id: int) -> list[ListedVersion]:
+    """Return a job's versions, newest first."""
+    size = func.length(cast(ScriptVersion.source, LargeBinary))
+    listed = query(ListedVersion, ScriptVersion, size=size).where(ScriptVersion.job_id == job_id)
+    return fetch(session, ListedVersion, listed.order_by(ScriptVersion.id.desc()))
+
+
+def version(session: Session, job_id: int, version_id: int) -> VersionSource:
+    """Return one version of a job's script, with its source.
+
+    Raises:
+        NotFound: the job has no such version.
+
+    """
+    wanted = query(VersionSource, ScriptVersion).where(
+        ScriptVersion.id == version_id, ScriptVersion.job_id == job_id
+    )
+    found = fetch_one(session, VersionSource, wanted)
+    if found is None:
+        raise NotFound(f"job {job_id} has no version {version_id} of its script")
+    return found
+
+
+def sources(session: Session, version_ids: Collection[int]) -> dict[int, tuple[str, str]]:
+    """Return type and source of those of the versions that exist."""
+    rows = session.execute(
+        select(ScriptVersion.id, ScriptVersion.script_type, ScriptVersion.source).where(
+            ScriptVersion.id.in_(list(version_ids))
+        )
+    )
+    return {version: (kind or "", source or "") for version, kind, source in rows}
+
+
+def _trim(session: Session, job: Job) -> None:
+    newest_first = (
+        select(ScriptVersion.id)
+        .where(ScriptVersion.job_id == job.id)
+        .order_by(ScriptVersion.id.desc())
+    )
+    old = list(session.execute(newest_first).scalars())[KEPT_VERSIONS:]
+    if not old:
+        return
+    named = session.execute(
+        select(Run.script_version)
+        .where(Run.status.in_(OPEN), Run.app_id == job.app_id, Run.script_version.in_(old))
+        .distinct()
+    ).scalars()
+    unused = set(old) - set(named)
+    session.execute(delete(ScriptVersion).where(ScriptVersion.id.in_(sorted(unused))))

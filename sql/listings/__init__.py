@@ -1,0 +1,1 @@
+"""What people look at: lists and searches, each along an index."""

@@ -1,0 +1,99 @@
+"""Apps as people see them: listed with their jobs counted; what keeps one from being deleted."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from sql.errors import NotFound
+from sql.models import App, AppDay, Job, Registration, Run
+from sql.registry.presence import EXECUTOR
+from sql.rows import fetch, query
+from sql.run_status import OPEN
+
+
+class ListedApp(NamedTuple):
+    """An app and how many jobs it has."""
+
+    app: App
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What still needs an app: some of its jobs' names, how many there are, and open runs."""
+
+    jobs: list[str]
+    job_count: int
+    has_open_runs: bool
+
+
+def listing(
+    session: Session, app_ids: Collection[int] | None, *, after: str = "", limit: int
+) -> list[ListedApp]:
+    """Return apps by name from `after` on."""
+    jobs = select(func.count()).where(Job.app_id == App.id).correlate(App).scalar_subquery()
+    statement = (
+        query(ListedApp, App, app=App, jobs=jobs)
+        .where(App.name > after)
+        .order_by(App.name)
+        .limit(limit)
+    )
+    if app_ids is not None:
+        statement = statement.where(App.id.in_(app_ids))
+    return fetch(session, ListedApp, statement)
+
+
+def by_id(session: Session, app_id: int) -> App:
+    """Return an app.
+
+    Raises:
+        NotFound: there is none.
+
+    """
+    app = session.get(App, app_id)
+    if app is None:
+        raise NotFound(f"no app {app_id}")
+    return app
+
+
+def lock(session: Session, app_id: int) -> App:
+    """Lock an app and return it.
+
+    Raises:
+        NotFound: there is none.
+
+    """
+    app = session.get(App, app_id, with_for_update=True)
+    if app is None:
+        raise NotFound(f"no app {app_id}")
+    return app
+
+
+def usage(session: Session, app_id: int, *, names: int) -> Usage:
+    """Return what still needs an app, with the names of some of its jobs."""
+    of_app = select(Job.name).where(Job.app_id == app_id).order_by(Job.name)
+    count = select(func.count()).select_from(Job).where(Job.app_id == app_id)
+    open_run = select(Run.id).where(Run.status.in_(OPEN), Run.app_id == app_id).limit(1)
+    return Usage(
+        jobs=list(session.execute(of_app.limit(names)).scalars()),
+        job_count=session.execute(count).scalar_one(),
+        has_open_runs=session.execute(open_run).first() is not None,
+    )
+
+
+def registrations(session: Session, name: str) -> list[Registration]:
+    """Return the executors that have registered under an app's name."""
+    statement = select(Registration).where(Registration.kind == EXECUTOR, Registration.app == name)
+    return list(session.execute(statement.order_by(Registration.address)).scalars())
+
+
+def remove(session: Session, app: App) -> None:
+    """Delete a locked app, and its part of the day report."""
+    for statement in (
+        delete(AppDay).where(AppDay.app_id == app.id),
+        delete(App).where(App.id == app.id),
+    ):
+        session.execute(statement, execution_options={"synchronize_session": False})

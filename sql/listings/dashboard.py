@@ -1,0 +1,56 @@
+"""What the console's first page asks: short lists along an index, and the counters of the day."""
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from sql.listings import newest_runs, run_lines
+from sql.listings.newest_runs import Parts
+from sql.listings.run_lines import RunLine
+from sql.models import App, Job, Registration, Run
+from sql.registry.presence import EXECUTOR
+from sql.run_status import RunStatus
+
+#: How a run ends when something is wrong with it.
+FAILURES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.LOST, RunStatus.UNDELIVERED})
+
+
+def job_counts(session: Session, app_ids: Collection[int] | None) -> tuple[int, int]:
+    """Return how many jobs there are, and how many of them are enabled.
+
+    It looks at an entry of an index for each job, so whoever shows it to many asks seldom.
+    """
+    statement = select(Job.is_enabled, func.count()).group_by(Job.is_enabled)
+    if app_ids is not None:
+        statement = statement.where(Job.app_id.in_(app_ids))
+    counts = dict(session.execute(statement).all())
+    return sum(counts.values()), counts.get(1, 0)
+
+
+def executors(session: Session, app_ids: Collection[int] | None) -> Sequence[Registration]:
+    """Return the executors of apps, by app and address."""
+    statement = select(Registration).where(Registration.kind == EXECUTOR)
+    if app_ids is not None:
+        names = select(App.name).where(App.id.in_(app_ids))
+        statement = statement.where(Registration.app.in_(names))
+    in_order = statement.order_by(Registration.app, Registration.address)
+    return session.execute(in_order).scalars().all()
+
+
+def running(session: Session, app_ids: Collection[int] | None, *, limit: int) -> list[RunLine]:
+    """Return runs at work, those that began last first; there are no more than slots."""
+    statement = select(Run.id).where(Run.status == RunStatus.RUNNING)
+    if app_ids is not None:
+        statement = statement.where(Run.app_id.in_(app_ids))
+    newest = statement.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit)
+    return run_lines.by_ids(session, session.execute(newest).scalars().all())
+
+
+def failed(
+    session: Session, app_ids: Collection[int] | None, *, since_ms: int, limit: int
+) -> list[RunLine]:
+    """Return what failed, due last first."""
+    failures = Parts(statuses=FAILURES, app_ids=app_ids, since_ms=since_ms)
+    newest = newest_runs.read(session, failures, limit=limit)
+    return run_lines.by_ids(session, [run.id for _, run in newest.rows[:limit]])

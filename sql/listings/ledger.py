@@ -1,0 +1,71 @@
+"""What the ledger's page lists: jobs a page at a time, and why due times were skipped."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from sql.explanation import Explanation
+from sql.models import App, Job, SkippedTicks
+from sql.rows import fetch, query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerFilter:
+    """Which jobs to list, by id from `after_id` on; `name` is a part of it, None = any."""
+
+    app_ids: Collection[int] | None
+    job_ids: Collection[int] | None = None
+    app: str | None = None
+    name: str | None = None
+    after_id: int = 0
+    limit: int = 20
+
+
+class LedgerJob(NamedTuple):
+    """A job as the ledger lists it."""
+
+    id: int
+    name: str
+    app: str
+    is_enabled: int
+
+
+def jobs(session: Session, wanted: LedgerFilter) -> list[LedgerJob]:
+    """Return jobs by id."""
+    statement = (
+        query(LedgerJob, Job, app=App.name)
+        .join(App, App.id == Job.app_id)
+        .where(Job.id > wanted.after_id)
+        .order_by(Job.id)
+        .limit(wanted.limit)
+    )
+    if wanted.app_ids is not None:
+        statement = statement.where(Job.app_id.in_(wanted.app_ids))
+    if wanted.job_ids is not None:
+        statement = statement.where(Job.id.in_(wanted.job_ids))
+    if wanted.app:
+        statement = statement.where(App.name == wanted.app)
+    if wanted.name:
+        statement = statement.where(Job.name.contains(wanted.name, autoescape=True))
+    return fetch(session, LedgerJob, statement)
+
+
+def skip_reasons(session: Session, job_id: int, bounds: tuple[int, int]) -> dict[Explanation, int]:
+    """Return how many due times of a job were skipped for each reason, in (after, until].
+
+    A stretch of skips belongs to where it begins.
+    """
+    rows = session.execute(
+        select(SkippedTicks.reason, func.max(SkippedTicks.why), func.sum(SkippedTicks.count))
+        .where(
+            SkippedTicks.job_id == job_id,
+            SkippedTicks.from_at > bounds[0],
+            SkippedTicks.from_at <= bounds[1],
+        )
+        .group_by(SkippedTicks.reason)
+        .order_by(SkippedTicks.reason)
+    )
+    return {Explanation(text, why): int(count) for text, why, count in rows}

@@ -1,0 +1,79 @@
+"""What comes due: the next ticks of enabled jobs, read along the index of next times.
+
+However many jobs come due, no more than LOOKED_AT of them are looked at.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from sql.models import App, Job
+from sql.rows import fetch, query
+
+LOOKED_AT = 5_000
+_MINUTE_MS = 60_000
+
+
+class DueJob(NamedTuple):
+    """A job that comes due."""
+
+    id: int
+    job: str
+    app: str
+    schedule_kind: str
+    schedule_value: str | None
+    timezone: str | None
+    next_tick_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """The jobs that come due first, and how many do in each minute from now.
+
+    `seen_until_ms`: what comes later was not looked at; None when everything was.
+    """
+
+    first: list[DueJob]
+    per_minute: dict[int, int]
+    seen_until_ms: int | None
+
+    @property
+    def total(self) -> int:
+        """Return how many jobs come due, as far as was looked."""
+        return sum(self.per_minute.values())
+
+
+def read(
+    session: Session, app_ids: Collection[int] | None, *, from_ms: int, to_ms: int, limit: int
+) -> Outlook:
+    """Return what comes due in [from, to], each job by its next tick; the `limit` first by name."""
+    rows = session.execute(
+        select(Job.id, Job.app_id, Job.next_tick_at)
+        .where(
+            Job.is_enabled == 1,
+            Job.next_tick_at >= from_ms,
+            Job.next_tick_at <= to_ms,
+        )
+        .order_by(Job.next_tick_at)
+        .limit(LOOKED_AT)
+    ).all()
+    mine = [(job_id, at) for job_id, app_id, at in rows if app_ids is None or app_id in app_ids]
+    return Outlook(
+        first=_named(session, [job_id for job_id, _ in mine[:limit]]),
+        per_minute=Counter((at - from_ms) // _MINUTE_MS for _, at in mine),
+        seen_until_ms=rows[-1][2] if len(rows) == LOOKED_AT else None,
+    )
+
+
+def _named(session: Session, job_ids: list[int]) -> list[DueJob]:
+    named = (
+        query(DueJob, Job, job=Job.name, app=App.name)
+        .join(App, App.id == Job.app_id)
+        .where(Job.id.in_(job_ids))
+        .order_by(Job.next_tick_at, Job.id)
+    )
+    return fetch(session, DueJob, named) if job_ids else []

@@ -1,0 +1,230 @@
+"""What the command line shows: jobs, runs and how a tick went. Plain reads, newest first."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import ScalarSelect, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from sql.errors import NotFound
+from sql.jobs import jobs as jobs_table
+from sql.models import App, Job, Run
+from sql.rows import Query, fetch, fetch_one, query
+from sql.run_status import IN_FLIGHT
+from sql.runs.transitions import at
+
+
+class ListedJob(NamedTuple):
+    """A job with its app's name, and the last run of its last tick, None where it has none.
+
+    What lists read is here by itself; `stored` has all the rest.
+    """
+
+    id: int
+    app_id: int
+    name: str
+    app: str
+    author: str | None
+    schedule_kind: str
+    schedule_value: str | None
+    timezone: str | None
+    handler: str | None
+    script_type: str
+    script_version: int | None
+    is_enabled: int
+    next_tick_at: int
+    stop_reason: str | None
+    stop_why: str | None
+    stored: Job
+    last_run_id: int | None
+    last_status: str | None
+    last_due_at: int | None
+
+
+class DetailedRun(NamedTuple):
+    """Everything about a run; `job`, `app`, `timezone` and `route` are None when these are gone."""
+
+    id: int
+    job: str | None
+    job_id: int
+    app: str | None
+    kind: str
+    status: str
+    scheduled_at: int
+    due_at: int
+    address: str | None
+    handler: str | None
+    script_version: int | None
+    param: str
+    origin_id: int
+    shard_index: int
+    shard_total: int
+    attempt: int
+    trigger_code: int
+    handle_code: int
+    routed_at: int | None
+    sent_at: int | None
+    started_at: int | None
+    finished_at: int | None
+    kill_requested_at: int | None
+    late_status: str | None
+    message: str
+    trigger_message: str
+    message_why: str | None
+    trigger_why: str | None
+    log_tail: str | None
+    boot_id: str | None
+    retries_left: int
+    wanted_addresses: str | None
+    timezone: str | None
+    route: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs to show; None = all. `job` is NAME or APP/NAME, `tick_of` any run of one tick."""
+
+    job: str | None = None
+    status: str | None = None
+    since_ms: int | None = None
+    tick_of: int | None = None
+    limit: int = 50
+
+
+def jobs(session: Session, *, now_ms: int, app: str | None = None) -> list[ListedJob]:
+    """Return jobs by app and name."""
+    statement = listed_jobs(now_ms).order_by(App.name, Job.name)
+    if app is not None:
+        statement = statement.where(App.name == app)
+    return fetch(session, ListedJob, statement)
+
+
+def job(session: Session, name: str, *, now_ms: int) -> ListedJob:
+    """Return one job by NAME, or by APP/NAME.
+
+    Raises:
+        NotFound: there is none.
+        Conflict: several apps have a job of that name.
+
+    """
+    job_id = jobs_table.find(session, name).id
+    return fetch(session, ListedJob, listed_jobs(now_ms).where(Job.id == job_id))[0]
+
+
+def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
+    """Return runs, those due last first.
+
+    Raises:
+        NotFound: there is no such job, or no run `tick_of`.
+        Conflict: several apps have a job of that name.
+
+    """
+    statement = _runs()
+    if wanted.tick_of is not None:
+        statement = statement.where(*_same_tick(run(session, wanted.tick_of)))
+    if wanted.job is not None:
+        statement = statement.where(Run.job_id == jobs_table.find(session, wanted.job).id)
+    if wanted.status is not None:
+        statement = statement.where(Run.status == wanted.status)
+    if wanted.since_ms is not None:
+        # The DATETIME is rounded to whole seconds and has the index; `due_at` is exact.
+        since = at(wanted.since_ms - 1_000).replace(microsecond=0)
+        statement = statement.where(Run.trigger_time >= since, Run.due_at >= wanted.since_ms)
+    newest_first = (Run.trigger_time.desc(), Run.id.desc())
+    return fetch(session, DetailedRun, statement.order_by(*newest_first).limit(wanted.limit))
+
+
+def run(session: Session, run_id: int, app_ids: Collection[int] | None = None) -> DetailedRun:
+    """Return one run of the given apps, None = of all.
+
+    Raises:
+        NotFound: there is none, or it belongs to another app.
+
+    """
+    statement = _runs().where(Run.id == run_id)
+    if app_ids is not None:
+        statement = statement.where(Run.app_id.in_(app_ids))
+    found = fetch_one(session, DetailedRun, statement)
+    if found is None:
+        raise NotFound(f"no run {run_id}")
+    return found
+
+
+def by_ids(session: Session, run_ids: Sequence[int]) -> list[DetailedRun]:
+    """Return those of few runs that are there, in the order given."""
+    found = fetch(session, DetailedRun, _runs().where(Run.id.in_(run_ids))) if run_ids else []
+    known = {run.id: run for run in found}
+    return [known[run_id] for run_id in run_ids if run_id in known]
+
+
+def count_in_flight(session: Session) -> int:
+    """Return how many runs some executor holds, or may hold."""
+    return session.execute(
+        select(func.count()).select_from(Run).where(Run.status.in_(IN_FLIGHT))
+    ).scalar_one()
+
+
+def tick(session: Session, run_id: int) -> list[DetailedRun]:
+    """Return every shard and attempt of the tick that a run belongs to, in order."""
+    statement = _runs().where(*_same_tick(run(session, run_id)))
+    return fetch(session, DetailedRun, statement.order_by(Run.shard_index, Run.attempt))
+
+
+def listed_jobs(now_ms: int) -> Query:
+    """Return the query of listed jobs, whose last tick is the last one by now."""
+    return query(
+        ListedJob,
+        Job,
+        app=App.name,
+        stored=Job,
+        last_run_id=_of_last_run(Run.id, now_ms),
+        last_status=_of_last_run(Run.status, now_ms),
+        last_due_at=_of_last_run(Run.due_at, now_ms),
+    ).join(App, App.id == Job.app_id)
+
+
+def _of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelect[Any]:
+    """Give a column of a job's last run, for use in a query of jobs.
+
+    Backwards along the unique key of ticks, so one row is read, however many runs a job has.
+    """
+    return (
+        select(column)
+        .where(Run.job_id == Job.id, Run.scheduled_at <= now_ms)
+        .order_by(
+            Run.scheduled_at.desc(),
+            Run.origin_id.desc(),
+            Run.shard_index.desc(),
+            Run.attempt.desc(),
+        )
+        .limit(1)
+        .correlate(Job)
+        .scalar_subquery()
+    )
+
+
+def _runs() -> Query:
+    return (
+        query(
+            DetailedRun,
+            Run,
+            job=Job.name,
+            app=App.name,
+            timezone=Job.timezone,
+            route=Job.route,
+            param=func.coalesce(Run.param, ""),
+            message=func.coalesce(Run.message, ""),
+            trigger_message=func.coalesce(Run.trigger_message, ""),
+        )
+        .outerjoin(Job, Job.id == Run.job_id)
+        .outerjoin(App, App.id == Run.app_id)
+    )
+
+
+def _same_tick(of: DetailedRun) -> tuple[Any, ...]:
+    return (
+        Run.job_id == of.job_id,
+        Run.scheduled_at == of.scheduled_at,
+        Run.origin_id == of.origin_id,
+    )

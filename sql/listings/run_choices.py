@@ -1,0 +1,68 @@
+"""What people may choose from when they look for runs: their apps, and a job by its name."""
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.orm import Session
+
+from sql.dialects.hints import use_index
+from sql.models import Job, Run
+from sql.registry.apps import ids_by_name
+
+
+def jobs_named(session: Session, name: str, app_ids: Collection[int] | None) -> Sequence[int]:
+    """Return the ids of up to two jobs called NAME, or APP/NAME, in the given apps."""
+    # By app and name, for which there is an index; a name alone would be looked for in all jobs.
+    known = ids_by_name(session, app_ids)
+    app, _, short = name.partition("/")
+    ways = [and_(Job.app_id.in_(sorted(known.values())), Job.name == name)]
+    if app in known:
+        ways.append(and_(Job.app_id == known[app], Job.name == short))
+    found = {
+        job_id
+        for way in ways
+        for job_id in session.execute(select(Job.id).where(way).limit(2)).scalars()
+    }
+    return sorted(found)
+
+
+def job_names(
+    session: Session, text: str, app_ids: Collection[int] | None, *, limit: int
+) -> list[str]:
+    """Return the first jobs of the given apps whose name has a text in it, as APP/NAME.
+
+    The text may itself be APP/ and a part of a name.
+    """
+    known = ids_by_name(session, app_ids)
+    app, _, short = text.partition("/")
+    wanted = [known[app]] if app in known and "/" in text else sorted(known.values())
+    part = short if app in known and "/" in text else text
+    by_id = {app_id: name for name, app_id in known.items()}
+    found = session.execute(
+        use_index(select(Job.app_id, Job.name), Job, "i_search")
+        .where(
+            Job.app_id.in_(wanted),
+            # The column's collation is case-sensitive; people are not.
+            func.lower(Job.name).contains(part.lower(), autoescape=True),
+        )
+        .order_by(Job.app_id, Job.name)
+        .limit(limit)
+    )
+    return [f"{by_id[row.app_id]}/{row.name}" for row in found]
+
+
+def has_runs(session: Session, job_id: int, app_ids: Collection[int] | None) -> bool:
+    """Return whether the last run of a job, which may be gone, belongs to the given apps."""
+    newest = (
+        select(Run.app_id)
+        .where(Run.job_id == job_id)
+        .order_by(
+            Run.scheduled_at.desc(),
+            Run.origin_id.desc(),
+            Run.shard_index.desc(),
+            Run.attempt.desc(),
+        )
+        .limit(1)
+    )
+    app_id = session.execute(newest).scalar_one_or_none()
+    return app_id is not None and (app_ids is None or app_id in app_ids)

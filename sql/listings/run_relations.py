@@ -1,0 +1,74 @@
+"""What belongs to a run: the other runs of its tick, the run that led to it, those it led to."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from sql.jobs import child_links
+from sql.listings.recent import DetailedRun
+from sql.listings.run_lines import RunLine, lines
+from sql.models import Run
+from sql.rows import Query, fetch, fetch_one
+
+#: A broadcast may have thousands of shards; so many of its runs are shown.
+SHOWN = 400
+#: So many runs of children are shown.
+CHILDREN = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relations:
+    """Runs beside one run, as lines; `parent` is the first run of the tick that led to it."""
+
+    tick: list[RunLine]
+    parent: RunLine | None
+    children: list[RunLine]
+
+
+def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> Relations:
+    """Return what belongs to a run, as far as it belongs to the given apps."""
+    tick = _of_tick(session, (of.job_id, of.scheduled_at, of.origin_id), app_ids, limit=SHOWN)
+    head = tick[0].id if tick else of.id
+    return Relations(
+        tick=tick,
+        parent=_parent(session, of, app_ids),
+        children=_children(session, of, head, app_ids),
+    )
+
+
+def _parent(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> RunLine | None:
+    """Return the run that `origin_id` names, unless it is the run's own tick or gone."""
+    if not of.origin_id:
+        return None
+    found = fetch_one(session, RunLine, _lines(app_ids).where(Run.id == of.origin_id))
+    return None if found is None or found.job_id == of.job_id else found
+
+
+def _children(
+    session: Session, of: DetailedRun, head: int, app_ids: Collection[int] | None
+) -> list[RunLine]:
+    """Return the runs of the present children that a tick led to: they carry its first run's id."""
+    child_ids = child_links.children(session, [of.job_id]).get(of.job_id, ())
+    # Each child on its own: together, MariaDB would read the whole table.
+    runs = [
+        run
+        for child_id in child_ids[:CHILDREN]
+        for run in _of_tick(session, (child_id, of.scheduled_at, head), app_ids, limit=CHILDREN)
+    ]
+    return runs[:CHILDREN]
+
+
+def _of_tick(
+    session: Session, tick: tuple[int, int, int], app_ids: Collection[int] | None, *, limit: int
+) -> list[RunLine]:
+    job_id, scheduled_at, origin_id = tick
+    of_tick = _lines(app_ids).where(
+        Run.job_id == job_id, Run.scheduled_at == scheduled_at, Run.origin_id == origin_id
+    )
+    in_order = of_tick.order_by(Run.shard_index, Run.attempt)
+    return fetch(session, RunLine, in_order.limit(limit))
+
+
+def _lines(app_ids: Collection[int] | None) -> Query:
+    return lines() if app_ids is None else lines().where(Run.app_id.in_(app_ids))

@@ -1,0 +1,52 @@
+"""How ticks stand: the runs of one in short, and which of many are over, by one query each."""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy.orm import Session, aliased
+
+from sql.models import Run
+from sql.rows import fetch, query
+from sql.run_status import OPEN
+
+_Asked = aliased(Run)
+
+
+class TickRun(NamedTuple):
+    """One attempt of one shard."""
+
+    id: int
+    job_id: int
+    app_id: int
+    shard_index: int
+    attempt: int
+    status: str
+
+
+def of_run(session: Session, run_id: int) -> list[TickRun]:
+    """Return all runs of the tick of a run, by shard and attempt; none when it is gone."""
+    statement = query(TickRun, Run).join(_Asked, _same_tick()).where(_Asked.id == run_id)
+    return fetch(session, TickRun, statement.order_by(Run.shard_index, Run.attempt))
+
+
+def over(session: Session, run_ids: Collection[int]) -> set[int]:
+    """Return those of the runs whose whole tick is over, and those that are gone.
+
+    A retry is planned in the transaction that ends its run, so there is no gap between attempts.
+    """
+    open_ticks = (
+        select(_Asked.id)
+        .join(Run, _same_tick())
+        .where(_Asked.id.in_(run_ids), Run.status.in_(OPEN))
+        .distinct()
+    )
+    return set(run_ids) - set(session.execute(open_ticks).scalars())
+
+
+def _same_tick() -> ColumnElement[bool]:
+    return and_(
+        Run.job_id == _Asked.job_id,
+        Run.scheduled_at == _Asked.scheduled_at,
+        Run.origin_id == _Asked.origin_id,
+    )

@@ -1,0 +1,93 @@
+"""Users, their sign-ins, and what was done by whom."""
+
+from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sql.dialects.columns import AUTO_ID, LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
+from sql.models.base import Model
+
+
+class User(Model):
+    """Someone who may sign in to the console.
+
+    `role` 0 = operator (XXL-JOB's normal user), 1 = administrator, 2 = viewer; `permission` holds
+    the ids of the apps that an operator or viewer may see, with commas between.
+    """
+
+    __tablename__ = "xxl_job_user"
+    __table_args__ = (
+        UniqueConstraint("username", name="i_username"),
+        # The audit log names users by id too.
+        {**TABLE_OPTIONS, **LASTING_ID_OPTIONS},
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column("username", String(50))
+    password: Mapped[str] = mapped_column(String(255))
+    token: Mapped[str | None] = mapped_column(String(100))
+    role: Mapped[int] = mapped_column(SmallInteger)
+    permission: Mapped[str | None] = mapped_column(Text)
+    may_edit_glue: Mapped[int] = mapped_column(SmallInteger, default=0)
+    must_change_password: Mapped[int] = mapped_column(SmallInteger, default=0)
+    is_disabled: Mapped[int] = mapped_column(SmallInteger, default=0)
+    locale: Mapped[str | None] = mapped_column(String(16))
+    timezone: Mapped[str | None] = mapped_column(String(64))
+    theme: Mapped[str | None] = mapped_column(String(16))
+    #: Grows with each change of password, rights or state; sessions of an earlier one are void.
+    generation: Mapped[int] = mapped_column(Integer, default=0)
+
+
+class SignIn(Model):
+    """One sign-in of a user at the console; of its cookie only the hash is kept."""
+
+    __tablename__ = "warren_session"
+    __table_args__ = (
+        UniqueConstraint("token_hash", name="i_session_token"),
+        Index("i_session_user", "user_id"),
+        TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    token_hash: Mapped[str] = mapped_column(String(64))
+    user_id: Mapped[int] = mapped_column(Integer)
+    generation: Mapped[int] = mapped_column(Integer)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    seen_at: Mapped[int] = mapped_column(BigInteger)
+    address: Mapped[str] = mapped_column(String(64))
+    agent: Mapped[str] = mapped_column(String(255))
+
+
+class SignInLimit(Model):
+    """The budget of one account or address for wrong passwords; whole again at `full_until`."""
+
+    __tablename__ = "warren_guess"
+    __table_args__ = (TABLE_OPTIONS,)
+
+    subject: Mapped[str] = mapped_column(String(80), primary_key=True)
+    full_until: Mapped[int] = mapped_column(BigInteger)
+
+
+class AuditEntry(Model):
+    """One thing that somebody did, or tried; rows are only ever added.
+
+    `origin` is the address of a browser or `cli`; `before` and `after` are JSON objects.
+    """
+
+    __tablename__ = "warren_trail"
+    __table_args__ = (
+        Index("i_trail_at", "at"),
+        Index("i_trail_who", "who", "id"),
+        Index("i_trail_object", "kind", "name", "id"),
+        TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    at: Mapped[int] = mapped_column(BigInteger)
+    who: Mapped[str] = mapped_column(String(64))
+    origin: Mapped[str] = mapped_column(String(64))
+    action: Mapped[str] = mapped_column(String(32))
+    kind: Mapped[str] = mapped_column(String(16))
+    object_id: Mapped[int] = mapped_column(BigInteger, default=0)
+    name: Mapped[str] = mapped_column(String(255))
+    before: Mapped[str | None] = mapped_column(LONG_TEXT)
+    after: Mapped[str | None] = mapped_column(LONG_TEXT)

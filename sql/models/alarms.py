@@ -1,0 +1,39 @@
+"""Alarms on their way."""
+
+from sqlalchemy import BigInteger, Index, Integer, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
+from sql.models.base import Model
+
+
+class Alarm(Model):
+    """A message to one channel of one job or app, kept until it is sent or given up.
+
+    `subject_key` says what it is about, so that the same thing is told once: a tick, an absence.
+    """
+
+    __tablename__ = "warren_alarm"
+    __table_args__ = (
+        UniqueConstraint("subject_key", "channel", "target_hash", name="i_alarm_subject"),
+        Index("i_alarm_next", "status", "next_try_at"),
+        Index("i_alarm_channel", "status", "channel", "next_try_at"),
+        Index("i_alarm_job", "job_id", "status", "created_at"),
+        TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    subject_key: Mapped[str] = mapped_column(String(100))
+    channel: Mapped[str] = mapped_column(String(16))
+    target: Mapped[str] = mapped_column(String(512))
+    target_hash: Mapped[str] = mapped_column(String(32))
+    status: Mapped[str] = mapped_column(String(16))
+    job_id: Mapped[int] = mapped_column(Integer, default=0)
+    app_id: Mapped[int] = mapped_column(Integer, default=0)
+    run_id: Mapped[int] = mapped_column(BigInteger, default=0)
+    content: Mapped[str] = mapped_column(LONG_TEXT)
+    created_at: Mapped[int] = mapped_column(BigInteger)
+    next_try_at: Mapped[int] = mapped_column(BigInteger)
+    tries: Mapped[int] = mapped_column(Integer, default=0)
+    sent_at: Mapped[int | None] = mapped_column(BigInteger)
+    error: Mapped[str | None] = mapped_column(String(512))

@@ -1,0 +1,53 @@
+"""Apps and the processes that registered for them."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, DateTime, Integer, SmallInteger, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sql.dialects.columns import AUTO_ID, LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
+from sql.models.base import Model
+
+
+class App(Model):
+    """A named group of executors; `address_type` 0 = they register themselves, 1 = a fixed list."""
+
+    __tablename__ = "xxl_job_group"
+    __table_args__ = (
+        UniqueConstraint("app_name", name="i_app_name"),
+        # The runs of a deleted app keep its id: no other app may get it.
+        {**TABLE_OPTIONS, **LASTING_ID_OPTIONS},
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column("app_name", String(64))
+    title: Mapped[str] = mapped_column(String(64))
+    address_type: Mapped[int] = mapped_column(SmallInteger, default=0)
+    address_list: Mapped[str | None] = mapped_column(Text)
+    alarm_email: Mapped[str | None] = mapped_column(String(255))
+    alarm_webhook: Mapped[str | None] = mapped_column(String(512))
+    alarm_style: Mapped[str | None] = mapped_column(String(16))
+    update_time: Mapped[datetime | None] = mapped_column(DateTime)
+
+
+class Registration(Model):
+    """A process that registered: executors under EXECUTOR, schedulers and consoles under ADMIN."""
+
+    __tablename__ = "xxl_job_registry"
+    __table_args__ = (
+        UniqueConstraint("registry_group", "registry_key", "registry_value", name="i_g_k_v"),
+        TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    kind: Mapped[str] = mapped_column("registry_group", String(50))
+    app: Mapped[str] = mapped_column("registry_key", String(64))
+    address: Mapped[str] = mapped_column("registry_value", String(255))
+    update_time: Mapped[datetime | None] = mapped_column(DateTime)
+    boot_id: Mapped[str] = mapped_column(String(40), default="")
+    boot_at: Mapped[int] = mapped_column(BigInteger, default=0)
+    beat_at: Mapped[int] = mapped_column(BigInteger, default=0)
+    load: Mapped[str | None] = mapped_column(LONG_TEXT)
+    draining: Mapped[int] = mapped_column(SmallInteger, default=0)
+    #: When somebody asked that this boot be drained, 0 = nobody did.
+    drain_asked_at: Mapped[int] = mapped_column(BigInteger, default=0)

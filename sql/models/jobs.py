@@ -1,0 +1,109 @@
+"""Jobs, what they run and what leads to what."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, DateTime, Index, Integer, SmallInteger, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sql.dialects.columns import LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
+from sql.job_choices import NO_SCHEDULE, DeliveryGuarantee
+from sql.models.base import Model
+
+
+class Job(Model):
+    """What to run, when, where, and what to do when it fails."""
+
+    __tablename__ = "xxl_job_info"
+    __table_args__ = (
+        UniqueConstraint("job_group", "job_desc", name="i_group_name"),
+        Index("i_status_next", "trigger_status", "trigger_next_time"),
+        Index("i_group_status_next", "job_group", "trigger_status", "trigger_next_time"),
+        Index("i_search", "job_group", "job_desc", "executor_handler", "author", "trigger_status"),
+        # SQLite would give a deleted job's id, and with it its ticks, to the next job.
+        {**TABLE_OPTIONS, **LASTING_ID_OPTIONS},
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    app_id: Mapped[int] = mapped_column("job_group", Integer)
+    name: Mapped[str] = mapped_column("job_desc", String(255))
+    add_time: Mapped[datetime | None] = mapped_column(DateTime)
+    update_time: Mapped[datetime | None] = mapped_column(DateTime)
+    author: Mapped[str | None] = mapped_column(String(64))
+    alarm_email: Mapped[str | None] = mapped_column(String(255))
+    alarm_webhook: Mapped[str | None] = mapped_column(String(512))
+    alarm_style: Mapped[str | None] = mapped_column(String(16))
+    schedule_kind: Mapped[str] = mapped_column("schedule_type", String(50), default=NO_SCHEDULE)
+    schedule_value: Mapped[str | None] = mapped_column("schedule_conf", String(128))
+    timezone: Mapped[str | None] = mapped_column(String(64))
+    misfire: Mapped[str] = mapped_column("misfire_strategy", String(50), default="DO_NOTHING")
+    route: Mapped[str] = mapped_column("executor_route_strategy", String(50), default="FIRST")
+    handler: Mapped[str | None] = mapped_column("executor_handler", String(255))
+    param: Mapped[str | None] = mapped_column("executor_param", LONG_TEXT)
+    block: Mapped[str] = mapped_column(
+        "executor_block_strategy", String(50), default="SERIAL_EXECUTION"
+    )
+    timeout: Mapped[int] = mapped_column("executor_timeout", Integer, default=0)
+    retries: Mapped[int] = mapped_column("executor_fail_retry_count", Integer, default=0)
+    retry_delay: Mapped[int] = mapped_column(Integer, default=0)
+    delivery: Mapped[str] = mapped_column(String(16), default=DeliveryGuarantee.AT_MOST_ONCE)
+    concurrency: Mapped[int] = mapped_column(Integer, default=1)
+    fresh_process: Mapped[int] = mapped_column(SmallInteger, default=0)
+    script_type: Mapped[str] = mapped_column("glue_type", String(50), default="BEAN")
+    # Up to half a megabyte, which no list of jobs wants.
+    script_source: Mapped[str | None] = mapped_column("glue_source", LONG_TEXT, deferred=True)
+    script_remark: Mapped[str | None] = mapped_column("glue_remark", String(128))
+    script_updated: Mapped[datetime | None] = mapped_column("glue_updatetime", DateTime)
+    #: The version of its script that runs planned from now on name; None without a script.
+    script_version: Mapped[int | None] = mapped_column("glue_id", Integer)
+    child_ids: Mapped[str | None] = mapped_column("child_jobid", String(255))
+    is_enabled: Mapped[int] = mapped_column("trigger_status", SmallInteger, default=0)
+    last_tick_at: Mapped[int] = mapped_column("trigger_last_time", BigInteger, default=0)
+    next_tick_at: Mapped[int] = mapped_column("trigger_next_time", BigInteger, default=0)
+    stop_reason: Mapped[str | None] = mapped_column(String(512))
+    #: The reason that it tells, as JSON.
+    stop_why: Mapped[str | None] = mapped_column(LONG_TEXT)
+
+
+class JobChild(Model):
+    """One job that runs after each success of another, and its place among those that do."""
+
+    __tablename__ = "warren_job_child"
+    __table_args__ = (
+        UniqueConstraint("job_id", "child_id", name="i_job_child"),
+        Index("i_child", "child_id"),
+        TABLE_OPTIONS,
+    )
+
+    job_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
+    child_id: Mapped[int] = mapped_column(Integer)
+
+
+class ScriptVersion(Model):
+    """One saved version of a job's script."""
+
+    __tablename__ = "xxl_job_logglue"
+    __table_args__ = (
+        Index("i_job_id", "job_id"),
+        # SQLite would give a deleted version's id, which a run may name, to another source.
+        {**TABLE_OPTIONS, **LASTING_ID_OPTIONS},
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    job_id: Mapped[int] = mapped_column(Integer)
+    script_type: Mapped[str | None] = mapped_column("glue_type", String(50))
+    source: Mapped[str | None] = mapped_column("glue_source", LONG_TEXT)
+    remark: Mapped[str] = mapped_column("glue_remark", String(128))
+    author: Mapped[str | None] = mapped_column(String(64))
+    add_time: Mapped[datetime | None] = mapped_column(DateTime)
+    update_time: Mapped[datetime | None] = mapped_column(DateTime)
+
+
+class RouteMemory(Model):
+    """What a route remembers of a job, as JSON."""
+
+    __tablename__ = "warren_route_memory"
+    __table_args__ = (TABLE_OPTIONS,)
+
+    job_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    memory: Mapped[str] = mapped_column(LONG_TEXT)

@@ -1,0 +1,118 @@
+"""Runs, and what is kept of those that were cleared."""
+
+from datetime import datetime
+
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Index,
+    Integer,
+    SmallInteger,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
+from sql.models.base import Model
+
+
+class Run(Model):
+    """One attempt of one shard of one tick; its unique key keeps a tick from firing twice."""
+
+    __tablename__ = "xxl_job_log"
+    __table_args__ = (
+        UniqueConstraint(
+            "job_id", "scheduled_at", "origin_id", "shard_index", "attempt", name="i_tick"
+        ),
+        Index("i_status_due", "status", "job_group", "due_at"),
+        Index("i_kill", "kill_requested_at"),
+        Index("i_trigger_time", "trigger_time"),
+        TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    app_id: Mapped[int] = mapped_column("job_group", Integer)
+    job_id: Mapped[int] = mapped_column(Integer)
+    address: Mapped[str | None] = mapped_column("executor_address", String(255))
+    handler: Mapped[str | None] = mapped_column("executor_handler", String(255))
+    param: Mapped[str | None] = mapped_column("executor_param", LONG_TEXT)
+    sharding: Mapped[str | None] = mapped_column("executor_sharding_param", String(20))
+    retries_left: Mapped[int] = mapped_column("executor_fail_retry_count", Integer, default=0)
+    trigger_time: Mapped[datetime | None] = mapped_column(DateTime)
+    trigger_code: Mapped[int] = mapped_column(Integer, default=0)
+    trigger_message: Mapped[str | None] = mapped_column("trigger_msg", LONG_TEXT)
+    handle_time: Mapped[datetime | None] = mapped_column(DateTime)
+    handle_code: Mapped[int] = mapped_column(Integer, default=0)
+    message: Mapped[str | None] = mapped_column("handle_msg", LONG_TEXT)
+    alarm_status: Mapped[int] = mapped_column(SmallInteger, default=0)
+    status: Mapped[str] = mapped_column(String(16))
+    kind: Mapped[str] = mapped_column(String(16))
+    scheduled_at: Mapped[int] = mapped_column(BigInteger)
+    due_at: Mapped[int] = mapped_column(BigInteger)
+    origin_id: Mapped[int] = mapped_column(BigInteger, default=0)
+    shard_index: Mapped[int] = mapped_column(Integer, default=0)
+    shard_total: Mapped[int] = mapped_column(Integer, default=1)
+    attempt: Mapped[int] = mapped_column(Integer, default=0)
+    redeliveries: Mapped[int] = mapped_column(SmallInteger, default=0)
+    wanted_addresses: Mapped[str | None] = mapped_column(Text)
+    script_version: Mapped[int | None] = mapped_column("glue_id", Integer)
+    routed_at: Mapped[int | None] = mapped_column(BigInteger)
+    routed_by: Mapped[str | None] = mapped_column(String(64))
+    boot_id: Mapped[str | None] = mapped_column(String(40))
+    sent_at: Mapped[int | None] = mapped_column(BigInteger)
+    started_at: Mapped[int | None] = mapped_column(BigInteger)
+    finished_at: Mapped[int | None] = mapped_column(BigInteger)
+    kill_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    # MEDIUMTEXT: into TEXT, an UPDATE with a join stores a longer text cut without an error.
+    log_tail: Mapped[str | None] = mapped_column(LONG_TEXT)
+    late_status: Mapped[str | None] = mapped_column(String(16))
+    #: The reasons that the two messages tell, as JSON; None where they are somebody's own words.
+    trigger_why: Mapped[str | None] = mapped_column(LONG_TEXT)
+    message_why: Mapped[str | None] = mapped_column(LONG_TEXT)
+
+
+class Purge(Model):
+    """Runs that were cleared: all final ones of a job up to a tick."""
+
+    __tablename__ = "warren_purge"
+    __table_args__ = (Index("i_purge_job", "job_id"), TABLE_OPTIONS)
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    job_id: Mapped[int] = mapped_column(Integer)
+    to_at: Mapped[int] = mapped_column(BigInteger)
+    count: Mapped[int] = mapped_column(Integer)
+    purged_at: Mapped[int] = mapped_column(BigInteger)
+    purged_by: Mapped[str] = mapped_column(String(64))
+
+
+class DayReport(Model):
+    """Runs of one day by outcome; what was cleared of them is in the counts, and counted apart."""
+
+    __tablename__ = "xxl_job_log_report"
+    __table_args__ = (UniqueConstraint("trigger_day", name="i_trigger_day"), TABLE_OPTIONS)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    day: Mapped[datetime | None] = mapped_column("trigger_day", DateTime)
+    running: Mapped[int] = mapped_column("running_count", Integer, default=0)
+    succeeded: Mapped[int] = mapped_column("suc_count", Integer, default=0)
+    failed: Mapped[int] = mapped_column("fail_count", Integer, default=0)
+    cleared_succeeded: Mapped[int] = mapped_column("cleared_suc", Integer, default=0)
+    cleared_failed: Mapped[int] = mapped_column("cleared_fail", Integer, default=0)
+    update_time: Mapped[datetime | None] = mapped_column(DateTime)
+
+
+class AppDay(Model):
+    """The part of an app in a day's report; written under the lock of the day's row."""
+
+    __tablename__ = "warren_app_day"
+    __table_args__ = (Index("i_app_day", "trigger_day"), TABLE_OPTIONS)
+
+    app_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    day: Mapped[datetime] = mapped_column("trigger_day", DateTime, primary_key=True)
+    running: Mapped[int] = mapped_column("running_count", Integer, default=0)
+    succeeded: Mapped[int] = mapped_column("suc_count", Integer, default=0)
+    failed: Mapped[int] = mapped_column("fail_count", Integer, default=0)
+    cleared_succeeded: Mapped[int] = mapped_column("cleared_suc", Integer, default=0)
+    cleared_failed: Mapped[int] = mapped_column("cleared_fail", Integer, default=0)

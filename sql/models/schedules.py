@@ -1,0 +1,43 @@
+"""What decided a job's ticks, and ticks that were not to fire."""
+
+from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
+from sql.models.base import Model
+
+
+class History(Model):
+    """One change of what decides a job's ticks, valid for ticks after `watermark`."""
+
+    __tablename__ = "warren_history"
+    __table_args__ = (Index("i_history_job", "job_id", "id"), TABLE_OPTIONS)
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    job_id: Mapped[int] = mapped_column(Integer)
+    changed_at: Mapped[int] = mapped_column(BigInteger)
+    changed_by: Mapped[str] = mapped_column(String(64))
+    watermark: Mapped[int] = mapped_column(BigInteger)
+    enabled: Mapped[int] = mapped_column(SmallInteger)
+    schedule_kind: Mapped[str] = mapped_column("schedule_type", String(50))
+    schedule_value: Mapped[str | None] = mapped_column("schedule_conf", String(128))
+    timezone: Mapped[str] = mapped_column(String(64))
+    misfire: Mapped[str] = mapped_column("misfire_strategy", String(50))
+    anchor: Mapped[int] = mapped_column(BigInteger)
+
+
+class SkippedTicks(Model):
+    """Due times that were decided not to fire: `count` of them, `from_at` to `to_at`."""
+
+    __tablename__ = "warren_skip"
+    __table_args__ = (Index("i_skip_job", "job_id", "from_at"), TABLE_OPTIONS)
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    job_id: Mapped[int] = mapped_column(Integer)
+    from_at: Mapped[int] = mapped_column(BigInteger)
+    to_at: Mapped[int] = mapped_column(BigInteger)
+    count: Mapped[int] = mapped_column(Integer)
+    reason: Mapped[str] = mapped_column(String(255))
+    recorded_at: Mapped[int] = mapped_column(BigInteger)
+    #: The reason that it tells, as JSON.
+    why: Mapped[str | None] = mapped_column(LONG_TEXT)

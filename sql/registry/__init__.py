@@ -1,0 +1,1 @@
+"""Who is there: apps, executors, schedulers, leases, and the cluster itself."""

@@ -1,0 +1,100 @@
+"""Apps: the named groups that executors register under."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import Insert, select
+from sqlalchemy.orm import Session
+
+from sql.dialects.supported import of
+from sql.errors import NotFound
+from sql.models import App
+
+#: `address_type` of an app whose executors register themselves, and of one with a list of its own.
+AUTOMATIC, MANUAL = 0, 1
+
+
+def ids_by_name(session: Session, app_ids: Collection[int] | None = None) -> dict[str, int]:
+    """Return the ids of apps by name, in the order of their names; None = of all."""
+    statement = select(App.name, App.id).order_by(App.name)
+    if app_ids is not None:
+        statement = statement.where(App.id.in_(app_ids))
+    return dict(session.execute(statement).all())
+
+
+def listed(session: Session) -> dict[int, tuple[str, ...]]:
+    """Return, by id, the addresses of each app that has a list of its own, in its order."""
+    rows = session.execute(select(App.id, App.address_list).where(App.address_type == MANUAL))
+    return {app_id: addresses for app_id, text in rows if (addresses := split(text))}
+
+
+def listed_by_name(
+    session: Session, app_ids: Collection[int] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Return the same by name, of some apps; None = of all."""
+    lists = listed(session)
+    return {
+        name: lists[app_id]
+        for name, app_id in ids_by_name(session, app_ids).items()
+        if app_id in lists
+    }
+
+
+def split(address_list: str | None) -> tuple[str, ...]:
+    """Return the addresses of a list as it is stored."""
+    parts = (part.strip() for part in (address_list or "").split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def find(session: Session, name: str) -> App:
+    """Return an app by its name.
+
+    Raises:
+        NotFound: there is none.
+
+    """
+    app = session.execute(select(App).where(App.name == name)).scalar_one_or_none()
+    if app is None:
+        raise NotFound(f"no app named {name!r}")
+    return app
+
+
+def lock(session: Session, name: str) -> App | None:
+    """Lock an app by its name and return it, None when there is none."""
+    statement = select(App).where(App.name == name).with_for_update()
+    return session.execute(statement).scalar_one_or_none()
+
+
+def ensure(session: Session, name: str, title: str | None = None) -> tuple[int, bool]:
+    """Return an app's id and whether it was made or its title changed just now."""
+    app = session.execute(select(App).where(App.name == name)).scalar_one_or_none()
+    if app is None:
+        session.execute(_insert_unless_there(session, name, title or name))
+        return find(session, name).id, True
+    if title is None or app.title == title:
+        return app.id, False
+    app.title = title
+    app.update_time = _now()
+    session.flush()
+    return app.id, True
+
+
+def list_addresses(session: Session, app_id: int, addresses: Sequence[str]) -> bool:
+    """Give an app a list of its own, none = its executors register; False when it is so already."""
+    app = session.get_one(App, app_id)
+    address_type = MANUAL if addresses else AUTOMATIC
+    if (app.address_type, split(app.address_list)) == (address_type, tuple(addresses)):
+        return False
+    app.address_type, app.address_list = address_type, ",".join(addresses) or None
+    app.update_time = _now()
+    session.flush()
+    return True
+
+
+def _insert_unless_there(session: Session, name: str, title: str) -> Insert:
+    row = {"name": name, "title": title, "address_type": 0, "update_time": _now()}
+    return of(session).insert_or_keep(App, App.name).values(row)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None, microsecond=0)

@@ -1,0 +1,31 @@
+"""Leases: which process may do a thing that only one may do at a time, and until when."""
+
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, or_, select, update
+from sqlalchemy.orm import Session
+
+from sql.batch import insert_unless_there
+from sql.models import Lease
+
+
+def hold(session: Session, name: str, holder: str, *, now_ms: int, until_ms: int) -> bool:
+    """Take a free or expired lease, or keep one's own; True if `holder` has it now."""
+    may_take = or_(Lease.holder.is_(None), Lease.holder == holder, Lease.until_at <= now_ms)
+    if _change(session, name, may_take, holder=holder, until_at=until_ms):
+        return True
+    row = {"lock_name": name, "holder": holder, "until_at": until_ms}
+    insert_unless_there(session, Lease, [row], key="lock_name")
+    found = select(Lease.holder).where(Lease.lock_name == name)
+    return session.execute(found).scalar_one() == holder
+
+
+def release(session: Session, name: str, holder: str) -> None:
+    """Give up a lease, if one holds it."""
+    _change(session, name, Lease.holder == holder, holder=None, until_at=0)
+
+
+def _change(session: Session, name: str, condition: Any, **values: Any) -> bool:
+    statement = update(Lease).where(Lease.lock_name == name, condition).values(**values)
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    return cast("CursorResult[Any]", result).rowcount > 0

@@ -1,0 +1,159 @@
+"""The registry: which executors and schedulers there are, and who holds an address."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, Insert, bindparam, delete, func, select, update
+from sqlalchemy.orm import Session
+
+from sql.dialects.supported import of
+from sql.instants import at
+from sql.models import Registration
+
+EXECUTOR = "EXECUTOR"
+ADMIN = "ADMIN"
+#: Keys within ADMIN.
+SCHEDULER = "scheduler"
+CONSOLE = "console"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A sign of life of an executor or a scheduler."""
+
+    group: str
+    key: str
+    address: str
+    boot_id: str
+    beat_at: int
+    load: str = ""
+    draining: bool = False
+
+
+def hold(session: Session, beat: Beat) -> str:
+    """Register an address for a boot unless another boot holds it; return the holder's boot id."""
+    session.execute(_insert_unless_there(session, beat))
+    return session.execute(
+        select(Registration.boot_id).where(*_is(beat.group, beat.key, beat.address))
+    ).scalar_one()
+
+
+def holder(session: Session, group: str, key: str, address: str) -> str | None:
+    """Return the boot id that holds an address, None when nobody does."""
+    return session.execute(
+        select(Registration.boot_id).where(*_is(group, key, address))
+    ).scalar_one_or_none()
+
+
+def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
+    """Give an address to a new boot; False when another scheduler decided first."""
+    return _changed(
+        session,
+        update(Registration)
+        .where(*_is(beat.group, beat.key, beat.address), Registration.boot_id == old_boot_id)
+        .values(
+            boot_id=beat.boot_id,
+            boot_at=beat.beat_at,
+            beat_at=beat.beat_at,
+            load=beat.load,
+            draining=int(beat.draining),
+            drain_asked_at=0,
+            update_time=at(beat.beat_at),
+        ),
+    )
+
+
+def renew(session: Session, beat: Beat) -> bool:
+    """Record a sign of life of the boot that holds its address."""
+    values = asdict(beat) | {"draining": int(beat.draining), "updated": at(beat.beat_at)}
+    told = {f"its_{name}": value for name, value in values.items()}
+    # Not through the ORM, which would cost more than the statement.
+    renewed: Any = session.connection().execute(_RENEW, told)
+    return bool(renewed.rowcount)
+
+
+def leave(session: Session, group: str, key: str, address: str, boot_id: str) -> bool:
+    """Remove the registration of a boot that is over."""
+    return _changed(
+        session,
+        delete(Registration).where(*_is(group, key, address), Registration.boot_id == boot_id),
+    )
+
+
+def forget_schedulers(session: Session, *, before_ms: int) -> None:
+    """Remove schedulers that were last heard before an instant."""
+    session.execute(
+        delete(Registration).where(Registration.kind == ADMIN, Registration.beat_at < before_ms),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def count(session: Session, group: str, key: str) -> int:
+    """Return how many addresses are registered under a key."""
+    of_key = (Registration.kind == group, Registration.app == key)
+    return session.execute(select(func.count()).where(*of_key)).scalar_one()
+
+
+def listing(session: Session, group: str, key: str | None = None) -> Sequence[Registration]:
+    """Return the registrations of a group, or only those of one key, by key and address."""
+    statement = select(Registration).where(Registration.kind == group)
+    if key is not None:
+        statement = statement.where(Registration.app == key)
+    in_order = statement.order_by(Registration.app, Registration.address)
+    return session.execute(in_order).scalars().all()
+
+
+def last_heard(session: Session) -> dict[str, int]:
+    """Return, by app, when any scheduler last heard an executor that takes triggers."""
+    rows = session.execute(
+        select(Registration.app, func.max(Registration.beat_at))
+        .where(Registration.kind == EXECUTOR, Registration.draining == 0)
+        .group_by(Registration.app)
+    )
+    return dict(rows.all())
+
+
+def _is(group: Any, key: Any, address: Any) -> tuple[Any, ...]:
+    return (
+        Registration.kind == group,
+        Registration.app == key,
+        Registration.address == address,
+    )
+
+
+def _insert_unless_there(session: Session, beat: Beat) -> Insert:
+    row = {
+        "kind": beat.group,
+        "app": beat.key,
+        "address": beat.address,
+        "boot_id": beat.boot_id,
+        "boot_at": beat.beat_at,
+        "beat_at": beat.beat_at,
+        "load": beat.load,
+        "draining": int(beat.draining),
+        "update_time": at(beat.beat_at),
+    }
+    return of(session).insert_or_keep(Registration, Registration.id).values(row)
+
+
+#: Built once, because schedulers renew their registration twice a second.
+_RENEW = (
+    update(Registration)
+    .where(
+        *_is(bindparam("its_group"), bindparam("its_key"), bindparam("its_address")),
+        Registration.boot_id == bindparam("its_boot_id"),
+        Registration.beat_at < bindparam("its_beat_at"),
+    )
+    .values(
+        beat_at=bindparam("its_beat_at"),
+        load=bindparam("its_load"),
+        draining=bindparam("its_draining"),
+        update_time=bindparam("its_updated"),
+    )
+)
+
+
+def _changed(session: Session, statement: Any) -> bool:
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    return cast("CursorResult[Any]", result).rowcount > 0

@@ -1,0 +1,1 @@
+"""Runs: planned, moved from state to state by guarded updates, asked about, cleared."""

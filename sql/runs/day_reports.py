@@ -1,0 +1,215 @@
+"""The report of each day: counted along the index of `trigger_time`, kept in a row of its own.
+
+A run belongs to the day in which it was due. Times are naive UTC, as that column's; a day is
+written as its midnight, as XXL-JOB does. XXL-JOB's row of a day counts all apps; beside it each app
+has one of its own. Whoever writes any of them holds the lock of the day's row.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime, time
+from types import MappingProxyType
+from typing import NamedTuple
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.orm import Session
+
+from sql.batch import insert_unless_there
+from sql.dialects.hints import use_index
+from sql.models import AppDay, DayReport, Run
+from sql.run_status import OPEN, RunStatus
+
+_BY_TIME = "i_trigger_time"
+_NOTHING = dict.fromkeys(
+    ("running", "succeeded", "failed", "cleared_succeeded", "cleared_failed"), 0
+)
+
+
+class Counts(NamedTuple):
+    """Runs by outcome. Each attempt of each shard counts, and what was cancelled does not."""
+
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+    @property
+    def total(self) -> int:
+        """Return the number of runs."""
+        return sum(self)
+
+    def plus(self, other: "Counts") -> "Counts":
+        """Return the sums."""
+        return Counts(*map(sum, zip(self, other, strict=True)))
+
+
+#: Counts by the ids of apps; without those that have no run.
+ByApp = Mapping[int, Counts]
+
+
+class Cleared(NamedTuple):
+    """What was cleared of a day's runs; before apps were told apart, of no app in particular."""
+
+    total: Counts = Counts()
+    by_app: ByApp = MappingProxyType({})
+
+
+def of_statuses(runs: Mapping[str, int]) -> Counts:
+    """Return how numbers of runs by status are counted."""
+    running = sum(runs.get(status, 0) for status in OPEN)
+    succeeded = runs.get(RunStatus.SUCCEEDED, 0)
+    counted = sum(runs.values()) - runs.get(RunStatus.CANCELLED, 0)
+    return Counts(running, succeeded, counted - running - succeeded)
+
+
+def of_apps(runs: Iterable[tuple[int, str, int]]) -> dict[int, Counts]:
+    """Return how numbers of runs, each with its app and status, are counted by app."""
+    statuses: dict[int, Counter[str]] = defaultdict(Counter)
+    for app_id, status, number in runs:
+        statuses[app_id][status] += number
+    counted = {app_id: of_statuses(found) for app_id, found in statuses.items()}
+    return {app_id: counts for app_id, counts in counted.items() if counts.total}
+
+
+def together(*parts: ByApp) -> dict[int, Counts]:
+    """Return the sums of several counts by app."""
+    sums: dict[int, Counts] = {}
+    for part in parts:
+        for app_id, counts in part.items():
+            sums[app_id] = sums[app_id].plus(counts) if app_id in sums else counts
+    return sums
+
+
+def count(session: Session, start: datetime, end: datetime) -> dict[int, Counts]:
+    """Count the runs that were due in [start, end), by app."""
+    rows = session.execute(
+        use_index(select(Run.app_id, Run.status, func.count()), Run, _BY_TIME)
+        .where(Run.trigger_time >= start, Run.trigger_time < end)
+        .group_by(Run.app_id, Run.status)
+    )
+    return of_apps(rows)
+
+
+def first_due(session: Session, start: datetime, end: datetime) -> datetime | None:
+    """Return when the first run in [start, end) was due, None when there is none."""
+    found: datetime | None = session.execute(
+        use_index(select(func.min(Run.trigger_time)), Run, _BY_TIME).where(
+            Run.trigger_time >= start, Run.trigger_time < end
+        )
+    ).scalar_one()
+    return found
+
+
+def between(session: Session, first: date, last: date) -> Sequence[DayReport]:
+    """Return the reports of the days from `first` to `last` that have one, in order."""
+    statement = select(DayReport).where(
+        DayReport.day >= _midnight(first), DayReport.day <= _midnight(last)
+    )
+    return session.execute(statement.order_by(DayReport.day)).scalars().all()
+
+
+def of_days(
+    session: Session, app_ids: Collection[int] | None, first: date, last: date
+) -> dict[date, Counts]:
+    """Return the counts of the days that have a report, of some apps; None = of all."""
+    if app_ids is None:
+        return {
+            row.day.date(): Counts(row.running, row.succeeded, row.failed)
+            for row in between(session, first, last)
+            if row.day is not None
+        }
+    of_the_apps = and_(AppDay.day == DayReport.day, AppDay.app_id.in_(sorted(app_ids)))
+    columns = (AppDay.running, AppDay.succeeded, AppDay.failed)
+    rows = session.execute(
+        select(DayReport.day, *(func.coalesce(func.sum(one), 0) for one in columns))
+        .outerjoin(AppDay, of_the_apps)
+        .where(DayReport.day.between(_midnight(first), _midnight(last)))
+        .group_by(DayReport.day)
+    )
+    return {row[0].date(): Counts(*map(int, row[1:])) for row in rows if row[0]}
+
+
+def first_day(session: Session) -> date | None:
+    """Return the first day with a report."""
+    found: datetime | None = session.execute(select(func.min(DayReport.day))).scalar_one()
+    return found.date() if found else None
+
+
+def cleared(session: Session, day: date) -> Cleared:
+    """Return what was cleared of a day's runs so far."""
+    # The day first: what is cleared in between makes `store` refuse.
+    row = session.execute(
+        select(DayReport.cleared_succeeded, DayReport.cleared_failed).where(
+            DayReport.day == _midnight(day)
+        )
+    ).one_or_none()
+    if row is None:
+        return Cleared()
+    apps = session.execute(
+        select(AppDay.app_id, AppDay.cleared_succeeded, AppDay.cleared_failed).where(
+            AppDay.day == _midnight(day), AppDay.cleared_succeeded + AppDay.cleared_failed > 0
+        )
+    )
+    by_app = {app_id: Counts(0, succeeded, failed) for app_id, succeeded, failed in apps}
+    return Cleared(Counts(0, *row), by_app)
+
+
+def store(
+    session: Session, day: date, counted: ByApp, *, already_cleared: Cleared, at: datetime
+) -> bool:
+    """Write what was counted of a day, after `already_cleared` had been read.
+
+    Returns False, and writes nothing, when runs of that day were cleared since: nobody knows
+    whether they were counted.
+    """
+    report = _lock(session, day)
+    if (report.cleared_succeeded, report.cleared_failed) != already_cleared.total[1:]:
+        return False
+    total = already_cleared.total
+    for counts in counted.values():
+        total = total.plus(counts)
+    report.running, report.succeeded, report.failed = total
+    report.update_time = at
+    by_app = together(counted, already_cleared.by_app)
+    for app_id, row in _app_days(session, day, by_app).items():
+        row.running, row.succeeded, row.failed = by_app.get(app_id, Counts())
+    return True
+
+
+def note_cleared(session: Session, days: Mapping[date, ByApp]) -> None:
+    """Note, in the transaction that clears them, how many runs of each day are cleared."""
+    for day, by_app in sorted(days.items()):
+        report = _lock(session, day)
+        rows = _app_days(session, day, by_app)
+        for app_id, gone in by_app.items():
+            for row in (report, rows[app_id]):
+                row.cleared_succeeded += gone.succeeded
+                row.cleared_failed += gone.failed
+
+
+def _lock(session: Session, day: date) -> DayReport:
+    """Return the row of a day, made if need be, locked."""
+    _make(session, [day])
+    found = select(DayReport).where(DayReport.day == _midnight(day)).with_for_update()
+    return session.execute(found.execution_options(populate_existing=True)).scalar_one()
+
+
+def _app_days(session: Session, day: date, app_ids: Iterable[int]) -> dict[int, AppDay]:
+    """Return the rows of apps of a locked day: those there are, and those that are wanted."""
+    found = select(AppDay).where(AppDay.day == _midnight(day)).with_for_update()
+    rows = session.execute(found.execution_options(populate_existing=True)).scalars()
+    known = {row.app_id: row for row in rows}
+    for app_id in sorted(set(app_ids) - known.keys()):
+        known[app_id] = AppDay(app_id=app_id, day=_midnight(day), **_NOTHING)
+        session.add(known[app_id])
+    return known
+
+
+def _make(session: Session, days: Iterable[date]) -> None:
+    rows = [
+        {"day": _midnight(day).isoformat(" ", "microseconds")} | _NOTHING for day in sorted(days)
+    ]
+    insert_unless_there(session, DayReport, rows)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time())

@@ -1,0 +1,18 @@
+"""Conditions on runs in SQL, for statements past the ORM."""
+
+from collections.abc import Iterable
+
+from sql.batch import Guard
+from sql.models import Run
+from sql.run_status import ENTERED_FROM, RunStatus
+
+
+def may_enter(entered: RunStatus) -> Guard:
+    """Return the guard that a run may come into this status."""
+    return status_in(ENTERED_FROM[entered])
+
+
+def status_in(statuses: Iterable[RunStatus]) -> Guard:
+    """Return the guard that a run is in one of these."""
+    names = ", ".join(f"'{status.value}'" for status in sorted(statuses))
+    return Guard(f"{Run.status.expression} IN ({names})")

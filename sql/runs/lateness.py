@@ -1,0 +1,40 @@
+"""How late runs begin: from their due time to the start of their process."""
+
+from collections.abc import Collection
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from sql.dialects.hints import use_index
+from sql.instants import at
+from sql.models import Run
+
+#: Runs looked at, those due last; each costs a read by primary key.
+LOOKED_AT = 1_000
+#: How far back they are looked for.
+WITHIN_MS = 3_600_000
+
+
+def recent(
+    session: Session,
+    app_ids: Collection[int] | None,
+    *,
+    now_ms: int,
+    looked_at: int = LOOKED_AT,
+) -> list[int]:
+    """Return by how many milliseconds the runs due last began late, the least first.
+
+    Of the last `looked_at` runs of all apps those of the apps asked for count, once they have
+    begun.
+    """
+    rows = session.execute(
+        use_index(select(Run.app_id, Run.due_at, Run.started_at), Run, "i_trigger_time")
+        .where(Run.trigger_time >= at(now_ms - WITHIN_MS), Run.trigger_time <= at(now_ms))
+        .order_by(Run.trigger_time.desc())
+        .limit(looked_at)
+    )
+    return sorted(
+        max(started_at - due_at, 0)
+        for app_id, due_at, started_at in rows
+        if started_at is not None and (app_ids is None or app_id in app_ids)
+    )

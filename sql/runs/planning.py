@@ -1,0 +1,85 @@
+"""How a run comes into being: as a PLANNED row, once for each tick, shard and attempt."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from sql.batch import insert_unless_there
+from sql.ids import RunIds
+from sql.instants import at_as_text
+from sql.models import Run
+from sql.run_status import CODES, Kind, RunStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to plan; `origin_id` None = the run's own id (MANUAL and API).
+
+    `run_id` is an id taken before. A run that no unique key protects needs it: its unit of work
+    may be repeated after a commit whose answer was lost. `script_version` is that of the job's
+    script that is to run; None: the handler is. `shard_total` 0 = as many shards as there are
+    executors when it is sent.
+    """
+
+    app_id: int
+    job_id: int
+    handler: str
+    param: str
+    kind: Kind
+    scheduled_at: int
+    due_at: int
+    retries_left: int
+    origin_id: int | None = 0
+    shard_index: int = 0
+    shard_total: int = 1
+    attempt: int = 0
+    redeliveries: int = 0
+    wanted_addresses: str | None = None
+    trigger_message: str = ""
+    script_version: int | None = None
+    run_id: int | None = None
+
+
+def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
+    """Insert PLANNED rows; return the id given to each.
+
+    A row whose tick, origin, shard and attempt are there already is left out, its id unused.
+    """
+    if not runs:
+        return []
+    fresh = iter(ids.take(session, sum(run.run_id is None for run in runs)))
+    given = [next(fresh) if run.run_id is None else run.run_id for run in runs]
+    rows = [_row(run, run_id) for run, run_id in zip(runs, given, strict=True)]
+    insert_unless_there(session, Run, rows)
+    return given
+
+
+def _row(run: NewRun, run_id: int) -> dict[str, Any]:
+    trigger_code, handle_code = CODES[RunStatus.PLANNED]
+    return {
+        "id": run_id,
+        "app_id": run.app_id,
+        "job_id": run.job_id,
+        "handler": run.handler,
+        "param": run.param,
+        "sharding": (f"{run.shard_index}/{run.shard_total}" if run.shard_total else None),
+        "retries_left": run.retries_left,
+        "trigger_time": at_as_text(run.due_at),
+        "trigger_code": trigger_code,
+        "trigger_message": run.trigger_message,
+        "handle_code": handle_code,
+        "alarm_status": 0,
+        "status": RunStatus.PLANNED.value,
+        "kind": run.kind.value,
+        "scheduled_at": run.scheduled_at,
+        "due_at": run.due_at,
+        "origin_id": run_id if run.origin_id is None else run.origin_id,
+        "shard_index": run.shard_index,
+        "shard_total": run.shard_total,
+        "attempt": run.attempt,
+        "redeliveries": run.redeliveries,
+        "wanted_addresses": run.wanted_addresses,
+        "script_version": run.script_version,
+    }

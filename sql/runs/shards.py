@@ -1,0 +1,76 @@
+"""A broadcast's shards: rows 1..n-1 are made beside row 0, born ROUTED, in one transaction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import insert, inspect, select, update
+from sqlalchemy.orm import Session
+
+from sql.batch import chunks
+from sql.explanation import Explanation
+from sql.models import Run
+from sql.run_status import CODES, RunStatus
+
+_COLUMNS = tuple(one.class_attribute for one in inspect(Run).column_attrs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """Shard `index` of the broadcast whose shard 0 is `zero_id`, and where it goes."""
+
+    zero_id: int
+    run_id: int
+    index: int
+    total: int
+    address: str
+    boot_id: str
+    message: Explanation
+
+
+def number(session: Session, run_id: int, total: int) -> None:
+    """Make a claimed run, not expanded before, shard 0 of `total`."""
+    session.execute(
+        update(Run).where(Run.id == run_id).values(shard_total=total, sharding=f"0/{total}"),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def add(session: Session, shards: Sequence[Shard], *, node: str, now_ms: int) -> None:
+    """Insert shards as copies of their shard 0, ROUTED by `node`.
+
+    Raises:
+        IntegrityError: one of them is there already, which no claim ever makes.
+
+    """
+    zeros = _rows(session, {shard.zero_id for shard in shards})
+    rows = [_row(zeros[shard.zero_id], shard, node, now_ms) for shard in shards]
+    if rows:
+        session.execute(insert(Run), rows)
+
+
+def _rows(session: Session, run_ids: set[int]) -> dict[int, dict[str, Any]]:
+    return {
+        row.id: dict(row._mapping)  # noqa: SLF001 - public, the underscore keeps columns apart
+        for chunk in chunks(sorted(run_ids))
+        for row in session.execute(select(*_COLUMNS).where(Run.id.in_(chunk)))
+    }
+
+
+def _row(zero: dict[str, Any], shard: Shard, node: str, now_ms: int) -> dict[str, Any]:
+    trigger_code, handle_code = CODES[RunStatus.ROUTED]
+    return zero | {
+        "id": shard.run_id,
+        "status": RunStatus.ROUTED.value,
+        "trigger_code": trigger_code,
+        "handle_code": handle_code,
+        "shard_index": shard.index,
+        "shard_total": shard.total,
+        "sharding": f"{shard.index}/{shard.total}",
+        "address": shard.address,
+        "boot_id": shard.boot_id,
+        "routed_by": node,
+        "routed_at": now_ms,
+        "trigger_message": shard.message.text,
+        "trigger_why": shard.message.why,
+    }

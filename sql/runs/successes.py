@@ -1,0 +1,109 @@
+"""Runs that succeeded and are all there is of their tick: ended without being looked at first.
+
+Their executor says of what job they are; the guard of the UPDATE proves that, and that they are
+alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from sql.batch import Guard, lock_rows, update_each
+from sql.dialects.dialect import Locking, Same
+from sql.errors import NotAllWon
+from sql.instants import at_as_text
+from sql.models import Run
+from sql.run_status import CODES, RunStatus
+from sql.runs.guards import may_enter
+
+
+class SentTo(NamedTuple):
+    """Who was to run something."""
+
+    app_id: int
+    address: str
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Success:
+    """A run that succeeded, and its job."""
+
+    run_id: int
+    job_id: int
+    message: str
+    started_at: int
+    finished_at: int
+    log_tail: str
+
+
+class _Alone(NamedTuple):
+    id: int
+    job_id: int
+    app_id: int
+    address: str | None
+    boot_id: str | None
+
+
+_TRIGGER_CODE, _HANDLE_CODE = CODES[RunStatus.SUCCEEDED]
+_SUCCEEDED = Same(
+    sets={
+        "status": f"'{RunStatus.SUCCEEDED.value}'",
+        "trigger_code": str(_TRIGGER_CODE),
+        "handle_code": str(_HANDLE_CODE),
+    },
+    matched=["job_id"],
+)
+_OPEN_AND_ALONE = " AND ".join(
+    [
+        may_enter(RunStatus.SUCCEEDED).condition,
+        f"{Run.shard_total.expression} <= 1",
+        f"{Run.attempt.expression} = 0",
+    ]
+)
+_SENT_TO = " AND ".join(
+    f"{column.expression} = {{}}" for column in (Run.app_id, Run.address, Run.boot_id)
+)
+
+
+def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> None:
+    """Move runs that were sent to somebody to SUCCEEDED, all of them or none.
+
+    Raises:
+        NotAllWon: one was over, or is not as its executor says; the transaction is to be undone.
+
+    """
+    rows = [_row(run) for run in sorted(runs, key=lambda run: run.run_id)]
+    guard = Guard(f"{_OPEN_AND_ALONE} AND {_SENT_TO}", who)
+    if update_each(session, Run, rows, guard=guard, same=_SUCCEEDED) != len(runs):
+        raise NotAllWon
+
+
+def lock_open(session: Session, who: SentTo, jobs: Mapping[int, int]) -> set[int]:
+    """Lock those of the runs, given with their jobs, that `succeed` would move; return them."""
+    how = Locking(guard=_OPEN_AND_ALONE, order="id")
+    return {
+        row.id
+        for row in lock_rows(session, _Alone, Run, sorted(jobs), how)
+        if (row.app_id, row.address, row.boot_id) == who and jobs[row.id] == row.job_id
+    }
+
+
+def _row(run: Success) -> dict[str, Any]:
+    return {
+        "id": run.run_id,
+        "job_id": run.job_id,
+        "message": run.message,
+        "handle_time": _second(run.finished_at // 1000),
+        "finished_at": run.finished_at,
+        "started_at": run.started_at,
+        "log_tail": run.log_tail,
+    }
+
+
+@lru_cache(maxsize=1_024)
+def _second(seconds: int) -> str:
+    return at_as_text(seconds * 1000)

@@ -1,0 +1,1 @@
+"""The version of the tables: brought up to date, checked at the start, and the rights they need."""

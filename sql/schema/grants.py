@@ -1,0 +1,23 @@
+"""What the account of schedulers, consoles and commands needs, and no more.
+
+Not among it: to change tables, and to change or delete what stands in the audit log.
+"""
+
+from sql.dialects.dialect import Dialect
+from sql.models import AuditEntry, Model
+from sql.schema.version import VERSION_TABLE
+
+_ALL = "SELECT, INSERT, UPDATE, DELETE"
+_RIGHTS = {AuditEntry.__tablename__: "SELECT, INSERT", VERSION_TABLE: "SELECT"}
+
+
+def grants(dialect: Dialect, database: str, user: str, host: str = "%") -> list[str]:
+    """Return the statements that give an account its rights, one for each table.
+
+    Raises:
+        ValueError: a name has characters that would need quoting, or the database no accounts.
+
+    """
+    tables = [VERSION_TABLE, *sorted(Model.metadata.tables)]
+    rights = {table: _RIGHTS.get(table, _ALL) for table in tables}
+    return dialect.grants(rights, database, user, host)

@@ -1,0 +1,100 @@
+"""Bringing the schema to the newest version, by Alembic."""
+
+import io
+from collections.abc import Iterator
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy import Connection, func, inspect, select
+from sqlalchemy.orm import Session
+
+from sql.dialects.supported import of
+from sql.engine import Database
+from sql.errors import SchemaMismatch
+from sql.models import Model
+from sql.schema.version import (
+    MIGRATIONS,
+    another_version,
+    newest_version,
+    version_of,
+    version_problem,
+)
+
+#: How long one upgrade waits for another one.
+_LOCK_SECONDS = 60
+#: How long one statement of a migration may take: an index on many millions of runs.
+_ANSWER_SECONDS = 3_600
+
+
+def upgrade(database: Database) -> str:
+    """Bring the schema to the newest version; return that version. Safe to run at the same time.
+
+    Raises:
+        SchemaMismatch: the server is too old, the database holds tables that are not ours, or
+            somebody else has been migrating for over a minute.
+        DatabaseUnavailable: the database did not answer.
+
+    """
+    if problem := database.read(version_problem):
+        raise SchemaMismatch(problem)
+    patient = Database(
+        database.url.render_as_string(hide_password=False),
+        pool_size=1,
+        answer_seconds=_ANSWER_SECONDS,
+    )
+    try:
+        patient.write(_upgrade)
+    finally:
+        # The lock of an upgrade ends with its connection, so after the commit.
+        patient.close()
+    return newest_version()
+
+
+def upgrade_script(database: Database) -> str:
+    """Return the SQL that makes the newest schema in an empty database of this kind."""
+    out = io.StringIO()
+    config = _config(output_buffer=out)
+    config.attributes["dialect_name"] = database.dialect.name
+    command.upgrade(config, "head", sql=True)
+    return out.getvalue()
+
+
+def _config(**options: io.StringIO) -> Config:
+    config = Config(**options)  # type: ignore[arg-type]
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+def _upgrade(session: Session) -> None:
+    connection = session.connection()
+    if not of(session).lock_upgrade(connection, _LOCK_SECONDS):
+        raise SchemaMismatch("cannot upgrade the schema: another upgrade is under way")
+    config = _config()
+    version = version_of(connection)
+    if version is None:
+        _clear_unfinished(connection)
+    elif version not in {step.revision for step in _steps(config)}:
+        raise SchemaMismatch(another_version(version))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _steps(config: Config) -> Iterator[Script]:
+    return ScriptDirectory.from_config(config).walk_revisions()
+
+
+def _clear_unfinished(connection: Connection) -> None:
+    """Drop what a first upgrade left that was killed: MySQL commits each table by itself.
+
+    Such tables are empty. One with rows is somebody's, and nothing is touched.
+    """
+    found = set(inspect(connection).get_table_names())
+    ours = [table for table in Model.metadata.sorted_tables if table.name in found]
+    for table in ours:
+        if connection.execute(select(func.count()).select_from(table)).scalar():
+            raise SchemaMismatch(
+                f"cannot make the schema: the database holds a table {table.name} with rows "
+                "and no schema version; use an empty database"
+            )
+    Model.metadata.drop_all(connection, tables=ours)

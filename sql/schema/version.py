@@ -1,0 +1,122 @@
+"""The schema's version, and refusing to work with another one or a damaged one.
+
+Nothing here needs Alembic, which takes as long to import as a command may take to answer.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sqlalchemy import (
+    Connection,
+    Inspector,
+    Table,
+    UniqueConstraint,
+    func,
+    inspect,
+    select,
+)
+from sqlalchemy.orm import Session
+
+from sql.dialects.supported import of
+from sql.engine import Database
+from sql.errors import SchemaMismatch
+from sql.models import Model, Run, Sequence
+
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+#: Where Alembic keeps the version.
+VERSION_TABLE = "alembic_version"
+
+
+def check(database: Database) -> None:
+    """Raise SchemaMismatch unless the schema is exactly the one this version needs."""
+    problem = database.read(_problem)
+    if problem:
+        raise SchemaMismatch(problem)
+
+
+def newest_version() -> str:
+    """Return the schema version that this version of Warren needs: `0001` of `v0001_first.py`."""
+    return max(path.name[1:].partition("_")[0] for path in MIGRATIONS.glob("versions/v*_*.py"))
+
+
+def version_of(connection: Connection) -> str | None:
+    """Return the version of a database's schema, None when it has none."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - a constant
+    version = found.scalar()
+    return None if version is None else str(version)
+
+
+def another_version(version: str) -> str:
+    """Return a complaint about a schema of this version."""
+    return (
+        f"expected schema version {newest_version()}, got: {version}; "
+        "run: warren db upgrade (or use the Warren that belongs to it)"
+    )
+
+
+def version_problem(session: Session) -> str | None:
+    """Return why the server of a session cannot be used, None if it can."""
+    return of(session).version_problem(session.connection().dialect)
+
+
+def _problem(session: Session) -> str | None:
+    connection = session.connection()
+    if problem := version_problem(session):
+        return problem
+    version = version_of(connection)
+    if version is None:
+        return "the database has no schema yet; run: warren db upgrade"
+    if version != newest_version():
+        return another_version(version)
+    return _missing_part(inspect(connection)) or _stale_counter(session)
+
+
+def _missing_part(inspector: Inspector) -> str | None:
+    there = set(inspector.get_table_names())
+    for table in Model.metadata.sorted_tables:
+        if table.name not in there:
+            return f"the database has lost its table {table.name}; restore it before starting"
+        found = _indexes(inspector, table.name)
+        for name, columns, unique in sorted(_wanted_indexes(table)):
+            if (name, columns, unique) not in found:
+                what = "unique index" if unique else "index"
+                return (
+                    f"table {table.name} has lost its {what} {name} ({', '.join(columns)}); "
+                    "restore it before starting"
+                )
+    return None
+
+
+def _indexes(inspector: Inspector, table: str) -> set[tuple[str, tuple[str, ...], bool]]:
+    found = {
+        (str(index["name"]), tuple(map(str, index["column_names"])), bool(index["unique"]))
+        for index in inspector.get_indexes(table)
+    }
+    return found | {
+        (str(key["name"]), tuple(key["column_names"]), True)
+        for key in inspector.get_unique_constraints(table)
+    }
+
+
+def _wanted_indexes(table: Table) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+    for index in table.indexes:
+        yield str(index.name), tuple(column.name for column in index.columns), bool(index.unique)
+    for constraint in table.constraints:
+        if isinstance(constraint, UniqueConstraint):
+            yield str(constraint.name), tuple(column.name for column in constraint.columns), True
+
+
+def _stale_counter(session: Session) -> str | None:
+    """Return a complaint when run ids would be given again, as after restoring some tables only.
+
+    The unique key of ticks would then swallow new runs in silence.
+    """
+    next_id = session.execute(
+        select(Sequence.next_id).where(Sequence.name == "run")
+    ).scalar_one_or_none()
+    newest = session.execute(select(func.max(Run.id))).scalar_one() or 0
+    if next_id is not None and next_id > newest:
+        return None
+    return f"expected the counter of run ids to be over {newest}, got: {next_id}"

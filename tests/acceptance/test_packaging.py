@@ -1,0 +1,215 @@
+"""What `pip install warren` brings: built as it is released, and used in fresh environments.
+
+Building needs no network. Installing needs PyPI, and is skipped where that cannot be reached.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import distributions
+from tests.support.distributions import BUNDLE
+from tests.support.ports import free_port
+from warren.cli import COMMANDS
+from warren.error_output import SERVER_LIBRARIES
+
+#: The commands of a host that has executors and no database.
+OF_THE_BASE = {"executor", "try", "check", "secrets"}
+
+#: How `check` and `executor` begin to complain where all is well but the broker.
+NO_BROKER = ["error: broker: cannot reach", "error: cannot reach"]
+
+HANDLER = """
+from warren import JobContext, job
+
+@job("greet")
+def greet(context: JobContext) -> None:
+    print("hello", context.param)
+"""
+
+#: What the server would have in other versions, each used and not only imported.
+OLD_FRIENDS = """
+import flask, pydantic, sqlalchemy
+from warren import JobContext, job
+
+class Order(pydantic.BaseModel):
+    number: int
+
+    @pydantic.validator("number")
+    def positive(cls, value):
+        assert value > 0
+        return value
+
+@job("orders")
+def orders(context: JobContext) -> None:
+    engine = sqlalchemy.create_engine("sqlite://")
+    number = engine.execute("select 41 + 1").scalar()
+    app = flask.Flask("reports")
+    app.route("/")(lambda: str(Order(number=number).dict()))
+    print(app.test_client().get("/").get_data(as_text=True))
+    print([library.partition(".")[0] for library in VERSIONS])
+
+from importlib.metadata import version
+VERSIONS = [version(name) for name in ("Flask", "SQLAlchemy", "pydantic")]
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an sdist, and the wheel that was built of the sdist."""
+    folder = tmp_path_factory.mktemp("built")
+    sources = distributions.copy_sources(tmp_path_factory.mktemp("sources"))
+    distributions.build(sources, folder / "dist")
+    distributions.build(sources, folder / "direct", "--wheel")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    [wheel] = (built / "dist").glob("warren-*.whl")
+    return wheel
+
+
+def errors_without_a_broker(programs: Path, folder: Path) -> list[str]:
+    """Return how `check` and `executor` complain that no broker is there; all else is well."""
+    url = f"amqp://guest:guest@127.0.0.1:{free_port()}/"
+    (folder / "warren.toml").write_text(f'app_secret = "{"s" * 64}"\nbroker_url = "{url}"\n')
+    checked, started = (
+        distributions.run(programs / "warren", *arguments, folder=folder, check=False)
+        for arguments in (
+            ("check", "--for", "executor"),
+            ("executor", "--app", "reports", "handlers.py"),
+        )
+    )
+    return [done.stderr.splitlines()[-1].partition(" the")[0] for done in (checked, started)]
+
+
+class TestBuilt:
+    def test_sdist_builds_the_wheel_that_the_sources_build(self, built: Path, wheel: Path) -> None:
+        [direct] = (built / "direct").glob("*.whl")
+
+        assert distributions.contents(wheel) == distributions.contents(direct)
+
+    def test_wheel_holds_what_is_no_source_too(self, wheel: Path) -> None:
+        held = set(distributions.contents(wheel))
+
+        assert held >= {
+            f"{BUNDLE}/manifest.json",
+            f"{BUNDLE}/console-ABC.js",
+            "admin_web/static/console.css",
+            "admin_web/templates/base.html",
+            "admin_web/translations/zh_CN/console.po",
+            "scheduler/commands/common_passwords.txt",
+            "sql/migrations/script.py.mako",
+            "warren/__init__.pyi",
+            "warren/py.typed",
+        }
+        assert {name.partition("/")[0] for name in held if ".dist-info/" not in name} == set(
+            distributions.PACKAGES
+        )
+        assert not [name for name in held if "frontend/" in name or "__pycache__" in name]
+
+    def test_sdist_holds_what_the_scripts_are_built_of(self, built: Path) -> None:
+        [sdist] = (built / "dist").glob("warren-*.tar.gz")
+
+        assert distributions.members(sdist) >= {
+            "LICENSE",
+            "constraints.txt",
+            "scripts/build-console",
+            "admin_web/frontend/package-lock.json",
+            "admin_web/frontend/src/entries/console.js",
+            f"{BUNDLE}/manifest.json",
+        }
+
+    def test_metadata_says_what_it_is_and_under_which_license(self, wheel: Path) -> None:
+        said = distributions.metadata(wheel)
+
+        assert (said["Name"], said["License-Expression"]) == ("warren", "Apache-2.0")
+        assert said["Requires-Python"] == ">=3.11"
+        assert said["Summary"]
+        assert said["Keywords"]
+        assert "Typing :: Typed" in said.get_all("Classifier", [])
+        assert "# Warren" in str(said.get_payload())
+
+    def test_server_is_an_extra(self, wheel: Path) -> None:
+        said = distributions.metadata(wheel).get_all("Requires-Dist", [])
+
+        base = {one.partition("<")[0].partition(">")[0] for one in said if "extra ==" not in one}
+        server = [one for one in said if 'extra == "server"' in one]
+        assert base == {"click", "msgspec", "pika", "psutil", "structlog", "tzdata"}
+        assert any(one.startswith("SQLAlchemy") for one in server)
+
+
+@pytest.fixture(scope="module")
+def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment with the wheel alone."""
+    folder = tmp_path_factory.mktemp("fresh")
+    distributions.skip_without_pypi(folder)
+    return distributions.make_environment(folder / "venv", [str(wheel)])
+
+
+class TestExecutorsHost:
+    def test_nothing_of_the_server_is_installed(self, fresh: Path, tmp_path: Path) -> None:
+        code = f"import importlib.util as u; print([m for m in {sorted(SERVER_LIBRARIES)} "
+        done = distributions.run(
+            fresh / "python", "-c", code + "if u.find_spec(m)])", folder=tmp_path
+        )
+
+        assert done.stdout == "[]\n"
+
+    def test_a_handler_is_tried(self, fresh: Path, tmp_path: Path) -> None:
+        (tmp_path / "handlers.py").write_text(HANDLER)
+
+        done = distributions.run(
+            fresh / "warren", "try", "handlers.py", "greet", "--param", "you", folder=tmp_path
+        )
+
+        assert "hello you" in done.stdout
+
+    def test_an_executor_gets_as_far_as_its_broker(self, fresh: Path, tmp_path: Path) -> None:
+        (tmp_path / "handlers.py").write_text(HANDLER)
+
+        explained = distributions.run(fresh / "warren", "executor", "--help", folder=tmp_path)
+        said = errors_without_a_broker(fresh, tmp_path)
+
+        assert "Run an executor with the handlers" in explained.stdout
+        assert said == NO_BROKER
+
+    def test_command_of_the_server_says_what_to_install(self, fresh: Path, tmp_path: Path) -> None:
+        asked = [name for name in COMMANDS if name not in OF_THE_BASE | {"gateway"}]
+        runs = [
+            distributions.run(fresh / "warren", name, "--help", folder=tmp_path, check=False)
+            for name in asked
+        ]
+        runs.append(distributions.run(fresh / "warren", "check", folder=tmp_path, check=False))
+
+        for done in runs:
+            [line] = done.stderr.splitlines()
+            assert line.startswith("error: this command needs the server, and ")
+            assert line.endswith(" is not here: pip install 'warren[server]'")
+            assert done.returncode == 1
+
+    def test_gateway_says_what_to_install(self, fresh: Path, tmp_path: Path) -> None:
+        done = distributions.run(fresh / "warren", "gateway", folder=tmp_path, check=False)
+
+        [line] = done.stderr.splitlines()
+        assert line == (
+            "error: this command needs the gateway, and aiohttp is not here: "
+            "pip install 'warren[gateway]'"
+        )
+
+
+def test_handlers_use_old_versions_beside_the_oldest_that_warren_takes(
+    wheel: Path, tmp_path: Path
+) -> None:
+    distributions.skip_without_pypi(tmp_path)
+    theirs = ["Flask<3", "Werkzeug<3", "SQLAlchemy<2", "pydantic<2"]
+    ours = distributions.lowest_dependencies()
+    programs = distributions.make_environment(tmp_path / "venv", [str(wheel), *ours, *theirs])
+    (tmp_path / "handlers.py").write_text(OLD_FRIENDS)
+
+    done = distributions.run(programs / "warren", "try", "handlers.py", "orders", folder=tmp_path)
+
+    assert "{'number': 42}" in done.stdout
+    assert "['2', '1', '1']" in done.stdout
+    assert errors_without_a_broker(programs, tmp_path) == NO_BROKER

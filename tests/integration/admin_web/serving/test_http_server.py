@@ -1,0 +1,371 @@
+"""The console's server against clients that mean it no good: slow, large, malformed, very many.
+
+A real server at a real port; its timeouts is short here, so that tests are.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from flask import Flask
+
+from admin_web.access.security import HEADERS
+from admin_web.serving import http_connections, thread_pools
+from admin_web.serving.http_connections import ConnectionTimeouts
+from admin_web.serving.http_server import ConsoleServer
+from sql.engine import Database
+from tests.support.console import Clock, make_app
+from tests.support.eventually import eventually
+
+#: Other loopback addresses stand for other people.
+ATTACKER, OTHER, USER = "127.0.0.2", "127.0.0.3", "127.0.0.1"
+MEGABYTE = 1_000_000
+
+
+#: Ends what is slow soon, so that the tests do.
+SHORT = ConnectionTimeouts(head_seconds=0.5, request_seconds=1.0, silent_seconds=1, look_seconds=0)
+
+
+@pytest.fixture
+def timeouts() -> ConnectionTimeouts:
+    return ConnectionTimeouts()
+
+
+@pytest.fixture
+def port(app: Flask, timeouts: ConnectionTimeouts) -> Iterator[int]:
+    console = ConsoleServer(app, host="127.0.0.1", port=0, timeouts=timeouts)
+    console.start()
+    yield console.port
+    console.stop()
+
+
+class Client:
+    """A connection by hand."""
+
+    def __init__(self, port: int, source: str = USER) -> None:
+        self.socket = socket.create_connection(
+            ("127.0.0.1", port), timeout=20, source_address=(source, 0)
+        )
+
+    def send(self, data: bytes) -> None:
+        """Send, whether or not anybody still listens."""
+        with contextlib.suppress(OSError):
+            self.socket.sendall(data)
+
+    def answer(self) -> bytes:
+        """Return all that comes until the other side closes."""
+        found = b""
+        self.socket.settimeout(20)
+        with contextlib.suppress(ConnectionResetError):
+            while part := self.socket.recv(65_536):
+                found += part
+        return found
+
+    def status(self) -> int:
+        """Return the status of the answer, 0 when the connection ends without one."""
+        self.socket.settimeout(20)
+        with contextlib.suppress(ConnectionResetError):
+            line = self.socket.recv(65_536).partition(b"\r\n")[0].split()
+            return int(line[1]) if line else 0
+        return 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the other side has neither answered nor closed it."""
+        self.socket.settimeout(0.001)
+        try:
+            self.socket.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def is_served(port: int, within: float = 10.0) -> bool:
+    """Whether somebody else gets a page, and soon."""
+    began = time.monotonic()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/login", timeout=20) as answer:
+        return answer.status == 200 and time.monotonic() - began < within
+
+
+def endless_answer(app: Flask) -> list[bool]:
+    """Let a route answer without end; return a list that has an item once it was told to stop."""
+    ended: list[bool] = []
+
+    def endless() -> Iterator[bytes]:
+        try:
+            while True:
+                yield b"x" * MEGABYTE
+        finally:
+            ended.append(True)
+
+    app.view_functions["health.healthz"] = lambda: app.response_class(endless())
+    return ended
+
+
+class TestSlow:
+    @pytest.fixture
+    def timeouts(self, request: pytest.FixtureRequest) -> ConnectionTimeouts:
+        return replace(SHORT, **getattr(request, "param", {}))
+
+    def test_a_head_that_does_not_end_is_answered_408(self, port: int) -> None:
+        client = Client(port)
+        client.send(b"GET /login HTTP/1.1\r\nHost: localhost\r\n")
+
+        def drip() -> bool:
+            client.send(b"X-A: b\r\n")
+            return client.is_held
+
+        assert drip()
+        eventually(lambda: not drip(), 10, every=0.05)
+
+        assert client.status() == 408
+
+    def test_a_body_that_does_not_end_is_answered_408(self, port: int) -> None:
+        client = Client(port)
+        client.send(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
+
+        def drip() -> bool:
+            client.send(b"a")
+            return client.is_held
+
+        eventually(lambda: not drip(), 10, every=0.05)
+
+        assert client.status() == 408
+
+    def test_who_says_nothing_is_left(self, port: int) -> None:
+        client = Client(port)
+
+        eventually(lambda: not client.is_held, 10, every=0.05)
+
+    def test_who_does_not_fetch_an_answer_is_left(self, app: Flask, port: int) -> None:
+        ended = endless_answer(app)
+        client = Client(port)
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+        eventually(lambda: ended, 20, every=0.05)
+        client.close()
+
+    @pytest.mark.parametrize(
+        "timeouts",
+        [
+            pytest.param({"answer_seconds": 1.5}, id="drop-by-drop"),
+            pytest.param({"speed_seconds": 1.0, "least_speed": 1_000_000_000}, id="too-slowly"),
+        ],
+        indirect=True,
+    )
+    def test_who_never_comes_to_its_end_is_left(self, app: Flask, port: int) -> None:
+        ended = endless_answer(app)
+        client = Client(port)
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+        def sip() -> list[bool]:
+            with contextlib.suppress(OSError):
+                client.socket.recv(200_000)
+            return ended
+
+        eventually(sip, 20, every=0.05)
+        client.close()
+
+    @pytest.mark.parametrize(
+        "timeouts", [{"speed_seconds": 0.2, "least_speed": 1_000}], indirect=True
+    )
+    def test_who_fetches_it_fast_enough_is_not_left(self, app: Flask, port: int) -> None:
+        ended = endless_answer(app)
+        client = Client(port)
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+        fetched = 0
+        while fetched < 100 * MEGABYTE:
+            fetched += len(client.socket.recv(1_000_000))
+
+        assert ended == []
+        client.close()
+
+    def test_one_address_that_holds_all_it_can_keeps_nobody_else_out(self, port: int) -> None:
+        flood = [Client(port, ATTACKER) for _ in range(http_connections.CONNECTIONS + 20)]
+        for client in flood:
+            client.send(b"GET /login HTTP/1.1\r\nX-A: ")
+
+        assert is_served(port)
+        eventually(lambda: not any(client.is_held for client in flood), 20, every=0.1)
+        again = Client(port, ATTACKER)
+        again.send(b"GET /login HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert again.status() == 200
+
+
+def health(port: int, source: str = USER) -> int:
+    """Ask how the console is, and return the status of the answer."""
+    client = Client(port, source)
+    client.send(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    status = client.status()
+    client.close()
+    return status
+
+
+class TestTaken:
+    """No timeout is short here: what is held stays held for longer than a test lasts."""
+
+    def test_health_is_told_while_two_addresses_hold_all_connections(self, port: int) -> None:
+        flood = [Client(port, source) for source in (ATTACKER, OTHER) for _ in range(150)]
+        for client in flood:
+            client.send(b"GET /login HTTP/1.1\r\nX-A: ")
+
+        assert health(port) == health(port, ATTACKER) == 503  # of these tests: no scheduler lives
+        assert is_served(port, within=5)
+        assert sum(client.is_held for client in flood) > http_connections.CONNECTIONS - 5
+
+    def test_the_one_that_is_silent_for_longest_makes_room(self, port: int) -> None:
+        flood = [Client(port, ATTACKER) for _ in range(http_connections.OF_ONE_ADDRESS)]
+        kept = [Client(port, OTHER) for _ in range(http_connections.CONNECTIONS - len(flood))]
+        for client in (*flood, *kept):
+            client.send(b"GET /login HTTP/1.1\r\nX-A: ")
+        assert all(client.is_held for client in (*flood, *kept))
+
+        assert is_served(port, within=5)
+
+        assert [client.is_held for client in flood] == [False] + [True] * (len(flood) - 1)
+        assert all(client.is_held for client in kept)
+
+    def at_work(self, port: int, request: bytes) -> Client | None:
+        """Return a connection whose request was read before the next one knocked, else None."""
+        client = Client(port)
+        client.send(request)
+        assert health(port) == 503
+        return client if client.is_held else None
+
+    def test_health_is_told_while_every_page_waits_and_all_connections_are_at_work(
+        self, app: Flask, port: int
+    ) -> None:
+        gate, waiting = threading.Event(), []
+
+        def wait() -> str:
+            waiting.append(True)
+            return "late" if gate.wait(60) else ""
+
+        app.view_functions["sign_in.login"] = wait
+        whole = b"GET /login HTTP/1.0\r\nHost: localhost\r\n\r\n"
+        usual = [Client(port, ATTACKER) for _ in range(http_connections.OF_ONE_ADDRESS)]
+        usual += [Client(port, OTHER) for _ in range(http_connections.CONNECTIONS - len(usual) - 1)]
+        for client in usual:
+            client.send(whole)
+        assert health(port) == 503  # of these tests: no scheduler lives; and all others are read
+        last = eventually(lambda: self.at_work(port, whole), 20)  # has the last usual place
+        late = [Client(port) for _ in range(20)]
+        for client in late:
+            client.send(whole)
+
+        assert all(b"all connections are taken" in client.answer() for client in late)
+        assert last.is_held
+        assert health(port) == 503
+        assert len(waiting) == thread_pools.PAGE_THREADS
+        gate.set()
+        assert [client.status() for client in usual] == [200] * len(usual)
+
+
+class TestLarge:
+    def test_a_hundred_megabytes_are_refused_before_they_are_read(self, port: int) -> None:
+        size = 100 * MEGABYTE
+        head = f"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n"
+        client = Client(port)
+        client.send(head.encode())
+
+        assert client.status() == 413
+        assert is_served(port)
+
+    def test_so_are_those_that_do_not_say_their_size(self, port: int) -> None:
+        client = Client(port)
+        client.send(
+            b"POST /login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        client.socket.settimeout(20)
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 100 * MEGABYTE:
+                client.socket.sendall(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+                sent += 0x10000
+
+        assert sent < 20 * MEGABYTE
+        assert is_served(port)
+
+    def test_a_form_above_its_bound_gets_the_consoles_own_page(self, port: int) -> None:
+        size = MEGABYTE + 500_000
+        head = (
+            f"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n"
+            "Content-Type: application/x-www-form-urlencoded\r\nConnection: close\r\n\r\n"
+        )
+        client = Client(port)
+        client.send(head.encode() + b"a" * size)
+
+        answer = client.answer()
+
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b"Request too large" in answer
+
+    def test_ten_thousand_arguments_are_refused(self, port: int) -> None:
+        short = "&".join("a" for _ in range(10_000))
+        long = "&".join(f"a{number}=1" for number in range(10_000))
+        found = []
+        for query in (short, long):
+            client = Client(port)
+            client.send(f"GET /login?{query} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+            found.append(client.status())
+
+        assert found == [400, 431]
+        assert is_served(port)
+
+
+class TestMalformed:
+    @pytest.mark.parametrize(
+        ("request_bytes", "status"),
+        [
+            (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+            (b"GET\r\n\r\n", 400),
+            (b"GET /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400),
+            (b"GET /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", 400),
+            (b"POST /login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+            (b"GET /login HTTP/1.1\r\nHost: evil.example\r\n\r\n", 400),
+            (b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
+            (b"GET /login HTTP/1.1\r\nHost : localhost\r\nA\x00: b\r\n\r\n", 400),
+        ],
+    )
+    def test_it_is_refused_with_the_headers_of_every_answer(
+        self, port: int, request_bytes: bytes, status: int
+    ) -> None:
+        client = Client(port)
+        client.send(request_bytes)
+        with contextlib.suppress(OSError):  # it may have answered and left already
+            client.socket.shutdown(socket.SHUT_WR)
+
+        answer = client.answer().decode("latin-1")
+
+        head, _, body = answer.partition("\r\n\r\n")
+        assert head.split()[1] == str(status)
+        for name, value in HEADERS.items():
+            assert f"{name}: {value}".lower() in head.lower()
+        assert "no-store" in head
+        assert "Strict-Transport-Security" not in head
+        assert "waitress" not in answer.lower()
+        assert "Traceback" not in body
+
+    def test_with_https_it_says_so(self, database: Database, clock: Clock) -> None:
+        app = make_app(database, clock, console_url="https://jobs.example.com")
+        console = ConsoleServer(app, host="127.0.0.1", port=0)
+        console.start()
+        client = Client(console.port)
+        client.send(b"GET\r\n\r\n")
+
+        answer = client.answer()
+
+        console.stop()
+        assert answer.startswith(b"HTTP/1.0 400 ")
+        assert b"Strict-Transport-Security: max-age=" in answer

@@ -1,0 +1,135 @@
+"""Job processes are of `multiprocessing`: each is seen for itself, none costs a descriptor."""
+
+import errno
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from multiprocessing import util
+
+import pytest
+
+from executor.fork_server import linux
+from executor.fork_server.forking import Forker, discard
+
+
+@pytest.fixture
+def forker() -> Iterator[Forker]:
+    before = linux.open_files()
+    yield Forker()
+    assert linux.open_files() == before
+
+
+def end_with(code: int) -> None:
+    os._exit(code)
+
+
+def code_of(forker: Forker, code: object) -> int | None:
+    """Return the exit code of a process that ends with what `code()` gives."""
+    assert callable(code)
+    process = forker.start(lambda: end_with(code()))
+    process.join()
+    exit_code = process.exitcode
+    process.close()
+    return exit_code
+
+
+def test_a_job_process_is_one_of_multiprocessing(forker: Forker) -> None:
+    process = forker.start(signal.pause)
+
+    assert isinstance(process, multiprocessing.process.BaseProcess)
+    assert process in multiprocessing.active_children()
+    discard(process)
+
+
+def test_what_it_is_given_is_done_and_its_code_is_told(forker: Forker) -> None:
+    assert code_of(forker, lambda: 3) == 3
+
+
+def test_one_that_lives_has_no_code_and_one_that_was_killed_a_negative_one(forker: Forker) -> None:
+    process = forker.start(signal.pause)
+
+    alive = process.exitcode
+    process.kill()
+    process.join()
+
+    assert (alive, process.exitcode) == (None, -signal.SIGKILL)
+    process.close()
+
+
+def test_one_that_raises_never_goes_on_with_its_parents_code(
+    forker: Forker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> int:
+        raise ValueError("not mine")
+
+    code = code_of(forker, fail)
+
+    assert code == 1
+    assert "ValueError: not mine" in capfd.readouterr().err
+
+
+def test_what_multiprocessing_was_told_to_do_after_a_fork_is_done(forker: Forker) -> None:
+    class Thing:
+        was_forked = False
+
+    thing = Thing()
+    util.register_after_fork(thing, lambda one: setattr(one, "was_forked", True))
+
+    code = code_of(forker, lambda: 10 + thing.was_forked)
+
+    assert code == 11
+    assert not thing.was_forked
+
+
+def test_children_of_the_parent_are_not_its_own(forker: Forker) -> None:
+    sibling = forker.start(signal.pause)
+
+    count = code_of(forker, lambda: len(multiprocessing.active_children()))
+
+    discard(sibling)
+    assert count == 0
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_start_method_that_the_handlers_chose_is_kept(
+    forker: Forker, method: str, request: pytest.FixtureRequest
+) -> None:
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    request.addfinalizer(lambda: multiprocessing.set_start_method(chosen, force=True))
+    multiprocessing.set_start_method(method, force=True)
+
+    code = code_of(forker, lambda: multiprocessing.get_start_method() == method)
+
+    assert code == 1
+
+
+def test_fork_that_fails_leaves_no_file_open(
+    forker: Forker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living = forker.start(signal.pause)
+    before = linux.open_files()
+
+    def refuse() -> int:
+        raise OSError(errno.EAGAIN, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", refuse)
+        with pytest.raises(OSError, match="no room"):
+            forker.start(signal.pause)
+
+    assert linux.open_files() == before
+    discard(living)
+
+
+def test_pipes_that_were_there_before_are_left_alone() -> None:
+    ends = os.pipe()
+    forker = Forker()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fork", lambda: os.open("/nowhere", os.O_RDONLY))
+        with pytest.raises(FileNotFoundError):
+            forker.start(signal.pause)
+
+    for end in ends:
+        os.close(end)

@@ -1,0 +1,130 @@
+"""The log of a remote run is copied line by line, each once, whatever its executor says of it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.messages import Trigger
+from executor.gateway import remote_logs
+from executor.gateway.errors import CallFailed
+from executor.gateway.protocol import Answer
+from executor.gateway.remote_logs import RemoteLog
+from executor.processes.run_logs import RunLogs
+
+TRIGGER = Trigger(
+    run_id=7, job_id=1, boot_id="b", kind="CRON", handler="h", scheduled_at_ms=0, routed_at_ms=5
+)
+
+
+class Client:
+    """Stands in for `RemoteClient`: has a log, and gives `most` lines of it at a time."""
+
+    def __init__(self, most: int = 1_000) -> None:
+        self.lines: list[str] = []
+        self.most = most
+        self.asked: list[int] = []
+        self.answer: Callable[[int], Answer] = self.give
+
+    async def log(self, request: dict[str, Any]) -> Answer:
+        assert (request["logId"], request["logDateTim"], request["logDateTime"]) == (7, 5, 5)
+        self.asked.append(request["fromLineNum"])
+        return self.answer(request["fromLineNum"])
+
+    def give(self, first: int) -> Answer:
+        some = self.lines[first - 1 : first - 1 + self.most]
+        is_end = first - 1 + self.most >= len(self.lines)
+        content = {"fromLineNum": first, "toLineNum": first, "logContent": "".join(some)}
+        return Answer(200, "", content | {"isEnd": is_end})
+
+
+class Case:
+    def __init__(self, folder: Path) -> None:
+        self.client = Client()
+        self.run_logs = RunLogs(folder, cap_bytes=1_000)
+        self.path = Path(self.run_logs.path_of(0, 7))
+        self.renew()
+
+    def renew(self) -> None:
+        """Go on as another process does."""
+        self.log = RemoteLog(TRIGGER, self.client, self.run_logs)  # type: ignore[arg-type]
+
+    def copy(self, *, is_over: bool = True) -> str:
+        asyncio.run(self.log.copy(is_over=is_over))
+        return self.path.read_text() if self.path.exists() else ""
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path / "logs")
+
+
+def test_each_line_is_copied_once_over_several_answers_copies_and_processes(case: Case) -> None:
+    case.client.most = 2
+    case.client.lines = [f"{number}\n" for number in range(5)]
+    first = case.copy()
+    case.client.lines += ["5\n", "6\n"]
+    case.renew()
+
+    text = case.copy()
+
+    assert first == "0\n1\n2\n3\n4\n"
+    assert text == "0\n1\n2\n3\n4\n5\n6\n"
+    assert case.client.asked == [1, 3, 5, 6]
+
+
+def test_line_that_is_still_written_is_left_for_later(case: Case) -> None:
+    case.client.lines = ["one\n", "tw"]
+    early = case.copy(is_over=False)
+    case.client.lines = ["one\n", "two"]
+
+    assert early == "one\n"
+    assert case.copy() == "one\n"  # as the executor's word that there is no more
+    case.client.lines = ["one\n", "two\n", "three"]
+    assert case.copy() == "one\ntwo\nthree\n"
+
+
+def test_log_is_not_copied_twice_within_three_seconds(case: Case) -> None:
+    async def copy_twice() -> None:
+        for _ in range(2):
+            await case.log.copy(is_over=False)
+
+    asyncio.run(copy_twice())
+
+    assert case.client.asked == [1]
+
+
+def fail(_first: int) -> Answer:
+    raise CallFailed("no answer")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        fail,
+        lambda _: Answer(500, "no such log"),
+        lambda _: Answer(200, "", None),
+        lambda _: Answer(200, "", "text"),
+        lambda _: Answer(200, "", {"logContent": None}),
+        lambda _: Answer(200, "", {"logContent": 5}),
+        lambda _: Answer(200, "", {"logContent": ""}),
+        lambda _: Answer(200, "", {"logContent": "No such log."}),
+    ],
+)
+def test_what_is_no_log_is_not_copied(case: Case, answer: Callable[[int], Answer]) -> None:
+    case.client.answer = answer
+
+    assert case.copy() == ""
+    assert case.client.asked == [1]
+
+
+def test_log_without_an_end_is_cut(case: Case) -> None:
+    case.client.answer = lambda _: Answer(200, "", {"logContent": "again\n" * 100})
+
+    text = case.copy()
+
+    assert "the log is cut here" in text
+    assert len(text) <= 1_000
+    assert len(case.client.asked) < remote_logs.CALL_LIMIT

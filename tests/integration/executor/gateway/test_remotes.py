@@ -1,0 +1,359 @@
+"""The registered executors: what outlives them, and what they are told while the gateway ends."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.messages import Finished, NotStarted, Trigger
+from executor.core.state_folder import StateFolder
+from executor.gateway.allow_list import AllowList
+from executor.gateway.errors import BadRequest, NotRecorded
+from executor.gateway.protocol import RemoteResult
+from executor.gateway.remote_run import RemoteLimits
+from executor.gateway.remote_slots import RemoteSlots
+from executor.gateway.remotes import RemoteOptions, Remotes
+from executor.gateway.tokens import Tokens
+from executor.messaging.signed_sender import Identity
+from executor.processes.interface import SlotEvents, SlotsFactory
+from executor.processes.run_logs import RunLogs
+
+URL = "http://jobs:9999"
+KEY = ("demo", "jobs:9999")
+T = TypeVar("T")
+
+
+class FakeExecutor:
+    """Stands in for `Executor`: has real remote slots, and ends when a test says so."""
+
+    def __init__(
+        self,
+        case: "Case",
+        *,
+        app: str,
+        address: str,
+        slots: SlotsFactory,
+        folder: StateFolder,
+        boot_id: str,
+    ) -> None:
+        self.identity = Identity(app=app, address=address, boot_id=boot_id)
+        self.is_alive = self.is_settled = False
+        self.was_clean = self.was_drained = self.was_refused = False
+        self.failure = ""
+        self.was_told: list[str] = []
+        self.ended: list[Finished | NotStarted] = []
+        self.slots: RemoteSlots
+        self._case = case
+        self._make_slots = slots
+        self._folder = folder
+
+    def start(self) -> None:
+        slots = self._make_slots(
+            loop=self._case.loop,
+            events=SlotEvents(lambda _run_id, _at_ms: None, self._finish, lambda: None),
+            script_folder=self._folder.script_folder,
+        )
+        assert isinstance(slots, RemoteSlots)
+        self.slots = slots
+        self.is_alive = True
+
+    def stop(self, *, hurry: bool) -> None:
+        self.was_told.append("hurry" if hurry else "stop")
+
+    def leave(self) -> None:
+        self.was_told.append("leave")
+
+    def end(self, *, clean: bool) -> None:
+        self.was_clean, self.is_alive = clean, False
+        self._folder.release()
+
+    def _finish(
+        self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
+    ) -> None:
+        self.ended.append(end)
+        if on_recorded is None:
+            return
+        self._case.unrecorded.append(on_recorded)
+        if self._case.records:
+            self._case.record()
+
+
+class Case:
+    """Registered executors of a gateway, and the state that the next one finds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.state_dir = folder / "state"
+        self.executors: list[FakeExecutor] = []
+        #: Whether what is called back reaches the journal.
+        self.records = True
+        self.unrecorded: list[Callable[[], None]] = []
+        self._options = RemoteOptions(
+            record_seconds=0.2,
+            state_dir=self.state_dir,
+            allowed=AllowList.parse("jobs"),
+            tokens=Tokens.parse("demo: a-token-of-one-app"),
+            limits=RemoteLimits(count=4, grace_seconds=0, script_languages=()),
+            run_logs=RunLogs(folder / "logs"),
+        )
+        self.remotes = self.gateway()
+
+    def gateway(self) -> Remotes:
+        self.remotes = Remotes(self._options, self._make)
+        return self.remotes
+
+    def do(self, work: Awaitable[T]) -> T:
+        async def wait() -> T:
+            async with asyncio.timeout(20):
+                return await work
+
+        return self.loop.run_until_complete(wait())
+
+    def record(self) -> None:
+        """Let what was called back reach the journal."""
+        while self.unrecorded:
+            self.unrecorded.pop()()
+
+    def register(self) -> FakeExecutor:
+        self.do(self.remotes.register("demo", URL))
+        return self.executors[-1]
+
+    def run(self, run_id: int = 1) -> None:
+        """Let a run be at the latest executor."""
+        trigger = Trigger(
+            run_id=run_id, job_id=5, boot_id="b", kind="CRON", handler="h", scheduled_at_ms=1
+        )
+
+        async def resume() -> None:
+            self.executors[-1].slots.resume(trigger, 1, 0.0)
+
+        self.do(resume())
+
+    def call_back(self, run_id: int = 1) -> None:
+        self.do(self.remotes.call_back(["demo"], [RemoteResult(run_id, 200, "done")]))
+
+    def gone(self, executor: FakeExecutor) -> FakeExecutor:
+        """Let an executor have left for so long that nobody waits for it."""
+        executor.slots.sign_off()
+        executor.slots._liveness._expected_until -= 3600
+        return executor
+
+    def restored(self) -> list[str]:
+        """Return the boots that another gateway begins with."""
+        before = len(self.executors)
+        self.do(self.gateway().restore())
+        return [executor.identity.boot_id for executor in self.executors[before:]]
+
+    def close(self) -> None:
+        for executor in self.executors:
+            self.do(executor.slots.close(0))
+            if executor.is_alive:
+                executor.end(clean=True)
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+    def _make(self, **facts: Any) -> Any:
+        executor = FakeExecutor(self, **facts)
+        self.executors.append(executor)
+        return executor
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[Case]:
+    case = Case(tmp_path)
+    yield case
+    case.close()
+
+
+class TestWhatOutlivesThem:
+    def test_one_that_left_and_reported_everything_is_forgotten(self, case: Case) -> None:
+        executor = case.gone(case.register())
+        executor.is_settled = True
+        case.remotes.tick()
+
+        executor.end(clean=True)
+        case.remotes.tick()
+
+        assert executor.was_told == ["leave"]
+        assert case.restored() == []
+
+    def test_one_that_left_and_was_never_welcomed_is_forgotten(self, case: Case) -> None:
+        executor = case.gone(case.register())
+        executor.is_settled = True
+        case.remotes.tick()
+
+        executor.end(clean=False)
+        case.remotes.tick()
+
+        assert case.restored() == []
+
+    def test_nobody_is_left_before_his_reports_have_arrived(self, case: Case) -> None:
+        executor = case.gone(case.register())
+
+        case.remotes.tick()
+        before = list(executor.was_told)
+        executor.is_settled = True
+        case.remotes.tick()
+
+        assert (before, executor.was_told) == ([], ["leave"])
+
+    def test_one_that_left_with_reports_is_gone_on_with(self, case: Case) -> None:
+        executor = case.gone(case.register())
+        executor.is_settled = True
+        case.remotes.tick()
+
+        executor.is_settled = False  # a last run came, and RabbitMQ went away
+        executor.end(clean=False)
+        case.remotes.tick()
+
+        assert case.restored() == [executor.identity.boot_id]
+
+    def test_one_that_was_draining_when_the_gateway_ended_is_gone_on_with(self, case: Case) -> None:
+        executor = case.register()
+        executor.was_drained = True
+        case.remotes.close(hurry=False)
+
+        executor.end(clean=False)
+        case.remotes.tick()
+
+        assert case.restored() == [executor.identity.boot_id]
+
+    def test_one_that_was_drained_is_forgotten(self, case: Case) -> None:
+        executor = case.register()
+        executor.was_drained = True
+
+        executor.end(clean=True)
+        case.remotes.tick()
+
+        assert case.restored() == []
+
+    def test_one_whose_address_another_holds_is_forgotten(self, case: Case) -> None:
+        executor = case.register()
+        executor.was_refused = True
+
+        executor.end(clean=False)
+        case.remotes.tick()
+
+        assert case.restored() == []
+
+    def test_one_that_ended_with_the_gateway_begins_anew(self, case: Case) -> None:
+        executor = case.register()
+        case.remotes.close(hurry=False)
+
+        executor.end(clean=True)
+        case.remotes.tick()
+
+        [boot_id] = case.restored()
+        assert boot_id != executor.identity.boot_id
+
+
+class TestCallbacks:
+    def test_result_is_recorded_before_it_is_answered(self, case: Case) -> None:
+        executor = case.register()
+        case.run()
+
+        case.call_back()
+
+        assert [end.run_id for end in executor.ended] == [1]
+
+    def test_result_that_nobody_waits_for_is_answered_and_ignored(self, case: Case) -> None:
+        executor = case.register()
+
+        case.call_back(99)
+
+        assert executor.ended == []
+
+    def test_result_that_is_not_recorded_is_to_come_again(self, case: Case) -> None:
+        case.register()
+        case.run()
+        case.records = False
+
+        with pytest.raises(NotRecorded, match="call back again"):
+            case.call_back()
+
+    def test_a_repeated_result_waits_for_the_first_to_be_recorded(self, case: Case) -> None:
+        executor = case.register()
+        case.run()
+        case.records = False
+        for _ in range(2):
+            with pytest.raises(NotRecorded):
+                case.call_back()
+
+        case.record()
+        case.call_back()
+
+        assert [end.run_id for end in executor.ended] == [1]
+
+    def test_result_of_a_run_that_was_left_to_the_next_gateway_is_to_come_again(
+        self, case: Case
+    ) -> None:
+        executor = case.register()
+        case.run()
+        case.remotes.close(hurry=False)
+        executor.end(clean=False)
+        case.remotes.tick()
+
+        with pytest.raises(NotRecorded):
+            case.call_back()
+
+    def test_result_for_an_executor_whose_thread_has_ended_is_to_come_again(
+        self, case: Case
+    ) -> None:
+        executor = case.register()
+        case.run()
+        executor.slots.post = lambda *_: False  # type: ignore[method-assign]
+
+        with pytest.raises(NotRecorded):
+            case.call_back()
+
+    def test_result_for_an_executor_that_is_just_begun_with_is_to_come_again(
+        self, case: Case
+    ) -> None:
+        executor = case.register()
+        case.run()
+        executor.end(clean=False)
+        case.remotes.tick()
+        registering = case.loop.create_task(case.remotes.register("demo", URL))
+
+        async def call_back() -> None:
+            await asyncio.sleep(0)
+            await case.remotes.call_back(["demo"], [RemoteResult(1, 200, "done")])
+
+        with pytest.raises(NotRecorded):
+            case.do(call_back())
+        case.do(registering)
+
+
+def test_executor_whose_note_cannot_be_written_may_register_again(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(Path, "write_bytes", fail_for_want_of_space)
+        with pytest.raises(BadRequest, match="No space left"):
+            case.register()
+    case.gateway()
+
+    assert case.register().is_alive
+
+
+def test_note_that_cannot_be_written_at_the_end_ends_nothing_else(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = case.register()
+    executor.end(clean=True)
+
+    with monkeypatch.context() as full_disk, capture_logs() as events:
+        full_disk.setattr(Path, "write_bytes", fail_for_want_of_space)
+        case.remotes.tick()
+
+    assert case.remotes.is_empty
+    assert [event["event"] for event in events] == ["remote_note_failed", "remote_dropped"]
+
+
+def fail_for_want_of_space(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

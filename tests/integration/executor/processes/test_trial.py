@@ -1,0 +1,149 @@
+"""`try_handler` runs one handler on the spot, as an executor would."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from executor.handlers.handler_registry import HandlersError
+from executor.processes.trial import try_handler
+from tests.support.processes import processes_with_env
+
+SOURCE = r"""
+import subprocess, sys, time
+from warren import job, JobStopped
+
+@job("greet")
+def greet(context):
+    print("hello", context.param, context.shard_index, context.shard_total)
+    return "greeted"
+
+@job("boom")
+def boom(context):
+    raise ValueError("text")
+
+@job("slow")
+def slow(context):
+    print("begun", flush=True)
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True, env={"MARK": context.param})
+    try:
+        time.sleep(60)
+    except JobStopped:
+        print("cleaned up")
+"""
+
+SCRIPT = """
+import sys
+from executor.processes.trial import try_handler
+
+if __name__ == "__main__":
+    sys.exit(try_handler(sys.argv[1], sys.argv[2], sys.argv[3], 0, 1, 0, sys.stdout))
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    path = tmp_path / "handlers_to_try.py"
+    path.write_text(SOURCE)
+    return str(path)
+
+
+def test_output_and_result_are_shown(source: str) -> None:
+    out = io.StringIO()
+
+    status = try_handler(source, "greet", "ann", 1, 3, 0, out)
+
+    assert status == 0
+    assert out.getvalue().startswith("hello ann 1 3\nSUCCEEDED after 0.")
+    assert out.getvalue().endswith(" s: greeted\n")
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        ("boom", "FAILED after"),
+        ("boom", "ValueError: text"),
+        ("unknown", "no handler named 'unknown' here"),
+    ],
+)
+def test_failure_is_shown_and_is_the_exit_status(source: str, handler: str, words: str) -> None:
+    out = io.StringIO()
+
+    assert try_handler(source, handler, "", 0, 1, 0, out) == 1
+    assert words in out.getvalue()
+
+
+def test_timeout_ends_the_run(source: str) -> None:
+    out = io.StringIO()
+
+    assert try_handler(source, "slow", "", 0, 1, 0.3, out) == 1
+    assert out.getvalue().startswith("begun\ncleaned up\nTIMED_OUT after")
+
+
+def test_traceback_is_shown_once(source: str) -> None:
+    out = io.StringIO()
+
+    try_handler(source, "boom", "", 0, 1, 0, out)
+
+    assert out.getvalue().count("Traceback") == 1
+    assert out.getvalue().endswith(": ValueError: text\n")
+
+
+def test_handlers_that_cannot_be_loaded_raise_with_their_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("def inner():\n    raise KeyError('deep')\ninner()\n")
+    out = io.StringIO()
+
+    with pytest.raises(HandlersError) as caught:
+        try_handler(str(path), "any", "", 0, 1, 0, out)
+
+    assert "in inner" in caught.value.traceback
+    assert caught.value.line == f"cannot load handlers from '{path}': KeyError: 'deep'"
+    assert not out.getvalue()
+
+
+def test_ctrl_c_stops_the_run_with_all_that_it_started(source: str, tmp_path: Path) -> None:
+    mark = f"trial-{time.time_ns()}"
+
+    with started_trial(tmp_path, source, "slow", mark) as trial:
+        assert trial.stdout is not None
+        shown = _read_until(trial, "begun")
+        assert processes_with_env("MARK", mark)
+        trial.send_signal(signal.SIGINT)
+        rest, _ = trial.communicate(timeout=15)
+
+    assert trial.returncode == 1
+    assert "begun" in shown
+    assert "cleaned up\nKILLED after" in rest
+    assert rest.endswith("stopped by SIGINT\n")
+    assert not processes_with_env("MARK", mark)
+
+
+@contextmanager
+def started_trial(folder: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    script = folder / "trial_of_test.py"
+    script.write_text(SCRIPT)
+    with subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+    ) as trial:
+        yield trial
+
+
+def _read_until(trial: "subprocess.Popen[str]", word: str) -> str:
+    assert trial.stdout is not None
+    shown = ""
+    while word not in shown:
+        line = trial.stdout.readline()
+        assert line, f"ended without {word!r}: {shown}"
+        shown += line
+    return shown

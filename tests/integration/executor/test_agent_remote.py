@@ -1,0 +1,189 @@
+"""An executor whose runs are elsewhere: they outlive it, and it goes on with them."""
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.messages import (
+    Ailment,
+    Finished,
+    Goodbye,
+    Heartbeat,
+    Know,
+    Knowledge,
+    NotStarted,
+    Outcome,
+    RunKey,
+    Trigger,
+)
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason
+from executor.journal.group_commit import CommitPace
+from tests.support.agents import AgentCase
+from tests.support.eventually import eventually
+from tests.support.scripted_slots import ScriptedSlots
+
+AWAY = Why.REMOTE_SILENT(url="http://jobs:9999")
+
+
+class RemoteScriptedSlots(ScriptedSlots):
+    """Scripted slots whose runs are elsewhere."""
+
+    is_remote = True
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.away_now: Reason | None = None
+        self.resumed: list[Trigger] = []
+        self.ages: list[float] = []
+
+    @property
+    def away(self) -> Reason | None:
+        return self.away_now
+
+    def resume(self, trigger: Trigger, started_at_ms: int, age_seconds: float) -> None:
+        assert started_at_ms
+        self.ages.append(age_seconds)
+        self.resumed.append(trigger)
+        self.running[trigger.run_id] = trigger
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[AgentCase]:
+    def make(**events: Any) -> RemoteScriptedSlots:
+        case.slots = RemoteScriptedSlots(**events)
+        return case.slots
+
+    case = AgentCase(tmp_path, make_slots=make)
+    yield case
+    case.close()
+
+
+def test_handler_of_any_name_is_passed_on(case: AgentCase) -> None:
+    case.boot()
+
+    case.desk.send_trigger(1, handler="known.elsewhere", param="ok")
+
+    assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
+
+
+def test_runs_of_a_job_go_one_after_the_other_whatever_it_says(case: AgentCase) -> None:
+    case.boot()
+    for run_id in (1, 2):
+        case.desk.send_trigger(run_id, job_id=5, concurrency=4, param="hold")
+    eventually(lambda: case.starts_of(1))
+    case.desk.send_trigger(3, job_id=6, param="ok")
+    case.desk.expect(3, Finished)
+    before = case.starts_of(2)
+
+    case.slots.finish(1)
+
+    assert before == 0
+    eventually(lambda: case.starts_of(2))
+
+
+def test_killed_executor_goes_on_with_its_runs_as_the_same_boot(
+    case: AgentCase, tmp_path: Path
+) -> None:
+    case.host_ahead_seconds = 500
+    first = case.boot()
+    boot_id = first.identity.boot_id
+    case.desk.send_trigger(1, job_id=5, param="hold")
+    eventually(lambda: case.starts_of(1))
+    left = case.freeze_journal(tmp_path / "left")
+    first.stop(hurry=True)
+    assert first.join(20)
+    case.desk.forget(boot_id)
+
+    case.boot(state_dir=left, boot_id=boot_id)
+    key = RunKey(run_id=1, boot_id=boot_id)
+    known = case.desk.ask(Know, runs=(key,)).runs[1]
+    [age_seconds] = case.slots.ages
+    case.desk.send_trigger(1, job_id=5, param="hold", resent=True)
+    case.desk.send_trigger(2, job_id=5, param="ok")
+    case.desk.send_trigger(3, job_id=6, param="ok")
+    case.desk.expect(3, Finished)
+    starts = case.starts_of(1), case.starts_of(2)
+    case.slots.finish(1, message="as if nothing had happened")
+
+    assert known is Knowledge.RUNNING
+    assert 0 <= age_seconds < 400  # the schedulers' clock is behind by more
+    assert [trigger.run_id for trigger in case.slots.resumed] == [1]
+    assert starts == (0, 0)
+    assert case.desk.expect(1, Finished).message == "as if nothing had happened"
+    assert case.desk.expect(2, Finished).outcome is Outcome.SUCCEEDED
+
+
+def test_executor_that_ends_leaves_its_runs_and_does_not_say_goodbye(case: AgentCase) -> None:
+    executor = case.boot()
+    case.desk.send_trigger(1, param="hold")
+    eventually(lambda: case.starts_of(1))
+
+    executor.stop()
+
+    assert executor.join(20)
+    assert case.slots.cut_offs == []
+    assert not executor.was_clean
+    assert case.desk.of(Goodbye) == []
+    assert case.desk.reports_on(1, Finished) == []
+
+
+def test_run_that_is_just_starting_when_its_executor_ends_does_not_start(
+    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.limits = replace(case.limits, commit_pace=CommitPace(retry_seconds=0.02))
+    executor = case.boot()
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(os, "fdatasync", fail_for_want_of_space)
+        case.desk.send_trigger(1, param="hold")
+        eventually(lambda: Ailment.JOURNAL in case.desk.of(Heartbeat)[-1].ailments)
+        executor.stop(hurry=True)
+        eventually(lambda: executor._core is not None and executor._core._active_runs.is_leaving)
+
+    ended = case.desk.expect(1, NotStarted)
+
+    assert executor.join(20)
+    assert ended.reason == "cut off by the end of its executor"
+    assert case.starts_of(1) == 0
+
+
+def test_executor_without_runs_says_goodbye(case: AgentCase) -> None:
+    executor = case.boot()
+
+    executor.leave()
+
+    assert executor.join(20)
+    assert executor.was_clean
+    eventually(lambda: case.desk.of(Goodbye))
+
+
+def test_runs_that_wait_for_one_that_is_away_go_back_until_it_returns(case: AgentCase) -> None:
+    case.boot()
+    case.desk.send_trigger(1, job_id=5, param="hold")
+    case.desk.send_trigger(2, job_id=5, param="ok")
+    eventually(lambda: case.starts_of(1))
+    assert isinstance(case.slots, RemoteScriptedSlots)
+
+    case.slots.away_now = AWAY
+
+    returned = case.desk.expect(2, NotStarted)
+    eventually(lambda: case.desk.of(Heartbeat)[-1].draining)
+    case.desk.send_trigger(3, job_id=6, param="ok")
+    refused = case.desk.expect(3, NotStarted)
+    assert (returned.reason, refused.reason) == (str(AWAY), str(AWAY))
+
+    case.slots.away_now = None
+    eventually(lambda: not case.desk.of(Heartbeat)[-1].draining)
+    case.desk.send_trigger(4, job_id=6, param="ok")
+    assert case.desk.expect(4, Finished).outcome is Outcome.SUCCEEDED
+    case.slots.finish(1)
+    assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
+
+
+def fail_for_want_of_space(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,0 +1,273 @@
+"""The tally of shards, children and fixed delays: what holds, and what it says of the rest."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, update
+
+from scheduler.audit.integrity_check import audit
+from scheduler.audit.tally import JobTally
+from scheduler.jobs.spec import JobSpec
+from scheduler.node import SchedulerNode
+from sql.jobs.parked import PARKED_MS
+from sql.models import JobChild, Purge, Run
+from sql.run_status import RunStatus
+from sql.runs.transitions import at
+from tests.integration.scheduler.family import SENT, end, tick_in_flight
+from tests.support.cluster import APP, Cluster, on_memory
+from tests.support.sql_rows import put
+
+DELAY_MS = 60_000
+
+
+def tallies(cluster: Cluster, job_id: int | None = None) -> dict[str, JobTally]:
+    report = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC", job_id=job_id)
+    assert report.is_sound == all(job.is_sound for job in report.jobs)
+    return {job.name.removeprefix("demo/"): job for job in report.jobs}
+
+
+def faults(cluster: Cluster) -> dict[str, list[str]]:
+    """What is wrong with each job, in words."""
+    found = {
+        name: [f"lost {fault.why or ''}".strip() for fault in job.lost]
+        + [f"doubled {fault.why or ''}".strip() for fault in job.doubled]
+        for name, job in tallies(cluster).items()
+    }
+    return {name: words for name, words in found.items() if words}
+
+
+def forget(cluster: Cluster, **where: Any) -> None:
+    """Lose rows, as nobody ever may."""
+    cluster.database.write(lambda session: session.execute(delete(Run).filter_by(**where)))
+
+
+def purge(cluster: Cluster, job_id: int, to_at: int) -> None:
+    """Say that rows up to a tick were cleared."""
+    row = Purge(job_id=job_id, to_at=to_at, count=1, purged_at=to_at, purged_by="test")
+    cluster.database.write(lambda session: session.add(row))
+
+
+# -- fixed delays -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ticks(cluster: Cluster, still: SchedulerNode) -> list[int]:
+    """Two ticks of a fixed delay, the second one open; their runs' ids."""
+    cluster.job("delayed", schedule_kind="FIX_DELAY", schedule_value="60", enabled=True)
+    still.planner.tick(cluster.now_ms())
+    [first] = cluster.runs()
+    put(cluster.database, [first.id], status=SENT)
+    end(cluster, first.id, finished_at=first.scheduled_at)
+    still.planner.tick(first.scheduled_at + DELAY_MS)
+    [_, second] = cluster.runs()
+    return [first.id, second.id]
+
+
+def test_ticks_of_a_fixed_delay_are_counted_as_due(cluster: Cluster, ticks: list[int]) -> None:
+    assert len(ticks) == 2
+    job = tallies(cluster)["delayed"]
+
+    assert (job.due, job.fired, job.skipped, job.cancelled) == (2, 2, 0, 0)
+    assert job.is_sound
+
+
+@on_memory
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (
+            lambda c, first, _second: put(
+                c.database, [first], scheduled_at=c.run(first).scheduled_at + 1
+            ),
+            ["lost", "doubled nearer to the tick before it than the delay"],
+        ),
+        (
+            lambda c, first, second: put(
+                c.database, [first], finished_at=c.run(second).scheduled_at + 1
+            ),
+            ["doubled the tick before it was not over"],
+        ),
+        (
+            lambda c, first, _second: put(c.database, [first], status=RunStatus.RUNNING),
+            ["doubled the tick before it was not over"],
+        ),
+        (lambda c, first, _second: forget(c, id=first), ["lost"]),
+        (
+            lambda c, _first, second: forget(c, id=second),
+            ["lost", "lost over, and nothing sets the next one"],
+        ),
+        (
+            lambda c, _first, second: put(c.database, [second], status=RunStatus.FAILED),
+            ["lost over, and nothing sets the next one"],
+        ),
+    ],
+)
+def test_what_cannot_be_with_a_fixed_delay_is_found(
+    cluster: Cluster,
+    ticks: list[int],
+    harm: Callable[[Cluster, int, int], None],
+    words: list[str],
+) -> None:
+    harm(cluster, *ticks)
+
+    assert faults(cluster) == {"delayed": words}
+
+
+@on_memory
+def test_a_cleared_first_tick_of_a_fixed_delay_is_not_lost(
+    cluster: Cluster, ticks: list[int]
+) -> None:
+    first = cluster.run(ticks[0])
+    purge(cluster, first.job_id, first.scheduled_at)
+    forget(cluster, id=first.id)
+
+    job = tallies(cluster)["delayed"]
+
+    assert (job.due, job.fired, job.purged, job.is_sound) == (2, 1, 1, True)
+
+
+@on_memory
+def test_a_job_that_waits_for_an_open_run_is_sound(cluster: Cluster, ticks: list[int]) -> None:
+    assert cluster.jobs()[0].next_tick_at == PARKED_MS
+    assert cluster.run(ticks[1]).status == RunStatus.PLANNED
+    assert faults(cluster) == {}
+
+
+# -- shards -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shards(cluster: Cluster) -> list[int]:
+    """A broadcast to three executors; its runs' ids."""
+    cluster.job("wide")
+    return tick_in_flight(cluster, "wide", shards=3)
+
+
+def test_a_broadcast_with_all_its_shards_is_sound(cluster: Cluster, shards: list[int]) -> None:
+    assert len(shards) == 3
+    assert faults(cluster) == {}
+
+
+@on_memory
+def test_a_shard_without_a_row_is_lost(cluster: Cluster, shards: list[int]) -> None:
+    forget(cluster, id=shards[1])
+
+    assert faults(cluster) == {"wide": ["lost 2 of 3 shards have a row"]}
+
+
+@on_memory
+def test_a_shard_too_many_is_doubled(cluster: Cluster, shards: list[int]) -> None:
+    put(cluster.database, shards, shard_total=2)
+
+    assert faults(cluster) == {"wide": ["doubled 3 of 2 shards have a row"]}
+
+
+@on_memory
+def test_shards_that_were_cleared_are_not_lost(cluster: Cluster, shards: list[int]) -> None:
+    purge(cluster, cluster.run(shards[0]).job_id, cluster.run(shards[0]).scheduled_at)
+    forget(cluster, id=shards[0])
+
+    assert faults(cluster) == {}
+
+
+# -- children ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parents(cluster: Cluster) -> list[int]:
+    """A parent saved an hour ago, with two shards of a tick that has succeeded just now."""
+    child = JobSpec(name="child", app=APP, handler="noop")
+    parent = JobSpec(name="parent", app=APP, handler="noop", children=("child",))
+    cluster.apply(parent, child)
+    save_hours_ago(cluster, 1)
+    run_ids = tick_in_flight(cluster, "parent", shards=2)
+    end(cluster, *run_ids, finished_at=cluster.now_ms())
+    return run_ids
+
+
+def save_hours_ago(cluster: Cluster, hours: int) -> None:
+    saved_at = at(cluster.now_ms()) - timedelta(hours=hours)
+    cluster.set_job("parent", update_time=saved_at)
+
+
+def test_a_child_that_ran_for_its_parent_is_sound(cluster: Cluster, parents: list[int]) -> None:
+    assert [run.origin_id for run in cluster.runs(kind="PARENT")] == [parents[0]]
+    assert faults(cluster) == {}
+
+
+def test_a_child_without_a_run_is_lost(cluster: Cluster, parents: list[int]) -> None:
+    forget(cluster, kind="PARENT")
+
+    assert faults(cluster) == {"child": ["lost demo/parent succeeded"]}
+    assert tallies(cluster)["child"].lost[0].tick == cluster.run(parents[0]).scheduled_at
+
+
+@on_memory
+def test_a_child_that_may_have_been_adopted_since_is_not_missed(
+    cluster: Cluster, parents: list[int]
+) -> None:
+    assert parents
+    forget(cluster, kind="PARENT")
+    save_hours_ago(cluster, 0)
+
+    assert faults(cluster) == {}
+
+
+@on_memory
+def test_a_childs_runs_that_were_cleared_are_not_missed(
+    cluster: Cluster, parents: list[int]
+) -> None:
+    forget(cluster, kind="PARENT")
+    [child] = cluster.jobs(name="child")
+    purge(cluster, child.id, cluster.run(parents[0]).scheduled_at)
+
+    assert faults(cluster) == {}
+
+
+@on_memory
+@pytest.mark.parametrize("status", [RunStatus.RUNNING, RunStatus.FAILED])
+def test_a_child_that_ran_too_soon_is_doubled(
+    cluster: Cluster, parents: list[int], status: RunStatus
+) -> None:
+    put(cluster.database, parents[1:], status=status)
+
+    assert faults(cluster) == {"child": ["doubled demo/parent has not succeeded"]}
+
+
+@on_memory
+def test_a_child_that_was_deleted_behind_our_back_is_not_missed(
+    cluster: Cluster, parents: list[int]
+) -> None:
+    assert parents
+    cluster.database.write(lambda session: session.execute(update(JobChild).values(child_id=999)))
+
+    assert faults(cluster) == {}
+
+
+@on_memory
+def test_a_run_missing_of_the_last_of_two_hundred_children_is_lost(cluster: Cluster) -> None:
+    names = [f"child{number}" for number in range(200)]
+    specs = [JobSpec(name=name, app=APP, handler="noop") for name in names]
+    cluster.apply(JobSpec(name="parent", app=APP, handler="noop", children=tuple(names)), *specs)
+    save_hours_ago(cluster, 1)
+    end(cluster, *tick_in_flight(cluster, "parent"), finished_at=cluster.now_ms())
+    assert faults(cluster) == {}
+    [last] = cluster.jobs(name="child199")
+
+    forget(cluster, job_id=last.id)
+
+    assert faults(cluster) == {"child199": ["lost demo/parent succeeded"]}
+
+
+@on_memory
+def test_an_audit_of_one_job_is_silent_about_the_others(
+    cluster: Cluster, parents: list[int]
+) -> None:
+    forget(cluster, kind="PARENT")
+
+    [parent_id] = {run.job_id for run in cluster.runs()}
+
+    assert all(job.is_sound for job in tallies(cluster, parent_id).values())
+    assert len(parents) == 2

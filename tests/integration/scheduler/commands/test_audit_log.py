@@ -1,0 +1,254 @@
+"""The audit log: every deed leaves an entry in its own transaction, and a refused one none."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scheduler.commands.audit_log import LONGEST_VALUE, Action, AuditLog
+from scheduler.jobs.fields import WRITTEN
+from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.problems import Problem
+from scheduler.retention.clearing import Wish
+from sql.accounts import audit_log
+from sql.accounts.audit_log import AuditFilter
+from sql.accounts.users import Role
+from sql.engine import Database
+from sql.models import AuditEntry, Job
+from sql.runs import transitions
+from tests.support.acting import NamedCommands, NamedUsers
+from tests.support.stored_rows import Rows
+
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+def rows(sqlite_schema_url: str) -> Iterator[Rows]:
+    rows = Rows(sqlite_schema_url)
+    yield rows
+    rows.database.close()
+
+
+def commands(rows: Rows, **rights: Any) -> NamedCommands:
+    return NamedCommands(rows.database, lambda: NOW, who="alice", origin="10.0.0.9", **rights)
+
+
+def spec(**values: Any) -> JobSpec:
+    given = {"name": "nightly", "app": "reports", "handler": "report.daily"}
+    return JobSpec(**given | values)
+
+
+def apply(rows: Rows, *specs: JobSpec, dry_run: bool = False, prune: bool = False) -> None:
+    commands(rows).apply([AppSpec(name="reports")], specs, dry_run=dry_run, prune=prune)
+
+
+def entries(database: Database, **wanted: Any) -> list[AuditEntry]:
+    found = database.read(lambda session: audit_log.listing(session, AuditFilter(**wanted)))
+    return list(reversed(found))
+
+
+def deeds(rows: Rows) -> list[str]:
+    return [entry.action for entry in entries(rows.database)]
+
+
+def test_a_job_leaves_its_whole_life(rows: Rows) -> None:
+    apply(rows, spec(schedule_kind="FIX_RATE", schedule_value="60"))
+    apply(rows, spec(schedule_kind="FIX_RATE", schedule_value="90"))
+    commands(rows).start("nightly")
+    run_id = commands(rows).trigger("nightly", param="p", addresses=[])
+    commands(rows).kill(run_id)
+    commands(rows).stop("nightly")
+    commands(rows).delete("nightly")
+
+    assert deeds(rows) == [
+        "app.create",
+        "job.create",
+        "job.update",
+        "job.start",
+        "job.trigger",
+        "run.kill",
+        "job.stop",
+        "job.delete",
+    ]
+
+
+def test_an_entry_tells_who_when_where_and_what(rows: Rows) -> None:
+    apply(rows, spec(param="old"))
+    apply(rows, spec(param="new"))
+
+    last = entries(rows.database)[-1]
+
+    assert (last.who, last.origin, last.at) == ("alice", "10.0.0.9", NOW)
+    assert (last.kind, last.name) == ("job", "reports/nightly")
+    assert json.loads(last.before or "") == {"executor_param": "old"}
+    assert json.loads(last.after or "") == {"executor_param": "new"}
+
+
+def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted(
+    rows: Rows,
+) -> None:
+    secret = "https://example.com/?token=secret"
+    others = {"retry_delay": 9, "fresh_process": True, "alarm_style": "slack", "param": "p"}
+    contacts = {"author": "ops", "alarm_emails": ("ops@example.com",), "alarm_webhook": secret}
+    schedule = {"schedule_kind": "FIX_RATE", "schedule_value": "60", "timezone": "Asia/Shanghai"}
+    apply(rows, spec(**others, **contacts, **schedule))
+    commands(rows).delete("nightly")
+
+    made, deleted = (
+        json.loads(entry.after or entry.before or "")
+        for entry in entries(rows.database, kind="job")
+    )
+    columns = Job.__mapper__.columns
+    assert {columns[field.column].name for field in WRITTEN} <= made.keys() == deleted.keys()
+    assert (made["retry_delay"], made["fresh_process"]) == (9, 1)
+    assert (made["alarm_style"], made["alarm_webhook"]) == ("slack", "***")
+
+
+def test_what_changes_nothing_leaves_nothing(rows: Rows) -> None:
+    apply(rows, spec())
+    before = deeds(rows)
+
+    apply(rows, spec())
+    apply(rows, spec(param="tried"), dry_run=True)
+    commands(rows).stop("nightly")
+
+    assert deeds(rows) == before
+
+
+def test_a_refused_deed_leaves_nothing(rows: Rows) -> None:
+    apply(rows, spec())
+    before = deeds(rows)
+
+    with pytest.raises(ValueError, match="no schedule"):
+        commands(rows).start("nightly")
+
+    assert deeds(rows) == before
+
+
+def test_a_job_that_a_file_leaves_out_is_noted(rows: Rows) -> None:
+    apply(rows, spec(), spec(name="weekly"))
+
+    apply(rows, spec(), prune=True)
+
+    last = entries(rows.database)[-1]
+    assert (last.action, last.name) == ("job.delete", "reports/weekly")
+
+
+def test_pausing_is_noted_once(rows: Rows) -> None:
+    for _ in range(2):
+        commands(rows).pause()
+    commands(rows).resume()
+
+    assert deeds(rows) == ["cluster.pause", "cluster.resume"]
+
+
+def test_users_are_noted_without_their_passwords(rows: Rows) -> None:
+    users = NamedUsers(rows.database, who="cli:ops@host")
+    users.add("alice", "correct horse", role=Role.ADMINISTRATOR)
+    users.set_password("alice", "battery staple")
+
+    found = entries(rows.database)
+
+    assert [entry.action for entry in found] == ["user.add", "user.password"]
+    assert {(entry.who, entry.origin) for entry in found} == {("cli:ops@host", "cli")}
+    assert not any("battery" in str(vars(entry)) for entry in found)
+
+
+def test_a_long_value_is_cut_and_a_webhook_is_hidden(rows: Rows) -> None:
+    after = {"executor_param": "x" * 10_000, "alarm_webhook": "https://hook.example/token"}
+    one = AuditLog(who="alice")
+
+    rows.database.write(
+        lambda session: one.note(session, Action.JOB_UPDATE, "a/b", now_ms=NOW, after=after)
+    )
+
+    kept = json.loads(entries(rows.database)[0].after or "")
+    assert len(kept["executor_param"]) == LONGEST_VALUE + 1
+    assert kept["alarm_webhook"] == "***"
+
+
+def test_the_listing_filters_and_goes_on_where_it_stopped(rows: Rows) -> None:
+    apply(rows, *[spec(name=f"job-{number}") for number in range(5)])
+
+    first = entries(rows.database, kind="job", limit=3)
+    rest = entries(rows.database, kind="job", limit=3, before_id=first[0].id)
+
+    assert [entry.name[-1] for entry in rest + first] == list("01234")
+    assert entries(rows.database, who="bob") == []
+    assert entries(rows.database, since_ms=NOW + 1) == []
+    assert len(entries(rows.database, until_ms=NOW + 1, action="app.create")) == 1
+
+
+class TestReach:
+    @pytest.fixture
+    def foreign(self, rows: Rows) -> NamedCommands:
+        """NamedCommands of somebody who may touch another app only."""
+        apply(rows, spec(schedule_kind="FIX_RATE", schedule_value="60"))
+        other = rows.app("mails")
+        return commands(rows, app_ids=frozenset({other}))
+
+    def test_jobs_of_other_apps_are_not_there(self, foreign: NamedCommands) -> None:
+        for act in (foreign.start, foreign.stop, foreign.delete):
+            with pytest.raises(Problem, match="no job with id"):
+                act("nightly")
+        with pytest.raises(Problem, match="no job with id"):
+            foreign.trigger("reports/nightly", param=None, addresses=[])
+
+    def test_runs_of_other_apps_are_not_there(self, rows: Rows, foreign: NamedCommands) -> None:
+        run_id = commands(rows).trigger("nightly", param=None, addresses=[])
+
+        with pytest.raises(Problem, match="no run with id"):
+            foreign.kill(run_id)
+
+        [row] = rows.database.read(lambda session: transitions.lock(session, [run_id]))
+        assert row.status == "PLANNED"
+
+    def test_other_apps_cannot_be_changed(self, foreign: NamedCommands) -> None:
+        with pytest.raises(Problem, match="unknown app 'reports'"):
+            foreign.apply([], [spec(param="mine now")], dry_run=False, prune=False)
+
+
+class TestFirstAdministrator:
+    def test_is_made_once(self, rows: Rows) -> None:
+        users = NamedUsers(rows.database, who="console")
+
+        first, second = users.add_first(), users.add_first()
+
+        assert first is not None
+        assert len(first) == 16
+        assert second is None
+
+    def test_is_not_made_beside_others(self, rows: Rows) -> None:
+        users = NamedUsers(rows.database, who="console")
+        users.add("alice", "correct horse", role=Role.ADMINISTRATOR)
+
+        assert users.add_first() is None
+
+
+def test_clearing_runs_is_noted_before_the_first_one_goes_and_a_dry_run_is_not(rows: Rows) -> None:
+    job_id = rows.job("nightly")
+    rows.run(job_id, NOW - 2_000, status="SUCCEEDED")
+    noted: list[list[str]] = []
+
+    assert commands(rows).clear_runs(Wish(job_id=job_id), dry_run=True) == 1
+    assert deeds(rows) == []
+
+    wish = Wish(job_id=job_id, keep=0)
+    count = commands(rows).clear_runs(wish, on_progress=lambda _count: noted.append(deeds(rows)))
+    assert (count, noted) == (1, [["run.clear"]])
+    [entry] = entries(rows.database)
+    assert json.loads(entry.after or "") == {"job_id": job_id, "keep": 0}
+
+
+@pytest.mark.parametrize("whose", ["job", "app", "all"])
+def test_whoever_may_touch_another_app_only_clears_nothing(rows: Rows, whose: str) -> None:
+    job_id = rows.job("nightly")
+    rows.run(job_id, NOW - 2_000, status="SUCCEEDED")
+    other, own = rows.app("other"), rows.app("reports")
+    wish = {"job": Wish(job_id=job_id), "app": Wish(app_id=own), "all": Wish()}[whose]
+
+    with pytest.raises(Problem, match="no such job or app"):
+        commands(rows, app_ids=frozenset({other})).clear_runs(wish)
+
+    assert commands(rows, app_ids=frozenset({own})).clear_runs(Wish(app_id=own)) == 1

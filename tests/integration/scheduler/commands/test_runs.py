@@ -1,0 +1,422 @@
+"""What people do with jobs and runs, on both databases."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from scheduler.audit.integrity_check import audit
+from scheduler.jobs.spec import JobSpec
+from scheduler.node import SchedulerNode
+from scheduler.problems import Problem
+from sql.engine import Database
+from sql.errors import NotFound
+from sql.jobs import child_links, jobs
+from sql.models import Job
+from sql.run_status import RunStatus
+from tests.integration.scheduler.conftest import Seat
+from tests.support.acting import NamedCommands
+from tests.support.cluster import APP, Cluster, on_memory
+from tests.support.eventually import eventually
+
+EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?"}
+
+
+@pytest.fixture
+def commands(cluster: Cluster) -> NamedCommands:
+    return cluster.commands()
+
+
+def spec(name: str = "each", **fields: Any) -> JobSpec:
+    return JobSpec(name=name, **({"app": APP, "handler": "noop"} | fields))
+
+
+def apply(commands: NamedCommands, *specs: JobSpec, **options: bool) -> list[tuple[str, str]]:
+    changes = commands.apply([], specs, **({"dry_run": False, "prune": False} | options))
+    return [(change.action, change.name) for change in changes]
+
+
+def the_job(cluster: Cluster, name: str = "each") -> Job:
+    return cluster.jobs(name=name)[0]
+
+
+def is_sound(cluster: Cluster) -> bool:
+    return audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC").is_sound
+
+
+# -- apply ------------------------------------------------------------------------------------
+
+
+def test_applying_twice_changes_nothing(cluster: Cluster, commands: NamedCommands) -> None:
+    wanted = spec(app="new", enabled=True, **EACH_SECOND)
+    assert apply(commands, wanted) == [("create", "new"), ("create", "new/each")]
+    before = the_job(cluster)
+
+    assert apply(commands, wanted) == [("unchanged", "new/each")]
+
+    after = the_job(cluster)
+    assert after.next_tick_at == before.next_tick_at
+    assert after.update_time == before.update_time
+
+
+def test_nobody_waits_for_a_file_that_changes_nothing(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    shell = {"handler": "", "script_language": "shell", "script_source": "true"}
+    family = [spec("parent", children=("each", f"{APP}/script")), spec(), spec("script", **shell)]
+    apply(commands, *family)
+    other = Database(cluster.database.url.render_as_string(hide_password=False))
+
+    def while_somebody_else_writes(session: Session) -> list[tuple[str, str]]:
+        child_links.lock(session)
+        jobs.lock(session, the_job(cluster).id)
+        return apply(commands, *family, prune=True)
+
+    said = other.write(while_somebody_else_writes)
+    other.close()
+
+    assert {action for action, _ in said} == {"unchanged"}
+    assert [name for _, name in said] == ["demo/parent", "demo/each", "demo/script"]
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec("old", enabled=True, **EACH_SECOND))
+
+    said = apply(commands, spec("new", enabled=True, **EACH_SECOND), dry_run=True, prune=True)
+
+    assert said == [("create", "demo/new"), ("delete", "demo/old")]
+    assert [(job.name, job.is_enabled) for job in cluster.jobs()] == [("old", 1)]
+
+
+def test_one_impossible_job_leaves_all_as_they_were(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    past = spec(
+        "past", schedule_kind="AT", schedule_value="2001-01-01T00:00:00+00:00", enabled=True
+    )
+
+    with pytest.raises(ValueError, match=r"past.*never fires again"):
+        apply(commands, spec("good"), past)
+
+    assert cluster.jobs() == []
+
+
+def test_pruning_deletes_what_the_file_leaves_out_of_its_own_apps(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec("stays"), spec("goes"), spec("elsewhere", app="other"))
+
+    said = apply(commands, spec("stays"), prune=True)
+
+    assert ("delete", "demo/goes") in said
+    assert {job.name for job in cluster.jobs()} == {"stays", "elsewhere"}
+
+
+@on_memory
+def test_enabled_left_out_leaves_the_state_as_it_is(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec(enabled=True, **EACH_SECOND))
+
+    apply(commands, spec(param="new", **EACH_SECOND))
+    assert the_job(cluster).is_enabled == 1
+
+    commands.stop("each")
+    apply(commands, spec(param="newer", **EACH_SECOND))
+    assert the_job(cluster).is_enabled == 0
+
+
+@on_memory
+def test_an_edit_reaches_the_runs_that_are_planned(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    apply(commands, spec(enabled=True, **EACH_SECOND))
+    still.planner.tick(cluster.now_ms())
+
+    apply(commands, spec(handler="echo", param="new", **EACH_SECOND))
+
+    assert {(run.handler, run.param) for run in cluster.runs()} == {("echo", "new")}
+
+
+# -- schedules --------------------------------------------------------------------------------
+
+
+def test_a_stop_in_the_window_cancels_what_is_planned_and_keeps_the_watermark(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    apply(commands, spec(enabled=True, **EACH_SECOND))
+    still.planner.tick(cluster.now_ms())
+    watermark = the_job(cluster).last_tick_at
+
+    assert commands.stop("each")
+
+    assert {run.status for run in cluster.runs()} == {RunStatus.CANCELLED}
+    assert the_job(cluster).last_tick_at >= watermark
+    assert is_sound(cluster)
+    assert not commands.stop("each")
+
+
+def test_a_start_in_the_window_fires_no_tick_twice(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    apply(commands, spec(enabled=True, **EACH_SECOND))
+    still.planner.tick(cluster.now_ms())
+    commands.stop("each")
+    cancelled = {run.scheduled_at for run in cluster.runs()}
+
+    assert commands.start("each")
+    still.planner.tick(cluster.now_ms() + 6_000)
+
+    fresh = {run.scheduled_at for run in cluster.runs(status=RunStatus.PLANNED)}
+    assert fresh
+    assert min(fresh) == max(cancelled) + 1_000
+    assert is_sound(cluster)
+    assert not commands.start("each")
+
+
+def test_an_edit_of_the_schedule_in_the_window_cancels_the_old_and_plans_the_new(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    apply(commands, spec(enabled=True, **EACH_SECOND))
+    still.planner.tick(cluster.now_ms())
+    old = {run.scheduled_at for run in cluster.runs()}
+
+    apply(commands, spec(schedule_kind="FIX_RATE", schedule_value="2"))
+    still.planner.tick(cluster.now_ms() + 8_000)
+
+    new = sorted(run.scheduled_at for run in cluster.runs(status=RunStatus.PLANNED))
+    assert {run.status for run in cluster.runs() if run.scheduled_at in old} == {"CANCELLED"}
+    assert min(new) > max(old)
+    assert {later - sooner for sooner, later in pairwise(new)} == {2_000}
+    assert is_sound(cluster)
+
+
+def test_ticks_that_nobody_planned_before_a_stop_are_recorded_as_skipped(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec(enabled=True, **EACH_SECOND))
+    job = the_job(cluster)
+    cluster.set_job(
+        "each",
+        last_tick_at=job.last_tick_at - 60_000,
+        next_tick_at=job.next_tick_at - 60_000,
+    )
+
+    commands.stop("each")
+
+    [skip] = cluster.skips()
+    assert 59 <= skip.count <= 61
+    assert skip.reason == "job stopped by test"
+
+
+def test_a_job_whose_schedule_cannot_be_read_can_be_stopped_edited_and_deleted(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    for name in ("a", "b", "c"):
+        apply(commands, spec(name, enabled=True, **EACH_SECOND))
+        cluster.set_job(name, schedule_value="nonsense")
+
+    assert commands.stop("a")
+    apply(commands, spec("b", **EACH_SECOND))
+    commands.delete("c")
+
+    states = {job.name: (job.is_enabled, job.schedule_value) for job in cluster.jobs()}
+    assert states == {"a": (0, "nonsense"), "b": (1, "* * * * * ?")}
+
+
+def test_an_instant_that_has_fired_stays_so_when_it_is_applied_again(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=3)
+    once = {"schedule_kind": "AT", "schedule_value": at.isoformat(), "enabled": True}
+    apply(commands, spec("once", **once))
+    still.planner.tick(cluster.now_ms())
+    assert the_job(cluster, "once").stop_reason
+
+    assert apply(commands, spec("once", **once)) == [("unchanged", "demo/once")]
+    assert apply(commands, spec("once", param="new", **once)) == [("update", "demo/once")]
+
+    assert len(cluster.runs()) == 1
+    assert the_job(cluster, "once").is_enabled == 0
+
+
+def test_an_instant_moved_within_the_window_fires_only_at_its_new_time(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    now = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC)
+    soon, later = (now + timedelta(seconds=s) for s in (4, 60))
+    once = {"schedule_kind": "AT", "enabled": True}
+    apply(commands, spec("once", schedule_value=soon.isoformat(), **once))
+    still.planner.tick(cluster.now_ms())
+
+    apply(commands, spec("once", schedule_value=later.isoformat(), **once))
+
+    assert [run.status for run in cluster.runs()] == [RunStatus.CANCELLED]
+    assert the_job(cluster, "once").next_tick_at == int(later.timestamp() * 1000)
+
+
+def test_a_job_without_a_schedule_cannot_be_started(commands: NamedCommands) -> None:
+    apply(commands, spec("manual"))
+
+    with pytest.raises(ValueError, match="cannot start job manual: it has no schedule"):
+        commands.start("manual")
+
+
+def test_stopping_a_job_that_ended_by_itself_cancels_its_last_run(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=4)
+    apply(
+        commands,
+        spec("once", schedule_kind="AT", schedule_value=at.isoformat(), enabled=True),
+    )
+    still.planner.tick(cluster.now_ms())
+
+    assert commands.stop("once")
+
+    assert [run.status for run in cluster.runs()] == [RunStatus.CANCELLED]
+
+
+# -- deleting ---------------------------------------------------------------------------------
+
+
+def test_a_deleted_jobs_planned_runs_are_cancelled_and_its_name_is_free(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    apply(commands, spec(enabled=True, **EACH_SECOND))
+    still.planner.tick(cluster.now_ms())
+    manual = commands.trigger("each", param=None, addresses=[])
+    old_id = the_job(cluster).id
+
+    commands.delete("each")
+    apply(commands, spec(enabled=True, **EACH_SECOND))
+    still.planner.tick(cluster.now_ms())
+
+    assert {run.status for run in cluster.runs(job_id=old_id)} == {RunStatus.CANCELLED}
+    assert cluster.run(manual).status == RunStatus.CANCELLED
+    assert the_job(cluster).id != old_id
+    assert cluster.runs(job_id=the_job(cluster).id) != []
+    assert is_sound(cluster)
+
+
+# -- runs -------------------------------------------------------------------------------------
+
+
+def test_a_trigger_plans_one_run_of_its_own_tick(cluster: Cluster, commands: NamedCommands) -> None:
+    apply(commands, spec(param="usual", retries=2))
+
+    usual = commands.trigger("each", param=None, addresses=[])
+    special = commands.trigger("demo/each", param="", addresses=[])
+
+    assert [run.id for run in cluster.runs()] == sorted([usual, special])
+    assert cluster.run(usual).param == "usual"
+    assert cluster.run(special).param == ""
+    assert cluster.run(usual).origin_id == usual
+    assert cluster.run(usual).retries_left == 2
+
+
+def test_a_trigger_for_an_address_nobody_knows_is_refused(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec())
+
+    with pytest.raises(ValueError, match=r"registered executor of app demo, got: 'warren\.run\.x'"):
+        commands.trigger("each", param=None, addresses=["warren.run.x"])
+
+    assert cluster.runs() == []
+
+
+def test_a_trigger_whose_commit_was_not_answered_plans_no_second_run(cluster: Cluster) -> None:
+    apply(cluster.commands(), spec())
+    database = _ForgetfulDatabase(cluster.database)
+    commands = NamedCommands(database, cluster.now_ms, who="test")  # type: ignore[arg-type]
+
+    run_id = commands.trigger("each", param=None, addresses=[])
+
+    assert [run.id for run in cluster.runs()] == [run_id]
+
+
+class _ForgetfulDatabase:
+    """Runs each unit of work twice, as after a commit whose answer was lost."""
+
+    def __init__(self, database: Any) -> None:
+        self._database = database
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    def write(self, unit: Any) -> Any:
+        self._database.write(unit)
+        return self._database.write(unit)
+
+
+def test_a_planned_run_is_killed_by_cancelling_it(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec(retries=3))
+    run_id = commands.trigger("each", param=None, addresses=[])
+
+    assert commands.kill(run_id) == "cancelled before it was sent"
+
+    assert [run.status for run in cluster.runs()] == [RunStatus.CANCELLED]
+    with pytest.raises(Problem, match="already CANCELLED"):
+        commands.kill(run_id)
+
+
+def test_a_run_in_flight_is_killed_by_a_row_and_twice_is_no_error(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, commands: NamedCommands
+) -> None:
+    seat()
+    apply(commands, spec())
+    run_id = commands.trigger("each", param=None, addresses=[])
+    still.dispatcher.tick(cluster.now_ms())
+
+    assert commands.kill(run_id) == "kill requested"
+    asked_at = cluster.run(run_id).kill_requested_at
+    assert commands.kill(run_id) == "kill requested"
+
+    assert cluster.run(run_id).kill_requested_at == asked_at > 0
+
+
+def test_a_run_that_does_not_exist_cannot_be_killed(commands: NamedCommands) -> None:
+    with pytest.raises(Problem, match="no run with id 42"):
+        commands.kill(42)
+
+
+def test_pause_and_resume_say_whether_they_changed_anything(commands: NamedCommands) -> None:
+    assert commands.pause()
+    assert not commands.pause()
+    assert commands.resume()
+    assert not commands.resume()
+
+
+@on_memory
+def test_while_dispatch_is_paused_every_scheduler_plans_on_and_sends_nothing(
+    cluster: Cluster,
+) -> None:
+    nodes = [cluster.scheduler(), cluster.scheduler()]
+    cluster.executor()
+    cluster.wait_online()
+    cluster.commands().pause()
+    cluster.job("each", enabled=True, **EACH_SECOND)
+
+    eventually(lambda: sum(run.due_at < cluster.now_ms() for run in cluster.runs()) >= 2, 20)
+    for node in nodes:
+        assert node.dispatcher.tick(cluster.now_ms()) > 0
+    assert {run.status for run in cluster.runs()} == {RunStatus.PLANNED}
+
+    waited = [run.id for run in cluster.runs() if run.due_at < cluster.now_ms()]
+    cluster.commands().resume()
+    for run_id in waited:
+        assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+    assert is_sound(cluster)
+
+
+@pytest.mark.parametrize("act", ["start", "stop", "delete"])
+def test_a_job_that_does_not_exist_is_named(commands: NamedCommands, act: str) -> None:
+    with pytest.raises(NotFound, match="no job named 'nowhere'"):
+        getattr(commands, act)("nowhere")

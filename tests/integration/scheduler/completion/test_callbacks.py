@@ -1,0 +1,384 @@
+"""Reports move rows: once, whoever repeats them, whatever came first, and only from whom it may."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from sqlalchemy.orm import Session
+
+from broker.codec import VERSION
+from broker.keys import ClusterKeys
+from broker.messages import Knowledge, Outcome, StillOpen
+from broker.signing import Direction
+from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
+from broker.transport import Outgoing
+from scheduler.node import SchedulerNode
+from scheduler.timeouts import Timeouts
+from sql.models import Run
+from sql.run_status import RunStatus
+from sql.runs import transitions
+from tests.support.bad_messages import BAD_BODIES
+from tests.support.cluster import SECRET, Cluster, on_memory
+from tests.support.eventually import eventually
+from tests.support.fake_executor import FakeExecutor
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> SchedulerNode:
+    return cluster.scheduler()
+
+
+@pytest.fixture
+def desk(cluster: Cluster, node: SchedulerNode) -> FakeExecutor:
+    return FakeExecutor(cluster).join()
+
+
+def begun(cluster: Cluster, desk: FakeExecutor, **fields: object) -> int:
+    """Plan a run of a fresh job and take its trigger; return the run's id."""
+    cluster.job("work", **fields)
+    run_id = cluster.trigger("work")
+    [trigger] = desk.take()
+    assert trigger.run_id == run_id
+    cluster.wait_status(run_id, RunStatus.SENT)
+    return run_id
+
+
+def quiet(cluster: Cluster, node: SchedulerNode, desk: FakeExecutor) -> None:
+    """Wait until everything said so far has been stored."""
+    before = node.counters["callbacks_rejected"]
+    desk.report(desk.finished(999_999_999))
+    eventually(lambda: node.counters["callbacks_rejected"] > before)
+
+
+def test_a_result_ends_its_run_with_all_that_it_says(cluster: Cluster, desk: FakeExecutor) -> None:
+    run_id, now_ms = begun(cluster, desk), cluster.now_ms()
+
+    desk.report(
+        desk.started(run_id, started_at_ms=now_ms - 111),
+        desk.finished(run_id, message="héllo", finished_at_ms=now_ms + 222, log_tail="the end"),
+    )
+    run = cluster.wait_final(run_id)
+
+    assert (run.status, run.message, run.log_tail) == ("SUCCEEDED", "héllo", "the end")
+    assert (run.started_at, run.finished_at) == (now_ms - 111, now_ms + 222)
+    assert (run.trigger_code, run.handle_code) == (200, 200)
+
+
+@pytest.mark.parametrize("wrong_ms", [0, 1, 2**53 - 1])
+def test_instants_that_cannot_be_are_those_of_the_reports_arrival(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, wrong_ms: int
+) -> None:
+    run_id, before_ms = begun(cluster, desk), cluster.now_ms()
+
+    desk.report(desk.started(run_id, started_at_ms=wrong_ms))
+    began = cluster.wait_status(run_id, RunStatus.RUNNING).started_at
+    desk.report(desk.finished(run_id, started_at_ms=wrong_ms, finished_at_ms=wrong_ms))
+    run = cluster.wait_final(run_id)
+
+    assert run.status == RunStatus.SUCCEEDED
+    instants = (began, run.started_at, run.finished_at)
+    # However long the round has waited for it; two readings of one clock may differ a little.
+    assert all(before_ms - 100 <= at <= cluster.now_ms() + 100 for at in instants)
+    assert node.counters["callbacks_unstorable"] == 0
+
+
+def test_a_callback_delivered_three_times_counts_once(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk, retries=3)
+
+    desk.report(desk.finished(run_id, Outcome.FAILED), times=3)
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.FAILED
+    assert [run.attempt for run in cluster.runs()] == [0, 1]
+    assert node.counters["callbacks_ignored"] == 2
+
+
+@on_memory
+def test_a_result_that_overtakes_the_brokers_confirm_stays(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+
+    def unconfirm(session: object) -> None:
+        run = session.get(Run, run_id)  # type: ignore[attr-defined]
+        run.status, run.sent_at, run.trigger_code = "ROUTED", None, 0
+
+    cluster.database.write(unconfirm)
+    desk.report(desk.finished(run_id))
+    cluster.wait_final(run_id)
+    marked = cluster.database.write(
+        lambda session: transitions.mark_sent(session, [run_id], node=node.name, now_ms=1)
+    )
+
+    assert marked == 0
+    assert cluster.run(run_id).status == RunStatus.SUCCEEDED
+    assert cluster.run(run_id).trigger_code == 200
+
+
+@on_memory
+def test_a_start_that_comes_after_the_end_changes_nothing(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+    desk.report(desk.finished(run_id))
+    cluster.wait_final(run_id)
+
+    desk.report(desk.started(run_id))
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.SUCCEEDED
+
+
+@on_memory
+def test_another_executors_report_on_a_run_is_rejected(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+    stranger = FakeExecutor(cluster, "two").join()
+
+    stranger.report(
+        stranger.started(run_id), stranger.finished(run_id), stranger.not_started(run_id)
+    )
+    stranger.report(stranger.finished(run_id, boot_id=desk.boot_id))
+    quiet(cluster, node, stranger)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+@on_memory
+def test_an_earlier_boots_report_on_a_later_boots_run_is_rejected(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+
+    desk.report(desk.finished(run_id, boot_id="earlier"))
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+@on_memory
+def test_a_new_boot_reports_what_the_old_one_ran(cluster: Cluster, desk: FakeExecutor) -> None:
+    run_id = begun(cluster, desk)
+    desk.die()
+    successor = FakeExecutor(cluster).join()
+
+    successor.report(desk.finished(run_id))
+
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+
+
+@on_memory
+def test_a_run_that_runs_cannot_be_said_never_to_have_started(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+    desk.report(desk.started(run_id))
+    cluster.wait_status(run_id, RunStatus.RUNNING)
+
+    desk.report(desk.not_started(run_id))
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.RUNNING
+    assert len(cluster.runs()) == 1
+
+
+@on_memory
+def test_a_run_that_never_started_is_sent_again_at_once_as_a_new_attempt(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+
+    desk.report(desk.not_started(run_id))
+    [again] = desk.take()
+
+    assert (again.attempt, again.kind) == (1, "RETRY")
+    assert cluster.run(run_id).status == RunStatus.UNDELIVERED
+
+
+@on_memory
+def test_reports_on_runs_that_do_not_exist_are_settled_and_counted(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+
+    desk.report(desk.finished(123_456_789), desk.finished(run_id))
+
+    cluster.wait_final(run_id)
+    eventually(lambda: node.counters["callbacks_rejected"] == 1)
+    assert node._connections.admin.count_messages("warren.dead") == 0
+
+
+def test_a_report_that_cannot_be_stored_fails_its_run_and_no_other(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.job("work", concurrency=50)
+    ids = [cluster.trigger("work") for _ in range(20)]
+    desk.take(20)
+    poison = ids[7]
+    end = transitions.end
+
+    def refuse(session: Session, ends: Sequence[transitions.Ended]) -> None:
+        if any((one.run_id, one.status) == (poison, RunStatus.SUCCEEDED) for one in ends):
+            raise ValueError("no column takes that")
+        end(session, ends)
+
+    monkeypatch.setattr(transitions, "end", refuse)
+    reports = [desk.finished(run_id) for run_id in ids if run_id != poison]
+
+    desk.report(*reports[:9], desk.finished(poison), *reports[9:])
+    for run_id in ids:
+        cluster.wait_final(run_id)
+
+    assert cluster.run(poison).status == RunStatus.FAILED
+    assert "could not be stored" in cluster.run(poison).message
+    assert len(cluster.runs(status=RunStatus.SUCCEEDED)) == 19
+    eventually(lambda: node._connections.admin.count_messages("warren.dead") == 1)
+    assert node.counters["callbacks_unstorable"] == 1
+
+
+def test_reports_wait_for_a_database_that_is_away(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+    mortal = cluster.mortals[id(node)]
+    mortal.is_dead = True
+
+    desk.report(desk.finished(run_id))
+    eventually(lambda: "callbacks" in node.failing_roles)
+    assert cluster.run(run_id).status == RunStatus.SENT
+    mortal.is_dead = False
+
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+
+
+@on_memory
+def test_a_result_after_lost_is_kept_beside_it_and_fires_nothing(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk, retries=3)
+    desk.report(desk.finished(run_id, Outcome.LOST))
+    cluster.wait_final(run_id)
+
+    desk.report(desk.finished(run_id, Outcome.FAILED))
+    desk.report(desk.finished(run_id))
+    quiet(cluster, node, desk)
+
+    run = cluster.run(run_id)
+    assert (run.status, run.late_status) == (RunStatus.LOST, RunStatus.FAILED)
+    assert len(cluster.runs()) == 1
+
+
+@on_memory
+def test_an_executor_that_was_out_of_contact_learns_which_runs_are_still_open(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    cluster.job("work", concurrency=5)
+    ended, still_open = cluster.trigger("work"), cluster.trigger("work")
+    desk.take(2)
+    desk.report(desk.finished(ended))
+    cluster.wait_final(ended)
+
+    desk.which_open(ended, still_open, 987_654)
+
+    answer = desk.expect(StillOpen)
+    assert answer.asked == (ended, still_open, 987_654)
+    assert answer.open_ids == (still_open,)
+
+
+@on_memory
+def test_forged_and_foreign_callbacks_are_given_up_and_change_nothing(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+    good = desk._sealer
+    desk._sealer = type(good)(
+        ClusterKeys("another secret of thirty-two characters"), good.cluster, cluster.now_ms
+    )
+    desk.report(desk.finished(run_id))
+    desk._sealer = type(good)(ClusterKeys(SECRET), "another cluster", cluster.now_ms)
+    desk.report(desk.finished(run_id))
+
+    desk._sealer = good
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+    assert node.counters["messages_rejected"] >= 2
+
+
+@on_memory
+def test_a_killed_run_that_never_started_ends_killed(cluster: Cluster, desk: FakeExecutor) -> None:
+    run_id = begun(cluster, desk, retries=3)
+    cluster.commands().kill(run_id)
+
+    desk.report(desk.not_started(run_id))
+
+    assert cluster.wait_final(run_id).status == RunStatus.KILLED
+    assert len(cluster.runs()) == 1
+
+
+@on_memory
+def test_a_run_that_is_at_work_is_asked_about_and_left_alone(cluster: Cluster) -> None:
+    cluster.timeouts = Timeouts(silence=0.8, answer=0.5)
+    cluster.scheduler()
+    desk = FakeExecutor(cluster).join()
+    run_id = begun(cluster, desk)
+    desk.knowledge[run_id] = Knowledge.RUNNING
+    desk.report(desk.started(run_id))
+
+    eventually(lambda: [m for m in desk.heard if type(m).__name__ == "Know"][1:], 10)
+
+    assert cluster.run(run_id).status == RunStatus.RUNNING
+
+
+@on_memory
+@pytest.mark.parametrize("key", [CALLBACK_KEY, HEARTBEAT_KEY])
+def test_messages_that_say_nonsense_in_the_right_hand_are_given_up_one_by_one(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, key: str
+) -> None:
+    run_id = begun(cluster, desk)
+
+    for body in BAD_BODIES.values():
+        desk._publisher.publish([_signed(desk, body, key)])
+    desk.report(desk.finished(run_id))
+    desk.beat()
+
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+    eventually(lambda: _bad_messages(node) >= len(BAD_BODIES))
+    assert node.failing_roles == []
+    assert node.roster.routable("demo") == {"one": desk.boot_id}
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_oversized_callbacks_are_dropped_and_not_kept(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, is_signed: bool
+) -> None:
+    run_id = begun(cluster, desk)
+    huge = _signed(desk, b"x" * 4_000_000, CALLBACK_KEY)
+
+    desk._publisher.publish([huge if is_signed else replace(huge, headers={})])
+    desk.report(desk.finished(run_id))
+    cluster.wait_final(run_id)
+
+    assert node.counters["messages_dropped"] == 1
+    assert node._connections.admin.count_messages("warren.dead") == 0
+
+
+def _bad_messages(node: SchedulerNode) -> int:
+    return node.counters["messages_rejected"] + node.counters["messages_dropped"]
+
+
+def _signed(desk: FakeExecutor, body: bytes, key: str) -> Outgoing:
+    sealer, direction = desk._sealer, Direction.FROM_EXECUTOR
+    headers = {
+        "v": VERSION,
+        "type": "Callback" if key == CALLBACK_KEY else "Heartbeat",
+        "cluster": sealer.cluster,
+        "expiry": str(2**52),
+        "app": desk.app,
+        "address": desk.address,
+    }
+    [headers["mac"]] = sealer._macs(headers, direction, key, body)
+    return Outgoing(exchange=REPLY_EXCHANGE, routing_key=key, body=body, headers=headers)

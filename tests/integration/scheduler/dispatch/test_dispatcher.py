@@ -1,0 +1,898 @@
+"""Due rows become triggers: once, in time, and never held up by one bad row or one full address."""
+
+import math
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import update
+
+from broker.messages import Trigger
+from broker.topology import run_queue
+from scheduler.completion.retry_policy import End
+from scheduler.dispatch.claim import Decided
+from scheduler.jobs.spec import AppSpec
+from scheduler.node import SchedulerNode
+from scheduler.routing.routes import Choice, Router, RouteRequest, with_added
+from scheduler.timeouts import Timeouts
+from sql.errors import DatabaseUnavailable
+from sql.jobs import route_memory
+from sql.models import Run
+from sql.run_status import RunStatus
+from sql.runs import transitions
+from tests.integration.scheduler.conftest import Seat
+from tests.support.cluster import APP, Cluster, on_memory
+from tests.support.eventually import eventually
+
+pytestmark = on_memory
+
+
+def queued(node: SchedulerNode, address: str = "one", *, app: str = APP) -> list[Trigger]:
+    """Take what lies in an executor's queue."""
+    found: list[Trigger] = []
+
+    def keep(deliveries: object) -> None:
+        for delivery in deliveries:
+            found.extend(node.reaper._open(delivery, app, address))
+
+    node._connections.admin.drain(run_queue(app, address).name, 1_000, keep)
+    return found
+
+
+def dispatch(cluster: Cluster, node: SchedulerNode, *, rounds: int = 5) -> float:
+    """Make rounds until there is nothing to do at once; return the last pause."""
+    for _ in range(rounds):
+        pause = node.dispatcher.tick(cluster.now_ms())
+        node.confirmations.drain()
+        if pause:
+            return pause
+    return 0
+
+
+def test_a_due_run_is_routed_sent_and_confirmed(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    boot_id = seat()
+    cluster.job("greet", handler="echo", timeout=9)
+    run_id = cluster.trigger("greet", "hello")
+
+    dispatch(cluster, still)
+
+    run, [trigger] = cluster.run(run_id), queued(still)
+    assert (run.status, run.address, run.boot_id) == (RunStatus.SENT, "one", boot_id)
+    assert run.routed_by == still.name
+    assert run.due_at <= run.routed_at <= run.sent_at
+    assert (trigger.run_id, trigger.param, trigger.boot_id) == (run_id, "hello", boot_id)
+    assert (trigger.timeout_seconds, trigger.resent) == (9, False)
+    assert trigger.routed_at_ms == run.routed_at
+    assert "MANUAL, attempt 1" in run.trigger_message
+
+
+def test_a_run_is_not_sent_before_its_time_and_the_pause_ends_exactly_then(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    now_ms = cluster.now_ms()
+    at = datetime.fromtimestamp(now_ms // 1000 + 4, UTC)
+    cluster.job("soon", schedule_kind="AT", schedule_value=at.isoformat(), enabled=True)
+    still.planner.tick(now_ms)
+    [run] = cluster.runs()
+    still.dispatcher.tick(now_ms)
+
+    pause = still.dispatcher.tick(run.due_at - 300)
+
+    assert cluster.run(run.id).status == RunStatus.PLANNED
+    assert 0.2 <= pause <= 0.3
+    assert still.dispatcher.tick(run.due_at - 3_000) == 0.5
+
+
+def test_while_dispatch_is_paused_nothing_leaves(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("greet")
+    cluster.commands().pause()
+    run_id = cluster.trigger("greet")
+
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+
+    cluster.commands().resume()
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+def test_while_the_broker_is_blocked_nothing_is_claimed(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("greet")
+    run_id = cluster.trigger("greet")
+    broker = cluster.make_transport.__self__  # type: ignore[attr-defined]
+    broker.block()
+
+    pause = dispatch(cluster, still)
+    assert (cluster.run(run_id).status, pause) == (RunStatus.PLANNED, 0.5)
+
+    broker.unblock()
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+def test_a_full_address_holds_up_no_other_job_of_the_app(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.dispatch.dispatcher.BATCH", 10)
+    seat("one")
+    seat("two")
+    cluster.job("many")
+    cluster.job("other")
+    for _ in range(30):
+        cluster.trigger("many", addresses=["one"])
+    other = cluster.trigger("other", addresses=["two"])
+
+    eventually(lambda: dispatch(cluster, still) and cluster.run(other).status == RunStatus.SENT, 5)
+
+    assert len(queued(still, "one")) == 5
+    assert len(cluster.runs(status=RunStatus.PLANNED)) == 25
+
+
+def test_a_full_address_makes_no_busy_loop(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("many")
+    for _ in range(9):
+        cluster.trigger("many")
+    dispatch(cluster, still)
+
+    pauses = [still.dispatcher.tick(cluster.now_ms()) for _ in range(5)]
+
+    assert all(pause >= 0.005 for pause in pauses)
+    assert len(cluster.runs(status=RunStatus.SENT)) == 5
+
+
+def test_an_address_that_finishes_runs_gets_more_at_once(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("many")
+    ids = [cluster.trigger("many") for _ in range(9)]
+    dispatch(cluster, still)
+    ends = [
+        End(run_id=run_id, status=RunStatus.SUCCEEDED, message="", finished_at=1)
+        for run_id in ids[:4]
+    ]
+    cluster.database.write(lambda session: still._completion.end(session, ends))
+
+    eventually(lambda: dispatch(cluster, still) and not cluster.runs(status="PLANNED"), 1)
+
+
+def test_an_app_without_executors_holds_up_no_other(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one", app="present")
+    cluster.job("waits", app="absent")
+    cluster.job("goes", app="present")
+    waits, goes = cluster.trigger("waits"), cluster.trigger("goes")
+
+    dispatch(cluster, still)
+
+    assert cluster.run(waits).status == RunStatus.PLANNED
+    assert cluster.run(goes).status == RunStatus.SENT
+
+
+def test_a_run_is_given_up_when_no_executor_of_its_app_was_seen_for_long(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    cluster.job("waits", retries=1)
+    run_id = cluster.trigger("waits")
+
+    eventually(lambda: dispatch(cluster, still) is not None and cluster.run(run_id).finished_at, 5)
+
+    run, again = cluster.runs()
+    assert (run.status, run.message) == (
+        RunStatus.UNDELIVERED,
+        "no executor of app demo is online",
+    )
+    assert run.finished_at - run.due_at >= 1_000
+    assert (again.attempt, again.status, again.retries_left) == (1, "PLANNED", 0)
+
+
+def test_a_scheduler_that_is_not_healthy_gives_nothing_up(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    cluster.job("waits")
+    run_id = cluster.trigger("waits")
+    still.roster.set_health(False)
+
+    for seconds in (0, 60, 3_600):
+        still.dispatcher.tick(cluster.now_ms() + seconds * 1_000)
+
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+
+
+def test_a_run_that_another_scheduler_has_routed_is_not_given_up(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("greet")
+    run_id = cluster.trigger("greet")
+    dispatch(cluster, still)
+    late = End(
+        run_id=run_id,
+        status=RunStatus.UNDELIVERED,
+        message="no executor is online",
+        finished_at=1,
+        only_from=RunStatus.PLANNED,
+    )
+
+    tally = cluster.database.write(lambda session: still._completion.end(session, [late]))
+
+    assert tally.won == {}
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+def test_a_run_for_an_address_that_is_away_waits_for_it_and_is_then_given_up(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("greet")
+    run_id = cluster.trigger("greet", addresses=["two"])
+    still.roster.dismiss(APP, "two", "boot-two")
+
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at, 5)
+
+    assert cluster.run(run_id).status == RunStatus.UNDELIVERED
+    assert "none of the wanted executors is online" in cluster.run(run_id).message
+
+
+@pytest.mark.parametrize("columns", [{"route": "NONSENSE"}, {"block": "NONSENSE"}])
+def test_a_run_that_cannot_be_routed_ends_alone(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, columns: dict[str, str]
+) -> None:
+    seat()
+    cluster.job("good")
+    cluster.job("bad")
+    ids = [cluster.trigger("good"), cluster.trigger("good")]
+    bad = cluster.trigger("bad")
+    ids.append(cluster.trigger("good"))
+    cluster.set_job("bad", **columns)
+
+    dispatch(cluster, still)
+
+    assert [cluster.run(run_id).status for run_id in ids] == [RunStatus.SENT] * 3
+    assert cluster.run(bad).status == RunStatus.UNDELIVERED
+    assert "cannot be routed" in cluster.run(bad).message
+    assert sorted(trigger.run_id for trigger in queued(still)) == sorted(ids)
+
+
+def test_runs_of_a_job_that_is_gone_are_cancelled(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("gone")
+    run_id = cluster.trigger("gone")
+    # As if the run had been planned while the job was being deleted.
+    cluster.database.write(lambda session: session.delete(session.merge(cluster.jobs()[0])))
+
+    dispatch(cluster, still)
+
+    assert cluster.run(run_id).status == RunStatus.CANCELLED
+    assert queued(still) == []
+
+
+def test_a_missing_queue_sends_the_run_elsewhere_as_a_new_attempt(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    still._connections.admin.delete_queue(run_queue(APP, "one").name)
+    cluster.job("greet")
+    cluster.trigger("greet")
+
+    still.dispatcher.tick(cluster.now_ms())
+    still.confirmations.drain()
+
+    first, again = cluster.runs()
+    assert first.status == RunStatus.UNDELIVERED
+    assert (again.kind, again.attempt, again.redeliveries) == ("RETRY", 1, 1)
+    assert (APP, "one") in still.registrar._missing
+
+
+def test_a_scheduler_frozen_after_its_commit_publishes_nothing(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seat()
+    cluster.job("greet")
+    run_id = cluster.trigger("greet")
+    monkeypatch.setattr("scheduler.dispatch.delivery.STALE_SECONDS", -1.0)
+
+    dispatch(cluster, still)
+
+    assert queued(still) == []
+    assert cluster.run(run_id).status == RunStatus.ROUTED
+    assert run_id in still.rescuer._unknown
+
+
+def test_confirms_are_noted_once_the_database_is_back(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("greet")
+    run_id = cluster.trigger("greet")
+    mortal = cluster.mortals[id(still)]
+    still.dispatcher.tick(cluster.now_ms())
+    mortal.is_dead = True
+
+    with pytest.raises(DatabaseUnavailable):
+        still.confirmations.drain()
+    assert cluster.run(run_id).status == RunStatus.ROUTED
+    mortal.is_dead = False
+    still.confirmations.drain()
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+def test_a_run_that_was_taken_over_is_not_ended_by_its_first_owners_return(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    still._connections.admin.delete_queue(run_queue(APP, "one").name)
+    cluster.job("greet")
+    run_id = cluster.trigger("greet")
+    still.dispatcher.tick(cluster.now_ms())
+    [row] = cluster.runs()
+    cluster.database.write(
+        lambda session: transitions.take_over(
+            session, [row], node="other", now_ms=row.routed_at + 1
+        )
+    )
+
+    still.confirmations.drain()
+
+    assert cluster.run(run_id).status == RunStatus.ROUTED
+    assert len(cluster.runs()) == 1
+
+
+def test_an_old_row_of_another_app_is_found_by_the_next_sweep(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("greet")
+    now_ms = cluster.now_ms()
+    still.dispatcher.tick(now_ms)
+    run_id = cluster.trigger("greet")
+    cluster.database.write(
+        lambda session: setattr(_run(session, run_id), "due_at", now_ms - 60_000)
+    )
+
+    still.dispatcher.tick(now_ms + 1_000)
+    for _ in range(3):
+        still.dispatcher.tick(now_ms + 10_001)
+    still.confirmations.drain()
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+def _run(session: object, run_id: int) -> object:
+
+    return session.get(Run, run_id)  # type: ignore[attr-defined]
+
+
+# -- broadcasts -----------------------------------------------------------------------------------
+
+
+def test_a_broadcast_is_one_row_until_it_is_due_and_then_one_for_each_executor(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    boots = [seat(address) for address in ("one", "three", "two")]
+    cluster.job("all", route="SHARDING_BROADCAST", handler="echo", retries=4)
+    first = cluster.trigger("all", "p")
+    [planned] = cluster.runs()
+    assert (planned.shard_total, planned.sharding) == (0, None)
+
+    dispatch(cluster, still)
+    still.confirmations.drain()
+
+    rows = sorted(cluster.runs(), key=lambda run: run.shard_index)
+    assert rows[0].id == first
+    assert [row.address for row in rows] == ["one", "three", "two"]
+    assert [row.boot_id for row in rows] == boots
+    assert [row.sharding for row in rows] == ["0/3", "1/3", "2/3"]
+    assert {row.status for row in rows} == {RunStatus.SENT}
+    alike = ("job_id", "scheduled_at", "origin_id", "attempt", "due_at", "param", "kind")
+    for column in (*alike, "retries_left", "routed_by", "routed_at"):
+        assert len({getattr(row, column) for row in rows}) == 1, column
+    for row in rows:
+        [trigger] = queued(still, row.address)
+        assert (trigger.run_id, trigger.boot_id) == (row.id, row.boot_id)
+        assert (trigger.shard_index, trigger.shard_total) == (row.shard_index, 3)
+        assert (trigger.param, trigger.handler) == ("p", "echo")
+
+
+def test_a_tick_of_a_broadcast_is_planned_unexpanded(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    each_second = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
+    cluster.job("all", route="SHARDING_BROADCAST", **each_second)
+
+    now_ms = cluster.now_ms()
+    still.planner.tick(now_ms)
+    planned = cluster.runs()
+    assert {run.shard_total for run in planned} == {0}
+    cluster.commands().stop("all")
+
+    # Nothing is left of ticks that were cancelled before they were shards.
+    dispatch(cluster, still)
+    assert {run.status for run in cluster.runs()} == {RunStatus.CANCELLED}
+    assert len(cluster.runs()) == len(planned)
+
+
+def test_a_broadcast_with_addresses_goes_to_these_only(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    for address in ("one", "three", "two"):
+        seat(address)
+    cluster.job("all", route="SHARDING_BROADCAST")
+    cluster.trigger("all", addresses=["two", "one"])
+
+    dispatch(cluster, still)
+
+    rows = sorted(cluster.runs(), key=lambda run: run.shard_index)
+    assert [row.address for row in rows] == ["two", "one"]
+    assert [row.sharding for row in rows] == ["0/2", "1/2"]
+    assert all("wanted: two,one; SHARDING_BROADCAST" in (row.trigger_message or "") for row in rows)
+
+
+def test_a_broadcast_without_executors_is_one_row_that_is_tried_again_whole(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    cluster.job("all", route="SHARDING_BROADCAST", retries=1)
+    cluster.trigger("all")
+    eventually(lambda: dispatch(cluster, still) is not None and len(cluster.runs()) == 2, 5)
+
+    seat("one")
+    seat("two")
+    dispatch(cluster, still)
+
+    gone, *rows = cluster.runs()
+    assert (gone.status, gone.shard_total) == (RunStatus.UNDELIVERED, 0)
+    assert sorted(row.sharding for row in rows) == ["0/2", "1/2"]
+    assert {row.attempt for row in rows} == {1}
+
+
+def test_a_broadcast_waits_until_every_executor_has_room(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("many")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    ids = [cluster.trigger("many", addresses=["two"]) for _ in range(5)]
+    dispatch(cluster, still)
+    run_id = cluster.trigger("all")
+
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+    assert len(cluster.runs()) == 6
+    end = End(run_id=ids[0], status=RunStatus.SUCCEEDED, message="", finished_at=1)
+    cluster.database.write(lambda session: still._completion.end(session, [end]))
+
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).shard_total == 2, 5)
+
+
+def test_a_shard_planned_before_its_job_became_no_broadcast_is_one_run(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    run_id = cluster.trigger("all")
+    cluster.job("all", route="LAST")
+
+    dispatch(cluster, still)
+
+    [run], [trigger] = cluster.runs(), queued(still, "two")
+    assert (run.id, run.sharding) == (run_id, "0/1")
+    assert (trigger.shard_index, trigger.shard_total) == (0, 1)
+
+
+def test_a_run_planned_before_its_job_became_a_broadcast_is_expanded(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("all")
+    cluster.trigger("all")
+    cluster.job("all", route="SHARDING_BROADCAST")
+
+    dispatch(cluster, still)
+
+    assert [run.shard_total for run in cluster.runs()] == [2, 2]
+
+
+def test_a_shard_whose_executor_left_keeps_its_number(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    for address in ("one", "three", "two"):
+        seat(address)
+    cluster.job("all", route="SHARDING_BROADCAST", retries=1)
+    cluster.trigger("all")
+    dispatch(cluster, still)
+    [last] = cluster.runs(shard_index=2)
+    still.roster.dismiss(APP, "two", "boot-two")
+    end = End(run_id=last.id, status=RunStatus.FAILED, message="", finished_at=1)
+    cluster.database.write(lambda session: still._completion.end(session, [end]))
+
+    eventually(lambda: dispatch(cluster, still) and cluster.runs(attempt=1)[0].routed_at, 5)
+
+    [again] = cluster.runs(attempt=1)
+    assert (again.sharding, again.address) == ("2/3", "one")
+    assert "shard 2, whose executor has left" in (again.trigger_message or "")
+    assert len(cluster.runs()) == 4
+
+
+def test_shards_of_a_scheduler_that_died_after_its_commit_are_sent_by_another(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for address in ("one", "two"):
+        seat(address)
+    cluster.job("all", route="SHARDING_BROADCAST")
+    cluster.trigger("all")
+    with monkeypatch.context() as patched:
+        patched.setattr("scheduler.dispatch.delivery.STALE_SECONDS", -1.0)
+        dispatch(cluster, still)
+    assert {run.status for run in cluster.runs()} == {RunStatus.ROUTED}
+    assert queued(still, "one") == []
+
+    eventually(
+        lambda: still.rescuer.tick(cluster.now_ms()) and len(cluster.runs(status="SENT")) == 2, 5
+    )
+
+    rows = sorted(cluster.runs(), key=lambda run: run.shard_index)
+    for row in rows:
+        [trigger] = queued(still, row.address)
+        assert (trigger.run_id, trigger.resent) == (row.id, True)
+        assert (trigger.shard_index, trigger.shard_total) == (row.shard_index, 2)
+
+
+def test_a_broadcast_whose_commit_got_no_answer_is_not_made_twice(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    run_id = cluster.trigger("all")
+    claimer = still.dispatcher._claimer
+    live = still.roster.routable(APP)
+    [app_id] = [job.app_id for job in cluster.jobs()]
+
+    def claim() -> Decided:
+        known = still.dispatcher._destinations.known(app_id, APP, live, cluster.now_ms())
+        return claimer.claim([run_id], known)
+
+    # As the database layer does it: the whole unit of work once more.
+    first, again = claim(), claim()
+
+    assert (len(first.triggers), len(again.triggers)) == (2, 0)
+    assert len(cluster.runs()) == 2
+
+
+def test_a_broadcast_that_meets_a_shard_that_is_there_already_ends_alone(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    cluster.job("good")
+    run_id, good = cluster.trigger("all"), cluster.trigger("good")
+    run = cluster.run(run_id)
+    same = {"job_id": run.job_id, "scheduled_at": run.scheduled_at, "origin_id": run.origin_id}
+    stray = Run(
+        id=999_999,
+        app_id=run.app_id,
+        due_at=run.due_at,
+        shard_index=1,
+        shard_total=2,
+        status="SUCCEEDED",
+        kind="MANUAL",
+        **same,
+    )
+    cluster.database.write(lambda session: session.add(stray))
+
+    dispatch(cluster, still)
+
+    assert cluster.run(run_id).status == RunStatus.UNDELIVERED
+    assert "it cannot be routed" in cluster.run(run_id).message
+    assert cluster.run(good).status == RunStatus.SENT
+    assert queued(still, "two") == []
+
+
+def test_a_large_broadcast_leaves_others_for_the_next_claim(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.dispatch.run_routing.SHARDS_LIMIT", 3)
+    for address in ("one", "three", "two"):
+        seat(address)
+    for name in ("a", "b"):
+        cluster.job(name, route="SHARDING_BROADCAST")
+        cluster.trigger(name)
+
+    still.dispatcher.tick(cluster.now_ms())
+    assert len(cluster.runs()) == 4
+    dispatch(cluster, still)
+
+    assert [run.shard_total for run in cluster.runs()] == [3] * 6
+
+
+# -- an app's own list of addresses ---------------------------------------------------------------
+
+
+def list_addresses(cluster: Cluster, *addresses: str) -> None:
+    cluster.commands().apply(
+        [AppSpec(name=APP, addresses=addresses)], [], dry_run=False, prune=False
+    )
+
+
+def test_an_apps_own_list_says_where_runs_may_go_and_in_which_order(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    for address in ("one", "three", "two"):
+        seat(address)
+    list_addresses(cluster, "two", "away", "one")
+    for name, route in {"first": "FIRST", "last": "LAST", "all": "SHARDING_BROADCAST"}.items():
+        cluster.job(name, route=route)
+    first, last = cluster.trigger("first"), cluster.trigger("last")
+    cluster.trigger("all")
+
+    dispatch(cluster, still)
+
+    assert cluster.run(first).address == "two"
+    assert cluster.run(last).address == "one"
+    [job] = cluster.jobs(name="all")
+    rows = sorted(cluster.runs(job_id=job.id), key=lambda run: run.shard_index)
+    assert [row.address for row in rows] == ["two", "one"]
+    assert "listed and away: away; FIRST of 2" in (cluster.run(first).trigger_message or "")
+
+
+def test_a_user_may_name_a_registered_executor_that_is_not_listed(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    list_addresses(cluster, "one")
+    cluster.job("greet")
+    run_id = cluster.trigger("greet", addresses=["two"])
+
+    dispatch(cluster, still)
+
+    assert cluster.run(run_id).address == "two"
+
+
+def test_a_run_ends_when_none_of_the_listed_executors_was_seen_for_long(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    list_addresses(cluster, "other", "third")
+    cluster.job("greet")
+    run_id = cluster.trigger("greet")
+
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at, 5)
+
+    run = cluster.run(run_id)
+    assert run.status == RunStatus.UNDELIVERED
+    assert run.message == "none of the listed executors is online: other, third"
+    assert run.message in run.trigger_message
+
+
+def test_a_list_that_is_taken_back_lets_all_executors_in_again(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("greet", route="LAST")
+    list_addresses(cluster, "one")
+    list_addresses(cluster)
+    run_id = cluster.trigger("greet")
+
+    dispatch(cluster, still)
+
+    assert cluster.run(run_id).address == "two"
+
+
+# -- routes of one's own --------------------------------------------------------------------------
+
+
+def fails(_request: RouteRequest, _random: object) -> Choice:
+    raise LookupError("no such zone")
+
+
+def in_turn(request: RouteRequest, _random: object) -> Choice:
+    turn = (request.memory or {}).get("turn", -1) + 1
+    address = request.candidates[turn % len(request.candidates)]
+    return Choice(address, f"MINE, turn {turn}", {"turn": turn})
+
+
+def test_a_route_of_ones_own_chooses_and_remembers(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    add_routes(still, MINE=Router(in_turn, needs_memory=True))
+    for address in ("one", "three", "two"):
+        seat(address)
+    cluster.job("mine")
+    cluster.set_job("mine", route="MINE")
+    ids = [cluster.trigger("mine") for _ in range(4)]
+    dispatch(cluster, still)
+    ids.append(cluster.trigger("mine"))
+
+    dispatch(cluster, still)
+
+    went = [cluster.run(run_id).address for run_id in ids]
+    assert went == ["one", "three", "two", "one", "three"]
+    assert (cluster.run(ids[4]).trigger_message or "").endswith("MINE, turn 4")
+
+
+def test_a_memory_of_another_route_from_before_an_edit_is_not_handed_on(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    add_routes(still, MINE=Router(in_turn, needs_memory=True))
+    seat("one")
+    seat("two")
+    cluster.job("mine", route="LEAST_RECENTLY_USED")
+    cluster.trigger("mine")
+    dispatch(cluster, still)
+    cluster.set_job("mine", route="MINE")
+    mine = cluster.trigger("mine")
+    dispatch(cluster, still)
+    cluster.set_job("mine", route="LEAST_RECENTLY_USED")
+    last = cluster.trigger("mine")
+
+    dispatch(cluster, still)
+
+    assert (cluster.run(mine).trigger_message or "").endswith("MINE, turn 0")
+    assert cluster.run(last).address == "one"
+
+
+def test_an_address_named_twice_gets_one_shard(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    cluster.job("all", route="SHARDING_BROADCAST")
+    cluster.trigger("all", addresses=["two", "two"])
+
+    dispatch(cluster, still)
+
+    [run] = cluster.runs()
+    assert (run.sharding, run.address) == ("0/1", "two")
+
+
+@pytest.mark.parametrize(
+    ("pick", "words"),
+    [
+        (fails, "it cannot be routed: route MINE failed: LookupError: no such zone"),
+        (lambda *_: Choice("nowhere", ""), "expected one of the executors that are online"),
+        (lambda *_: Choice(None, "the moon is full"), "the moon is full"),
+    ],
+)
+def test_a_route_of_ones_own_that_fails_holds_up_no_other_job(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, pick: object, words: str
+) -> None:
+    add_routes(still, MINE=Router(pick))  # type: ignore[arg-type]
+    seat()
+    cluster.job("good")
+    cluster.job("mine", retries=1)
+    cluster.set_job("mine", route="MINE")
+    ids = [cluster.trigger("good"), cluster.trigger("mine"), cluster.trigger("good")]
+
+    dispatch(cluster, still)
+
+    good, mine, other = (cluster.run(run_id) for run_id in ids)
+    assert {good.status, other.status} == {RunStatus.SENT}
+    assert mine.status == RunStatus.UNDELIVERED
+    assert words in mine.message
+    [again] = cluster.runs(attempt=1)
+    assert again.due_at - mine.finished_at >= 900
+
+
+def test_a_decision_that_another_scheduler_overtook_is_made_anew(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    def overtaken(request: RouteRequest, random: object) -> Choice:
+        if request.memory is None:
+            [job] = cluster.jobs()
+            cluster.database.write(
+                lambda session: route_memory.store(
+                    session, {job.id: {"route": "MINE", "memory": {"turn": 6}}}
+                )
+            )
+        return in_turn(request, random)
+
+    add_routes(still, MINE=Router(overtaken, needs_memory=True))
+    seat("one")
+    seat("two")
+    cluster.job("mine")
+    cluster.set_job("mine", route="MINE")
+    run_id = cluster.trigger("mine")
+
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).routed_at, 5)
+
+    assert (cluster.run(run_id).trigger_message or "").endswith("MINE, turn 7")
+
+
+def add_routes(node: SchedulerNode, **routers: Router) -> None:
+    """Give a scheduler routes as if they were installed."""
+    every = with_added(routers)
+    node.dispatcher._resolver._routers = every
+
+
+# -- routes that ask ------------------------------------------------------------------------------
+
+
+def test_a_slow_answer_holds_back_its_own_job_and_no_dispatch(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    cluster.job("asks", route="FAILOVER")
+    cluster.job("plain")
+    asks, plain = cluster.trigger("asks"), cluster.trigger("plain")
+    began = time.monotonic()
+
+    pause = dispatch(cluster, still)
+
+    assert time.monotonic() - began < 0.9  # nobody answers, and nobody waits for that
+    assert cluster.run(plain).status == RunStatus.SENT
+    assert cluster.run(asks).status == RunStatus.PLANNED
+    assert pause <= 1.0
+    more = cluster.trigger("plain")
+    dispatch(cluster, still)
+    assert cluster.run(more).status == RunStatus.SENT
+
+
+def test_a_scheduler_that_has_just_begun_gives_up_nobody_for_silence(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    cluster.job("asks", route="FAILOVER")
+    run_id = cluster.trigger("asks")
+    timeouts = Timeouts(no_executor=3.0)
+    still.dispatcher._claimer._context = replace(still._context, timeouts=timeouts)
+    # It was due long ago, and this scheduler has been healthy for a moment only.
+    cluster.database.write(
+        lambda session: session.execute(update(Run).values(due_at=Run.due_at - 3_600_000))
+    )
+
+    eventually(lambda: dispatch(cluster, still) and _is_silence_known(still), 5)
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at, 5)
+    assert cluster.run(run_id).status == RunStatus.UNDELIVERED
+
+
+def _is_silence_known(node: SchedulerNode) -> bool:
+    answers = node.dispatcher._resolver._probes._answers
+    return any(known.silent_at > 0 for known in answers._known.values())
+
+
+def test_a_job_that_waits_for_answers_of_an_app_that_went_away_makes_no_busy_loop(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    still.dispatcher._no_executor_seconds = 3_600.0  # giving the run up would be another round
+    seat("one")
+    cluster.job("asks", route="BUSYOVER")
+    cluster.trigger("asks")
+    dispatch(cluster, still)
+    still.roster.dismiss(APP, "one", "boot-one")
+    eventually(lambda: still.dispatcher._resolver._probes.seconds_left() == math.inf, 5)
+
+    pauses = [still.dispatcher.tick(cluster.now_ms()) for _ in range(3)]
+    assert pauses[-1] >= 0.05

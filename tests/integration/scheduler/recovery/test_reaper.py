@@ -1,0 +1,312 @@
+"""What dead boots leave behind ends: planned again where it provably never started, else LOST."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from broker.messages import Knowledge
+from broker.transport import Delivery
+from scheduler.dispatch.trigger_messages import RoutedTrigger
+from scheduler.node import SchedulerNode
+from scheduler.recovery.reaper import FORGET_SECONDS
+from sql.errors import DatabaseUnavailable
+from sql.models import Registration, Run
+from sql.registry import presence
+from sql.run_status import RunStatus
+from tests.integration.scheduler.conftest import Seat
+from tests.integration.scheduler.dispatch.test_dispatcher import dispatch
+from tests.support.cluster import APP, Cluster, on_memory
+from tests.support.eventually import eventually
+from tests.support.fake_executor import FakeExecutor
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> SchedulerNode:
+    cluster.be_quick()
+    return cluster.scheduler()
+
+
+@pytest.fixture
+def desk(cluster: Cluster, node: SchedulerNode) -> FakeExecutor:
+    return FakeExecutor(cluster).join()
+
+
+def triggered(cluster: Cluster, count: int = 1, **fields: object) -> list[int]:
+    cluster.job("work", concurrency=100, **fields)
+    ids = [cluster.trigger("work") for _ in range(count)]
+    for run_id in ids:
+        cluster.wait_status(run_id, RunStatus.SENT)
+    return ids
+
+
+def test_unread_triggers_of_a_dead_executor_go_to_another(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    ids = triggered(cluster, 5)
+    other = FakeExecutor(cluster, "two").join()
+    other.else_known = Knowledge.WAITING
+
+    desk.die()
+    copies = other.take(5)
+
+    assert {cluster.run(run_id).status for run_id in ids} == {RunStatus.UNDELIVERED}
+    assert {copy.attempt for copy in copies} == {1}
+    assert {cluster.run(copy.run_id).retries_left for copy in copies} == {0}
+    assert other.take(1, 1.0) == []
+
+
+def test_what_a_dead_executor_had_taken_is_lost(cluster: Cluster, desk: FakeExecutor) -> None:
+    taken, running = triggered(cluster, 2, retries=3)
+    desk.take(2)
+    desk.report(desk.started(running))
+    cluster.wait_status(running, RunStatus.RUNNING)
+
+    desk.die()
+
+    assert cluster.wait_final(taken).status == RunStatus.LOST
+    assert cluster.wait_final(running).status == RunStatus.LOST
+    assert len(cluster.runs()) == 2
+
+
+@on_memory
+def test_a_lost_run_is_tried_again_where_the_job_asks_for_it(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    [run_id] = triggered(cluster, 1, retries=3, delivery="AT_LEAST_ONCE")
+    desk.take(1)
+
+    desk.die()
+    cluster.wait_final(run_id)
+
+    assert [(run.attempt, run.kind) for run in cluster.runs()] == [(0, "MANUAL"), (1, "RETRY")]
+
+
+@on_memory
+def test_what_was_handed_out_and_never_settled_is_lost(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    [run_id] = triggered(cluster)
+    desk.hold(1)
+
+    desk.die()
+
+    assert cluster.wait_final(run_id).status == RunStatus.LOST
+    assert len(cluster.runs()) == 1
+
+
+@on_memory
+def test_after_a_goodbye_nothing_waits_for_a_deadline(cluster: Cluster) -> None:
+    cluster.scheduler()
+    desk = FakeExecutor(cluster).join()
+    [run_id] = triggered(cluster)
+
+    desk.goodbye()
+
+    assert cluster.wait_final(run_id, 5).status == RunStatus.UNDELIVERED
+
+
+@on_memory
+def test_a_scheduler_that_is_not_healthy_buries_nobody(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    [run_id] = triggered(cluster)
+    desk.take(1)
+    desk.die()
+    eventually(lambda: node.roster.routable(APP) == {})
+    node.roster.set_health = bool  # type: ignore[method-assign]
+    node.roster._healthy_since = None
+
+    node.reaper.tick(cluster.now_ms() + 3_600_000)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+def test_two_schedulers_bury_an_executor_together(cluster: Cluster, node: SchedulerNode) -> None:
+    cluster.scheduler()
+    desk = FakeExecutor(cluster).join()
+    ids = triggered(cluster, 20)
+    taken = {trigger.run_id for trigger in desk.take(8)}
+
+    desk.die()
+    ends = {run_id: cluster.wait_final(run_id).status for run_id in ids}
+
+    assert {ends[run_id] for run_id in taken} == {RunStatus.LOST}
+    assert {ends[run_id] for run_id in set(ids) - taken} == {RunStatus.UNDELIVERED}
+
+
+@on_memory
+def test_runs_of_a_boot_that_a_restarted_scheduler_never_heard_of_end(cluster: Cluster) -> None:
+    cluster.be_quick()
+    first = cluster.scheduler()
+    desk = FakeExecutor(cluster).join()
+    [run_id] = triggered(cluster)
+    desk.take(1)
+    desk.die()
+    cluster.crash(first)
+    cluster.database.write(lambda s: s.query(Registration).delete())
+
+    cluster.scheduler()
+
+    assert cluster.wait_final(run_id).status == RunStatus.LOST
+
+
+@on_memory
+def test_an_unconfirmed_run_of_a_dead_executor_ends_too(cluster: Cluster) -> None:
+    cluster.be_quick()
+    first = cluster.scheduler()
+    desk = FakeExecutor(cluster).join()
+    cluster.job("work")
+    mortal = cluster.mortals[id(first)]
+
+    def die_when_routed() -> None:
+        if cluster.runs(status=RunStatus.ROUTED):
+            mortal.die()
+
+    mortal.after_commit = die_when_routed
+    run_id = cluster.trigger("work")
+    cluster.wait_status(run_id, RunStatus.ROUTED)
+    desk.die()
+    cluster.crash(first)
+
+    cluster.scheduler()
+
+    assert cluster.wait_final(run_id).status in {RunStatus.LOST, RunStatus.UNDELIVERED}
+
+
+# -- the proof that a run never started, round by round ---------------------------------------
+
+
+@pytest.fixture
+def dead(cluster: Cluster, still: SchedulerNode, seat: Seat) -> int:
+    """A run whose trigger lies in the queue of an executor that has said goodbye."""
+    boot_id = seat()
+    cluster.job("work", retries=3)
+    run_id = cluster.trigger("work")
+    dispatch(cluster, still)
+    still.roster.dismiss(APP, "one", boot_id)
+    return run_id
+
+
+def bury(cluster: Cluster, node: SchedulerNode, run_id: int) -> str:
+    """Make rounds until the run is over; return how it ended."""
+
+    def over() -> str | None:
+        node.reaper.tick(cluster.now_ms())
+        run = cluster.run(run_id)
+        return run.status if run.finished_at else None
+
+    return eventually(over, 5) or ""
+
+
+@on_memory
+def test_an_unread_trigger_is_a_proof(cluster: Cluster, still: SchedulerNode, dead: int) -> None:
+    assert bury(cluster, still, dead) == RunStatus.UNDELIVERED
+
+
+@on_memory
+def test_a_copy_that_was_sent_again_proves_nothing(
+    cluster: Cluster, still: SchedulerNode, dead: int
+) -> None:
+    _reseal(cluster, still, resent=True)
+
+    assert bury(cluster, still, dead) == RunStatus.LOST
+
+
+@on_memory
+def test_a_trigger_of_an_older_decision_proves_nothing(
+    cluster: Cluster, still: SchedulerNode, dead: int
+) -> None:
+    def take_over(session: object) -> None:
+        session.get(Run, dead).routed_at += 1  # type: ignore[attr-defined]
+
+    cluster.database.write(take_over)
+
+    assert bury(cluster, still, dead) == RunStatus.LOST
+
+
+@on_memory
+def test_the_proof_survives_a_database_that_is_away(
+    cluster: Cluster, still: SchedulerNode, dead: int
+) -> None:
+    mortal = cluster.mortals[id(still)]
+
+    def away() -> None:
+        raise DatabaseUnavailable("away")
+
+    mortal.before_commit = away
+    with pytest.raises(DatabaseUnavailable):
+        still.reaper.tick(cluster.now_ms())
+    mortal.before_commit = lambda: None
+
+    assert bury(cluster, still, dead) == RunStatus.UNDELIVERED
+
+
+@on_memory
+def test_nothing_is_lost_while_another_scheduler_holds_what_it_drained(
+    cluster: Cluster, still: SchedulerNode, dead: int
+) -> None:
+    other = cluster.new_scheduler()
+    cluster.schedulers.append(other)
+    seen = []
+
+    def meanwhile(deliveries: Sequence[Delivery]) -> None:
+        still.reaper.tick(cluster.now_ms())
+        seen.append(cluster.run(dead).status)
+        other.reaper._end(other.reaper._unread(deliveries, APP, "one", cluster.now_ms()))
+
+    other._connections.admin.drain(f"warren.run.{APP}.one", 10, meanwhile)
+
+    assert seen == [RunStatus.SENT]
+    assert cluster.run(dead).status == RunStatus.UNDELIVERED
+
+
+@on_memory
+def test_the_queue_of_a_living_successor_is_left_alone(
+    cluster: Cluster, still: SchedulerNode, dead: int, seat: Seat
+) -> None:
+    still.roster.forget(APP, "one", "boot-one")
+    still.roster.recall(APP, "one", "successor")
+
+    for _ in range(3):
+        still.reaper.tick(cluster.now_ms())
+
+    assert cluster.run(dead).status == RunStatus.SENT
+    assert still._connections.admin.count_messages(f"warren.run.{APP}.one") == 1
+
+
+@on_memory
+def test_an_executor_that_is_dead_for_a_day_is_forgotten_with_its_queue(
+    cluster: Cluster, still: SchedulerNode, dead: int
+) -> None:
+    bury(cluster, still, dead)
+    queue = f"warren.run.{APP}.one"
+    later_ms = cluster.now_ms() + int(FORGET_SECONDS * 1000) + 1_000
+
+    still.reaper._forget(cluster.now_ms())
+    assert still._connections.admin.count_messages(queue) is not None
+    still.reaper._forget(later_ms)
+
+    assert still._connections.admin.count_messages(queue) is None
+    assert still.roster.members() == []
+    assert cluster.database.read(lambda s: presence.listing(s, presence.EXECUTOR)) == []
+
+
+def _reseal(cluster: Cluster, node: SchedulerNode, **changes: object) -> None:
+    """Replace what lies in the queue by a changed copy."""
+    found: list[Any] = []
+    admin = node._connections.admin
+    admin.drain(
+        f"warren.run.{APP}.one",
+        10,
+        lambda deliveries: found.extend(
+            t for d in deliveries for t in node.reaper._open(d, APP, "one")
+        ),
+    )
+    again = [
+        RoutedTrigger(app=APP, address="one", trigger=msgspec.structs.replace(trigger, **changes))
+        for trigger in found
+    ]
+    node._delivery.send(again, decided_at=time.monotonic()).result()

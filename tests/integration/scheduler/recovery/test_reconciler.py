@@ -1,0 +1,178 @@
+"""Runs of which nothing is heard are asked about, and end by what is answered."""
+
+import pytest
+
+from broker.messages import Know, Knowledge
+from broker.topology import run_queue
+from scheduler.node import SchedulerNode
+from sql.models import Run
+from sql.run_status import RunStatus
+from tests.support.cluster import APP, Cluster, on_memory
+from tests.support.eventually import eventually
+from tests.support.fake_executor import FakeExecutor
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> SchedulerNode:
+    cluster.be_quick()
+    return cluster.scheduler()
+
+
+@pytest.fixture
+def desk(cluster: Cluster, node: SchedulerNode) -> FakeExecutor:
+    return FakeExecutor(cluster).join()
+
+
+def taken(cluster: Cluster, desk: FakeExecutor, **fields: object) -> int:
+    cluster.job("work", **fields)
+    run_id = cluster.trigger("work")
+    desk.take(1)
+    cluster.wait_status(run_id, RunStatus.SENT)
+    return run_id
+
+
+def routed_again(cluster: Cluster, run_id: int, **columns: object) -> None:
+    def change(session: object) -> None:
+        for column, value in columns.items():
+            setattr(session.get(Run, run_id), column, value)  # type: ignore[attr-defined]
+
+    cluster.database.write(change)
+
+
+def test_a_trigger_that_its_living_executor_does_not_know_is_sent_again(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    run_id = taken(cluster, desk)
+
+    [copy] = desk.take(1)
+
+    assert (copy.run_id, copy.resent) == (run_id, True)
+    desk.report(desk.finished(run_id))
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+
+
+@on_memory
+def test_it_is_not_sent_again_while_something_waits_in_the_queue(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    cluster.job("work")
+    cluster.trigger("work")
+
+    eventually(lambda: len(desk.of(Know)) >= 3, 10)
+
+    assert node._connections.admin.count_messages(run_queue(APP, "one").name) == 1
+
+
+@on_memory
+@pytest.mark.parametrize("known", [Knowledge.WAITING, Knowledge.RUNNING, Knowledge.FINISHED])
+def test_what_waits_runs_or_has_finished_is_left_to_its_report(
+    cluster: Cluster, desk: FakeExecutor, known: Knowledge
+) -> None:
+    run_id = taken(cluster, desk)
+    desk.knowledge[run_id] = known
+
+    eventually(lambda: len(desk.of(Know)) >= 2, 10)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+    assert desk.take(1, 0.2) == []
+
+
+@on_memory
+def test_a_running_run_that_its_executor_has_forgotten_is_lost(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    run_id = taken(cluster, desk)
+    desk.report(desk.started(run_id))
+
+    assert cluster.wait_final(run_id).status == RunStatus.LOST
+
+
+@on_memory
+def test_unknown_proves_nothing_beyond_what_the_executor_remembers(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    desk.remembers_since_ms = 2**50
+    run_id = taken(cluster, desk)
+
+    assert cluster.wait_final(run_id).status == RunStatus.LOST
+
+
+@on_memory
+def test_a_sent_run_of_a_deleted_job_that_nobody_knows_ends(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    run_id = taken(cluster, desk)
+    cluster.commands().delete("work")
+
+    assert cluster.wait_final(run_id).status == RunStatus.LOST
+
+
+@pytest.mark.parametrize(
+    ("status", "known", "expected"),
+    [
+        ("SENT", Knowledge.NEVER_STARTED, "UNDELIVERED"),
+        ("ROUTED", Knowledge.NEVER_STARTED, "UNDELIVERED"),
+        ("RUNNING", Knowledge.NEVER_STARTED, "LOST"),
+        ("SENT", Knowledge.UNKNOWN, "LOST"),
+        ("ROUTED", Knowledge.UNKNOWN, "LOST"),
+        ("RUNNING", Knowledge.UNKNOWN, "LOST"),
+    ],
+)
+@on_memory
+def test_a_successors_journal_settles_what_the_boot_before_it_left(
+    cluster: Cluster, desk: FakeExecutor, status: str, known: Knowledge, expected: str
+) -> None:
+    run_id = taken(cluster, desk)
+    desk.die()
+    successor = FakeExecutor(cluster)
+    successor.knowledge[run_id] = known
+    routed_again(cluster, run_id, status=status)
+    successor.join()
+
+    assert cluster.wait_final(run_id).status == expected
+    assert len(cluster.runs()) == (2 if expected == "UNDELIVERED" else 1)
+
+
+@on_memory
+def test_a_result_in_the_successors_journal_is_waited_for(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    run_id = taken(cluster, desk)
+    desk.die()
+    successor = FakeExecutor(cluster)
+    successor.knowledge[run_id] = Knowledge.FINISHED
+    successor.join()
+    successor.expect(Know)
+
+    successor.report(desk.finished(run_id))
+
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+
+
+@on_memory
+def test_a_successor_whose_queue_never_empties_is_believed_in_the_end(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    desk.else_known = Knowledge.WAITING
+    run_id = taken(cluster, desk)
+    cluster.job("unread")
+    unread = cluster.trigger("unread")
+    cluster.wait_status(unread, RunStatus.SENT)
+    desk.die()
+
+    FakeExecutor(cluster).join()
+
+    assert cluster.wait_final(run_id).status == RunStatus.LOST
+    assert cluster.wait_final(unread).status == RunStatus.LOST
+
+
+@on_memory
+def test_an_executor_that_does_not_answer_is_asked_again(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    desk.answers = False
+    run_id = taken(cluster, desk)
+
+    eventually(lambda: len(desk.of(Know)) >= 2, 10)
+
+    assert cluster.run(run_id).status == RunStatus.SENT

@@ -1,0 +1,100 @@
+"""Executors that say that something keeps them from their work: others are chosen before them."""
+
+import pytest
+
+from broker.messages import Ailment
+from scheduler.node import SchedulerNode
+from scheduler.routing.choice import Route
+from sql.registry import presence
+from sql.run_status import RunStatus
+from tests.integration.scheduler.conftest import Seat
+from tests.support.cluster import APP, Cluster, on_memory
+
+pytestmark = on_memory
+
+#: Those that ask executors first would wait for answers here; what they look at is the same.
+UNASKED = [route for route in Route if route not in (Route.FAILOVER, Route.BUSYOVER)]
+ILL = (Ailment.JOURNAL, Ailment.DISK)
+
+
+def send(
+    cluster: Cluster, node: SchedulerNode, route: str = "FIRST", addresses: tuple[str, ...] = ()
+) -> list[str | None]:
+    """Trigger a new job; return where its run went, or its shards."""
+    cluster.job(f"job-{route.lower()}", route=route)
+    cluster.trigger(f"job-{route.lower()}", addresses=addresses)
+    while node.dispatcher.tick(cluster.now_ms()) == 0:
+        node.confirmations.drain()
+    node.confirmations.drain()
+    return [run.address for run in cluster.runs(status=RunStatus.SENT)]
+
+
+@pytest.mark.parametrize("route", UNASKED)
+@pytest.mark.parametrize("ailment", Ailment)
+def test_an_executor_that_ails_is_passed_over_while_another_is_well(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, route: str, ailment: Ailment
+) -> None:
+    seat("one", ailments=(ailment,))
+    seat("two")
+    seat("zoe", ailments=(ailment,))
+
+    assert send(cluster, still, route) == ["two"]
+
+
+def test_where_all_ail_one_of_them_is_chosen_as_ever(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one", ailments=ILL)
+    seat("two", ailments=(Ailment.CONTACT,))
+
+    assert send(cluster, still) == ["one"]
+
+
+def test_an_executor_that_a_person_named_is_chosen_though_it_ails(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one", ailments=ILL)
+    seat("two")
+
+    assert send(cluster, still, addresses=("one",)) == ["one"]
+
+
+def test_of_several_that_a_person_named_one_that_is_well_is_chosen(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one", ailments=ILL)
+    seat("three")
+    seat("two")
+
+    assert send(cluster, still, addresses=("one", "two")) == ["two"]
+
+
+def test_one_that_is_named_and_away_does_not_stand_for_one_that_ails(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one", ailments=ILL)
+    still.roster.dismiss(APP, "away", seat("away"))
+
+    assert send(cluster, still, addresses=("one", "away")) == ["one"]
+
+
+def test_the_run_tells_who_was_passed_over_and_why(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one", ailments=ILL)
+    seat("two")
+
+    send(cluster, still)
+
+    [run] = cluster.runs()
+    assert "; online: one, two; one ails: journal, disk; FIRST of 1" in run.trigger_message
+
+
+def test_the_registry_keeps_what_ails_an_executor(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one", ailments=ILL)
+
+    [row] = cluster.database.read(lambda session: presence.listing(session, presence.EXECUTOR))
+
+    assert '"ailments":["JOURNAL","DISK"]' in row.load

@@ -1,0 +1,85 @@
+"""A scheduler at rest acts on what others left in the database long before it looks for itself."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from scheduler.node import SchedulerNode
+from sql.run_status import RunStatus
+from tests.support.cluster import Cluster
+from tests.support.eventually import eventually
+
+
+@dataclass
+class Watched:
+    """How often a scheduler has looked, and after which looks its dispatcher was woken."""
+
+    node: SchedulerNode
+    looks: int = 0
+    woken_after: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        on_look, wake = self.node.roles.work._on_look, self.node.roles.dispatching.awake.set
+
+        def look(*values: Any) -> None:
+            self.looks += 1
+            on_look(*values)
+
+        def note() -> None:
+            self.woken_after.append(self.looks)
+            wake()
+
+        self.node.roles.work._on_look = look
+        self.node.roles.dispatching.awake.set = note
+
+
+@pytest.fixture
+def resting(cluster: Cluster) -> Watched:
+    """A scheduler whose roles have nothing to do, and will not look by themselves for an hour."""
+    watched = Watched(cluster.scheduler())
+    cluster.executor()
+    cluster.wait_online()
+    for role in watched.node.roles.work._roles:
+        role._rest_seconds = 3_600.0
+    began = watched.looks
+    eventually(lambda: watched.looks > began + 3)
+    return watched
+
+
+def test_a_trigger_of_somebody_else_wakes_the_dispatcher_with_the_next_look(
+    cluster: Cluster, resting: Watched
+) -> None:
+    cluster.job("echo", handler="echo", param="hello")
+    before = resting.looks
+
+    run_id = cluster.trigger("echo")
+    asked = resting.looks
+
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+    # One look may have begun before the trigger was there.
+    assert min(after for after in resting.woken_after if after >= before) <= asked + 2
+
+
+def test_a_schedule_that_somebody_else_changed_is_planned(
+    cluster: Cluster, resting: Watched
+) -> None:
+    cluster.job("noop", schedule_kind="CRON", schedule_value="0 0 0 1 1 ?", enabled=True)
+
+    cluster.job("noop", schedule_kind="CRON", schedule_value="* * * * * ?", enabled=True)
+
+    eventually(lambda: cluster.runs(status=RunStatus.SUCCEEDED), 20)
+
+
+def test_a_kill_that_somebody_else_asked_for_is_carried_out(
+    cluster: Cluster, resting: Watched
+) -> None:
+    cluster.executor("two", processes=True)
+    cluster.wait_online("two")
+    cluster.job("sleep", handler="sleep")
+    run_id = cluster.trigger("sleep", addresses=["two"])
+    eventually(lambda: cluster.run(run_id).status == RunStatus.RUNNING, 20)
+
+    cluster.commands().kill(run_id)
+
+    eventually(lambda: cluster.run(run_id).status == RunStatus.KILLED, 20)

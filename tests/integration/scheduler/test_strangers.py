@@ -1,0 +1,203 @@
+"""Who is no executor of an app does nothing in its name; who is one does nothing in another's."""
+
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.keys import AppKeys
+from broker.memory.transport import MemoryBroker
+from broker.messages import Callback, Goodbye, Heartbeat, Knowledge, Load, StillOpen, Welcome
+from broker.signing import Direction, Sealer
+from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, command_queue
+from scheduler.membership import registrar
+from scheduler.node import SchedulerNode
+from sql.registry import apps, presence
+from sql.registry.cluster import cluster_id
+from sql.run_status import RunStatus
+from tests.support.cluster import APP, SECRET, Cluster, on_memory
+from tests.support.eventually import eventually
+from tests.support.fake_executor import FakeExecutor
+
+OTHER = "salaries"
+
+
+def registered(cluster: Cluster) -> list[tuple[str, str]]:
+    rows = cluster.database.read(lambda s: presence.listing(s, presence.EXECUTOR))
+    return [(row.app, row.address) for row in rows]
+
+
+def app_names(cluster: Cluster) -> set[str]:
+    return set(cluster.database.read(apps.ids_by_name))
+
+
+def rounds(cluster: Cluster, desk: FakeExecutor) -> None:
+    """Wait until what was said before has been heard: a heartbeat behind it got its welcome."""
+    count = len(desk.of(Welcome))
+    eventually(lambda: len(desk.of(Welcome)) > count + 1, 20)
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> SchedulerNode:
+    return cluster.scheduler()
+
+
+def test_an_executor_of_an_app_that_nobody_made_is_not_let_in_until_somebody_does(
+    cluster: Cluster, node: SchedulerNode
+) -> None:
+    known = FakeExecutor(cluster).join()
+    stranger = FakeExecutor(cluster, app="brand-new")
+    rounds(cluster, known)
+
+    assert registered(cluster) == [(APP, "one")]
+    assert app_names(cluster) == {APP}
+    queue = command_queue("brand-new", "one", stranger.boot_id).name
+    assert node._connections.admin.count_messages(queue) is None
+
+    cluster.add_app("brand-new")
+    stranger.join()
+    assert stranger.expect(Welcome)
+
+
+@on_memory
+def test_two_hundred_unknown_apps_leave_no_trace_but_a_line_each(cluster: Cluster) -> None:
+    node = cluster.new_scheduler()
+    cluster.schedulers.append(node)
+    with capture_logs() as logs:
+        for number in [*range(200), *range(200)]:
+            who = {"app": f"app-{number}", "address": "one", "boot_id": "b"}
+            node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who))
+            node.registrar.tick(cluster.now_ms())
+
+    said = [line for line in logs if line["event"] == "executor_not_welcomed"]
+    assert len(said) == 200
+    assert said[7]["reason"] == "there is no app app-7; make it: warren apps add app-7"
+    assert app_names(cluster) == {APP}
+    assert registered(cluster) == []
+
+
+@on_memory
+def test_an_app_has_a_thousand_addresses_and_not_one_more(cluster: Cluster) -> None:
+    node = cluster.new_scheduler()
+    cluster.schedulers.append(node)
+
+    def heartbeat(address: str, app: str = APP) -> Heartbeat:
+        who = {"app": app, "address": address, "boot_id": "b"}
+        return Heartbeat(started_at_ms=1, load=Load(), **who)
+
+    def hold(address: str, app: str = APP) -> tuple[str, str]:
+        beat = heartbeat(address, app)
+        return cluster.database.write(lambda s: registrar._hold(s, beat, cluster.now_ms()))
+
+    for number in range(registrar.ADDRESS_LIMIT):
+        assert hold(f"one-{number}") == ("b", "")
+
+    assert hold("one-more") == ("", f"app {APP} has 1000 addresses already")
+    assert hold("one-7") == ("b", "")
+    cluster.add_app(OTHER)
+    assert hold("one-more", OTHER) == ("b", "")
+    assert len(registered(cluster)) == registrar.ADDRESS_LIMIT + 1
+
+
+def test_an_executor_of_one_app_can_make_no_phantom_of_another(
+    cluster: Cluster, node: SchedulerNode
+) -> None:
+    cluster.add_app(OTHER)
+    thief = FakeExecutor(cluster).join()
+    own = AppKeys.derived(APP, SECRET)
+    sealer = Sealer(own, cluster.database.read(cluster_id), cluster.now_ms)
+    phantom = {"app": OTHER, "address": "phantom", "boot_id": "b"}
+    lies = [
+        Heartbeat(started_at_ms=1, load=Load(), **phantom),
+        Callback(reports=(thief.finished(1),), **phantom),
+        Goodbye(**phantom),
+    ]
+
+    for message in lies:
+        for claimed in (APP, OTHER):
+            outgoing = sealer.seal(
+                message,
+                exchange=REPLY_EXCHANGE,
+                routing_key=CALLBACK_KEY if isinstance(message, Callback) else HEARTBEAT_KEY,
+                app=APP,
+                address="phantom",
+                direction=Direction.FROM_EXECUTOR,
+                valid_seconds=60,
+            )
+            forged = replace(outgoing, headers={**outgoing.headers, "app": claimed})
+            thief._publisher.publish([forged]).wait(5)
+
+    eventually(lambda: node.counters["messages_rejected"] >= 2 * len(lies))
+    rounds(cluster, thief)
+    assert registered(cluster) == [(APP, "one")]
+    assert node.roster.routable(OTHER) == {}
+
+
+def test_what_an_executor_reports_of_another_apps_runs_counts_for_nothing(
+    cluster: Cluster, node: SchedulerNode
+) -> None:
+    cluster.add_app(OTHER)
+    victim = FakeExecutor(cluster, "one", boot_id="same", app=OTHER).join()
+    cluster.job("pay", app=OTHER)
+    run_id = cluster.trigger("pay")
+    cluster.wait_status(run_id, RunStatus.SENT)
+
+    # Address and boot id are an executor's own choice: this one has those of the other app's.
+    thief = FakeExecutor(cluster, "one", boot_id="same").join()
+    thief.report(thief.started(run_id), thief.finished(run_id, message="salaries paid"))
+    eventually(lambda: node.counters["callbacks_rejected"])
+    thief.which_open(run_id)
+
+    assert thief.expect(StillOpen).open_ids == ()
+    assert cluster.run(run_id).status == RunStatus.SENT
+    victim.report(victim.finished(run_id, message="by the right one"))
+    assert cluster.wait_final(run_id).message == "by the right one"
+
+
+def test_the_death_of_an_executor_ends_no_run_of_another_app(cluster: Cluster) -> None:
+    cluster.be_quick()
+    cluster.scheduler()
+    cluster.add_app(OTHER)
+    sleeper = FakeExecutor(cluster, "one", boot_id="same", app=OTHER).join()
+    sleeper.else_known = Knowledge.WAITING
+    cluster.job("pay", app=OTHER)
+    cluster.job("own")
+    theirs = cluster.trigger("pay")
+    cluster.wait_status(theirs, RunStatus.SENT)
+    thief = FakeExecutor(cluster, "one", boot_id="same").join()
+    own = cluster.trigger("own")
+    cluster.wait_status(own, RunStatus.SENT)
+    thief.take(1)
+
+    thief.die()
+
+    assert cluster.wait_final(own, 40).status == RunStatus.LOST
+    assert cluster.run(theirs).status == RunStatus.SENT
+
+
+def on_account(cluster: Cluster, user: str, **who: str) -> FakeExecutor:
+    broker = cluster.make_transport.__self__  # type: ignore[attr-defined]
+    assert isinstance(broker, MemoryBroker)
+    return FakeExecutor(cluster, transport=broker.transport(user), **who)
+
+
+@on_memory
+def test_the_first_account_that_speaks_for_a_living_boot_stays(
+    cluster: Cluster, node: SchedulerNode
+) -> None:
+    right = on_account(cluster, "executor-demo", boot_id="same").join()
+    cluster.job("work")
+    run_id = cluster.trigger("work")
+    cluster.wait_status(run_id, RunStatus.SENT)
+
+    thief = on_account(cluster, "executor-other", boot_id="same")
+    thief.is_beating = False
+    before = node.counters["messages_rejected"]
+    thief.beat(draining=True)
+    thief.goodbye()
+    thief.report(thief.finished(run_id, message="not mine"))
+    eventually(lambda: node.counters["messages_rejected"] >= before + 3)
+
+    assert node.roster.routable(APP) == {"one": "same"}
+    right.report(right.finished(run_id, message="mine"))
+    assert cluster.wait_final(run_id).message == "mine"

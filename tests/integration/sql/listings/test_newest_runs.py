@@ -1,0 +1,121 @@
+"""Runs of any states and apps in one order, whatever is due in the same instant."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from sqlalchemy import insert
+
+from sql.engine import Database
+from sql.listings import newest_runs
+from sql.listings.newest_runs import Due, Parts
+from sql.models import App, Run
+from sql.run_status import RunStatus
+from sql.runs import transitions
+from tests.support.sql_rows import NOW_MS, all_runs, new_run, plan, put
+
+STATES = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.LOST, RunStatus.RUNNING)
+APPS = 12
+LIMIT = 7
+
+
+@pytest.fixture
+def filled(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
+    """Runs of many apps and states, most of them due in few instants, read few parts at a time."""
+    monkeypatch.setattr(newest_runs, "PARTS", 6)
+    monkeypatch.setattr(newest_runs, "PART_ROWS", 2)
+    monkeypatch.setattr(newest_runs, "MOST", 30)
+    database.write(
+        lambda session: session.execute(
+            insert(App),
+            [{"name": f"app-{n}", "title": "", "address_type": 0} for n in range(APPS)],
+        )
+    )
+    app_ids = database.read(
+        lambda session: sorted(session.execute(App.__table__.select()).scalars())
+    )
+    chance = Random(4)
+    news = [_new(chance, chance.choice(app_ids), number) for number in range(400)]
+    run_ids = plan(database, *news)
+    for state in STATES:
+        put(database, [run_id for run_id in run_ids if chance.random() < 0.3], status=state)
+    return database
+
+
+def _new(chance: Random, app_id: int, number: int) -> transitions.NewRun:
+    due_at = NOW_MS + 1_000 * chance.choice([0, 0, 0, 1, 1, 2, 3, chance.randrange(50)])
+    return new_run(app_id=app_id, job_id=number, scheduled_at=due_at, due_at=due_at)
+
+
+def walk(database: Database, wanted: Parts) -> tuple[list[Due], int]:
+    """Return all places, read piece by piece, and how many pieces there were."""
+    found: list[Due] = []
+    for piece in range(1, 1_000):
+        newest = database.read(lambda s, w=wanted: newest_runs.read(s, w, limit=LIMIT))
+        found += [place for place, _ in newest.rows]
+        if newest.end is None:
+            return found, piece
+        assert wanted.before is None or newest.end < wanted.before, "it goes on from further back"
+        assert len(newest.rows) <= newest.looked_at < 40
+        wanted = Parts(
+            statuses=wanted.statuses,
+            app_ids=wanted.app_ids,
+            since_ms=wanted.since_ms,
+            until_ms=wanted.until_ms,
+            before=newest.end,
+        )
+    raise AssertionError("it has no end")
+
+
+def expected(database: Database, wanted: Parts) -> list[Due]:
+    fitting = [run for run in all_runs(database) if _fits(run, wanted)]
+    return sorted(((run.due_at, run.id) for run in fitting), reverse=True)
+
+
+def _fits(run: Run, wanted: Parts) -> bool:
+    return (
+        run.status in wanted.statuses
+        and (wanted.app_ids is None or run.app_id in wanted.app_ids)
+        and (wanted.since_ms is None or run.due_at >= wanted.since_ms)
+        and (wanted.until_ms is None or run.due_at < wanted.until_ms)
+    )
+
+
+@pytest.mark.parametrize("states", [STATES[1:2], STATES[1:3], STATES], ids=["one", "two", "all"])
+@pytest.mark.parametrize("times", [(None, None), (NOW_MS + 1, None), (None, NOW_MS + 2_000)])
+def test_read_piece_by_piece_each_run_is_there_once_and_in_order(
+    filled: Database, states: Sequence[RunStatus], times: tuple[int | None, int | None]
+) -> None:
+    since_ms, until_ms = times
+    statuses = frozenset(states)
+    wanted = Parts(statuses=statuses, app_ids=None, since_ms=since_ms, until_ms=until_ms)
+
+    found, pieces = walk(filled, wanted)
+
+    assert found == expected(filled, wanted)
+    assert pieces > 1
+
+
+def test_apps_that_were_not_asked_for_are_left_out(filled: Database) -> None:
+    wanted = Parts(statuses=frozenset(STATES), app_ids=frozenset({1, 2, 3, 999}))
+
+    found, _ = walk(filled, wanted)
+
+    assert found == expected(filled, wanted)
+
+
+def test_the_first_piece_has_as_many_as_were_asked_for(filled: Database) -> None:
+    wanted = Parts(statuses=frozenset(STATES), app_ids=None)
+
+    newest = filled.read(lambda session: newest_runs.read(session, wanted, limit=5))
+
+    assert len(newest.rows) >= 5
+    assert [place for place, _ in newest.rows][:5] == expected(filled, wanted)[:5]
+
+
+def test_no_app_has_no_run(filled: Database) -> None:
+    wanted = Parts(statuses=frozenset(STATES), app_ids=frozenset())
+
+    newest = filled.read(lambda session: newest_runs.read(session, wanted, limit=5))
+
+    assert (newest.rows, newest.end, newest.looked_at) == ([], None, 0)

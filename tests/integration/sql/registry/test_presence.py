@@ -1,0 +1,125 @@
+"""Who holds an address is decided once, whoever asks at the same time."""
+
+from dataclasses import replace
+
+import pytest
+
+from sql.engine import Database
+from sql.registry import presence
+from sql.registry.presence import ADMIN, EXECUTOR, Beat
+from tests.support.sql_rows import NOW_MS, side_by_side
+
+BEAT = Beat(group=EXECUTOR, key="demo", address="host-1", boot_id="first", beat_at=NOW_MS)
+RIVAL = replace(BEAT, boot_id="second", beat_at=NOW_MS + 1)
+
+
+def hold(database: Database, beat: Beat) -> str:
+    return database.write(lambda session: presence.hold(session, beat))
+
+
+def supersede(database: Database, beat: Beat, old_boot_id: str) -> bool:
+    return database.write(
+        lambda session: presence.supersede(session, beat, old_boot_id=old_boot_id)
+    )
+
+
+def renew(database: Database, beat: Beat) -> bool:
+    return database.write(lambda session: presence.renew(session, beat))
+
+
+def leave(database: Database, beat: Beat) -> bool:
+    return database.write(
+        lambda session: presence.leave(session, beat.group, beat.key, beat.address, beat.boot_id)
+    )
+
+
+def holder(database: Database) -> str | None:
+    return database.read(lambda session: presence.holder(session, EXECUTOR, "demo", "host-1"))
+
+
+def test_the_first_boot_holds_its_address(database: Database) -> None:
+    assert holder(database) is None
+
+    assert hold(database, BEAT) == "first"
+
+    assert hold(database, BEAT) == "first"
+    assert hold(database, RIVAL) == "first"
+    assert holder(database) == "first"
+
+
+def test_of_many_boots_at_once_one_holds_the_address_and_all_are_told_which(
+    database: Database,
+) -> None:
+    beats = [replace(BEAT, boot_id=f"boot-{number}") for number in range(6)]
+
+    told = side_by_side(*[lambda beat=beat: hold(database, beat) for beat in beats])
+
+    assert set(told) == {holder(database)}
+
+
+def test_of_many_schedulers_one_replaces_a_dead_boot(database: Database) -> None:
+    hold(database, BEAT)
+    rivals = [replace(RIVAL, boot_id=f"boot-{number}") for number in range(6)]
+
+    won = side_by_side(*[lambda beat=beat: supersede(database, beat, "first") for beat in rivals])
+
+    assert won.count(True) == 1
+    assert holder(database) == rivals[won.index(True)].boot_id
+
+
+def test_a_boot_that_holds_nothing_cannot_be_replaced(database: Database) -> None:
+    hold(database, BEAT)
+
+    assert not supersede(database, RIVAL, "somebody")
+    assert holder(database) == "first"
+
+
+def test_a_beat_renews_what_its_boot_holds(database: Database) -> None:
+    hold(database, BEAT)
+
+    later = replace(BEAT, beat_at=NOW_MS + 5_000, load='{"slots": 4}', draining=True)
+    assert renew(database, later)
+
+    [row] = database.read(lambda session: presence.listing(session, EXECUTOR))
+    assert (row.beat_at, row.boot_at, row.load, row.draining) == (
+        NOW_MS + 5_000,
+        NOW_MS,
+        '{"slots": 4}',
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    "beat", [replace(BEAT, beat_at=NOW_MS - 1), BEAT, RIVAL, replace(BEAT, key="other", beat_at=9)]
+)
+def test_an_old_beat_or_another_boots_renews_nothing(database: Database, beat: Beat) -> None:
+    hold(database, BEAT)
+
+    assert not renew(database, beat)
+
+    [row] = database.read(lambda session: presence.listing(session, EXECUTOR))
+    assert (row.boot_id, row.beat_at) == ("first", NOW_MS)
+
+
+def test_only_the_holder_can_leave(database: Database) -> None:
+    hold(database, BEAT)
+
+    assert not leave(database, RIVAL)
+    assert holder(database) == "first"
+    assert leave(database, BEAT)
+    assert not leave(database, BEAT)
+    assert hold(database, RIVAL) == "second"
+
+
+def test_a_group_is_listed_by_app_and_address(database: Database) -> None:
+    for key, address in (("b", "2"), ("b", "1"), ("a", "9")):
+        hold(database, replace(BEAT, key=key, address=address))
+    hold(database, replace(BEAT, group=ADMIN, key="scheduler"))
+
+    rows = database.read(lambda session: presence.listing(session, EXECUTOR))
+
+    assert [(row.app, row.address) for row in rows] == [
+        ("a", "9"),
+        ("b", "1"),
+        ("b", "2"),
+    ]

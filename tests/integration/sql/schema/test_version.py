@@ -1,0 +1,266 @@
+"""Migrations make what the models say, at once or in two halves, and `check` finds what is lost."""
+
+import sqlite3
+from collections.abc import Iterator
+
+import pymysql
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from pymysql.constants import CLIENT
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from sql.engine import Database
+from sql.errors import DatabaseUnavailable, SchemaMismatch
+from sql.models import App, Job, Model, ScriptVersion, User
+from sql.registry import cluster
+from sql.schema import migration
+from sql.schema import version as schema
+from tests.support.sql_rows import new_run, plan, side_by_side
+
+
+@pytest.fixture
+def database(any_database_url: str) -> Iterator[Database]:
+    """A schema of its own, to be damaged, on SQLite and on MariaDB."""
+    database = Database(any_database_url)
+    migration.upgrade(database)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def mariadb_database(mariadb_url: str) -> Iterator[Database]:
+    database = Database(mariadb_url)
+    migration.upgrade(database)
+    yield database
+    database.close()
+
+
+def execute(database: Database, *statements: str) -> None:
+    def unit(session: Session) -> None:
+        for statement in statements:
+            session.execute(text(statement))
+
+    database.write(unit)
+
+
+def tables(database: Database) -> set[str]:
+    def look(session: Session) -> set[str]:
+        sqlite = session.connection().dialect.name == "sqlite"
+        query = (
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+            if sqlite
+            else "SHOW TABLES"
+        )
+        return {row[0] for row in session.execute(text(query))}
+
+    return database.read(look)
+
+
+def load(database: Database, script: str) -> None:
+    """Run a script as an operator does, with the database's own client."""
+    if database.dialect.is_embedded:
+        with sqlite3.connect(str(database.url.database)) as connection:
+            connection.executescript(script)
+        return
+    with pymysql.connect(
+        host=database.url.host,
+        port=database.url.port or 3306,
+        user=database.url.username,
+        password=str(database.url.password),
+        database=database.url.database,
+        client_flag=CLIENT.MULTI_STATEMENTS,
+        autocommit=True,
+    ) as connection:
+        cursor = connection.cursor()
+        cursor.execute(script)
+        while cursor.nextset():
+            pass
+
+
+class TestUpgrade:
+    def test_migrations_and_models_agree(self, database: Database) -> None:
+        def compare(session: Session) -> list[object]:
+            context = MigrationContext.configure(
+                session.connection(), opts={"compare_type": True, "compare_server_default": True}
+            )
+            return list(compare_metadata(context, Model.metadata))
+
+        assert database.read(compare) == []
+
+    def test_what_is_made_next_never_has_the_id_of_what_was_deleted(
+        self, database: Database
+    ) -> None:
+        def make(session: Session) -> list[int]:
+            made = [
+                App(name="reports", title=""),
+                User(name="alice", password="", role=0),
+                Job(app_id=1, name="nightly"),
+                ScriptVersion(job_id=1, script_type="GLUE_SHELL", source="", remark=""),
+            ]
+            session.add_all(made)
+            session.flush()
+            ids = [row.id for row in made]
+            for row in made:
+                session.delete(row)
+            return ids
+
+        first, second = database.write(make), database.write(make)
+
+        assert all(old < new for old, new in zip(first, second, strict=True))
+
+    def test_upgrading_again_changes_nothing(self, database: Database) -> None:
+        before = database.read(cluster.cluster_id)
+
+        version = migration.upgrade(database)
+
+        assert version == schema.newest_version()
+        assert database.read(cluster.cluster_id) == before
+        schema.check(database)
+
+    def test_two_upgrades_at_once_make_one_schema(self, any_database_url: str) -> None:
+        databases = [Database(any_database_url) for _ in range(2)]
+
+        side_by_side(*[lambda it=database: migration.upgrade(it) for database in databases])
+
+        schema.check(databases[0])
+        assert databases[0].read(cluster.cluster_id)
+
+    def test_an_upgrade_that_was_killed_halfway_can_be_made_again(
+        self, mariadb_database: Database
+    ) -> None:
+        execute(
+            mariadb_database,
+            "DELETE FROM alembic_version",
+            "DELETE FROM warren_cluster",
+            "DELETE FROM warren_sequence",
+            "DELETE FROM warren_uptime",
+            "DROP TABLE xxl_job_user",
+            "ALTER TABLE xxl_job_log DROP INDEX i_kill",
+        )
+
+        migration.upgrade(mariadb_database)
+
+        schema.check(mariadb_database)
+
+    def test_tables_of_somebody_else_are_left_alone(self, any_database_url: str) -> None:
+        database = Database(any_database_url)
+        execute(
+            database,
+            "CREATE TABLE xxl_job_group (id INT PRIMARY KEY, app_name VARCHAR(64))",
+            "CREATE TABLE xxl_job_lock (lock_name VARCHAR(50) PRIMARY KEY)",
+            "INSERT INTO xxl_job_lock VALUES ('schedule_lock')",
+        )
+
+        with pytest.raises(SchemaMismatch, match="table xxl_job_lock with rows"):
+            migration.upgrade(database)
+
+        assert {"xxl_job_group", "xxl_job_lock"} <= tables(database)
+        assert "xxl_job_log" not in tables(database)
+
+    def test_a_newer_schema_is_left_alone(self, database: Database) -> None:
+        execute(database, "UPDATE alembic_version SET version_num = '9999'")
+
+        with pytest.raises(SchemaMismatch, match="got: 9999"):
+            migration.upgrade(database)
+
+    def test_each_database_has_a_cluster_id_of_its_own(
+        self, sqlite_database: Database, mariadb_database: Database
+    ) -> None:
+        ids = {each.read(cluster.cluster_id) for each in (sqlite_database, mariadb_database)}
+
+        assert len(ids) == 2
+        assert all(20 < len(cluster_id) <= 36 for cluster_id in ids)
+
+    def test_a_server_that_is_away_is_said_so(self) -> None:
+        with pytest.raises(DatabaseUnavailable):
+            migration.upgrade(Database("mysql+pymysql://warren:secret@127.0.0.1:1/warren"))
+
+
+class TestScript:
+    def test_a_written_schema_is_what_an_upgrade_makes(self, any_database_url: str) -> None:
+        database = Database(any_database_url)
+
+        load(database, migration.upgrade_script(database))
+
+        schema.check(database)
+        plan(database, new_run())
+
+    def test_a_script_gives_each_database_a_cluster_id_of_its_own(
+        self, sqlite_url: str, mariadb_url: str
+    ) -> None:
+        for url in (sqlite_url, mariadb_url):
+            database = Database(url)
+            made = {migration.upgrade_script(database) for _ in range(2)}
+
+            assert len(made) == 1
+            load(database, made.pop())
+            assert len(database.read(cluster.cluster_id)) > 20
+
+    def test_a_script_holds_no_password(self, mariadb_url: str) -> None:
+        database = Database(mariadb_url)
+
+        assert str(database.url.password) not in migration.upgrade_script(database)
+
+
+class TestCheck:
+    def test_the_newest_schema_passes(self, database: Database) -> None:
+        schema.check(database)
+
+    @pytest.mark.parametrize(
+        ("damage", "complaint"),
+        [
+            ("UPDATE alembic_version SET version_num = '0000'", "got: 0000"),
+            ("DELETE FROM alembic_version", "no schema yet; run: warren db upgrade"),
+            ("DROP TABLE alembic_version", "no schema yet; run: warren db upgrade"),
+            ("DROP TABLE warren_skip", "lost its table warren_skip"),
+            ("UPDATE warren_sequence SET next_id = 0", "counter of run ids to be over 0, got: 0"),
+            ("DELETE FROM warren_sequence", "counter of run ids to be over 0, got: None"),
+        ],
+    )
+    def test_damage_is_named_in_one_line(
+        self, database: Database, damage: str, complaint: str
+    ) -> None:
+        execute(database, damage)
+
+        with pytest.raises(SchemaMismatch, match=complaint) as caught:
+            schema.check(database)
+
+        assert "\n" not in str(caught.value)
+
+    def test_an_empty_database_has_no_schema(self, any_database_url: str) -> None:
+        with pytest.raises(SchemaMismatch, match="no schema yet"):
+            schema.check(Database(any_database_url))
+
+    def test_a_counter_behind_the_runs_is_named(self, database: Database) -> None:
+        [run_id] = plan(database, new_run())
+        execute(database, f"UPDATE warren_sequence SET next_id = {run_id}")
+
+        with pytest.raises(SchemaMismatch, match=f"to be over {run_id}, got: {run_id}"):
+            schema.check(database)
+
+    def test_a_lost_index_is_named(self, sqlite_database: Database) -> None:
+        execute(sqlite_database, "DROP INDEX i_status_due")
+
+        with pytest.raises(
+            SchemaMismatch,
+            match=r"table xxl_job_log has lost its index i_status_due \(status, job_group, due_at",
+        ):
+            schema.check(sqlite_database)
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            "DROP INDEX i_tick",
+            "DROP INDEX i_tick, ADD INDEX i_tick (job_id, scheduled_at, origin_id)",
+            "DROP INDEX i_tick, ADD UNIQUE i_tick (job_id, scheduled_at, origin_id, shard_index)",
+        ],
+    )
+    def test_a_key_that_keeps_ticks_apart_no_longer_is_named(
+        self, mariadb_database: Database, damage: str
+    ) -> None:
+        execute(mariadb_database, f"ALTER TABLE xxl_job_log {damage}")
+
+        with pytest.raises(SchemaMismatch, match="xxl_job_log has lost its unique index i_tick"):
+            schema.check(mariadb_database)

@@ -1,0 +1,154 @@
+"""What waits for a scheduler, by one statement, on each database."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import delete
+
+from sql import pending
+from sql.alarms import alarms
+from sql.alarms.alarms import AlarmStatus, NewAlarm
+from sql.engine import Database
+from sql.models import Uptime
+from sql.pending import Pending
+from sql.registry import cluster, drains, presence
+from sql.run_status import RunStatus
+from sql.runs.queries import KILL_MS
+from tests.support.sql_rows import NOW_MS, add_job, plan, planned_in, put, ticks
+
+NOTHING = Pending(
+    paused_at=0,
+    next_tick=None,
+    next_due=None,
+    said_at=0,
+    has_downtimes=False,
+    has_kills=False,
+    has_drains=False,
+    has_routed=False,
+    has_in_flight=False,
+    has_new_alarms=False,
+    has_mails=False,
+    has_webhooks=False,
+)
+
+
+@pytest.fixture(autouse=True)
+def _silence(database: Database) -> None:
+    """Forget that a new schema counts as a scheduler's word."""
+    database.write(lambda session: session.execute(delete(Uptime)))
+
+
+def look(database: Database, *, since_ms: int = 0) -> Pending:
+    return pending.look(database, since_ms=since_ms, now_ms=NOW_MS)
+
+
+def expect(database: Database, **values: Any) -> None:
+    assert look(database) == NOTHING._replace(**values)
+
+
+def test_nothing_is_pending_in_a_new_database(database: Database) -> None:
+    expect(database)
+
+
+def test_a_pause_is_seen(database: Database) -> None:
+    database.write(lambda session: cluster.set_paused(session, at_ms=7, by="me"))
+
+    expect(database, paused_at=7)
+
+
+def test_the_earliest_tick_of_an_enabled_job_is_seen(database: Database) -> None:
+    add_job(database, "off", is_enabled=0, next_tick_at=1)
+    add_job(database, "late", is_enabled=1, next_tick_at=9)
+    add_job(database, "soon", is_enabled=1, next_tick_at=5)
+
+    expect(database, next_tick=5)
+
+
+def test_the_earliest_due_run_of_all_apps_is_seen(database: Database) -> None:
+    runs = plan(database, *ticks(3))
+    for number, run_id in enumerate(runs):
+        put(database, [run_id], app_id=9 - number, due_at=100 + number)
+
+    assert look(database).next_due == 100
+    assert look(database, since_ms=101).next_due == 101
+    assert look(database, since_ms=103).next_due is None
+
+
+def test_the_last_word_of_a_scheduler_and_an_unsettled_downtime_are_seen(
+    database: Database,
+) -> None:
+    def stretch(since_at: int, until_at: int, *, settled: bool) -> None:
+        row = Uptime(
+            down_since=since_at - 6, since_at=since_at, until_at=until_at, is_settled=int(settled)
+        )
+        database.write(lambda session: session.add(row))
+
+    stretch(10, 20, settled=True)
+    expect(database, said_at=20)
+    stretch(30, 40, settled=False)
+    expect(database, said_at=40, has_downtimes=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "is_routed"),
+    [(RunStatus.ROUTED, True), (RunStatus.SENT, False), (RunStatus.RUNNING, False)],
+)
+def test_a_run_in_flight_is_seen(database: Database, status: RunStatus, is_routed: bool) -> None:
+    planned_in(database, status)
+
+    expect(database, has_in_flight=True, has_routed=is_routed)
+
+
+def test_a_run_that_is_over_is_nobodys_work(database: Database) -> None:
+    put(database, planned_in(database, RunStatus.KILLED), kill_requested_at=NOW_MS)
+
+    expect(database)
+
+
+@pytest.mark.parametrize(("asked_at", "is_seen"), [(NOW_MS, True), (NOW_MS - KILL_MS - 1, False)])
+def test_a_wish_to_kill_is_seen_unless_it_is_old(
+    database: Database, asked_at: int, is_seen: bool
+) -> None:
+    put(database, planned_in(database, RunStatus.RUNNING), kill_requested_at=asked_at)
+
+    expect(database, has_in_flight=True, has_kills=is_seen)
+
+
+def test_a_wish_to_drain_is_seen(database: Database) -> None:
+    beat = presence.Beat(group="EXECUTOR", key="demo", address="a", boot_id="b", beat_at=1)
+    database.write(lambda session: presence.hold(session, beat))
+    expect(database)
+
+    database.write(
+        lambda session: drains.ask(session, drains.lock(session, drains.find(session, "a")), 5)
+    )
+
+    expect(database, has_drains=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "channel", "next_at", "seen"),
+    [
+        (AlarmStatus.NEW, alarms.MAIL, NOW_MS, "has_new_alarms"),
+        (AlarmStatus.HELD, alarms.MAIL, NOW_MS, "has_new_alarms"),
+        (AlarmStatus.HELD, alarms.MAIL, NOW_MS + 1, ""),
+        (AlarmStatus.READY, alarms.MAIL, NOW_MS, "has_mails"),
+        (AlarmStatus.READY, "GENERIC", NOW_MS, "has_webhooks"),
+        (AlarmStatus.READY, "GENERIC", NOW_MS + 1, ""),
+        (AlarmStatus.SENT, alarms.MAIL, NOW_MS, ""),
+    ],
+)
+def test_an_alarm_is_seen_by_who_has_to_act(
+    database: Database, status: AlarmStatus, channel: str, next_at: int, seen: str
+) -> None:
+    alarm = NewAlarm(
+        subject_key="run:1",
+        channel=channel,
+        target="ops@example.com",
+        content="{}",
+        created_at=next_at,
+        status=status,
+    )
+    database.write(lambda session: alarms.add(session, [alarm]))
+
+    expect(database, **({seen: True} if seen else {}))

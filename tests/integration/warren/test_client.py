@@ -1,0 +1,221 @@
+"""`warren.Client` against a real API server: once for each key, whatever is lost on the way."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask, request
+from sqlalchemy import func, select
+from werkzeug.wrappers import Response
+
+from admin_web.serving.http_server import ConsoleServer
+from sql.accounts.users import Role
+from sql.models import Run
+from tests.support.api import make_api, make_token
+from tests.support.console import Clock, add_user
+from tests.support.eventually import eventually
+from tests.support.stored_rows import Rows
+from warren import ApiError, Client, RunFailed
+
+
+class Unreliable:
+    """Stands before an application, and spoils as many answers as it is told."""
+
+    def __init__(self, app: Flask) -> None:
+        self.app = app
+        #: What becomes of the next answers: a status and a wait, or 0 = the connection is cut.
+        self.spoiled: list[tuple[int, str]] = []
+        self._served = app.wsgi_app
+
+    def __call__(self, environ: Any, start: Any) -> Any:
+        answer = Response.from_app(self._served, environ)
+        if not self.spoiled:
+            return answer(environ, start)
+        status, wait = self.spoiled.pop(0)
+        if not status:
+            start("200 OK", [("Content-Length", "1000")])
+            return [b"{"]
+        return Response("{}", status=status, headers={"Retry-After": wait})(environ, start)
+
+
+@pytest.fixture
+def rows(sqlite_url: str) -> Iterator[Rows]:
+    rows = Rows(sqlite_url)
+    rows.app("reports")
+    rows.job("nightly")
+    add_user(rows.database, "admin", Role.ADMINISTRATOR)
+    yield rows
+    rows.database.close()
+
+
+@pytest.fixture
+def path(rows: Rows) -> Unreliable:
+    app = make_api(rows.database, Clock())
+    path = Unreliable(app)
+    app.wsgi_app = path  # type: ignore[method-assign]
+    return path
+
+
+@pytest.fixture
+def url(path: Unreliable) -> Iterator[str]:
+    server = ConsoleServer(path.app, host="127.0.0.1", port=0, threads=8)
+    server.start()
+    yield f"http://127.0.0.1:{server.port}"
+    server.stop()
+
+
+@pytest.fixture
+def token(rows: Rows) -> str:
+    return make_token(rows.database, Clock())
+
+
+@pytest.fixture
+def client(url: str, token: str) -> Client:
+    return Client(url, token, pause=lambda _seconds: None)
+
+
+def count(rows: Rows) -> int:
+    return int(
+        rows.database.read(lambda s: s.execute(select(func.count()).select_from(Run)).scalar_one())
+    )
+
+
+@pytest.mark.parametrize("spoiled", [(503, "0"), (429, "0"), (0, "")])
+def test_a_trigger_that_is_sent_again_runs_once(
+    rows: Rows, client: Client, path: Unreliable, spoiled: tuple[int, str]
+) -> None:
+    path.spoiled = [spoiled, spoiled]
+
+    run = client.trigger("reports/nightly", "x")
+
+    assert (run["status"], run["param"]) == ("PLANNED", "x")
+    assert count(rows) == 1
+
+
+def test_what_is_refused_is_told_and_not_sent_again(client: Client, path: Unreliable) -> None:
+    with pytest.raises(ApiError, match="no job named 'nobody'") as refused:
+        client.trigger("reports/nobody")
+
+    assert refused.value.status == 404
+    with pytest.raises(ValueError, match="expected job to be APP/NAME"):
+        client.trigger("nightly")
+
+
+def test_an_api_that_is_not_there_is_given_up(token: str) -> None:
+    nobody = Client("http://127.0.0.1:9", token, patience=0, pause=lambda _seconds: None)
+
+    with pytest.raises(ApiError, match="no answer"):
+        nobody.trigger("reports/nightly")
+
+
+def test_a_token_is_taken_with_the_end_of_its_line(token: str) -> None:
+    """As it is read from a file; what cannot be one is refused without saying it."""
+    assert Client("http://127.0.0.1:9", f"{token}\n")
+
+    with pytest.raises(ValueError, match="expected token to be") as refused:
+        Client("http://127.0.0.1:9", "wrn_one\nwrn_two")
+    assert "wrn_one" not in str(refused.value)
+
+
+def test_a_token_goes_nowhere_else(token: str) -> None:
+    app, seen = Flask("elsewhere"), []
+
+    @app.route("/", defaults={"path": ""})
+    @app.route("/<path:path>")
+    def view(path: str) -> Response:
+        seen.append(request.headers.get("Authorization"))
+        return Response("", status=302, headers={"Location": "/other"})
+
+    server = ConsoleServer(app, host="127.0.0.1", port=0)
+    server.start()
+    try:
+        with pytest.raises(ApiError):
+            Client(f"http://127.0.0.1:{server.port}", token).get("/jobs")
+    finally:
+        server.stop()
+    assert len(seen) == 1
+
+
+def test_a_run_is_waited_for_and_its_failure_raised(rows: Rows, client: Client) -> None:
+    ended: list[Any] = []
+
+    def run() -> None:
+        try:
+            ended.append(client.run("reports/nightly"))
+        except RunFailed as failed:
+            ended.append(failed)
+
+    for status in ("SUCCEEDED", "FAILED"):
+        before = count(rows)
+        caller = threading.Thread(target=run)
+        caller.start()
+        eventually(lambda before=before: count(rows) > before)
+        rows.set_run(rows.newest_run(1), status=status, message="so it went")
+        caller.join(60)
+
+    succeeded, failed = ended
+    assert succeeded["tick"]["status"] == "SUCCEEDED"
+    assert "FAILED: so it went" in str(failed)
+
+
+def test_a_run_that_takes_too_long_goes_on(client: Client) -> None:
+    planned = client.trigger("reports/nightly")
+
+    with pytest.raises(TimeoutError, match="is PLANNED"):
+        client.wait(planned["id"], timeout=0.1)
+
+
+def test_a_log_is_followed_to_its_end(rows: Rows, client: Client) -> None:
+    run = rows.run(1, Clock().now, status="FAILED", address="gone", log_tail="one\ntwo\n")
+
+    assert list(client.follow(run)) == ["one", "two"]
+
+
+def test_a_log_that_cannot_be_had_ends(rows: Rows, client: Client) -> None:
+    run = rows.run(1, Clock().now, status="LOST")
+
+    assert list(client.follow(run)) == []
+
+
+def test_a_job_file_is_applied(client: Client) -> None:
+    text = "jobs:\n  - {name: weekly, app: reports, handler: report}\n"
+
+    first, second = client.apply(text), client.apply(text)
+    wrong = {"jobs": [{"name": "a/b", "app": "reports", "handler": ""}]}
+    with pytest.raises(ApiError) as refused:
+        client.apply(wrong)
+
+    assert [change["action"] for change in first["changes"]] == ["create"]
+    assert (second["changes"], second["unchanged"]) == ([], 1)
+    assert {one["pointer"] for one in refused.value.problem["errors"]} == {
+        "/jobs/0/name",
+        "/jobs/0/handler",
+    }
+
+
+def test_it_needs_the_standard_library_alone() -> None:
+    code = """
+import sys
+before = set(sys.modules)
+import warren
+assert "warren.client" not in sys.modules
+warren.Client
+heavy = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(sorted(heavy - set(sys.stdlib_module_names)))
+"""
+    root = Path(__file__).parents[3]
+
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert done.stdout.strip() == "['warren']"

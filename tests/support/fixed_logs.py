@@ -1,0 +1,30 @@
+"""Stands where the console's requester does: every run's log is the same text."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from broker.messages import LogChunk, ReadLog
+from broker.rpc import Question
+
+
+class FixedLogs:
+    """Answers at once; the whole text is the log, whichever line is asked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def ask(self, questions: Sequence[Question], _timeout: float) -> list[LogChunk | None]:
+        """Answer one question."""
+        _, address, boot_id, build = questions[0]
+        question = cast("ReadLog", build("q", "answer.console"))
+        chunk = LogChunk(
+            question_id="q",
+            address=address,
+            boot_id=boot_id,
+            run_id=question.run_id,
+            from_line=question.from_line,
+            to_line=question.from_line + self.text.count("\n"),
+            text=self.text,
+            is_end=True,
+        )
+        return [chunk]

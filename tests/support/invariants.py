@@ -1,0 +1,141 @@
+"""What must hold at the end of every test of the whole, whatever was done to it."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from sqlalchemy import select
+
+from scheduler.audit.integrity_check import audit
+from scheduler.completion.tick_end import tick_end
+from sql.engine import Database
+from sql.jobs import child_links
+from sql.models import Job, Run
+from sql.run_status import FINAL, Kind, RunStatus
+from sql.runs.ticks import tick_of
+from tests.support.eventually import eventually
+
+#: Ends after which no process can have been started, and ends that another attempt may follow.
+_NEVER_STARTED = {RunStatus.UNDELIVERED, RunStatus.CANCELLED, RunStatus.REFUSED}
+_FOLLOWED = {RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED, RunStatus.LOST}
+
+
+class Subject(Protocol):
+    """Whatever runs jobs whose handlers note their starts in `starts.jsonl` of its folder."""
+
+    folder: Path
+    database: Database
+
+    def stop_jobs(self) -> None:
+        """Let no schedule fire any more."""
+
+
+def assert_sound(subject: Subject, seconds: float = 20.0) -> None:
+    """Wait until every run is over, then hold the tallies against what happened."""
+    subject.stop_jobs()
+    eventually(lambda: _is_over(subject.database), seconds, every=0.02)
+    assert_sound_tallies(subject.database, subject.folder / "starts.jsonl")
+
+
+def assert_sound_tallies(database: Database, starts_file: Path) -> None:
+    """Hold the tallies of runs that are over against what happened.
+
+    Every tick has exactly one row or skip, every run is final, no run was started twice, none that
+    counts as never started was started, each attempt follows one that allows it, and each tick that
+    succeeded has one run of each child that its job has now.
+    """
+    assert _is_over(database)
+    runs = read_runs(database)
+    _assert_ticks_are_decided_once(database, runs)
+    _assert_attempts_follow_each_other(runs)
+    _assert_children_ran_once(database, runs)
+    _assert_starts_fit(runs, read_starts(starts_file))
+
+
+def read_runs(database: Database) -> list[Run]:
+    """Return every row."""
+    return database.read(lambda session: list(session.execute(select(Run)).scalars()))
+
+
+def read_starts(path: Path) -> list[dict[str, Any]]:
+    """Return what handlers noted: a mapping with `run`, `attempt` and `pid` for each start."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _is_over(database: Database) -> bool:
+    statement = select(Run.id, Run.status, Run.address).where(Run.status.not_in(FINAL))
+    open_runs = database.read(lambda session: session.execute(statement).all())
+    assert not open_runs, f"{len(open_runs)} open runs: {open_runs[:20]}"
+    return True
+
+
+def _assert_ticks_are_decided_once(database: Database, runs: Sequence[Run]) -> None:
+    report = audit(database, since_ms=0, until_ms=2**53, timezone="UTC")
+    wrong = [job for job in report.jobs if job.lost_count or job.doubled_count]
+    assert report.is_sound, wrong
+    first_attempts = Counter(
+        (run.job_id, run.scheduled_at, run.origin_id, run.shard_index)
+        for run in runs
+        if run.attempt == 0
+    )
+    assert not [tick for tick, count in first_attempts.items() if count > 1]
+
+
+def _assert_attempts_follow_each_other(runs: Sequence[Run]) -> None:
+    attempts = defaultdict(list)
+    for run in runs:
+        attempts[run.job_id, run.scheduled_at, run.origin_id, run.shard_index].append(run)
+    for tick, found in attempts.items():
+        found.sort(key=lambda run: run.attempt)
+        # A broadcast that was expanded at a later attempt has its other shards from there on.
+        first = found[0].attempt if found[0].shard_index else 0
+        assert [run.attempt for run in found] == list(range(first, first + len(found))), tick
+        words = (tick, [(run.attempt, run.status) for run in found])
+        followed = found[:-1]
+        # A refused attempt is followed by another one only when it was a retry.
+        assert {run.status for run in followed} <= _FOLLOWED | {RunStatus.REFUSED}, words
+        assert {run.status for run in followed[:1]} <= _FOLLOWED, words
+
+
+def _assert_children_ran_once(database: Database, runs: Sequence[Run]) -> None:
+    expected = Counter(
+        (child, run.scheduled_at, run.id)
+        for run, children in _succeeded(database, runs)
+        for child in children
+    )
+    ran = Counter(
+        (run.job_id, run.scheduled_at, run.origin_id)
+        for run in runs
+        if run.kind == Kind.PARENT and run.shard_index == 0
+    )
+    assert ran == expected, (ran - expected, expected - ran)
+
+
+def _succeeded(database: Database, runs: Sequence[Run]) -> Iterator[tuple[Run, tuple[int, ...]]]:
+    """Give the first run of each tick that succeeded, with the ids of its job's children."""
+    ticks = defaultdict(list)
+    for run in sorted(runs, key=lambda run: (run.shard_index, run.attempt)):
+        ticks[tick_of(run)].append(run)
+    jobs = database.read(lambda session: list(session.execute(select(Job)).scalars()))
+    children = database.read(
+        lambda session: child_links.children(session, [job.id for job in jobs])
+    )
+    for tick, found in ticks.items():
+        end = tick_end(tick, found)
+        if end is not None and end.succeeded:
+            yield found[0], children.get(tick.job_id, ())
+
+
+def _assert_starts_fit(runs: Sequence[Run], noted: Sequence[dict[str, Any]]) -> None:
+    starts = Counter(start["run"] for start in noted)
+    twice = {run_id: count for run_id, count in starts.items() if count > 1}
+    assert not twice, f"started more than once: {twice}"
+    status = {run.id: run.status for run in runs}
+    strangers = set(starts) - set(status)
+    assert not strangers, f"started without a row: {strangers}"
+    impossible = {run_id: status[run_id] for run_id in starts if status[run_id] in _NEVER_STARTED}
+    assert not impossible, f"started, and said to have never started: {impossible}"
+    succeeded = {run_id for run_id, end in status.items() if end == RunStatus.SUCCEEDED}
+    assert succeeded <= set(starts), "succeeded without a start"

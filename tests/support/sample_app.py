@@ -1,0 +1,246 @@
+"""An app with one of everything that the console shows, each free text in it as a test wants."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import update
+
+from scheduler.commands.audit_log import Action, AuditLog
+from sql.jobs import script_versions
+from sql.models import (
+    ApiToken,
+    App,
+    AppDay,
+    AuditEntry,
+    Cluster,
+    DayReport,
+    History,
+    Job,
+    Registration,
+    Run,
+    ScriptVersion,
+    SignIn,
+    SkippedTicks,
+    User,
+)
+from sql.registry import presence
+from sql.run_status import Kind, RunStatus
+from tests.support.stored_rows import Rows
+
+#: Gives the text of a field, by the field's name.
+Text = Callable[[str], str]
+MINUTE_MS = 60_000
+
+
+@dataclass
+class SampleApp:
+    """The ids of what was made; `fields` are the names of all texts that were asked for."""
+
+    app: str
+    ids: dict[str, int] = field(default_factory=dict)
+    fields: set[str] = field(default_factory=set)
+
+    def values(self, arguments: set[str], *, script: bool = False) -> dict[str, Any]:
+        """Return what the arguments of a rule are for what was made."""
+        known: dict[str, Any] = self.ids | {"filename": "console.css"}
+        if script:
+            known["job_id"] = self.ids["script_id"]
+        return {name: known[name] for name in arguments}
+
+
+def add_sample_app(rows: Rows, app: str, text: Text, now_ms: int) -> SampleApp:
+    """Make one of everything in an app; `text` is called once for each field."""
+    made = SampleApp(app)
+
+    def of(name: str) -> str:
+        made.fields.add(name)
+        return text(name)
+
+    made.ids["app_id"] = rows.app(app)
+    _app(rows, made.ids["app_id"], of)
+    _jobs(rows, made, of, now_ms)
+    _runs(rows, made, of, now_ms)
+    _registry(rows, app, of, now_ms)
+    _people(rows, made, of, now_ms)
+    return made
+
+
+def _app(rows: Rows, app_id: int, of: Text) -> None:
+    values = {
+        "title": of("title"),
+        "address_list": of("listed-address"),
+        "alarm_email": of("app-email"),
+        "alarm_webhook": of("app-webhook"),
+        "address_type": 1,
+    }
+    rows.database.write(lambda s: s.execute(update(App).where(App.id == app_id).values(**values)))
+
+
+def _jobs(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
+    child = rows.job(of("child"), made.app, handler=of("child-handler"))
+    made.ids["job_id"] = rows.job(
+        of("job"),
+        made.app,
+        author=of("author"),
+        handler=of("handler"),
+        param=of("param"),
+        alarm_email=of("job-email"),
+        alarm_webhook=of("job-webhook"),
+        stop_reason=of("stop-reason"),
+        child_ids=str(child),
+        schedule_kind="FIX_RATE",
+        schedule_value="60",
+        is_enabled=1,
+        last_tick_at=now_ms,
+        next_tick_at=now_ms + MINUTE_MS,
+    )
+    since = History(
+        job_id=made.ids["job_id"],
+        changed_at=0,
+        changed_by="tests",
+        watermark=now_ms - 2 * MINUTE_MS,
+        enabled=1,
+        schedule_kind="FIX_RATE",
+        schedule_value="60",
+        timezone="",
+        misfire="DO_NOTHING",
+        anchor=now_ms,
+    )
+    rows.job(of("odd"), made.app, schedule_kind="CRON", schedule_value=of("schedule"))
+    made.ids["script_id"] = rows.job(of("script"), made.app, handler="")
+    skipped = SkippedTicks(
+        job_id=made.ids["job_id"],
+        from_at=now_ms - MINUTE_MS,
+        to_at=now_ms - MINUTE_MS,
+        count=1,
+        reason=of("skip-reason"),
+        recorded_at=now_ms,
+    )
+
+    def unit(session: Any) -> int:
+        session.add_all([since, skipped])
+        job = session.get_one(Job, made.ids["script_id"])
+        saved = 0
+        for number in ("first", "second"):
+            saved = script_versions.save(
+                session,
+                job,
+                script_type="GLUE_SHELL",
+                source=of(f"{number}-source") + "\necho\n",
+                remark=of(f"{number}-remark"),
+                author="cut",
+                now_ms=now_ms,
+            )
+            # A name of its own would be cut to its length.
+            session.get_one(ScriptVersion, saved).author = of(f"{number}-scripter")
+        return int(saved)
+
+    made.ids["version_id"] = rows.database.write(unit)
+
+
+def _runs(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
+    shared = {"address": of("run-address"), "boot_id": "b00t"}
+    failed = rows.run(
+        made.ids["job_id"],
+        now_ms - 1_000,
+        made.app,
+        status=RunStatus.FAILED.value,
+        handler=of("run-handler"),
+        param=of("run-param"),
+        trigger_message=of("trigger-message"),
+        message=of("exit-message"),
+        log_tail=of("log-tail"),
+        routed_by=of("scheduler-of-run"),
+        started_at=now_ms - 900,
+        finished_at=now_ms - 500,
+        **shared,
+    )
+    made.ids["run_id"] = failed
+    rows.run(
+        made.ids["job_id"],
+        now_ms - 2_000,
+        made.app,
+        status=RunStatus.RUNNING.value,
+        kind=Kind.PARENT,
+        origin_id=failed,
+        started_at=now_ms - 1_900,
+        **shared,
+    )
+    rows.run(made.ids["job_id"], now_ms - 3_000, made.app, wanted_addresses=of("wanted-address"))
+
+
+def _registry(rows: Rows, app: str, of: Text, now_ms: int) -> None:
+    load = {"handlers": [of("registered-handler")], "slots": 4, "running": 1}
+    rows.executor(of("executor"), now_ms, json.dumps(load), app)
+    node = json.dumps({"failing": [of("failing-role")]})
+    for key, name in ((presence.SCHEDULER, "scheduler"), (presence.CONSOLE, "console")):
+        beat = presence.Beat(
+            group=presence.ADMIN,
+            key=key,
+            address=of(name),
+            boot_id="b",
+            beat_at=now_ms,
+            load=node,
+        )
+        rows.database.write(lambda session, beat=beat: presence.hold(session, beat))
+
+
+def _people(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
+    user = User(name=of("user"), password="x", role=2, permission=str(made.ids["app_id"]))
+    audit_log = AuditLog(who="cut", origin="cut")
+
+    def unit(session: Any) -> int:
+        session.add(user)
+        session.flush()
+        session.execute(update(Cluster).values(paused_at=now_ms, paused_by=of("paused-by")))
+        session.execute(update(SignIn).values(agent=of("agent"), address=of("sign-in-address")))
+        audit_log.note(
+            session,
+            Action.JOB_UPDATE,
+            of("object"),
+            now_ms=now_ms,
+            before={of("value-name"): of("before")},
+            after={of("value-name"): of("after")},
+        )
+        session.flush()
+        whose = update(AuditEntry).where(AuditEntry.who == "cut")
+        session.execute(whose.values(who=of("who"), origin=of("origin")))
+        return int(user.id)
+
+    made.ids["user_id"] = rows.database.write(unit)
+    token = ApiToken(
+        token_hash=f"{made.ids['user_id']:064}",
+        name=of("token"),
+        user_id=made.ids["user_id"],
+        scopes="read",
+        created_at=now_ms,
+        created_by="cut",
+        expires_at=now_ms + MINUTE_MS,
+        used_at=now_ms,
+        used_from=of("token-address"),
+    )
+
+    def add(session: Any) -> int:
+        session.add(token)
+        session.flush()
+        return token.id
+
+    made.ids["token_id"] = rows.database.write(add)
+    made.ids["sign_in_id"] = 1
+
+
+#: What belongs to an app, and may not change because of somebody who does not have it.
+OF_APPS = (App, Job, Run, ScriptVersion, Registration, SkippedTicks, DayReport, AppDay, Cluster)
+
+
+def dump(rows: Rows) -> list[list[Any]]:
+    """Return all rows of tables that belong to apps, to be compared."""
+
+    def read(session: Any) -> list[list[Any]]:
+        return [
+            [tuple(row) for row in session.execute(model.__table__.select())] for model in OF_APPS
+        ]
+
+    return rows.database.read(read)

@@ -1,0 +1,170 @@
+"""Slots with handlers of a test's own, on an event loop that the test turns itself."""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+
+from broker.messages import Finished, NotStarted, Trigger
+from executor.processes.interface import SlotEvents
+from executor.processes.run_logs import RunLogs
+from executor.processes.slot_options import SlotOptions
+from executor.processes.slots import Slots
+from tests.support.processes import Process, descendants, every_process, identify
+
+T = TypeVar("T")
+
+#: The due time of every run here: 2023-11-14T22:13:20.500Z.
+SCHEDULED_AT_MS = 1_700_000_000_500
+DAY = "2023-11-14"
+
+
+class SlotHarness:
+    """An executor's job processes without the rest of the executor."""
+
+    def __init__(
+        self,
+        folder: Path,
+        source: str,
+        *,
+        cap_bytes: int = 50_000_000,
+        log_folder: Path | None = None,
+        **options: Any,
+    ) -> None:
+        self.folder = folder
+        self.file = folder / "handlers_of_test.py"
+        self.file.write_text("from warren import job, JobContext, JobStopped\n" + source)
+        self.loop = asyncio.new_event_loop()
+        self.log_folder = log_folder or folder / "logs"
+        self.logs = RunLogs(self.log_folder, cap_bytes)
+        self.started: dict[int, int] = {}
+        self.finished: dict[int, Finished] = {}
+        self.ready_count = 0
+        self.at_finish: Callable[[], object] = lambda: None
+        self._ids = itertools.count(1)
+        sources = options.pop("sources", [str(self.file)])
+        script_folder = options.pop("script_folder", None)
+        chosen: dict[str, Any] = {"count": 2, "grace_seconds": 0.5} | options
+        self.slots = Slots(
+            sources,
+            self.logs,
+            SlotOptions(**chosen),
+            loop=self.loop,
+            events=SlotEvents(self._on_started, self._on_finished, self._on_ready),
+            script_folder=script_folder,
+        )
+
+    def open(self) -> "SlotHarness":
+        logging.getLogger("asyncio").setLevel(logging.WARNING)
+        with structlog.testing.capture_logs() as self.events:
+            self.slots.open()
+        return self
+
+    def close(self) -> None:
+        closed = self.slots.close(0.5)
+        self.turn(closed.done, 20)
+        self.loop.close()
+
+    # -- runs ---------------------------------------------------------------------------------
+
+    def start(self, handler: str, param: str = "", **fields: Any) -> int:
+        run_id = next(self._ids)
+        trigger = {"job_id": 7, "boot_id": "boot", "kind": "CRON"} | fields
+        self.slots.start(
+            Trigger(
+                run_id=run_id,
+                handler=handler,
+                param=param,
+                scheduled_at_ms=SCHEDULED_AT_MS,
+                **trigger,
+            )
+        )
+        return run_id
+
+    def run(self, handler: str, param: str = "", seconds: float = 15, **fields: Any) -> Finished:
+        return self.wait(self.start(handler, param, **fields), seconds)
+
+    def wait(self, run_id: int, seconds: float = 15) -> Finished:
+        self.turn(lambda: run_id in self.finished, seconds)
+        return self.finished[run_id]
+
+    def turn(self, check: Callable[[], T], seconds: float = 10.0) -> T:
+        """Let the loop work until `check` gives something true; return that."""
+        deadline = time.monotonic() + seconds
+        while not (value := check()):
+            assert time.monotonic() < deadline, f"not true within {seconds} s: {value!r}"
+            self.loop.run_until_complete(_a_moment())
+        return value
+
+    def turn_for(self, seconds: float) -> None:
+        """Let the loop work, to see that something does not happen."""
+        deadline = time.monotonic() + seconds
+        self.turn(lambda: time.monotonic() > deadline, seconds + 5)
+
+    # -- what can be seen ---------------------------------------------------------------------
+
+    def log_path(self, run_id: int) -> Path:
+        return self.log_folder / DAY / f"{run_id}.log"
+
+    def log_of(self, run_id: int) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            return self.log_path(run_id).read_text(errors="replace")
+        return ""
+
+    def note(self, name: str) -> str:
+        """Return what a handler wrote into a file of this folder."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.folder / name).read_text()
+        return ""
+
+    @property
+    def zygote(self) -> Process:
+        link = self.slots._supervisor._link
+        assert link is not None, "there is no zygote now"
+        return identify(link.pid)
+
+    def job_processes(self) -> list[Process]:
+        return [p for p in descendants(self.zygote.pid) if p.name == "warren-job"]
+
+    def _on_started(self, run_id: int, started_at_ms: int) -> None:
+        assert run_id not in self.started, f"run {run_id} started twice"
+        assert run_id not in self.finished, f"run {run_id} started after its end"
+        self.started[run_id] = started_at_ms
+
+    def _on_finished(
+        self,
+        end: Finished | NotStarted,
+        on_recorded: object = None,  # noqa: ARG002 - the interface's
+    ) -> None:
+        assert isinstance(end, Finished)
+        assert end.run_id not in self.finished, f"run {end.run_id} finished twice"
+        self.finished[end.run_id] = end
+        self.at_finish()
+
+    def _on_ready(self) -> None:
+        self.ready_count += 1
+
+
+def processes_holding(path: Path) -> list[Process]:
+    """Return the living processes that have a file open: marks a run's tree whatever it does."""
+    return [p for p in every_process() if p.state not in "ZX" and _holds(p.pid, str(path))]
+
+
+def _holds(pid: int, path: str) -> bool:
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if str(Path(entry.path).readlink()) == path:
+                    return True
+    return False
+
+
+async def _a_moment() -> None:
+    await asyncio.sleep(0.003)

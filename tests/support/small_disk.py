@@ -1,0 +1,42 @@
+"""A disk of a few megabytes: a tmpfs of its own, where this machine lets one be mounted."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[Path]:
+    """Mount a tmpfs of `size` bytes at a folder; skip where only somebody else may mount."""
+    if os.geteuid() != 0:
+        pytest.skip("a small disk is a tmpfs, which only root may mount")
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small disk is a tmpfs, which cannot be mounted here: {mounted.stderr}")
+    try:
+        yield folder
+    finally:
+        # Lazily, so that the mount goes even where a failed test left something open.
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Take all that is free of the disk of a folder, as others than us do; return the file."""
+    path = folder / "somebody-elses"
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 65_536):
+                pass
+        except OSError:
+            return path
+    raise AssertionError("expected the disk to be full")

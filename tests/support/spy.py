@@ -1,0 +1,107 @@
+"""A handler and a script that look for secrets wherever a job process can look.
+
+What they look for is `hush-` and 32 digits: a pattern does not find itself in memory.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+#: Begins a process as root's without any capability, which is then a user like others.
+_POWERLESS = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+
+SOURCE = r"""
+import ctypes, json, os, re
+
+SECRET = re.compile(rb"hush-[0-9a-f]{32}")
+
+def read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        return type(error).__name__.encode()
+
+def memory(pid):
+    for line in read(f"/proc/{pid}/maps").decode().splitlines():
+        span, rights, *_ = line.split()
+        if rights.startswith("r") and not line.endswith(("[vvar]", "[vsyscall]", "[vvar_vclock]")):
+            start, end = (int(each, 16) for each in span.split("-"))
+            with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+                file.seek(start)
+                try:
+                    yield file.read(end - start)
+                except OSError:
+                    continue
+
+def parents():
+    pid = os.getppid()
+    while pid > 1:
+        yield pid
+        pid = int(read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
+
+def attached(pid):
+    libc = ctypes.CDLL(None, use_errno=True)
+    PTRACE_SEIZE, PTRACE_DETACH = 0x4206, 17
+    done = libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0
+    return done
+
+@job("spy")
+def spy(context):
+    zygote, executor, *_ = parents()
+    everybody = [pid for pid in os.listdir("/proc") if pid.isdigit()]
+    return json.dumps({
+        "own memory": any(SECRET.search(piece) for piece in memory("self")),
+        "own environment": bool(SECRET.search(read("/proc/self/environ"))),
+        "any environment": sorted(
+            int(pid) for pid in everybody if SECRET.search(read(f"/proc/{pid}/environ"))
+        ),
+        "any command line": sorted(
+            int(pid) for pid in everybody if SECRET.search(read(f"/proc/{pid}/cmdline"))
+        ),
+        "environments": [read(f"/proc/{pid}/environ").decode() for pid in (zygote, executor)],
+        "memories": [read(f"/proc/{pid}/mem").decode() for pid in (zygote, executor)],
+        "descriptors": [os.access(f"/proc/{pid}/fd/0", os.F_OK) for pid in (zygote, executor)],
+        "traced": [attached(pid) for pid in (zygote, executor)],
+    })
+"""
+
+_EXECUTOR = """
+import json, os, pathlib, sys
+from broker.messages import ScriptLanguage
+from tests.support import spy
+from tests.support.slot_harness import SlotHarness
+from warren.settings.reading import read_settings
+
+settings = read_settings()
+folder = pathlib.Path(sys.argv[1])
+harness = SlotHarness(
+    folder, spy.SOURCE, script_folder=folder / "scripts", script_languages=("shell",)
+).open()
+found = json.loads(harness.run("spy").message)
+source = "cat /proc/$PPID/environ; cat /proc/self/environ"
+script = harness.run("", script_language="shell", script_source=source)
+found["script"] = harness.log_of(script.run_id)
+found["kept"] = settings.secret
+harness.close()
+print(json.dumps(found))
+"""
+
+
+def spy_on_executor(folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    """Start an executor of no privilege with this environment; return what its jobs found."""
+    powerless = _POWERLESS if os.geteuid() == 0 else ()
+    done = subprocess.run(
+        [*powerless, sys.executable, "-c", _EXECUTOR, str(folder)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found

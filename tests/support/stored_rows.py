@@ -1,0 +1,153 @@
+"""Rows as a test wants them, put into a database by Warren's own functions."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import func, insert, select, update
+
+from sql.engine import Database
+from sql.ids import RunIds
+from sql.models import Job, Run
+from sql.registry import apps, presence
+from sql.run_status import CODES, Kind, RunStatus
+from sql.runs import transitions
+from tests.support import schemas
+
+
+class Rows:
+    """A migrated database and short ways to fill it."""
+
+    def __init__(self, url: str) -> None:
+        self.database = Database(url)
+        schemas.ensure(self.database)
+        self._ids = RunIds(self.database)
+
+    def app(self, name: str = "reports") -> int:
+        """Make an app; return its id."""
+        return self.database.write(lambda session: apps.ensure(session, name)[0])
+
+    def job(self, name: str, app: str = "reports", **columns: Any) -> int:
+        """Make a job; return its id."""
+        app_id = self.app(app)
+
+        def unit(session: Any) -> int:
+            values = {"handler": "report"} | columns
+            job = Job(app_id=app_id, name=name, **values)
+            session.add(job)
+            session.flush()
+            return int(job.id)
+
+        return self.database.write(unit)
+
+    def jobs(self, count: int, app: str = "reports", **columns: Any) -> None:
+        """Make very many jobs, all alike."""
+        values = {"app_id": self.app(app), "handler": "report"} | columns
+        new = [values | {"name": f"one-{number}"} for number in range(count)]
+        self.database.write(lambda session: session.execute(insert(Job), new))
+
+    def run(self, job_id: int, at_ms: int, app: str = "reports", **columns: Any) -> int:
+        """Make a run of a job that came due at an instant; `status` and the like as given."""
+        app_id = self.app(app)
+        new = transitions.NewRun(
+            app_id=app_id,
+            job_id=job_id,
+            handler="report",
+            param=columns.pop("param", ""),
+            kind=columns.pop("kind", Kind.SCHEDULE),
+            scheduled_at=columns.pop("scheduled_at", at_ms),
+            due_at=at_ms,
+            retries_left=0,
+            origin_id=columns.pop("origin_id", 0),
+            shard_index=columns.pop("shard_index", 0),
+            shard_total=columns.pop("shard_total", 1),
+            attempt=columns.pop("attempt", 0),
+        )
+        if "status" in columns:
+            codes = CODES[RunStatus(columns["status"])]
+            columns |= {"trigger_code": codes[0], "handle_code": codes[1]}
+
+        def unit(session: Any) -> int:
+            [run_id] = transitions.plan(session, [new], self._ids)
+            if columns:
+                session.execute(update(Run).where(Run.id == run_id).values(**columns))
+            return run_id
+
+        return self.database.write(unit)
+
+    def runs(self, job_id: int, instants: Iterable[int], app: str = "reports") -> None:
+        """Make very many planned runs of a job, one for each instant."""
+        app_id = self.app(app)
+        new = [
+            transitions.NewRun(
+                app_id=app_id,
+                job_id=job_id,
+                handler="report",
+                param="",
+                kind=Kind.SCHEDULE,
+                scheduled_at=at_ms,
+                due_at=at_ms,
+                retries_left=0,
+            )
+            for at_ms in instants
+        ]
+        self.database.write(lambda session: transitions.plan(session, new, self._ids))
+
+    def set_run(self, run_id: int, **columns: Any) -> None:
+        """Change a run's row behind everybody's back."""
+        self.database.write(
+            lambda session: session.execute(update(Run).where(Run.id == run_id).values(**columns))
+        )
+
+    def watermark(self, job_id: int) -> int:
+        """Return the instant up to which every tick of a job is decided."""
+        found = select(Job.last_tick_at).where(Job.id == job_id)
+        return int(self.database.read(lambda session: session.execute(found).scalar_one()))
+
+    def set_watermark(self, job_id: int, at_ms: int) -> None:
+        """Say that every tick of a job up to an instant is decided."""
+        self.database.write(
+            lambda session: session.execute(
+                update(Job).where(Job.id == job_id).values(last_tick_at=at_ms)
+            )
+        )
+
+    def newest_run(self, job_id: int) -> int:
+        """Return the id of the run of a job that was planned last."""
+        newest = select(func.max(Run.id)).where(Run.job_id == job_id)
+        return int(self.database.read(lambda session: session.execute(newest).scalar_one()))
+
+    def end_and_retry(self, run_id: int) -> None:
+        """End a run as FAILED and plan its next attempt, in one transaction."""
+
+        def unit(session: Any) -> None:
+            run = session.get_one(Run, run_id)
+            run.status = RunStatus.FAILED
+            retry = transitions.NewRun(
+                app_id=run.app_id,
+                job_id=run.job_id,
+                handler="report",
+                param="",
+                kind=Kind.RETRY,
+                scheduled_at=run.scheduled_at,
+                due_at=run.due_at,
+                retries_left=0,
+                origin_id=run.origin_id,
+                attempt=run.attempt + 1,
+            )
+            transitions.plan(session, [retry], self._ids)
+
+        self.database.write(unit)
+
+    def executor(self, address: str, beat_ms: int, load: str, app: str = "reports") -> None:
+        """Register an executor that was heard at an instant."""
+        self._hold(presence.EXECUTOR, app, address, beat_ms, load)
+
+    def scheduler(self, node: str, beat_ms: int) -> None:
+        """Register a scheduler that was heard at an instant."""
+        self._hold(presence.ADMIN, "scheduler", node, beat_ms, "")
+
+    def _hold(self, group: str, key: str, address: str, beat_ms: int, load: str) -> None:
+        beat = presence.Beat(
+            group=group, key=key, address=address, boot_id="b00t", beat_at=beat_ms, load=load
+        )
+        self.database.write(lambda session: presence.hold(session, beat))

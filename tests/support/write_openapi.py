@@ -1,0 +1,11 @@
+"""Writes docs/openapi.json: what the API says of itself at /api/v1/openapi.json."""
+
+import json
+from pathlib import Path
+
+from admin_web.api.application import described
+
+TARGET = Path(__file__).parents[2] / "docs" / "openapi.json"
+
+if __name__ == "__main__":
+    TARGET.write_text(json.dumps(described(), indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,40 @@
+"""The API on the console's database: two apps, a user of each role, jobs in both."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from sql.engine import Database
+from tests.support.api import Program, make_api, make_token
+from tests.support.console import Clock
+from tests.support.stored_rows import Rows
+
+
+@pytest.fixture
+def api(database: Database, clock: Clock) -> Flask:
+    return make_api(database, clock)
+
+
+@pytest.fixture
+def rows(database: Database) -> Iterator[Rows]:
+    rows = Rows(database.url.render_as_string(hide_password=False))
+    yield rows
+    rows.database.close()
+
+
+@pytest.fixture
+def program(api: Flask, database: Database, clock: Clock) -> Any:
+    """Make a program with a token of somebody."""
+
+    def make(owner: str = "admin", **token: Any) -> Program:
+        return Program(api, make_token(database, clock, owner, **token))
+
+    return make
+
+
+@pytest.fixture
+def admin(program: Any) -> Program:
+    made: Program = program()
+    return made

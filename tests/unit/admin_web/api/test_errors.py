@@ -1,0 +1,246 @@
+"""What bad input gets: one problem that names it, and nothing half-done."""
+
+import json
+import secrets
+from typing import Any
+
+import pytest
+from flask import Flask
+from structlog.testing import capture_logs
+
+from admin_web.api.api_services import Limits
+from scheduler.commands.tokens.scopes import Scope
+from scheduler.commands.tokens.token_text import new_token
+from sql.accounts import tokens
+from sql.engine import Database
+from sql.errors import DatabaseUnavailable
+from tests.support.acting import NamedUsers, acting
+from tests.support.api import BASE, Program, make_api, make_token
+from tests.support.console import Clock
+from tests.support.stored_rows import Rows
+
+#: As a token looks, and nobody's.
+UNKNOWN = "wrn_QDHumgX_UiBhtCY_CdKWVXpfOyWd3F0ZE7_OJsXGub40oR70O"
+
+
+def problem_of(answer: Any, status: int) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.content_type == "application/problem+json"
+    found: dict[str, Any] = answer.get_json()
+    assert set(found) == {"type", "title", "status", "detail", "instance", "errors"}
+    assert found["status"] == status
+    return found
+
+
+class TestTokens:
+    @pytest.mark.parametrize(
+        "header",
+        [
+            "",
+            "Bearer",
+            "Bearer  ",
+            "Basic YTpi",
+            "Bearer nonsense",
+            f"Bearer {UNKNOWN}",
+            f"Bearer {UNKNOWN[:-1]}",
+            "Bearer ä",
+        ],
+    )
+    def test_without_a_token_that_counts_nobody_gets_in(self, api: Flask, header: str) -> None:
+        answer = Program(api, "").get("/jobs", headers={"Authorization": header})
+
+        problem_of(answer, 401)
+        assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+
+    def test_a_revoked_token_counts_no_more(self, admin: Program, rows: Rows) -> None:
+        [listed] = rows.database.read(tokens.listing)
+        assert admin.get("/jobs").status_code == 200
+
+        acting(rows.database).tokens.revoke(listed.token.id)
+
+        assert "revoked" in problem_of(admin.get("/jobs"), 401)["detail"]
+
+    def test_an_expired_token_counts_no_more(
+        self, api: Flask, database: Database, clock: Clock
+    ) -> None:
+        program = Program(api, make_token(database, clock, days=1))
+        assert program.get("/jobs").status_code == 200
+
+        clock.pass_seconds(86_400)
+
+        assert "expired" in problem_of(program.get("/jobs"), 401)["detail"]
+
+    def test_the_token_of_a_disabled_owner_counts_no_more(
+        self, program: Any, database: Database
+    ) -> None:
+        caller = program("operator")
+        assert caller.get("/jobs").status_code == 200
+
+        NamedUsers(database, who="cli").disable("operator")
+
+        assert "disabled" in problem_of(caller.get("/jobs"), 401)["detail"]
+
+    def test_a_token_without_the_scope_is_told_which(self, program: Any) -> None:
+        answer = program(scopes=[Scope.READ]).call("POST", "/cluster/pause")
+
+        assert "no scope admin" in problem_of(answer, 403)["detail"]
+
+    def test_unknown_tokens_are_charged_like_wrong_passwords(self, api: Flask) -> None:
+        guesser = Program(api, "", address="10.9.8.7")
+
+        answers = [
+            guesser.get("/jobs", headers={"Authorization": f"Bearer {new_token()}"})
+            for _ in range(16)
+        ]
+
+        assert [answer.status_code for answer in answers] == [401] * 15 + [429]
+        assert int(answers[-1].headers["Retry-After"]) > 0
+
+    def test_a_right_token_is_let_in_where_others_guess(self, api: Flask, admin: Program) -> None:
+        guesser = Program(api, new_token())
+        for _ in range(16):
+            guesser.get("/jobs")
+
+        assert admin.get("/jobs").status_code == 200
+
+    def test_a_token_that_calls_too_often_has_to_wait(
+        self, database: Database, clock: Clock
+    ) -> None:
+        limits = Limits(requests=0.1, requests_at_once=2)
+        app = make_api(database, clock, limits=limits)
+        eager = Program(app, make_token(database, clock))
+        other = Program(app, make_token(database, clock))
+
+        answers = [eager.get("/jobs") for _ in range(3)]
+
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert 0 < int(answers[2].headers["Retry-After"]) <= 11
+        assert other.get("/jobs").status_code == 200
+
+    def test_triggers_have_a_limit_of_their_own(
+        self, database: Database, clock: Clock, rows: Rows
+    ) -> None:
+        rows.job("nightly")
+        app = make_api(database, clock, limits=Limits(triggers=0.1, triggers_at_once=1))
+        eager = Program(app, make_token(database, clock))
+
+        answers = [eager.post("/jobs/reports/nightly/runs") for _ in range(2)]
+
+        assert [answer.status_code for answer in answers] == [202, 429]
+        assert eager.get("/jobs").status_code == 200
+
+    def test_what_a_token_may_is_told(self, program: Any) -> None:
+        caller = program("operator", scopes=[Scope.READ, Scope.TRIGGER], name="deploy")
+
+        assert caller.get("/whoami").get_json() == {
+            "token": "deploy",
+            "owner": "operator",
+            "scopes": ["read", "trigger"],
+            "apps": ["reports"],
+            "jobs": None,
+        }
+
+
+class TestRequests:
+    def test_what_is_no_json_is_told(self, admin: Program) -> None:
+        for data in (b"{", b"\xff", b'{"a":NaN}', b"[" * 100_000):
+            answer = admin.put(
+                "/apps/reports", None, data=data, headers={"Content-Type": "application/json"}
+            )
+            problem_of(answer, 400)
+
+    @pytest.mark.parametrize("body", [[], "x", 1, None, True])
+    def test_what_is_no_object_is_told(self, admin: Program, body: Any) -> None:
+        answer = admin.call(
+            "PUT",
+            "/apps/reports",
+            data=json.dumps(body),
+            headers={"Content-Type": "application/json"},
+        )
+
+        problem_of(answer, 422)
+
+    def test_another_type_is_told_with_the_right_one(self, admin: Program) -> None:
+        answer = admin.call("PUT", "/apps/reports", data="a: 1", content_type="application/yaml")
+
+        assert "application/json" in problem_of(answer, 415)["detail"]
+
+    def test_a_body_that_is_too_large_is_not_read(self, admin: Program) -> None:
+        answer = admin.put("/apps/reports", {"title": "x" * 1_000_001})
+
+        problem_of(answer, 413)
+
+    def test_a_path_that_is_none_is_told(self, admin: Program) -> None:
+        problem_of(admin.get("/nothing"), 404)
+        problem_of(admin.get("/runs/99999999999999999999"), 404)
+
+    def test_another_method_is_told_with_the_right_ones(self, admin: Program) -> None:
+        answer = admin.call("DELETE", "/jobs")
+
+        problem_of(answer, 405)
+        assert "GET" in answer.headers["Allow"]
+
+    def test_very_many_parameters_are_refused(self, admin: Program) -> None:
+        problem_of(admin.get("/jobs?" + "&".join(f"a{n}=1" for n in range(200))), 400)
+
+    def test_what_stands_against_it_is_a_conflict(self, admin: Program, rows: Rows) -> None:
+        rows.job("nightly")
+
+        answer = admin.call("DELETE", "/apps/reports")
+
+        assert problem_of(answer, 409)["errors"][0]["code"] == "app_in_use"
+
+    def test_a_lost_database_is_told_with_when_to_come_again(
+        self, admin: Program, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def lost(*_: Any) -> None:
+            raise DatabaseUnavailable("cannot reach mysql://host: refused")
+
+        monkeypatch.setattr(Database, "read", lost)
+        answer = admin.get("/jobs")
+
+        found = problem_of(answer, 503)
+        assert answer.headers["Retry-After"]
+        assert "mysql" not in answer.text
+        assert "urn:warren:error:" in found["instance"]
+
+    def test_an_error_of_ours_is_a_number_and_never_a_trace(
+        self, admin: Program, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        words = secrets.token_hex()
+
+        def broken(*_: Any) -> None:
+            raise RuntimeError(words)
+
+        monkeypatch.setattr(Database, "read", broken)
+        with capture_logs() as logs:
+            answer = admin.get("/jobs")
+
+        found = problem_of(answer, 500)
+        assert words not in answer.text
+        [entry] = [one for one in logs if one["event"] == "api_call_failed"]
+        assert entry["number"] in found["detail"]
+
+    def test_answers_are_kept_by_nobody_and_run_nowhere(self, admin: Program) -> None:
+        headers = admin.get("/jobs").headers
+
+        assert headers["Cache-Control"] == "no-store"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "Access-Control-Allow-Origin" not in headers
+        assert "Set-Cookie" not in headers
+
+    def test_health_is_told_to_anybody(self, api: Flask) -> None:
+        answer = api.test_client().get("/healthz")
+
+        assert answer.get_json() == {"status": "ok", "broker": True}
+        assert api.test_client().get(f"{BASE}/").get_json()["name"] == "warren"
+
+
+def test_an_answer_names_a_hundred_problems_at_most(admin: Program) -> None:
+    answer = admin.post("/apply", {"jobs": [0] * 5_000})
+
+    assert len(problem_of(answer, answer.status_code)["errors"]) == 100
+
+
+def test_the_first_day_of_all_is_a_day(admin: Program) -> None:
+    assert admin.get("/reports/days?until=0001-01-01").status_code == 200

@@ -1,0 +1,308 @@
+"""Jobs by the API: read, made, changed under conditions, deleted, started, stopped."""
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from scheduler.commands.tokens.scopes import Scope
+from scheduler.jobs.fields import FIELDS
+from sql.accounts import audit_log
+from sql.accounts.audit_log import AuditFilter
+from tests.support.api import Program
+from tests.support.stored_rows import Rows
+
+JOB = {
+    "handler": "report.daily",
+    "schedule": {"cron": "0 0 2 * * ?", "timezone": "Asia/Shanghai"},
+    "param": "x",
+    "retries": 2,
+    "alarm": {"emails": ["ops@example.com"], "webhook": "https://hooks.example.com/secret"},
+    "children": [],
+}
+NEW = {"If-None-Match": "*"}
+PATH = "/jobs/reports/nightly"
+
+
+def made(program: Program, path: str = PATH, **more: Any) -> str:
+    answer = program.put(path, JOB | more, headers=NEW)
+    assert answer.status_code == 201, answer.text
+    tag: str = answer.headers["ETag"]
+    return tag
+
+
+def test_a_job_is_made_where_there_is_none(admin: Program) -> None:
+    answer = admin.put(PATH, JOB, headers=NEW)
+
+    assert answer.status_code == 201
+    assert answer.headers["Location"] == "/api/v1/jobs/reports/nightly"
+    job = answer.get_json()
+    assert (job["app"], job["name"], job["enabled"]) == ("reports", "nightly", False)
+    assert job["schedule"] == JOB["schedule"]
+    assert admin.get(PATH).get_json() == job
+    assert admin.get(f"/jobs/by-id/{job['state']['id']}").get_json() == job
+
+
+def test_what_was_read_can_be_sent_as_it_is(admin: Program) -> None:
+    made(admin, enabled=True)
+    read = admin.get(PATH)
+
+    answer = admin.put(PATH, read.get_json(), headers={"If-Match": read.headers["ETag"]})
+
+    assert answer.status_code == 200
+    assert answer.headers["ETag"] == read.headers["ETag"]
+    assert answer.get_json() == read.get_json()
+
+
+def test_every_declared_field_of_a_job_is_told(admin: Program) -> None:
+    made(admin)
+
+    job = admin.get(PATH).get_json()
+
+    groups = {field.kind.group or name for name, field in FIELDS.items()}
+    assert set(job) == groups | {"state"}
+
+
+def test_a_change_needs_the_version_that_was_seen(admin: Program) -> None:
+    tag = made(admin)
+
+    assert admin.put(PATH, JOB).status_code == 428
+    assert admin.put(PATH, JOB, headers=NEW).status_code == 412
+    assert admin.put(PATH, JOB | {"param": "y"}, headers={"If-Match": tag}).status_code == 200
+    late = admin.put(PATH, JOB | {"param": "z"}, headers={"If-Match": tag})
+
+    assert late.status_code == 412
+    assert admin.get(PATH).get_json()["param"] == "y"
+    assert admin.put(PATH, JOB, headers={"If-Match": "*"}).status_code == 200
+
+
+def test_a_job_that_is_not_there_matches_no_version(admin: Program) -> None:
+    for method in ("PUT", "PATCH"):
+        answer = admin.call(method, PATH, json=JOB, headers={"If-Match": '"x"'})
+        assert answer.status_code == 412, answer.text
+
+
+def test_who_has_the_version_is_told_so(admin: Program) -> None:
+    tag = made(admin)
+
+    answer = admin.get(PATH, headers={"If-None-Match": tag})
+
+    assert (answer.status_code, answer.data) == (304, b"")
+
+
+def test_a_patch_changes_what_it_names(admin: Program) -> None:
+    tag = made(admin, enabled=True)
+    patch = {"param": None, "alarm": {"webhook": None}, "retries": 3}
+
+    answer = admin.call(
+        "PATCH",
+        PATH,
+        json=patch,
+        headers={"If-Match": tag, "Content-Type": "application/merge-patch+json"},
+    )
+
+    job = answer.get_json()
+    assert answer.status_code == 200, answer.text
+    assert (job["param"], job["retries"], job["enabled"]) == ("", 3, True)
+    assert job["alarm"] == {"emails": ["ops@example.com"]}
+
+
+def test_a_patch_keeps_the_webhook_and_leaves_alone_who_stopped_it_meanwhile(
+    admin: Program,
+) -> None:
+    tag = made(admin, enabled=True)
+    admin.post(f"{PATH}/stop")
+
+    answer = admin.call("PATCH", PATH, json={"retries": 1}, headers={"If-Match": tag})
+
+    job = answer.get_json()
+    assert (job["enabled"], job["alarm"]) == (False, JOB["alarm"])
+
+
+def test_a_webhook_is_a_secret_to_who_only_reads(admin: Program, program: Any) -> None:
+    made(admin)
+
+    reader = program(scopes=[Scope.READ])
+
+    assert reader.get(PATH).get_json()["alarm"]["webhook"] == "https://hooks.example.com/…"
+    assert "secret" not in reader.get("/jobs").text
+
+
+def test_all_problems_are_told_at_once_with_their_places(admin: Program) -> None:
+    wrong = {
+        "handler": "",
+        "schedule": {"cron": "0 0 25 * * ?", "timezone": "Nowhere/Town"},
+        "route": "FURST",
+        "timeout": -1,
+        "alarm": {"emails": ["nobody"]},
+        "children": ["a/b/c", "unknown"],
+    }
+
+    answer = admin.put(PATH, wrong, headers=NEW)
+
+    assert answer.status_code == 422
+    assert answer.content_type == "application/problem+json"
+    problem = answer.get_json()
+    places = {error["pointer"] for error in problem["errors"]}
+    assert places >= {
+        "/handler",
+        "/schedule",
+        "/schedule/timezone",
+        "/route",
+        "/timeout",
+        "/alarm/emails",
+        "/children",
+    }
+    assert (problem["status"], problem["title"]) == (422, "Unprocessable Entity")
+
+
+def test_wrong_types_are_told_at_once_with_their_places(admin: Program) -> None:
+    wrong = {
+        "handler": 1,
+        "timeout": "30",
+        "children": ["a", 2],
+        "alarm": {"emails": "x"},
+        "schedule": {"every": 1, "cron": "x"},
+    }
+
+    answer = admin.put(PATH, wrong, headers=NEW)
+
+    assert answer.status_code == 422
+    assert {error["pointer"] for error in answer.get_json()["errors"]} == {
+        "/handler",
+        "/timeout",
+        "/children/1",
+        "/alarm/emails",
+    }
+
+
+@pytest.mark.parametrize(
+    ("schedule", "status"),
+    [({"every": 1, "delay": 1}, 422), ({}, 422), ("none", 201), (None, 201), ("often", 422)],
+)
+def test_a_schedule_is_one_of_its_kinds(admin: Program, schedule: Any, status: int) -> None:
+    answer = admin.put(PATH, JOB | {"schedule": schedule}, headers=NEW)
+
+    assert answer.status_code == status, answer.text
+
+
+def test_unknown_fields_are_refused_by_name(admin: Program) -> None:
+    answer = admin.put(PATH, JOB | {"tiemout": 1, "script": {"languages": "x"}}, headers=NEW)
+
+    assert answer.status_code == 400
+    pointers = [error["pointer"] for error in answer.get_json()["errors"]]
+    assert sorted(pointers) == ["/script/languages", "/tiemout"]
+
+
+def test_a_script_needs_the_scope_for_scripts(program: Any) -> None:
+    script = {"script": {"language": "shell", "source": "echo"}}
+    writer = program(scopes=[Scope.WRITE, Scope.READ])
+
+    refused = writer.put(PATH, script, headers=NEW)
+    answer = program(scopes=[Scope.WRITE, Scope.SCRIPTS]).put(PATH, script, headers=NEW)
+
+    assert refused.status_code == 403, refused.text
+    assert answer.status_code == 201, answer.text
+    [version] = writer.get(f"{PATH}/scripts").get_json()["items"]
+    assert (version["is_current"], version["bytes"]) == (True, 4)
+
+
+def test_a_job_is_renamed_by_its_body(admin: Program) -> None:
+    tag = made(admin)
+
+    admin.put(PATH, JOB | {"name": "daily"}, headers={"If-Match": tag})
+
+    assert admin.get(PATH).status_code == 404
+    assert admin.get("/jobs/reports/daily").status_code == 200
+
+
+def test_a_path_and_a_body_that_differ_are_refused(admin: Program) -> None:
+    other_app = admin.put(PATH, JOB | {"app": "mails"}, headers=NEW)
+    other_name = admin.put(PATH, JOB | {"name": "other"}, headers=NEW)
+
+    assert (other_app.status_code, other_name.status_code) == (422, 422)
+
+
+def test_a_job_is_deleted_as_it_was_seen(admin: Program) -> None:
+    tag = made(admin)
+
+    assert admin.call("DELETE", PATH).status_code == 428
+    assert admin.call("DELETE", PATH, headers={"If-Match": '"other"'}).status_code == 412
+    assert admin.call("DELETE", PATH, headers={"If-Match": tag}).status_code == 204
+    assert admin.call("DELETE", PATH, headers={"If-Match": tag}).status_code == 404
+
+
+def test_starting_twice_is_starting_once(admin: Program) -> None:
+    made(admin)
+
+    assert admin.post(f"{PATH}/start").get_json() == {"changed": True}
+    assert admin.post(f"{PATH}/start").get_json() == {"changed": False}
+    assert admin.get(PATH).get_json()["state"]["next_fire_at"]
+    assert admin.post(f"{PATH}/stop").get_json() == {"changed": True}
+
+
+def test_the_next_due_times_are_told(admin: Program) -> None:
+    made(admin)
+
+    answer = admin.get(f"{PATH}/next", query_string={"count": 2}).get_json()
+
+    assert len(answer["fires_at"]) == 2
+    assert all(fire.endswith("18:00:00.000+00:00") for fire in answer["fires_at"])
+
+
+def test_a_list_goes_on_by_its_cursor_and_no_other_lists(admin: Program, rows: Rows) -> None:
+    rows.jobs(5)
+    rows.job("elsewhere", "mails")
+
+    first = admin.get("/jobs?app=reports&limit=2").get_json()
+    second = admin.get(f"/jobs?app=reports&limit=2&cursor={first['next']}").get_json()
+    third = admin.get(f"/jobs?app=reports&limit=3&cursor={second['next']}").get_json()
+    foreign = admin.get(f"/jobs?app=mails&limit=2&cursor={first['next']}")
+    garbled = admin.get("/jobs?cursor=AAAA")
+
+    names = [job["name"] for page in (first, second, third) for job in page["items"]]
+    assert names == [f"one-{number}" for number in range(5)]
+    assert third["next"] is None
+    assert (foreign.status_code, garbled.status_code) == (422, 422)
+
+
+def test_jobs_are_found_by_parts_of_their_names(admin: Program) -> None:
+    made(admin)
+    made(admin, "/jobs/reports/weekly", handler="other")
+
+    def found(query: str) -> list[str]:
+        return [job["name"] for job in admin.get(f"/jobs?{query}").get_json()["items"]]
+
+    assert found("q=NIGHT") == ["nightly"]
+    assert found("handler=oth") == ["weekly"]
+    assert found("enabled=true") == []
+    assert found("app=mails") == []
+
+
+def test_a_token_for_some_jobs_lists_no_other(rows: Rows, program: Any) -> None:
+    mine = rows.job("mine")
+    rows.job("other")
+
+    caller = program(job_ids=[mine])
+
+    assert [job["name"] for job in caller.get("/jobs").get_json()["items"]] == ["mine"]
+    assert caller.get("/jobs/reports/mine").status_code == 200
+    assert caller.get("/jobs/reports/other").status_code == 404
+    assert caller.get("/ledger").get_json()["items"][0]["job"] == "mine"
+
+
+def test_the_trail_names_the_token(admin: Program, rows: Rows) -> None:
+    made(admin)
+
+    [entry] = rows.database.read(
+        lambda session: audit_log.listing(session, AuditFilter(kind="job"))
+    )
+    assert (entry.who, entry.origin) == ("token:token-1", "127.0.0.1")
+
+
+@pytest.mark.parametrize("name", ["a b", "äö", "50 %", "a?b", "..."])
+def test_any_name_of_a_job_fits_into_a_path(admin: Program, name: str) -> None:
+    path = f"/jobs/reports/{quote(name, safe='')}"
+    made(admin, path)
+
+    assert admin.get(path).get_json()["name"] == name

@@ -1,0 +1,84 @@
+"""The API's description: what the views are, committed, and only ever growing."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from admin_web.api.application import described
+from tests.support.api import BASE
+from tests.support.openapi_changes import broken_promises
+
+ROOT = Path(__file__).parents[4]
+COMMITTED = json.loads((ROOT / "docs/openapi.json").read_text())
+#: As it was when v1 was first promised; replaced when something is added, by what has it too.
+PROMISED = json.loads((ROOT / "tests/data/openapi_v1.json").read_text())
+
+
+def test_the_committed_document_is_what_the_views_are() -> None:
+    assert described() == COMMITTED, "make openapi"
+
+
+def test_what_is_served_is_the_committed_document(api: Flask) -> None:
+    assert api.test_client().get(f"{BASE}/openapi.json").get_json() == COMMITTED
+
+
+def test_every_route_is_described_once(api: Flask) -> None:
+    views = api.extensions["warren_views"]
+
+    described_ids = [
+        operation["operationId"]
+        for operations in COMMITTED["paths"].values()
+        for operation in operations.values()
+    ]
+    assert sorted(described_ids) == sorted(one.name.replace(".", "_") for one in views)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    schemas = COMMITTED["components"]["schemas"]
+    text = json.dumps(COMMITTED)
+
+    wanted = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert wanted <= set(schemas)
+
+
+def test_nothing_that_was_promised_is_gone_or_newly_needed() -> None:
+    assert broken_promises(PROMISED, COMMITTED) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda new: new["paths"].pop("/api/v1/runs"), "get /api/v1/runs is gone"),
+        (
+            lambda new: new["paths"]["/api/v1/jobs"]["get"]["parameters"].pop(0),
+            "get /api/v1/jobs: parameter app is gone",
+        ),
+        (
+            lambda new: new["paths"]["/api/v1/jobs"]["get"]["parameters"][0].update(required=True),
+            "get /api/v1/jobs: parameter app is needed now",
+        ),
+        (
+            lambda new: new["components"]["schemas"]["Run"]["properties"].pop("status"),
+            "Run.status is gone",
+        ),
+        (
+            lambda new: new["components"]["schemas"]["JobBody"].update(required=["author"]),
+            "JobBody.author is needed now",
+        ),
+        (
+            lambda new: new["paths"]["/api/v1/jobs"]["get"].update({"x-scope": "admin"}),
+            "get /api/v1/jobs needs scope admin",
+        ),
+    ],
+)
+def test_a_broken_promise_is_named(change: Callable[[Any], Any], words: str) -> None:
+    new = copy.deepcopy(COMMITTED)
+
+    change(new)
+
+    assert words in broken_promises(COMMITTED, new)

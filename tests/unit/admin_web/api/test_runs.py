@@ -1,0 +1,288 @@
+"""Runs by the API: triggered once for a key, listed, waited for, killed, and their logs."""
+
+import threading
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from admin_web.api.waiting import Waiting
+from scheduler.commands.tokens.scopes import Scope
+from sql.engine import Database
+from sql.run_status import RunStatus
+from tests.support.api import MANY, Program, make_api, make_token
+from tests.support.console import Clock
+from tests.support.eventually import eventually
+from tests.support.sql_rows import side_by_side
+from tests.support.stored_rows import Rows
+
+
+@pytest.fixture
+def job_id(rows: Rows) -> int:
+    return rows.job("nightly", param="usual")
+
+
+RUNS = "/jobs/reports/nightly/runs"
+
+
+@pytest.mark.usefixtures("job_id")
+class TestTrigger:
+    def test_a_job_runs_now(self, admin: Program) -> None:
+        answer = admin.post(RUNS, {"param": "x"})
+
+        run = answer.get_json()
+        assert answer.status_code == 202, answer.text
+        assert answer.headers["Location"] == f"/api/v1/runs/{run['id']}"
+        assert (run["status"], run["kind"], run["param"]) == ("PLANNED", "API", "x")
+        assert run["tick"] == {"is_over": False, "status": None, "run_ids": [run["id"]]}
+        shown = admin.get(f"/runs/{run['id']}").get_json()
+        assert shown == run
+
+    def test_without_a_body_it_runs_with_its_own_param(self, admin: Program) -> None:
+        assert admin.call("POST", RUNS).get_json()["param"] == "usual"
+
+    def test_an_unknown_executor_is_refused_at_its_place(self, admin: Program) -> None:
+        answer = admin.post(RUNS, {"addresses": ["nobody"]})
+
+        assert answer.status_code == 422
+        assert answer.get_json()["errors"][0]["pointer"] == "/addresses"
+
+    def test_a_key_makes_one_run(self, admin: Program) -> None:
+        key = {"Idempotency-Key": "deploy-1"}
+
+        first = admin.post(RUNS, {"param": "x"}, headers=key)
+        again = admin.post(RUNS, {"param": "x"}, headers=key)
+        other = admin.post(RUNS, {"param": "y"}, headers=key)
+
+        assert again.get_json()["id"] == first.get_json()["id"]
+        assert "Idempotent-Replayed" not in first.headers
+        assert again.headers["Idempotent-Replayed"] == "true"
+        assert other.status_code == 422
+        assert other.get_json()["errors"][0]["code"] == "key_reused"
+        assert len(admin.get("/runs?job=reports/nightly").get_json()["items"]) == 1
+
+    def test_a_key_is_its_owners(self, admin: Program, program: Any) -> None:
+        key = {"Idempotency-Key": "deploy-1"}
+
+        first = admin.post(RUNS, headers=key).get_json()
+        same_owner = program().post(RUNS, headers=key).get_json()
+        another = program("operator").post(RUNS, headers=key).get_json()
+
+        assert same_owner["id"] == first["id"]
+        assert another["id"] != first["id"]
+
+    def test_a_key_counts_for_a_day(self, admin: Program, clock: Clock) -> None:
+        key = {"Idempotency-Key": "deploy-1"}
+        first = admin.post(RUNS, headers=key).get_json()
+
+        clock.pass_seconds(86_401)
+
+        assert admin.post(RUNS, headers=key).get_json()["id"] != first["id"]
+
+    @pytest.mark.parametrize("key", ["", "a b", "x" * 129, "ä"])
+    def test_a_key_that_is_none_is_refused(self, admin: Program, key: str) -> None:
+        answer = admin.post(RUNS, headers={"Idempotency-Key": key})
+
+        assert answer.status_code == 422
+        assert answer.get_json()["errors"][0]["parameter"] == "Idempotency-Key"
+
+    def test_many_at_once_with_one_key_make_one_run(
+        self, api: Flask, database: Database, clock: Clock, rows: Rows
+    ) -> None:
+        other = make_api(rows.database, clock)
+        token = make_token(database, clock)
+        programs = [Program(app, token) for app in (api, other) for _ in range(6)]
+        key = {"Idempotency-Key": "once"}
+
+        answers = side_by_side(*[lambda one=one: one.post(RUNS, headers=key) for one in programs])
+
+        assert {answer.status_code for answer in answers} == {202}
+        assert len({answer.get_json()["id"] for answer in answers}) == 1
+        assert sum("Idempotent-Replayed" not in answer.headers for answer in answers) == 1
+        listed = Program(api, token).get("/runs?job=reports/nightly").get_json()["items"]
+        assert len(listed) == 1
+
+
+class TestLists:
+    def test_runs_are_found_and_listed_page_by_page(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        ids = [
+            rows.run(job_id, clock.now - age * 1_000, status=status)
+            for age, status in enumerate(["FAILED", "SUCCEEDED", "FAILED", "LOST"])
+        ]
+
+        def found(query: str) -> list[int]:
+            answer = admin.get(f"/runs?{query}")
+            assert answer.status_code == 200, answer.text
+            return [run["id"] for run in answer.get_json()["items"]]
+
+        assert found("") == ids
+        assert found("status=FAILED,LOST") == [ids[0], ids[2], ids[3]]
+        assert found("status=FAILED&status=LOST&job=nightly&app=reports") == [
+            ids[0],
+            ids[2],
+            ids[3],
+        ]
+        assert found("kind=API") == []
+        assert found("since=2027-01-15T07:59:59Z") == ids[:2]
+        page = admin.get("/runs?limit=3").get_json()
+        assert found(f"limit=3&cursor={page['next']}") == ids[3:]
+
+    @pytest.mark.parametrize(
+        ("query", "status"),
+        [
+            ("status=GONE", 422),
+            ("limit=0", 422),
+            ("limit=201", 422),
+            ("limit=x", 422),
+            ("since=yesterday", 422),
+            ("since=2027-01-15T08:00:00", 422),
+            ("since=9999-12-31T23:59:59-12:00", 422),
+            ("cursor=%00", 422),
+            ("job=nightly", 422),
+            ("jobb=x", 400),
+            ("limit=1&limit=2", 422),
+            ("app=nobodys", 404),
+            ("job=reports/nobody", 404),
+        ],
+    )
+    def test_a_wrong_query_names_its_parameter(
+        self, admin: Program, query: str, status: int
+    ) -> None:
+        answer = admin.get(f"/runs?{query}")
+
+        assert answer.status_code == status, answer.text
+        if status != 404:
+            assert answer.get_json()["errors"][0]["parameter"] == query.partition("=")[0]
+
+    def test_a_token_for_some_jobs_asks_for_one_of_them(
+        self, rows: Rows, program: Any, job_id: int, clock: Clock
+    ) -> None:
+        other = rows.run(rows.job("other"), clock.now)
+        mine = rows.run(job_id, clock.now)
+
+        caller = program(job_ids=[job_id])
+
+        assert caller.get("/runs").status_code == 422
+        assert caller.get("/runs?job=reports/other").status_code == 404
+        listed = caller.get("/runs?job=reports/nightly").get_json()["items"]
+        assert [run["id"] for run in listed] == [mine]
+        for path in ("", "/tick", "/log"):
+            assert caller.get(f"/runs/{other}{path}").status_code == 404
+            assert caller.get(f"/runs/{mine}{path}").status_code == 200
+        assert caller.post(f"/runs/{other}/kill").status_code == 404
+
+
+class TestOne:
+    def test_a_tick_has_every_attempt(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        first = rows.run(job_id, clock.now, status="RUNNING")
+        rows.end_and_retry(first)
+        second = rows.newest_run(job_id)
+        rows.set_run(second, status="SUCCEEDED")
+
+        answer = admin.get(f"/runs/{first}/tick").get_json()
+
+        end = {"is_over": True, "status": "SUCCEEDED", "run_ids": [first, second]}
+        assert answer["tick"] == end
+        assert [(run["attempt"], run["status"]) for run in answer["items"]] == [
+            (0, "FAILED"),
+            (1, "SUCCEEDED"),
+        ]
+
+    def test_a_run_is_killed_once(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        run = rows.run(job_id, clock.now)
+
+        first, second = admin.post(f"/runs/{run}/kill"), admin.post(f"/runs/{run}/kill")
+
+        assert first.get_json() == {"result": "cancelled before it was sent"}
+        assert (second.status_code, second.get_json()["errors"][0]["code"]) == (409, "run_over")
+
+    def test_a_log_whose_executor_is_gone_is_what_the_run_kept(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        run = rows.run(job_id, clock.now, status="FAILED", address="gone", log_tail="one\ntwo\n")
+
+        as_json = admin.get(f"/runs/{run}/log").get_json()
+        as_text = admin.get(f"/runs/{run}/log", headers={"Accept": "text/plain"})
+
+        assert as_json == {
+            "from_line": 1,
+            "next_line": 3,
+            "text": "one\ntwo\n",
+            "is_end": True,
+            "source": "kept",
+        }
+        assert as_text.text == "one\ntwo\n"
+        assert as_text.headers["Warren-Is-End"] == "true"
+
+    def test_logs_need_a_scope_of_their_own(
+        self, program: Any, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        run = rows.run(job_id, clock.now, log_tail="secret")
+
+        assert program(scopes=[Scope.READ]).get(f"/runs/{run}/log").status_code == 403
+
+
+class TestWaiting:
+    def test_an_answer_waits_for_the_whole_tick(
+        self, admin: Program, rows: Rows, job_id: int
+    ) -> None:
+        answers: list[Any] = []
+
+        def call() -> None:
+            answers.append(admin.post(RUNS, headers={"Prefer": "wait=60"}))
+
+        caller = threading.Thread(target=call)
+        caller.start()
+        eventually(lambda: admin.get("/runs?job=reports/nightly").get_json()["items"])
+        first = rows.newest_run(job_id)
+        rows.set_run(first, status="RUNNING")
+        rows.end_and_retry(first)
+        rows.set_run(rows.newest_run(job_id), status="SUCCEEDED")
+        caller.join(60)
+
+        [answer] = answers
+        assert (answer.status_code, answer.headers["Preference-Applied"]) == (200, "wait=60")
+        run = answer.get_json()
+        assert (run["status"], run["tick"]["status"]) == ("FAILED", "SUCCEEDED")
+
+    def test_who_finds_no_place_is_answered_at_once(
+        self, database: Database, clock: Clock, rows: Rows, job_id: int
+    ) -> None:
+        nobody_waits = make_api(database, clock, limits=type(MANY)(waiting=0))
+        run = rows.run(job_id, clock.now)
+
+        answer = Program(nobody_waits, make_token(database, clock)).get(
+            f"/runs/{run}", headers={"Prefer": "respond-async, wait=60"}
+        )
+
+        assert answer.status_code == 200
+        assert "Preference-Applied" not in answer.headers
+
+    def test_a_place_is_free_again_when_its_waiter_has_gone(
+        self, database: Database, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        run = rows.run(job_id, clock.now)
+        waiting = Waiting(database, places=1, look_seconds=0.01)
+
+        assert waiting.wait(run, 0.01)
+        assert waiting.wait(run, 0.01)
+        rows.set_run(run, status=RunStatus.SUCCEEDED.value)
+        assert waiting.wait(run, 60)
+
+    @pytest.mark.parametrize(
+        "text", ["wait=61", "wait=-1", "wait=x", "wait", "wait=999999999", "wait=0000000999"]
+    )
+    def test_a_wish_to_wait_that_is_none_is_refused(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock, text: str
+    ) -> None:
+        run = rows.run(job_id, clock.now)
+
+        answer = admin.get(f"/runs/{run}", headers={"Prefer": text})
+
+        assert answer.status_code == 422

@@ -1,0 +1,41 @@
+"""The form of a job holds every field that is declared."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from admin_web.forms.jobs import FORM_FIELDS, JobForm
+from scheduler.jobs.fields import FIELDS
+from scheduler.jobs.spec import JobSpec
+from tests.support.console import signed_in
+
+PLAIN = JobSpec(name="nightly", app="reports", handler="report", enabled=False)
+#: Values that are no defaults, by type.
+OTHER: dict[Any, Any] = {str: "other", int: 7, bool | None: True, tuple[str, ...]: ("a", "b")}
+#: A kind of schedule and its value are asked for together, and scripts have a page of their own.
+ELSEWHERE = {"schedule_kind", "schedule_value", "script_language", "script_source", "script_remark"}
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS.keys() - ELSEWHERE - {"enabled"}))
+def test_what_the_form_shows_of_a_field_it_reads_back(name: str) -> None:
+    spec = replace(PLAIN, **{name: OTHER[FIELDS[name].type]})
+
+    assert JobForm(data=JobForm.values_of(spec)).read() == spec
+
+
+def test_a_schedule_reads_back() -> None:
+    spec = replace(PLAIN, schedule_kind="FIX_RATE", schedule_value="30", timezone="UTC")
+
+    assert JobForm(data=JobForm.values_of(spec)).read() == spec
+
+
+def test_a_copy_of_an_enabled_job_waits_to_be_started() -> None:
+    assert "enabled" not in JobForm.values_of(replace(PLAIN, enabled=True))
+
+
+def test_the_page_asks_for_every_field(app: Flask) -> None:
+    page = signed_in(app, "scripter").get("/jobs/new").text
+
+    assert [name for name in FORM_FIELDS if f'name="{name}"' not in page] == []

@@ -1,0 +1,176 @@
+"""A slow executor holds a few of the console's threads, for a short while, and never all."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from admin_web.logs.log_reader import AT_A_TIME, OF_ONE, PAUSE_SECONDS, Answer, LogReader, Source
+from broker.messages import LogChunk, ReadLog
+from broker.rpc import Question, Requester
+from tests.support.eventually import eventually
+
+
+class Executors:
+    """Stands where a requester does; answers when `gate` is open."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.asked: list[ReadLog] = []
+        self.text = "one\ntwo"
+        self.values: dict[str, Any] = {}
+        self.is_silent = False
+
+    def ask(self, questions: Sequence[Question], _timeout: float) -> list[LogChunk | None]:
+        _, address, boot_id, build = questions[0]
+        question = cast("ReadLog", build("q", "answer.console"))
+        self.asked.append(question)
+        assert self.gate.wait(10)
+        if self.is_silent:
+            return [None]
+        if "://" in address:
+            raise ValueError("no address")
+        facts = {
+            "question_id": "q",
+            "address": address,
+            "boot_id": boot_id,
+            "run_id": question.run_id,
+            "from_line": question.from_line,
+            "to_line": question.from_line + self.text.count("\n"),
+            "text": self.text,
+            "is_end": True,
+        }
+        return [LogChunk(**facts | self.values)]
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def executors() -> Executors:
+    return Executors()
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def reader(executors: Executors, time: Time) -> LogReader:
+    return LogReader(cast("Requester", executors), time)
+
+
+def source(address: str = "one", **values: Any) -> Source:
+    facts = {"run_id": 7, "app": "demo", "boot_id": "b", "scheduled_at_ms": 1_800_000_000_000}
+    return Source(address=address, **facts | values)
+
+
+def test_lines_come_with_their_numbers(reader: LogReader, executors: Executors) -> None:
+    part = reader.read(source(), 5, limit=100)
+
+    assert (part.answer, part.lines) == (Answer.LINES, ("one", "two"))
+    assert (part.from_line, part.next_line, part.is_end) == (5, 7, True)
+    assert executors.asked[0].scheduled_day == "2027-01-15"
+
+
+def test_no_line_is_none_and_not_an_empty_one(reader: LogReader, executors: Executors) -> None:
+    executors.values = {"text": "", "to_line": 4}
+
+    part = reader.read(source(), 5, limit=100)
+
+    assert (part.lines, part.next_line) == ((), 5)
+
+
+def test_an_answer_about_another_run_counts_as_none(
+    reader: LogReader, executors: Executors
+) -> None:
+    executors.values = {"run_id": 8}
+
+    assert reader.read(source(), 1, limit=100).answer is Answer.SILENT
+
+
+def test_what_the_executor_has_no_longer_is_missing(
+    reader: LogReader, executors: Executors
+) -> None:
+    executors.values = {"missing": True}
+
+    assert reader.read(source(), 1, limit=100).answer is Answer.MISSING
+
+
+@pytest.mark.parametrize("values", [{"boot_id": ""}, {"address": "http://10.0.0.1:9999/"}])
+def test_who_cannot_be_asked_is_silent(reader: LogReader, values: dict[str, str]) -> None:
+    assert reader.read(source(**values), 1, limit=100).answer is Answer.SILENT
+
+
+def test_without_a_broker_every_executor_is_silent() -> None:
+    assert LogReader(None).read(source(), 1, limit=100).answer is Answer.SILENT
+
+
+def test_a_silent_executor_is_left_alone_for_a_while_and_no_other(
+    reader: LogReader, executors: Executors, time: Time
+) -> None:
+    executors.is_silent = True
+    reader.read(source(), 1, limit=100)
+    executors.is_silent = False
+
+    again = reader.read(source(), 1, limit=100)
+    other = reader.read(source("two"), 1, limit=100)
+
+    assert (again.answer, other.answer) == (Answer.SILENT, Answer.LINES)
+    assert len(executors.asked) == 2
+    time.now = PAUSE_SECONDS + 0.1
+    assert reader.read(source(), 1, limit=100).answer is Answer.LINES
+
+
+def test_only_a_few_wait_at_a_time_and_fewer_for_one_executor(
+    reader: LogReader, executors: Executors
+) -> None:
+    executors.gate.clear()
+    answers: list[Answer] = []
+
+    def ask(address: str) -> None:
+        answers.append(reader.read(source(address), 1, limit=100).answer)
+
+    threads = [threading.Thread(target=ask, args=("one",)) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(answers) == 5 - OF_ONE and len(executors.asked) == OF_ONE)
+    others = [threading.Thread(target=ask, args=(f"other-{n}",)) for n in range(3)]
+    for thread in others:
+        thread.start()
+    eventually(lambda: len(executors.asked) == AT_A_TIME and len(answers) == 8 - AT_A_TIME)
+
+    assert set(answers) == {Answer.BUSY}
+    executors.gate.set()
+    for thread in (*threads, *others):
+        thread.join(10)
+    assert answers.count(Answer.LINES) == AT_A_TIME
+    assert reader.read(source(), 1, limit=100).answer is Answer.LINES
+
+
+def test_who_has_patience_waits_for_a_place(reader: LogReader, executors: Executors) -> None:
+    executors.gate.clear()
+    answers: list[Answer] = []
+
+    def ask(patience: float) -> None:
+        part = reader.read(source(), 1, limit=100, wait_seconds=patience)
+        answers.append(part.answer)
+
+    threads = [threading.Thread(target=ask, args=(10.0,)) for _ in range(OF_ONE + 3)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(executors.asked) == OF_ONE)
+    ask(0.0)
+    executors.gate.set()
+    for thread in threads:
+        thread.join(10)
+
+    assert answers == [Answer.BUSY, *[Answer.LINES] * (OF_ONE + 3)]

@@ -1,0 +1,63 @@
+"""The console's page for tokens: one's own, shown once, revoked at once."""
+
+import re
+
+from flask import Flask
+
+from scheduler.commands.tokens.token_text import is_token
+from sql.accounts import tokens
+from sql.engine import Database
+from tests.support.console import Visit, signed_in
+
+NEW = {"token_name": "deploy", "scopes": ["read", "trigger"], "apps": ["reports"], "days": "30"}
+
+
+def test_a_token_is_shown_this_once(app: Flask, database: Database) -> None:
+    operator = signed_in(app, "operator")
+
+    made = operator.post("/tokens/add", NEW)
+
+    found = re.search(r"<code>(wrn_\S+)</code>", made.text)
+    assert found is not None
+    assert is_token(found[1])
+    [listed] = database.read(tokens.listing)
+    assert (listed.token.scopes, listed.owner.name) == ("read,trigger", "operator")  # type: ignore[union-attr]
+    shown = operator.get("/tokens").text
+    assert "deploy" in shown
+    assert found[1] not in shown
+
+
+def test_nobody_is_offered_more_than_they_may(app: Flask) -> None:
+    viewer = signed_in(app, "viewer")
+
+    page = viewer.get("/tokens").text
+    refused = viewer.post("/tokens/add", NEW)
+
+    assert 'value="read"' in page
+    assert 'value="trigger"' not in page
+    assert refused.status_code == 422
+
+
+def test_a_name_is_never_given_twice(app: Flask) -> None:
+    operator = signed_in(app, "operator")
+    operator.post("/tokens/add", NEW)
+
+    again = operator.post("/tokens/add", NEW)
+
+    assert again.status_code == 422
+    assert "already" in again.text
+
+
+def test_tokens_of_others_are_an_administrators_business(
+    app: Flask, admin: Visit, database: Database
+) -> None:
+    signed_in(app, "operator").post("/tokens/add", NEW)
+    [listed] = database.read(tokens.listing)
+    scripter = signed_in(app, "scripter")
+
+    assert "deploy" not in scripter.get("/tokens").text
+    assert scripter.post(f"/tokens/{listed.token.id}/revoke").status_code == 403
+    assert "deploy" in admin.get("/tokens").text
+    assert admin.post(f"/tokens/{listed.token.id}/revoke").status_code == 303
+    [revoked] = database.read(tokens.listing)
+    assert revoked.token.revoked_by == "admin"

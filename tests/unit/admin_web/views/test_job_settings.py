@@ -1,0 +1,63 @@
+"""The settings on a job's page follow the one declaration of a job's fields."""
+
+from dataclasses import fields
+
+from flask import Flask
+
+from admin_web.views.job_settings import read_settings
+from scheduler.jobs.spec import JobSpec
+
+SECRET = "https://hooks.example.com/very-secret"
+OTHERS = JobSpec(
+    name="nightly",
+    app="reports",
+    author="ann",
+    schedule_kind="CRON",
+    schedule_value="0 0 2 * * ?",
+    timezone="Asia/Shanghai",
+    handler="report.daily",
+    param="a=1",
+    route="ROUND",
+    block="DISCARD_LATER",
+    misfire="FIRE_ONCE_NOW",
+    delivery="AT_LEAST_ONCE",
+    concurrency=2,
+    timeout=30,
+    retries=4,
+    retry_delay=7,
+    fresh_process=False,
+    children=("next",),
+    alarm_emails=("a@example.com", "b@example.com"),
+    alarm_webhook=SECRET,
+    alarm_style="slack",
+)
+#: What the page shows in another place: as its title, beside its schedule, as its family.
+ELSEWHERE = {"name", "app", "schedule_kind", "schedule_value", "timezone", "children", "enabled"}
+SCRIPT = {"script_language", "script_source", "script_remark"}
+
+
+def shown(app: Flask, spec: JobSpec, *, may_see_secrets: bool = True) -> list[str]:
+    with app.test_request_context():
+        return [one.value for one in read_settings(spec, may_see_secrets=may_see_secrets)]
+
+
+def test_each_declared_field_has_its_line(app: Flask) -> None:
+    values = shown(app, OTHERS)
+
+    assert len(values) == len(fields(JobSpec)) - len(ELSEWHERE | SCRIPT)
+    assert {"ann", "report.daily", "a=1", "2", "30", "4", "7", "no", SECRET, "slack"} <= {*values}
+    assert "a@example.com, b@example.com" in values
+    assert "round robin" in values
+
+
+def test_what_is_not_set_has_none(app: Flask) -> None:
+    values = shown(app, JobSpec(name="nightly", app="reports", handler="report"))
+
+    assert values == ["report", "first", "queue", "skip", "at most once", "1"]
+
+
+def test_of_a_secret_only_that_there_is_one_is_shown(app: Flask) -> None:
+    values = shown(app, OTHERS, may_see_secrets=False)
+
+    assert SECRET not in "".join(values)
+    assert "yes" in values

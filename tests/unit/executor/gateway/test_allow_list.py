@@ -1,0 +1,144 @@
+"""Which URLs may be registered, and at which addresses they may be called."""
+
+import pytest
+
+from broker.topology import check_address
+from executor.gateway.allow_list import AllowList
+from executor.gateway.errors import AddressRefused
+
+EVERYTHING = AllowList.parse("0.0.0.0/0, ::/0")
+
+
+@pytest.mark.parametrize(
+    ("url", "text", "address"),
+    [
+        ("http://10.0.0.5:9999", "http://10.0.0.5:9999", "10.0.0.5:9999"),
+        ("http://10.0.0.5:9999/", "http://10.0.0.5:9999", "10.0.0.5:9999"),
+        ("HTTP://Jobs.Internal:9999/", "http://jobs.internal:9999", "jobs.internal:9999"),
+        ("http://jobs", "http://jobs:80", "jobs:80"),
+        ("http://[::1]:9999/", "http://[::1]:9999", "0::1:9999"),
+        ("http://[fd00:0:0::5]:9999", "http://[fd00::5]:9999", "fd00::5:9999"),
+    ],
+)
+def test_url_has_one_spelling_and_names_an_executor(url: str, text: str, address: str) -> None:
+    remote = AllowList.parse("0.0.0.0/0, ::/0, jobs.internal, jobs").check(url)
+
+    assert (remote.text, remote.address) == (text, address)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://jobs:80", "http://jobs:80/a", "http://jobs:80/b", f"http://{'a.' * 100}b:80"]
+)
+def test_urls_of_one_host_and_port_have_different_addresses(url: str) -> None:
+    address = EVERYTHING.check(url).address
+
+    assert check_address(address) not in ("jobs:80", EVERYTHING.check("http://jobs:80/c").address)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "10.0.0.5:9999",
+        "ftp://10.0.0.5:9999",
+        "file:///etc/passwd",
+        "http://",
+        "http:///run",
+        "http://user@10.0.0.5:9999",
+        "http://user:password@10.0.0.5:9999",
+        "http://10.0.0.5:9999@evil.example/",
+        "http://10.0.0.5:9999/?x=1",
+        "http://10.0.0.5:9999/#x",
+        "http://10.0.0.5:9999/%2e%2e/",
+        "http://10.0.0.5:9999/../admin",
+        "http://10.0.0.5:9999//evil",
+        "http://10.0.0.5:9999/a b",
+        "http://10.0.0.5:9999\\@evil.example",
+        "http://10.0.0.5:9999\r\nHost: evil",
+        "http://10.0.0.5:0",
+        "http://10.0.0.5:65536",
+        "http://10.0.0.5:x",
+        "http://0x7f.1:9999",
+        "http://0x7f000001:9999",
+        "http://2130706433:9999",
+        "http://0177.0.0.1:9999",
+        "http://127.1:9999",
+        "http://127.0.0.1.:9999",
+        "http://jobs.123:9999",
+        "http://[fe80::1%25eth0]:9999",
+        "http://[::1:9999",
+        "http://例子.example:9999",
+        f"http://{'a' * 300}:9999",
+        # what is never an executor
+        "http://0.0.0.0:9999",
+        "http://[::]:9999",
+        "http://169.254.169.254:80",
+        "http://[fe80::1]:9999",
+        "http://[fd00:ec2::254]:80",
+        "http://100.100.100.200:80",
+        "http://168.63.129.16:80",
+        "http://192.0.0.192:80",
+        "http://224.0.0.1:9999",
+        "http://255.255.255.255:9999",
+        "http://[::ffff:169.254.169.254]:80",
+        "http://[::ffff:127.0.0.1]:80",
+        "http://[64:ff9b::a9fe:a9fe]:80",
+        "http://[2002:a9fe:a9fe::1]:80",
+        "http://[::a9fe:a9fe]:80",
+    ],
+)
+def test_url_is_refused_whatever_is_allowed(url: str) -> None:
+    with pytest.raises(AddressRefused):
+        EVERYTHING.check(url)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "url"),
+    [
+        ("10.0.0.0/8", "http://11.0.0.5:9999"),
+        ("10.0.0.5:9999", "http://10.0.0.5:9998"),
+        ("10.0.0.5:9999", "http://10.0.0.6:9999"),
+        ("jobs.internal", "http://jobs.internal.evil.example:9999"),
+        ("jobs.internal:9999", "http://jobs.internal:80"),
+        ("[fd00::5]:9999", "http://[fd00::6]:9999"),
+    ],
+)
+def test_url_beside_the_list_is_refused(allowed: str, url: str) -> None:
+    with pytest.raises(AddressRefused, match="not on the allow-list"):
+        AllowList.parse(allowed).check(url)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "address"),
+    [
+        ("10.0.0.0/8", "11.0.0.5"),
+        ("10.0.0.0/8:80", "10.0.0.5"),
+        ("jobs.internal:9999", "169.254.169.254"),
+        ("jobs.internal:9999", "::ffff:10.0.0.5"),
+        ("0.0.0.0/0", "fd00::5"),
+    ],
+)
+def test_host_is_not_called_where_its_name_must_not_lead(allowed: str, address: str) -> None:
+    remote = AllowList.parse("jobs.internal").check("http://jobs.internal:9999")
+
+    with pytest.raises(AddressRefused):
+        AllowList.parse(allowed).admit(remote, address)
+
+
+@pytest.mark.parametrize("allowed", ["10.0.0.0/8", "10.0.0.0/8:9999", "jobs.internal", "10.0.0.5"])
+def test_host_is_called_where_its_name_may_lead(allowed: str) -> None:
+    remote = AllowList.parse("jobs.internal").check("http://jobs.internal:9999")
+
+    AllowList.parse(allowed).admit(remote, "10.0.0.5")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " , ", "10.0.0.0/33", "10.0.0.1/8", "a b", "*", "http://jobs", "jobs:0"),
+        *("jobs:70000", "0x7f.1", "[jobs]:80x", "jobs:80:90"),
+    ],
+)
+def test_list_with_a_mistake_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"it lists none|is neither|has no port"):
+        AllowList.parse(text)

@@ -1,0 +1,519 @@
+"""Each test leaves a journal as a killed process would have left it, and opens it again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from broker.messages import Finished, NotStarted, Outcome, Trigger
+from broker.reasons.codes import Why
+from broker.reasons.stored import to_json
+from executor.errors import JournalFailed
+from executor.fork_server import linux
+from executor.journal import records
+from executor.journal.file import Journal
+from executor.journal.finished_runs import MEMORY_MS
+from executor.journal.records import Final
+from executor.journal.run_states import RunStates, Stage
+
+
+def finished(run_id: int, boot_id: str = "boot-1", message: str = "done") -> Finished:
+    return Finished(
+        run_id=run_id,
+        boot_id=boot_id,
+        outcome=Outcome.SUCCEEDED,
+        message=message,
+        started_at_ms=5,
+        finished_at_ms=6,
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def open_run_states(path: Path, **limits: Any) -> RunStates:
+    return RunStates(Journal(path), structlog.get_logger(), **limits)
+
+
+def begin(run_states: RunStates, boot_id: str, now_ms: int = 1_000) -> list[Final]:
+    return [report for report, _ in run_states.begin(boot_id, now_ms)]
+
+
+def boot(path: Path, boot_id: str, now_ms: int = 1_000) -> tuple[RunStates, list[Final]]:
+    run_states = open_run_states(path)
+    return run_states, begin(run_states, boot_id, now_ms)
+
+
+def write(path: Path, lines: Sequence[records.AnyRecord | bytes]) -> None:
+    path.write_bytes(
+        b"".join(
+            (line if isinstance(line, bytes) else records.to_line(line)) + b"\n" for line in lines
+        )
+    )
+
+
+BOOT = records.Boot(boot_id="boot-1", at_ms=500)
+NEVER_STARTED = NotStarted(
+    run_id=1,
+    boot_id="boot-1",
+    reason="the executor ended before it started",
+    why=to_json(Why.EXECUTOR_ENDED_BEFORE()),
+)
+
+
+def test_new_journal_has_nothing_to_report(path: Path) -> None:
+    run_states, reports = boot(path, "boot-1", now_ms=700)
+
+    assert reports == []
+    assert run_states.stage(1) is Stage.UNKNOWN
+    assert run_states.remembers_since_ms == 700
+
+
+def test_run_goes_through_its_stages(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+
+    stages, open_at = [], []
+    for step in (
+        lambda: run_states.accept(1),
+        lambda: run_states.start(records.Starting(run_id=1, at_ms=5)),
+        lambda: run_states.finish(finished(1)),
+        lambda: run_states.confirm((1,), 9),
+    ):
+        step()
+        stages.append(run_states.stage(1))
+        open_at.append(run_states.has_open)
+
+    assert stages == [Stage.ACCEPTED, Stage.STARTING, Stage.FINISHED, Stage.FINISHED]
+    assert open_at == [True, True, True, False]
+
+
+def test_killed_after_accepted_the_run_is_reported_not_started_in_the_old_boots_name(
+    path: Path,
+) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1)])
+
+    _, reports = boot(path, "boot-2")
+
+    assert reports == [NEVER_STARTED]
+
+
+def test_killed_after_starting_the_run_is_reported_lost_in_the_old_boots_name(path: Path) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1), records.Starting(run_id=1, at_ms=600)])
+
+    _, reports = boot(path, "boot-2", now_ms=900)
+
+    assert reports == [
+        Finished(
+            run_id=1,
+            boot_id="boot-1",
+            outcome=Outcome.LOST,
+            message=str(Why.EXECUTOR_ENDED()),
+            why=to_json(Why.EXECUTOR_ENDED()),
+            started_at_ms=600,
+            finished_at_ms=900,
+        )
+    ]
+
+
+def test_killed_after_a_reservation_the_run_is_reported_not_started(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    run_states.accept(1)
+    run_states.reserve((1,))
+    run_states.commit()
+
+    _, reports = boot(path, "boot-2")
+
+    assert reports == [NEVER_STARTED]
+
+
+def test_start_of_a_reserved_run_outlives_the_process_without_a_sync(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    run_states.accept(1)
+    run_states.reserve((1,))
+    run_states.commit()
+    run_states.start(records.Starting(run_id=1, at_ms=600))
+    run_states.write()
+
+    _, (report,) = boot(path, "boot-2")
+
+    assert isinstance(report, Finished)
+    assert (report.outcome, report.started_at_ms) == (Outcome.LOST, 600)
+
+
+def test_host_that_went_down_leaves_reserved_runs_lost_and_others_not_started(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linux, "host_boot", lambda: "host-boot-1")
+    run_states, _ = boot(path, "boot-1")
+    run_states.accept(1)
+    run_states.accept(2)
+    run_states.reserve((1,))
+    run_states.commit()
+
+    monkeypatch.setattr(linux, "host_boot", lambda: "host-boot-2")
+    _, reports = boot(path, "boot-2")
+
+    assert [type(report) for report in reports] == [Finished, NotStarted]
+    assert [report.run_id for report in reports] == [1, 2]
+
+
+@pytest.mark.parametrize("now", ["", "host-boot-1"])
+def test_host_that_cannot_be_told_counts_as_one_that_went_down(
+    path: Path, monkeypatch: pytest.MonkeyPatch, now: str
+) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1), records.Reserved(run_ids=(1,))])
+    monkeypatch.setattr(linux, "host_boot", lambda: now)
+
+    _, (report,) = boot(path, "boot-2")
+
+    assert isinstance(report, Finished)
+    assert report.outcome is Outcome.LOST
+
+
+def test_reservation_and_host_outlive_a_compaction(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linux, "host_boot", lambda: "host-boot-1")
+    run_states, _ = boot(path, "boot-1")
+    run_states.accept(1)
+    run_states.reserve((1,))
+    run_states.compact(1_100)
+
+    kept = [records.from_line(line) for line in Journal(path).read()]
+
+    assert kept == [
+        records.Boot(boot_id="boot-1", at_ms=1_000, host_boot="host-boot-1"),
+        records.Accepted(run_id=1),
+        records.Reserved(run_ids=(1,)),
+    ]
+
+
+def test_killed_after_finished_the_result_is_reported_again(path: Path) -> None:
+    write(
+        path,
+        [
+            BOOT,
+            records.Accepted(run_id=1),
+            records.Starting(run_id=1, at_ms=600),
+            records.Ended(report=finished(1)),
+        ],
+    )
+
+    _, reports = boot(path, "boot-2")
+
+    assert reports == [finished(1)]
+
+
+def test_killed_after_confirmed_nothing_is_reported_but_the_run_is_known(path: Path) -> None:
+    write(
+        path,
+        [
+            BOOT,
+            records.Accepted(run_id=1),
+            records.Starting(run_id=1, at_ms=600),
+            records.Ended(report=finished(1)),
+            records.Confirmed(run_ids=(1,), at_ms=700),
+        ],
+    )
+
+    run_states, reports = boot(path, "boot-2")
+
+    assert reports == []
+    assert run_states.stage(1) is Stage.FINISHED
+    assert run_states.report(1, "boot-1")[0] == finished(1)
+
+
+def test_verdict_on_a_crash_is_repeated_by_every_boot_until_it_is_confirmed(path: Path) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1), records.Starting(run_id=1, at_ms=600)])
+
+    _, second = boot(path, "boot-2", now_ms=900)
+    third_states, third = boot(path, "boot-3", now_ms=950)
+    third_states.confirm((1,), 960)
+    third_states.commit()
+    _, fourth = boot(path, "boot-4", now_ms=990)
+
+    assert third == second
+    assert second[0].boot_id == "boot-1"
+    assert fourth == []
+
+
+def test_torn_last_line_was_never_acted_upon(path: Path) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1)])
+    whole = path.read_bytes()
+    path.write_bytes(whole + records.to_line(records.Starting(run_id=1, at_ms=600))[:-3])
+
+    run_states, reports = boot(path, "boot-2")
+
+    assert [type(report) for report in reports] == [NotStarted]
+    assert run_states.remembers_since_ms == 500
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"{", b"\xff\xfe", b'{"t":"OTHER"}', b"[]", b'{"t":"ACCEPTED","run_id":"x"}', b"\0" * 40],
+)
+def test_damaged_line_in_the_middle_is_skipped_and_makes_the_memory_younger(
+    path: Path, damage: bytes
+) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1), damage, records.Accepted(run_id=2)])
+
+    run_states, reports = boot(path, "boot-2", now_ms=900)
+
+    assert [report.run_id for report in reports] == [1, 2]
+    assert run_states.remembers_since_ms == 900
+
+
+def test_horizon_of_a_damaged_journal_outlives_the_next_boot(path: Path) -> None:
+    write(path, [BOOT, b"damage"])
+    boot(path, "boot-2", now_ms=900)
+
+    run_states, _ = boot(path, "boot-3", now_ms=2_000)
+
+    assert run_states.remembers_since_ms == 900
+
+
+def test_everything_said_survives_a_compaction(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    for run_id in (1, 2, 3, 4):
+        run_states.accept(run_id)
+    for run_id in (2, 3, 4):
+        run_states.start(records.Starting(run_id=run_id, at_ms=5))
+    run_states.finish(finished(3))
+    run_states.finish(finished(4))
+    run_states.confirm((4,), 9)
+    run_states.commit()
+
+    run_states.compact(1_100)
+    reopened, reports = boot(path, "boot-2", now_ms=1_200)
+
+    kinds = {report.run_id: type(report) for report in reports}
+    assert kinds == {1: NotStarted, 2: Finished, 3: Finished}
+    assert {report.boot_id for report in reports} == {"boot-1"}
+    assert reopened.report(4, "boot-1")[0] == finished(4)
+
+
+def test_compaction_makes_the_file_small(path: Path) -> None:
+    run_states = open_run_states(path, growth_limit=10_000, results_limit=1_000)
+    begin(run_states, "boot-1")
+    run_id = 0
+    while not run_states.is_due_for_compaction:
+        run_id += 1
+        run_states.accept(run_id)
+        run_states.start(records.Starting(run_id=run_id, at_ms=5))
+        run_states.finish(finished(run_id))
+        run_states.confirm((run_id,), 9)
+        run_states.commit()
+
+    run_states.compact(1_100)
+
+    assert path.stat().st_size < 3_000
+    assert not run_states.is_due_for_compaction
+    assert run_states.stage(1) is Stage.FINISHED
+
+
+def test_result_that_is_no_longer_kept_is_reported_as_lost_in_the_askers_boot(path: Path) -> None:
+    run_states = open_run_states(path, results_limit=0)
+    begin(run_states, "boot-1", now_ms=800)
+    run_states.accept(1)
+    run_states.finish(finished(1))
+    run_states.confirm((1,), 900)
+
+    report, _ = run_states.report(1, "boot-1")
+
+    assert run_states.stage(1) is Stage.FINISHED
+    assert isinstance(report, Finished)
+    assert (report.outcome, report.why) == (Outcome.LOST, to_json(Why.REPORT_FORGOTTEN()))
+
+
+def test_id_is_remembered_for_an_hour_and_then_the_horizon_moves(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1", now_ms=1_000)
+    run_states.accept(1)
+    run_states.finish(finished(1))
+    run_states.confirm((1,), 2_000)
+
+    run_states.compact(2_000 + MEMORY_MS)
+    assert run_states.stage(1) is Stage.FINISHED
+    run_states.compact(2_001 + MEMORY_MS)
+
+    assert run_states.stage(1) is Stage.UNKNOWN
+    assert run_states.remembers_since_ms == 2_001
+    assert open_run_states(path).remembers_since_ms == 2_001
+
+
+def test_result_of_a_run_of_another_boot_is_kept_like_any_other(path: Path) -> None:
+    run_states, _ = boot(path, "boot-2")
+    run_states.finish(NotStarted(run_id=7, boot_id="boot-1", reason="other boot"))
+    run_states.commit()
+
+    _, reports = boot(path, "boot-3")
+
+    assert reports == [NotStarted(run_id=7, boot_id="boot-1", reason="other boot")]
+
+
+def test_boots_of_the_journal_are_known_and_others_not(path: Path) -> None:
+    boot(path, "boot-1")
+    run_states, _ = boot(path, "boot-2")
+
+    assert run_states.knows_boot("boot-1")
+    assert run_states.knows_boot("boot-2")
+    assert not run_states.knows_boot("boot-3")
+
+
+def test_only_what_was_given_to_a_known_boot_since_the_horizon_cannot_be_forgotten(
+    path: Path,
+) -> None:
+    write(path, [BOOT, records.Horizon(since_ms=600)])
+
+    run_states, _ = boot(path, "boot-2", now_ms=1_000)
+
+    assert run_states.may_have_forgotten("boot-1", 599)
+    assert not run_states.may_have_forgotten("boot-1", 600)
+    assert not run_states.may_have_forgotten("boot-2", 700)
+    assert run_states.may_have_forgotten("boot-9", 700)
+
+
+def test_journal_that_forgot_nothing_covers_its_boots_from_their_first_moment(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1", now_ms=1_000)
+
+    assert not run_states.may_have_forgotten("boot-1", 0)
+
+
+def test_oldest_of_very_many_boots_are_forgotten_and_memory_begins_later(path: Path) -> None:
+    write(path, [records.Boot(boot_id=f"boot-{n}", at_ms=n) for n in range(1_500)])
+
+    run_states, _ = boot(path, "boot-now", now_ms=9_000)
+
+    assert not run_states.knows_boot("boot-500")
+    assert run_states.knows_boot("boot-501")
+    assert run_states.remembers_since_ms == 501
+
+
+def test_begin_on_a_full_disk_may_be_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1)])
+    run_states = open_run_states(path)
+    blocker = path.with_suffix(".tmp")
+    blocker.mkdir()
+
+    with pytest.raises(JournalFailed):
+        begin(run_states, "boot-2")
+    blocker.rmdir()
+
+    assert [report.run_id for report in begin(run_states, "boot-2")] == [1]
+
+
+def test_failed_compaction_waits_for_the_next_growth(path: Path) -> None:
+    run_states = open_run_states(path, growth_limit=100)
+    begin(run_states, "boot-1")
+    while not run_states.is_due_for_compaction:
+        run_states.accept(path.stat().st_size)
+        run_states.commit()
+    path.with_suffix(".tmp").mkdir()
+
+    with pytest.raises(JournalFailed):
+        run_states.compact(1_100)
+
+    assert not run_states.is_due_for_compaction
+
+
+def test_text_that_is_no_unicode_is_reported_with_question_marks(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    run_states.accept(1)
+
+    report, size = run_states.finish(finished(1, message="file \udcff.txt"))
+
+    assert isinstance(report, Finished)
+    assert report.message == "file ?.txt"
+    assert size > 0
+    assert run_states.report(1, "boot-1")[0] == report
+
+
+def test_reason_that_is_no_unicode_is_reported_with_question_marks(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+
+    report, _ = run_states.finish(NotStarted(run_id=1, boot_id="boot-0", reason="\udcff"))
+
+    assert report == NotStarted(run_id=1, boot_id="boot-0", reason="?")
+
+
+def test_reports_of_an_older_boot_come_with_their_size(path: Path) -> None:
+    write(path, [BOOT, records.Ended(report=finished(1, message="x" * 5_000))])
+
+    ((_, size),) = open_run_states(path).begin("boot-2", 1_000)
+
+    assert 5_000 < size < 5_500
+
+
+class TestRemoteRuns:
+    """Runs that go on elsewhere when this process ends."""
+
+    def remote(self, run_id: int) -> Trigger:
+        return Trigger(
+            run_id=run_id, job_id=1, boot_id="boot-1", kind="CRON", handler="h", scheduled_at_ms=1
+        )
+
+    def starting(self, run_id: int) -> records.Starting:
+        return records.Starting(run_id=run_id, at_ms=5, trigger=self.remote(run_id), host_at_ms=7)
+
+    def start(self, path: Path, run_id: int) -> RunStates:
+        run_states, _ = boot(path, "boot-1")
+        run_states.accept(run_id)
+        run_states.start(self.starting(run_id))
+        run_states.commit()
+        return run_states
+
+    def test_one_that_was_starting_is_resumed_and_not_reported(self, path: Path) -> None:
+        self.start(path, 1).close()
+
+        run_states, reports = boot(path, "boot-1")
+
+        assert reports == []
+        assert run_states.resumable("boot-1") == [self.starting(1)]
+        assert run_states.stage(1) is Stage.STARTING
+
+    def test_one_of_an_older_boot_is_lost(self, path: Path) -> None:
+        self.start(path, 1).close()
+
+        run_states = open_run_states(path)
+        resumed = run_states.resumable("boot-2")
+        reports = begin(run_states, "boot-2")
+
+        assert resumed == []
+        assert [(type(report), report.boot_id) for report in reports] == [(Finished, "boot-1")]
+        assert getattr(reports[0], "outcome", None) is Outcome.LOST
+
+    def test_one_survives_compactions_and_restarts(self, path: Path) -> None:
+        self.start(path, 1).close()
+        for _ in range(2):
+            run_states, _ = boot(path, "boot-1", 2_000)
+            run_states.compact(3_000)
+            run_states.close()
+
+        run_states, reports = boot(path, "boot-1")
+
+        assert (reports, run_states.resumable("boot-1")) == ([], [self.starting(1)])
+        assert run_states.remembers_since_ms == 1_000
+
+    def test_result_from_before_the_boot_is_reported(self, path: Path) -> None:
+        self.start(path, 1).close()
+        run_states = open_run_states(path)
+        run_states.finish(finished(1))
+        run_states.commit()
+
+        assert begin(run_states, "boot-1") == [finished(1)]
+        assert run_states.resumable("boot-1") == []
+
+    def test_one_that_was_only_accepted_never_started(self, path: Path) -> None:
+        run_states, _ = boot(path, "boot-1")
+        run_states.accept(1)
+        run_states.commit()
+        run_states.close()
+
+        run_states, reports = boot(path, "boot-1")
+
+        assert [type(report) for report in reports] == [NotStarted]

@@ -1,0 +1,307 @@
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.messages import Block, Trigger
+from executor.lanes.admission import Cover, Refuse, Start, Wait
+from executor.lanes.lanes import Lanes
+
+
+def trigger(
+    run_id: int,
+    job_id: int = 1,
+    at: int = 0,
+    block: Block = Block.SERIAL_EXECUTION,
+    concurrency: int = 1,
+) -> Trigger:
+    return Trigger(
+        run_id=run_id,
+        job_id=job_id,
+        boot_id="boot",
+        kind="CRON",
+        handler="demo.echo",
+        scheduled_at_ms=at,
+        block=block,
+        concurrency=concurrency,
+    )
+
+
+def take_all(lanes: Lanes) -> list[int]:
+    taken = []
+    while (found := lanes.next()) is not None:
+        taken.append(found.run_id)
+    return taken
+
+
+def test_run_of_an_idle_job_starts() -> None:
+    lanes = Lanes()
+
+    assert lanes.offer(trigger(1)) == Start()
+    assert take_all(lanes) == [1]
+
+
+def test_second_run_of_a_job_waits_for_the_first() -> None:
+    lanes = Lanes()
+    lanes.offer(trigger(1))
+    lanes.next()
+
+    assert lanes.offer(trigger(2)) == Wait()
+    assert take_all(lanes) == []
+
+    lanes.finish(1, 1)
+    assert take_all(lanes) == [2]
+
+
+def test_waiting_runs_go_by_tick_and_then_by_id_whatever_order_they_came_in() -> None:
+    lanes = Lanes()
+    lanes.offer(trigger(9, at=0))
+    lanes.next()
+    for run_id, at in [(5, 30), (4, 10), (3, 20), (2, 20)]:
+        lanes.offer(trigger(run_id, at=at))
+
+    order = []
+    running = 9
+    while running:
+        lanes.finish(1, running)
+        found = lanes.next()
+        running = found.run_id if found else 0
+        order.append(running)
+
+    assert order == [4, 2, 3, 5, 0]
+
+
+def test_concurrency_two_lets_two_go_and_the_third_wait() -> None:
+    lanes = Lanes()
+    for run_id in (1, 2, 3):
+        lanes.offer(trigger(run_id, concurrency=2))
+
+    assert take_all(lanes) == [1, 2]
+
+
+def test_lanes_are_served_in_turn_however_much_waits_in_one() -> None:
+    lanes = Lanes()
+    for run_id in range(1, 101):
+        lanes.offer(trigger(run_id, job_id=1, concurrency=100))
+    lanes.offer(trigger(200, job_id=2))
+    lanes.offer(trigger(300, job_id=3))
+
+    first_four = [found.run_id for _ in range(4) if (found := lanes.next())]
+
+    assert first_four == [1, 200, 300, 2]
+
+
+def test_refused_run_leaves_no_trace() -> None:
+    lanes = Lanes()
+    lanes.offer(trigger(1, block=Block.DISCARD_LATER))
+
+    decision = lanes.offer(trigger(2, block=Block.DISCARD_LATER))
+
+    assert isinstance(decision, Refuse)
+    assert lanes.waiting_count == 1
+    assert take_all(lanes) == [1]
+
+
+def test_covering_run_starts_when_the_covered_one_is_gone() -> None:
+    lanes = Lanes()
+    lanes.offer(trigger(1, at=1, block=Block.COVER_EARLY))
+    lanes.next()
+
+    assert lanes.offer(trigger(2, at=2, block=Block.COVER_EARLY)) == Cover(kill=(1,), drop=())
+    lanes.mark_stopping(1, 1)
+    assert take_all(lanes) == []
+
+    lanes.finish(1, 1)
+    assert take_all(lanes) == [2]
+
+
+def test_third_cover_drops_the_second_that_still_waits_and_kills_nobody_twice() -> None:
+    lanes = Lanes()
+    lanes.offer(trigger(1, at=1, block=Block.COVER_EARLY))
+    lanes.next()
+    lanes.offer(trigger(2, at=2, block=Block.COVER_EARLY))
+    lanes.mark_stopping(1, 1)
+
+    decision = lanes.offer(trigger(3, at=3, block=Block.COVER_EARLY))
+
+    assert decision == Cover(kill=(), drop=(2,))
+    lanes.drop(1, 2)
+    lanes.finish(1, 1)
+    assert take_all(lanes) == [3]
+
+
+def test_dropped_run_never_starts_and_those_behind_it_do() -> None:
+    lanes = Lanes()
+    for run_id in (1, 2, 3):
+        lanes.offer(trigger(run_id))
+    lanes.next()
+
+    lanes.drop(1, 2)
+    lanes.finish(1, 1)
+
+    assert take_all(lanes) == [3]
+
+
+def test_dropping_the_only_waiting_run_of_a_lane_in_line_is_harmless() -> None:
+    lanes = Lanes()
+    lanes.offer(trigger(1))
+    lanes.drop(1, 1)
+
+    lanes.offer(trigger(2))
+
+    assert take_all(lanes) == [2]
+
+
+def test_job_is_here_from_its_first_run_to_its_last() -> None:
+    lanes = Lanes()
+    assert not lanes.has(1)
+
+    lanes.offer(trigger(1))
+    assert lanes.has(1)
+    lanes.next()
+    assert lanes.has(1)
+    lanes.finish(1, 1)
+
+    assert not lanes.has(1)
+
+
+def test_run_killed_while_it_stops_is_finished_once() -> None:
+    lanes = Lanes()
+    lanes.offer(trigger(1))
+    lanes.next()
+
+    lanes.mark_stopping(1, 1)
+    lanes.mark_stopping(1, 1)
+    lanes.finish(1, 1)
+
+    assert not lanes.has(1)
+
+
+def test_event_in_one_lane_does_not_look_at_ten_thousand_others() -> None:
+    lanes = Lanes()
+    for job_id in range(10_000):
+        lanes.offer(trigger(job_id * 2 + 1, job_id=job_id))
+        lanes.next()
+        lanes.offer(trigger(job_id * 2 + 2, job_id=job_id))
+
+    started_at = time.process_time()
+    for job_id in range(10_000):
+        lanes.finish(job_id, job_id * 2 + 1)
+        lanes.next()
+    seconds = time.process_time() - started_at
+
+    # 10,000 scans of 10,000 lanes would take a minute or more.
+    assert seconds < 2
+    assert lanes.waiting_count == 0
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["offer", "offer", "start", "finish", "drop", "stop"]),
+        st.integers(1, 3),
+        st.integers(0, 5),
+        st.sampled_from(list(Block)),
+        st.integers(1, 3),
+    ),
+    max_size=60,
+)
+
+
+class Model:
+    """What must be true of lanes, kept beside them."""
+
+    def __init__(self) -> None:
+        self.lanes = Lanes()
+        self.concurrency = {1: 1, 2: 2, 3: 3}
+        self.waiting: dict[int, int] = {}
+        self.running: dict[int, int] = {}
+
+    def offer(self, offered: Trigger) -> None:
+        decision = self.lanes.offer(offered)
+        if isinstance(decision, Refuse):
+            return
+        self.waiting[offered.run_id] = offered.job_id
+        if isinstance(decision, Cover):
+            for run_id in decision.drop:
+                self.lanes.drop(self.waiting.pop(run_id), run_id)
+            for run_id in decision.kill:
+                self.lanes.mark_stopping(self.running[run_id], run_id)
+
+    def start(self) -> bool:
+        found = self.lanes.next()
+        if found is not None:
+            self.running[found.run_id] = self.waiting.pop(found.run_id)
+        return found is not None
+
+    def finish(self, pick: int) -> None:
+        run_id = sorted(self.running)[pick % len(self.running)]
+        self.lanes.finish(self.running.pop(run_id), run_id)
+
+    def stop(self, pick: int) -> None:
+        run_id = sorted(self.running)[pick % len(self.running)]
+        self.lanes.mark_stopping(self.running[run_id], run_id)
+
+    def drop(self, pick: int) -> None:
+        run_id = sorted(self.waiting)[pick % len(self.waiting)]
+        self.lanes.drop(self.waiting.pop(run_id), run_id)
+
+    def check(self) -> None:
+        at_work = list(self.running.values())
+        assert all(at_work.count(job) <= most for job, most in self.concurrency.items())
+        assert self.lanes.waiting_count == len(self.waiting)
+        here = {*self.running.values(), *self.waiting.values()}
+        assert {job for job in self.concurrency if self.lanes.has(job)} == here
+
+
+@given(steps)
+def test_whatever_happens_no_job_exceeds_its_concurrency_and_no_run_is_forgotten(
+    steps: list[tuple[str, int, int, Block, int]],
+) -> None:
+    model = Model()
+
+    for number, (verb, job_id, at, block, pick) in enumerate(steps, start=1):
+        if verb == "offer":
+            model.offer(trigger(number, job_id, at, block, model.concurrency[job_id]))
+        elif verb == "start":
+            model.start()
+        elif verb == "drop" and model.waiting:
+            model.drop(pick)
+        elif verb in {"finish", "stop"} and model.running:
+            getattr(model, verb)(pick)
+        model.check()
+
+    while model.running or model.start():
+        model.finish(0)
+    assert not model.waiting
+
+
+def test_upcoming_are_the_oldest_of_each_lane_those_in_line_first() -> None:
+    lanes = Lanes()
+    for run_id, job_id in ((3, 1), (1, 1), (2, 1), (4, 1), (5, 2), (6, 3), (7, 3)):
+        lanes.offer(trigger(run_id, job_id=job_id, at=run_id))
+    lanes.next()
+    lanes.next()
+
+    upcoming = list(dict.fromkeys(lanes.upcoming(2)))
+
+    assert upcoming == [6, 7, 2, 3]
+
+
+def test_what_was_dropped_is_not_upcoming() -> None:
+    lanes = Lanes()
+    for run_id in (1, 2, 3):
+        lanes.offer(trigger(run_id, at=run_id))
+    lanes.drop(1, 2)
+
+    assert set(lanes.upcoming(3)) == {1, 3}
+
+
+def test_resumed_run_keeps_the_next_one_waiting_until_it_ends() -> None:
+    lanes = Lanes()
+    lanes.resume(trigger(1))
+    lanes.offer(trigger(2))
+    before = take_all(lanes)
+
+    lanes.finish(1, 1)
+
+    assert (before, take_all(lanes)) == ([], [2])

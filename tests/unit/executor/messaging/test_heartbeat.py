@@ -1,0 +1,156 @@
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+import structlog
+
+from broker.keys import ClusterKeys
+from broker.messages import Heartbeat, Load
+from broker.signing import Sealer
+from broker.transport import Confirm
+from executor.messaging.heartbeat import HeartbeatThread
+from executor.messaging.signed_sender import Identity, Sender
+from tests.support.eventually import eventually
+from tests.support.fake_scheduler import SECRET, now_ms
+from tests.support.scripted_publisher import ScriptedPublisher
+
+WHO = Identity(app="demo", address="exec-1", boot_id="boot-1")
+
+
+class Case:
+    def __init__(self, publisher: ScriptedPublisher) -> None:
+        self.publisher = publisher
+        self.answered: list[float] = []
+        self.failures = 0
+        self.composed = 0
+        sender = Sender(WHO, Sealer(ClusterKeys(SECRET), "cluster", now_ms), publisher)
+        self.heartbeats = HeartbeatThread(
+            sender,
+            self.compose,
+            self.answered.append,
+            time.monotonic,
+            structlog.get_logger(),
+            unanswered_beat_seconds=0.01,
+        )
+
+    def compose(self) -> Heartbeat:
+        self.composed += 1
+        if self.failures:
+            self.failures -= 1
+            raise OSError("psutil read half a line")
+        return Heartbeat(
+            app="demo", address="exec-1", boot_id="boot-1", started_at_ms=1, load=Load()
+        )
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Case]]:
+    cases: list[Case] = []
+
+    def build(*script: list[Confirm]) -> Case:
+        cases.append(Case(ScriptedPublisher(*script)))
+        return cases[-1]
+
+    yield build
+    for case in cases:
+        case.heartbeats.close()
+
+
+def test_first_heartbeat_goes_out_at_once_to_every_scheduler(make: Callable[..., Case]) -> None:
+    case = make()
+
+    case.heartbeats.start()
+
+    sent = eventually(lambda: case.publisher.sent)[0]
+    assert (sent.exchange, sent.routing_key, sent.durable) == ("warren.reply", "heartbeat", False)
+    assert msgspec.json.decode(sent.body, type=Heartbeat).boot_id == "boot-1"
+
+
+def test_unwelcomed_executor_beats_often_and_a_welcomed_one_calmly(
+    make: Callable[..., Case],
+) -> None:
+    case = make()
+    case.heartbeats.start()
+    eventually(lambda: len(case.publisher.sent) >= 3)
+
+    case.heartbeats.welcome()
+    case.heartbeats.beat_now()
+    eventually(lambda: case.heartbeats._wake.is_set() is False)
+
+    count = len(case.publisher.sent)
+    with pytest.raises(AssertionError, match="did not come true"):
+        eventually(lambda: len(case.publisher.sent) > count + 1, 0.2)
+
+
+@pytest.mark.parametrize("fate", [Confirm.CONFIRMED, Confirm.RETURNED])
+def test_confirmed_and_returned_both_prove_that_the_broker_answers(
+    make: Callable[..., Case], fate: Confirm
+) -> None:
+    case = make([fate])
+    before = time.monotonic()
+
+    case.heartbeats.start()
+
+    first = eventually(lambda: case.answered)[0]
+    assert before <= first <= time.monotonic()
+
+
+def test_unanswered_heartbeat_proves_nothing_and_is_followed_soon(
+    make: Callable[..., Case],
+) -> None:
+    case = make(*[[Confirm.UNKNOWN]] * 5)
+    case.heartbeats.welcome()
+
+    case.heartbeats.start()
+
+    eventually(lambda: case.answered)
+    assert len(case.publisher.sent) >= 6
+
+
+def test_contact_counts_from_the_sending_not_from_the_answer(make: Callable[..., Case]) -> None:
+    case = make()
+    case.publisher.gate.clear()
+    case.heartbeats.start()
+    eventually(lambda: case.publisher.sent)
+    sent_by = time.monotonic()
+
+    case.publisher.gate.set()
+
+    assert eventually(lambda: case.answered)[0] <= sent_by
+
+
+def test_heart_goes_on_after_a_heartbeat_that_could_not_be_composed(
+    make: Callable[..., Case],
+) -> None:
+    case = make()
+    case.failures = 3
+
+    case.heartbeats.start()
+
+    eventually(lambda: case.answered)
+    assert case.composed >= 4
+
+
+def test_beat_now_does_not_wait_for_its_time(make: Callable[..., Case]) -> None:
+    case = make()
+    case.heartbeats.welcome()
+    case.heartbeats.start()
+    eventually(lambda: case.answered)
+
+    case.heartbeats.beat_now()
+
+    eventually(lambda: len(case.answered) >= 2)
+
+
+def test_no_heartbeat_leaves_after_the_close(make: Callable[..., Case]) -> None:
+    case = make()
+    case.heartbeats.start()
+    eventually(lambda: case.answered)
+
+    case.heartbeats.close()
+
+    count = len(case.publisher.sent)
+    case.heartbeats.beat_now()
+    assert len(case.publisher.sent) == count
+    assert not case.heartbeats._thread.is_alive()

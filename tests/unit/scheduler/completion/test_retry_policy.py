@@ -1,0 +1,178 @@
+"""What follows the end of a run: another attempt, or nothing."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scheduler.completion.retry_policy import REDELIVERY_SECONDS, End, next_attempt
+from sql.run_status import FINAL, Kind, RunStatus
+
+NOW = 1_000_000
+
+
+def run(**values: Any) -> Any:
+    facts = {
+        "id": 7,
+        "app_id": 1,
+        "job_id": 2,
+        "handler": "h",
+        "param": "p",
+        "retries_left": 2,
+        "scheduled_at": 900_000,
+        "origin_id": 0,
+        "shard_index": 1,
+        "shard_total": 3,
+        "attempt": 4,
+        "redeliveries": 0,
+        "wanted_addresses": None,
+        "script_version": 12,
+        "kill_requested_at": None,
+    }
+    return SimpleNamespace(**(facts | values))
+
+
+def job(**values: Any) -> Any:
+    facts = {"retry_delay": 30, "delivery": "AT_MOST_ONCE", "is_enabled": 1}
+    return SimpleNamespace(**(facts | {"stop_reason": None} | values))
+
+
+def end(status: RunStatus, **values: Any) -> End:
+    return End(run_id=7, status=status, message="m", finished_at=NOW, **values)
+
+
+RETRIED = [RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED]
+
+
+@pytest.mark.parametrize("status", RETRIED)
+def test_a_failure_is_tried_again_after_the_jobs_delay(status: RunStatus) -> None:
+    again = next_attempt(run(), job(), end(status), now_ms=NOW)
+
+    assert again is not None
+    assert (again.attempt, again.retries_left, again.kind) == (5, 1, Kind.RETRY)
+    assert again.due_at == NOW + 30_000
+
+
+@pytest.mark.parametrize("status", sorted(FINAL - set(RETRIED)))
+def test_no_other_end_is_tried_again(status: RunStatus) -> None:
+    assert next_attempt(run(), job(), end(status), now_ms=NOW) is None
+
+
+def test_an_attempt_inherits_tick_origin_shard_and_what_it_runs() -> None:
+    again = next_attempt(
+        run(origin_id=55, wanted_addresses="a,b"), job(), end(RunStatus.FAILED), now_ms=NOW
+    )
+
+    assert again is not None
+    assert (again.scheduled_at, again.origin_id) == (900_000, 55)
+    assert (again.shard_index, again.shard_total) == (1, 3)
+    assert (again.handler, again.param, again.wanted_addresses) == ("h", "p", "a,b")
+    assert again.script_version == 12
+
+
+def test_without_retries_left_a_failure_is_the_end() -> None:
+    failed = run(retries_left=0)
+
+    assert next_attempt(failed, job(), end(RunStatus.FAILED), now_ms=NOW) is None
+
+
+@pytest.mark.parametrize(("retry_delay", "waits"), [(0, 1_000), (7, 7_000)])
+def test_a_retry_waits_at_least_as_long_as_its_end_says(retry_delay: int, waits: int) -> None:
+    nobody = end(RunStatus.UNDELIVERED, pause_seconds=1.0)
+
+    again = next_attempt(run(), job(retry_delay=retry_delay), nobody, now_ms=NOW)
+
+    assert again is not None
+    assert again.due_at == NOW + waits
+
+
+def test_a_lost_run_is_tried_again_only_where_the_job_asks_for_it() -> None:
+    lost = end(RunStatus.LOST)
+
+    assert next_attempt(run(), job(), lost, now_ms=NOW) is None
+    assert next_attempt(run(), job(delivery="AT_LEAST_ONCE"), lost, now_ms=NOW) is not None
+
+
+@pytest.mark.parametrize("redeliveries", range(len(REDELIVERY_SECONDS)))
+def test_a_run_that_never_started_is_planned_again_without_using_a_retry(redeliveries: int) -> None:
+    never = end(RunStatus.UNDELIVERED, never_started=True)
+
+    again = next_attempt(run(redeliveries=redeliveries, retries_left=0), job(), never, now_ms=NOW)
+
+    assert again is not None
+    assert (again.retries_left, again.redeliveries) == (0, redeliveries + 1)
+    assert again.due_at == NOW + REDELIVERY_SECONDS[redeliveries] * 1000
+
+
+def test_a_run_there_was_no_room_for_comes_again_after_a_second_and_then_ever_later() -> None:
+    full = end(RunStatus.UNDELIVERED, never_started=True, pause_seconds=1.0)
+    waits, turned_away = [], run()
+
+    while (again := next_attempt(turned_away, job(), full, now_ms=NOW)) and again.redeliveries:
+        waits.append((again.due_at - NOW, again.retries_left))
+        turned_away = run(redeliveries=again.redeliveries)
+
+    assert waits == [(1_000, 2), (2_000, 2), (4_000, 2), (8_000, 2)]
+    assert again is not None
+    assert (again.retries_left, again.due_at) == (1, NOW + 30_000)
+
+
+def test_the_sixth_time_it_never_started_counts_as_a_failed_attempt() -> None:
+    never = end(RunStatus.UNDELIVERED, never_started=True)
+    worn = run(redeliveries=len(REDELIVERY_SECONDS))
+
+    again = next_attempt(worn, job(), never, now_ms=NOW)
+
+    assert again is not None
+    assert (again.retries_left, again.redeliveries) == (1, 0)
+    worn.retries_left = 0
+    assert next_attempt(worn, job(), never, now_ms=NOW) is None
+
+
+@pytest.mark.parametrize(("retry_delay", "waits"), [(0, 1_000), (7, 7_000)])
+def test_a_refused_retry_of_a_failure_uses_up_a_retry_and_the_next_one_waits(
+    retry_delay: int, waits: int
+) -> None:
+    refused = end(RunStatus.REFUSED)
+
+    again = next_attempt(run(), job(retry_delay=retry_delay), refused, now_ms=NOW, has_failed=True)
+
+    assert again is not None
+    assert (again.attempt, again.retries_left, again.due_at) == (5, 1, NOW + waits)
+    none_left = run(retries_left=0)
+    assert next_attempt(none_left, job(), refused, now_ms=NOW, has_failed=True) is None
+
+
+def test_a_killed_retry_of_a_failure_is_not_tried_again() -> None:
+    covered = end(RunStatus.KILLED)
+
+    assert next_attempt(run(), job(), covered, now_ms=NOW, has_failed=True) is None
+
+
+def test_a_refused_retry_of_a_failure_is_not_tried_again_when_somebody_asked_to_kill_it() -> None:
+    killed, refused = run(kill_requested_at=NOW - 1), end(RunStatus.REFUSED)
+
+    assert next_attempt(killed, job(), refused, now_ms=NOW, has_failed=True) is None
+
+
+def test_a_run_somebody_asked_to_kill_is_not_tried_again() -> None:
+    killed = run(kill_requested_at=NOW - 1)
+
+    assert next_attempt(killed, job(), end(RunStatus.FAILED), now_ms=NOW) is None
+
+
+def test_a_deleted_job_starts_nothing_more() -> None:
+    assert next_attempt(run(), None, end(RunStatus.FAILED), now_ms=NOW) is None
+
+
+def test_a_job_that_a_person_stopped_tries_nothing_of_its_schedule_again() -> None:
+    stopped = job(is_enabled=0)
+
+    assert next_attempt(run(), stopped, end(RunStatus.FAILED), now_ms=NOW) is None
+    assert next_attempt(run(origin_id=7), stopped, end(RunStatus.FAILED), now_ms=NOW) is not None
+
+
+def test_a_job_whose_schedule_has_ended_still_tries_again() -> None:
+    ended = job(is_enabled=0, stop_reason="its schedule has no further fire time")
+
+    assert next_attempt(run(), ended, end(RunStatus.FAILED), now_ms=NOW) is not None

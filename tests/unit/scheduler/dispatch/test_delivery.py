@@ -1,0 +1,222 @@
+"""Rows into triggers, and triggers onto the broker, or not."""
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.keys import ClusterKeys
+from broker.memory.transport import MemoryBroker
+from broker.messages import Trigger, Triggers
+from broker.signing import Direction, Sealer
+from broker.topology import run_queue
+from broker.trigger_packs import PACK_BYTES, unpacked
+from scheduler.dispatch.delivery import Delivery, routed_trigger, triggers_again
+from scheduler.dispatch.trigger_messages import TriggerMessages
+from scheduler.jobs.script_cache import Script
+
+SECRET = "a secret of at least thirty-two characters"
+
+
+class Post:
+    """A delivery and the queue of executor `one`."""
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+        transport = self.broker.transport()
+        self.sealer = Sealer(ClusterKeys(SECRET), "c", lambda: int(time.time() * 1000))
+        self.admin = transport.admin("a")
+        self.admin.declare_exchanges()
+        self.admin.declare_queues([run_queue("demo", "one")])
+        self.capacity: dict[str, int] = {}
+        messages = TriggerMessages(self.sealer, lambda _app, address, _boot: self.takes(address))
+        self.delivery = Delivery(transport.publisher("p"), messages)
+
+    def takes(self, address: str) -> int:
+        return self.capacity.get(address, 1)
+
+    def read(self) -> list[Any]:
+        """Take the messages, in the order in which they came."""
+        found: list[Any] = []
+
+        def keep(deliveries: Any) -> None:
+            direction = Direction.TO_EXECUTOR
+            found.extend(
+                self.sealer.open(one, expect=Trigger | Triggers, direction=direction)
+                for one in deliveries
+            )
+
+        self.admin.drain(run_queue("demo", "one").name, 100, keep)
+        return found
+
+
+@pytest.fixture
+def post() -> Post:
+    return Post()
+
+
+def run(**values: Any) -> Any:
+    facts = {"id": 7, "job_id": 2, "app_id": 1, "kind": "CRON", "handler": "h"}
+    more = {"param": "p", "attempt": 1, "shard_index": 0, "shard_total": 1}
+    routed = {"address": "one", "boot_id": "b1", "routed_at": 55}
+    rest = {"scheduled_at": 900, "script_version": None}
+    return SimpleNamespace(**(facts | more | routed | rest | values))
+
+
+def job(**values: Any) -> Any:
+    facts = {"block": "COVER_EARLY", "concurrency": 2, "timeout": 9}
+    return SimpleNamespace(**(facts | {"fresh_process": 1} | values))
+
+
+def trigger_to(address: str = "one", **values: Any) -> Any:
+    return routed_trigger(
+        run(**values), job(), app="demo", address=address, boot_id="b1", routed_at=55
+    )
+
+
+def test_a_trigger_says_what_run_and_job_say(post: Post) -> None:
+    result = post.delivery.send([trigger_to()], decided_at=time.monotonic()).result()
+
+    [trigger] = post.read()
+    assert len(result.confirmed) == 1
+    assert (trigger.run_id, trigger.boot_id, trigger.handler) == (7, "b1", "h")
+    assert (trigger.block, trigger.concurrency, trigger.timeout_seconds) == ("COVER_EARLY", 2, 9)
+    assert (trigger.fresh_process, trigger.resent, trigger.routed_at_ms) == (True, False, 55)
+
+
+def test_a_decision_that_is_too_old_is_not_published(post: Post) -> None:
+    batch = post.delivery.send([trigger_to()], decided_at=time.monotonic() - 60)
+
+    assert len(batch.result().unknown) == 1
+    assert post.read() == []
+
+
+def test_a_queue_that_is_not_there_returns_its_trigger_alone(post: Post) -> None:
+    batch = post.delivery.send([trigger_to(), trigger_to("two", id=8)], decided_at=time.monotonic())
+
+    result = batch.result()
+    assert [item.trigger.run_id for item in result.confirmed] == [7]
+    assert [item.trigger.run_id for item in result.returned] == [8]
+
+
+def test_a_trigger_that_fits_into_no_message_spoils_no_other(post: Post) -> None:
+    huge = trigger_to(id=8, param="x" * 2_000_000)
+
+    result = post.delivery.send([huge, trigger_to()], decided_at=time.monotonic()).result()
+
+    assert [item.trigger.run_id for item in result.confirmed] == [7]
+    assert [item.trigger.run_id for item, _why in result.unsendable] == [8]
+
+
+def test_while_the_broker_is_away_the_fate_is_unknown(post: Post) -> None:
+    post.broker.stop()
+
+    result = post.delivery.send([trigger_to()], decided_at=time.monotonic()).result()
+
+    assert len(result.unknown) == 1
+    assert not post.delivery.is_open
+
+
+def test_what_is_sent_again_says_so_and_goes_to_the_same_boot() -> None:
+    [again] = triggers_again([run()], {2: job()}, {1: "demo"}, {})
+
+    assert again.trigger.resent
+    assert (again.address, again.trigger.boot_id, again.trigger.routed_at_ms) == ("one", "b1", 55)
+
+
+def test_script_goes_along_also_when_it_is_sent_again() -> None:
+    script = Script("python", "print(1)")
+    scripted = run(script_version=12, handler="")
+
+    first = routed_trigger(
+        scripted, job(), app="demo", address="one", boot_id="b1", routed_at=55, script=script
+    )
+    [again] = triggers_again([scripted], {2: job()}, {1: "demo"}, {12: script})
+
+    for trigger in (first.trigger, again.trigger):
+        assert (trigger.script_language, trigger.script_source) == ("python", "print(1)")
+        assert trigger.handler == ""
+
+
+@pytest.mark.parametrize("scripts", [{}, {12: None}])
+def test_run_whose_script_is_gone_is_not_sent_again(scripts: dict[int, None]) -> None:
+    assert triggers_again([run(script_version=12)], {2: job()}, {1: "demo"}, scripts) == []
+
+
+def test_runs_of_deleted_or_broken_jobs_are_not_sent_again() -> None:
+    rows = [run(), run(id=8, job_id=3), run(id=9, job_id=4)]
+    jobs = {2: job(), 3: job(block="NONSENSE")}
+
+    again = triggers_again(rows, jobs, {1: "demo"}, {})
+
+    assert [item.trigger.run_id for item in again] == [7]
+
+
+def run_ids(messages: list[Any]) -> list[list[int]]:
+    """The ids in each message."""
+    return [[one.run_id for one, _ in unpacked(message, 0)] for message in messages]
+
+
+def test_triggers_of_one_boot_share_messages_of_fifty_and_a_fate(post: Post) -> None:
+    post.capacity["one"] = 50
+    triggers = [trigger_to(id=number) for number in range(120)]
+
+    result = post.delivery.send(triggers, decided_at=time.monotonic()).result()
+
+    assert [len(ids) for ids in run_ids(post.read())] == [50, 50, 20]
+    assert [one.trigger.run_id for one in result.confirmed] == list(range(120))
+
+
+def test_a_message_that_is_returned_returns_all_of_its_triggers_and_no_others(post: Post) -> None:
+    post.capacity = {"one": 50, "two": 50}
+    triggers = [trigger_to(("one", "two")[number % 2], id=number) for number in range(100)]
+
+    result = post.delivery.send(triggers, decided_at=time.monotonic()).result()
+
+    assert [one.trigger.run_id for one in result.confirmed] == list(range(0, 100, 2))
+    assert [one.trigger.run_id for one in result.returned] == list(range(1, 100, 2))
+
+
+def test_a_boot_that_takes_one_trigger_a_message_gets_one_a_message(post: Post) -> None:
+    post.delivery.send([trigger_to(id=1), trigger_to(id=2)], decided_at=time.monotonic())
+
+    assert [type(message) for message in post.read()] == [Trigger, Trigger]
+
+
+def test_triggers_of_different_boots_share_no_message(post: Post) -> None:
+    post.capacity["one"] = 50
+    other = routed_trigger(run(id=3), job(), app="demo", address="one", boot_id="b2", routed_at=55)
+
+    post.delivery.send([trigger_to(id=1), trigger_to(id=2), other], decided_at=time.monotonic())
+
+    assert run_ids(post.read()) == [[1, 2], [3]]
+
+
+def test_a_message_holds_only_so_many_bytes(post: Post) -> None:
+    post.capacity["one"] = 50
+    long = [trigger_to(id=number, param="x" * (PACK_BYTES // 3)) for number in range(5)]
+
+    post.delivery.send(long, decided_at=time.monotonic())
+
+    assert run_ids(post.read()) == [[0, 1], [2, 3], [4]]
+
+
+def test_one_that_nobody_can_encode_keeps_none_of_its_neighbours(post: Post) -> None:
+    post.capacity["one"] = 50
+    triggers = [trigger_to(id=number) for number in range(5)]
+    triggers[2] = trigger_to(id=2, param="\ud800")
+
+    result = post.delivery.send(triggers, decided_at=time.monotonic()).result()
+
+    assert sorted(i for ids in run_ids(post.read()) for i in ids) == [0, 1, 3, 4]
+    assert [item.trigger.run_id for item, _ in result.unsendable] == [2]
+
+
+def test_what_is_sent_again_travels_alone(post: Post) -> None:
+    post.capacity["one"] = 50
+    again = triggers_again([run(id=1), run(id=2)], {2: job()}, {1: "demo"}, {})
+
+    post.delivery.send(again, decided_at=time.monotonic())
+
+    assert run_ids(post.read()) == [[1], [2]]

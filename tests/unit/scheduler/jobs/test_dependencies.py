@@ -1,0 +1,32 @@
+"""Circles among children, found before they run for ever."""
+
+import pytest
+
+from scheduler.jobs.dependencies import find_circle
+
+
+@pytest.mark.parametrize(
+    ("children", "circle"),
+    [
+        ({1: [1]}, [1, 1]),
+        ({1: [2], 2: [1]}, [1, 2, 1]),
+        ({1: [2, 3], 2: [4], 3: [1], 4: [1]}, [1, 3, 1]),
+        ({1: [2], 2: [3], 3: [4], 4: [5], 5: [1]}, [1, 2, 3, 4, 5, 1]),
+    ],
+)
+def test_the_shortest_way_back_is_named(children: dict[int, list[int]], circle: list[int]) -> None:
+    assert find_circle(1, children) == circle
+
+
+@pytest.mark.parametrize(
+    "children",
+    [
+        {},
+        {1: [2, 3], 2: [4], 3: [4]},
+        {2: [3], 3: [2]},
+        # Somebody else's circle, which this job only leads into.
+        {1: [2], 2: [3], 3: [2]},
+    ],
+)
+def test_no_way_back_is_no_circle(children: dict[int, list[int]]) -> None:
+    assert find_circle(1, children) is None

@@ -1,0 +1,67 @@
+"""Each field of a job is declared once, and each column of its row is known."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler.jobs.fields import FIELDS, WRITTEN, Field, changed, columns_of
+from scheduler.jobs.spec import JobSpec
+from scheduler.jobs.stored_spec import fingerprint, job_spec
+from sql.models import Job
+
+#: Columns that say how a job stands, not what its author wants.
+STATE = {
+    "id",
+    "add_time",
+    "update_time",
+    "script_version",
+    "script_updated",
+    "last_tick_at",
+    "next_tick_at",
+    "stop_reason",
+    "stop_why",
+}
+PLAIN = JobSpec(name="nightly", app="reports")
+#: A value of each type that is no field's default.
+OTHER: dict[Any, Any] = {str: "other", int: 7, bool | None: True, tuple[str, ...]: ("a", "b")}
+
+
+def row(spec: JobSpec) -> Job:
+    return Job(script_type="BEAN", **columns_of(spec))
+
+
+def other(field: Field) -> JobSpec:
+    return replace(PLAIN, **{field.name: OTHER[field.type]})
+
+
+def test_each_column_of_a_job_is_a_field_s_or_state() -> None:
+    columns = set(Job.__mapper__.columns.keys())
+
+    assert columns - STATE == {field.column for field in FIELDS.values()}
+    assert columns > STATE
+
+
+@pytest.mark.parametrize("field", WRITTEN, ids=lambda field: field.name)
+def test_what_is_written_to_a_row_is_read_from_it(field: Field) -> None:
+    wanted = other(field)
+
+    assert job_spec(row(wanted), "reports", ()) == wanted
+
+
+@pytest.mark.parametrize("field", WRITTEN, ids=lambda field: field.name)
+def test_another_value_is_a_change(field: Field) -> None:
+    assert changed(row(PLAIN), PLAIN) == []
+    assert changed(row(PLAIN), other(field)) == [field]
+    assert changed(row(other(field)), PLAIN) == [field]
+
+
+@pytest.mark.parametrize(
+    "field", [one for one in FIELDS.values() if one.name != "enabled"], ids=lambda field: field.name
+)
+def test_a_fingerprint_tells_each_field_apart(field: Field) -> None:
+    assert fingerprint(other(field)) != fingerprint(PLAIN)
+
+
+def test_being_enabled_is_no_content() -> None:
+    assert fingerprint(replace(PLAIN, enabled=True)) == fingerprint(PLAIN)

@@ -1,0 +1,88 @@
+"""What a scheduler knows of downtimes by the look of another role."""
+
+import time
+from typing import Any
+
+import pytest
+
+from scheduler.membership.uptime import SendingUptime
+from sql.pending import Pending
+
+NOW_MS = 1_000_000
+
+
+class NoDatabase:
+    """Counts what it is asked, and knows no answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def read(self, _unit: Any) -> None:
+        self.asked.append("read")
+
+    def write(self, _unit: Any) -> list[Any]:
+        self.asked.append("write")
+        return []
+
+
+@pytest.fixture
+def database() -> NoDatabase:
+    return NoDatabase()
+
+
+@pytest.fixture
+def uptime(database: Any) -> SendingUptime:
+    return SendingUptime(database)
+
+
+def hear(uptime: SendingUptime, *, word_age_ms: int, has_downtimes: bool = False) -> None:
+    found = Pending(0, None, None, NOW_MS - word_age_ms, has_downtimes, *[False] * 7)
+    uptime.hear(found, time.monotonic(), NOW_MS)
+
+
+def test_after_a_look_nobody_need_read_what_it_told(
+    uptime: SendingUptime, database: NoDatabase
+) -> None:
+    hear(uptime, word_age_ms=100)
+
+    uptime.keep(NOW_MS)
+
+    assert uptime.is_valid
+    assert database.asked == []
+
+
+def test_when_the_last_word_is_a_second_old_it_is_said_again_without_a_read(
+    uptime: SendingUptime, database: NoDatabase
+) -> None:
+    hear(uptime, word_age_ms=1_100)
+
+    uptime.keep(NOW_MS)
+
+    assert database.asked == ["write"]
+
+
+@pytest.mark.parametrize(("word_age_ms", "is_valid"), [(4_900, True), (5_000, False), (-1, False)])
+def test_a_look_is_good_until_others_may_see_a_downtime(
+    uptime: SendingUptime, word_age_ms: int, is_valid: bool
+) -> None:
+    hear(uptime, word_age_ms=word_age_ms)
+
+    assert uptime.is_valid == is_valid
+
+
+def test_a_downtime_is_read_by_who_settles_it(uptime: SendingUptime, database: NoDatabase) -> None:
+    hear(uptime, word_age_ms=100, has_downtimes=True)
+    assert not uptime.is_valid
+
+    uptime.keep(NOW_MS)
+
+    assert database.asked == ["read", "write"]
+
+
+def test_an_older_look_changes_nothing(uptime: SendingUptime) -> None:
+    hear(uptime, word_age_ms=100)
+    known_at = uptime._kept_at
+
+    uptime.hear(Pending(0, None, None, NOW_MS, *[False] * 8), known_at - 60, NOW_MS)
+
+    assert uptime._kept_at == known_at

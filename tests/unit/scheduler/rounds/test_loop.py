@@ -1,0 +1,137 @@
+"""A role's thread: its rounds, its failures and its end."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler.rounds.loop import Loop
+from tests.support.eventually import eventually
+
+
+class Rounds:
+    """A tick that counts its rounds and does as it is told."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.pause = 60.0
+        self.error: Exception | None = None
+
+    def __call__(self) -> float:
+        self.count += 1
+        if self.error is not None:
+            raise self.error
+        return self.pause
+
+
+@pytest.fixture
+def rounds() -> Rounds:
+    return Rounds()
+
+
+@pytest.fixture
+def loop(rounds: Rounds) -> Iterator[Loop]:
+    loop = Loop("role", rounds, longest_seconds=60.0)
+    yield loop
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_a_role_rests_as_long_as_its_round_said(loop: Loop, rounds: Rounds) -> None:
+    loop.start()
+
+    eventually(lambda: rounds.count == 1)
+    loop.join(0.1)
+
+    assert rounds.count == 1
+
+
+def test_a_woken_role_makes_a_round_at_once(loop: Loop, rounds: Rounds) -> None:
+    loop.start()
+    eventually(lambda: rounds.count == 1)
+
+    loop.wake()
+
+    eventually(lambda: rounds.count == 2)
+
+
+def test_a_wake_up_during_a_round_is_not_lost() -> None:
+    inside, go_on = threading.Event(), threading.Event()
+    count = 0
+
+    def tick() -> float:
+        nonlocal count
+        count += 1
+        inside.set()
+        go_on.wait(5)
+        return 60.0
+
+    loop = Loop("role", tick, longest_seconds=60.0)
+    loop.start()
+    inside.wait(5)
+    loop.wake()
+    go_on.set()
+
+    eventually(lambda: count == 2)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_no_role_rests_longer_than_it_may(rounds: Rounds) -> None:
+    loop = Loop("role", rounds, longest_seconds=0.01)
+
+    loop.start()
+
+    eventually(lambda: rounds.count >= 3)
+    loop.stop()
+    assert loop.join(5)
+
+
+def test_a_failing_round_is_repeated_and_shows_until_one_succeeds(
+    loop: Loop, rounds: Rounds
+) -> None:
+    rounds.error = OSError("away")
+    loop.start()
+    eventually(lambda: rounds.count >= 2 and loop.failing)
+
+    rounds.error = None
+
+    eventually(lambda: not loop.failing)
+
+
+def test_a_failing_role_backs_off(loop: Loop, rounds: Rounds) -> None:
+    rounds.error = OSError("away")
+    began = time.monotonic()
+    loop.start()
+
+    eventually(lambda: rounds.count >= 3)
+
+    assert time.monotonic() - began >= 0.1 + 0.2
+
+
+def test_a_stopped_role_ends_though_its_pause_is_long(loop: Loop, rounds: Rounds) -> None:
+    loop.start()
+    eventually(lambda: rounds.count == 1)
+
+    loop.stop()
+
+    assert loop.join(1)
+
+
+def test_a_role_that_waits_within_its_round_is_told_to_stop() -> None:
+    told = threading.Event()
+    loop = Loop("role", lambda: float(told.wait(60)), on_stop=told.set)
+    loop.start()
+
+    loop.stop()
+
+    assert loop.join(5)
+
+
+def test_a_role_that_never_began_can_be_joined(rounds: Rounds) -> None:
+    loop = Loop("role", rounds)
+
+    loop.stop()
+
+    assert loop.join(0)

@@ -1,0 +1,295 @@
+"""Every tick ends in exactly one fire or one skip, whatever happened to the scheduler."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.reasons.codes import Why
+from scheduler.schedules.misfire import Fire, MisfirePolicy, Plan, Skip, decide
+from scheduler.schedules.registry import read_schedule
+from scheduler.schedules.schedule import Schedule
+from sql.run_status import Kind
+from tests.support.processor_time import least_seconds
+
+NOW = int(datetime(2026, 6, 1, 12, tzinfo=UTC).timestamp()) * 1_000
+DAY_MS = 86_400_000
+
+EVERY_SECOND = read_schedule("CRON", "* * * * * ?", "UTC")
+EVERY_TEN_SECONDS = read_schedule("FIX_RATE", "10", "UTC")
+NIGHTLY = read_schedule("CRON", "0 0 2 * * ?", "UTC")
+DELAY = read_schedule("FIX_DELAY", "60", "UTC")
+
+
+def plan(schedule: Schedule, *, watermark: int, **given_values: Any) -> Plan:
+    values = {
+        "anchor_ms": NOW,
+        "now_ms": NOW,
+        "policy": MisfirePolicy.DO_NOTHING,
+        "overdue_rows": 0,
+    } | given_values
+    return decide(schedule, watermark_ms=watermark, **values)
+
+
+def fired(got: Plan) -> list[tuple[int, int]]:
+    return [(fire.scheduled_at_ms - NOW, fire.due_at_ms - NOW) for fire in got.fires]
+
+
+def test_ticks_of_the_window_are_planned_for_their_own_time() -> None:
+    got = plan(EVERY_SECOND, watermark=NOW + 2_000)
+
+    assert fired(got) == [(3_000, 3_000), (4_000, 4_000), (5_000, 5_000)]
+    assert {fire.kind for fire in got.fires} == {Kind.SCHEDULE}
+    assert got.skips == ()
+    assert got.watermark_ms == NOW + 5_000
+    assert got.next_ms == NOW + 6_000
+
+
+def test_tick_beyond_the_window_is_left_for_later() -> None:
+    got = plan(NIGHTLY, watermark=NOW)
+
+    assert got == Plan((), (), NOW, NOW + 14 * 3_600_000, waits=False)
+
+
+def test_tick_up_to_five_seconds_late_fires_at_once_under_either_policy() -> None:
+    for policy in MisfirePolicy:
+        got = plan(EVERY_TEN_SECONDS, watermark=NOW - 10_000, anchor_ms=NOW - 5_000, policy=policy)
+
+        assert got.fires == (
+            Fire(NOW - 5_000, NOW - 5_000, Kind.SCHEDULE),
+            Fire(NOW + 5_000, NOW + 5_000, Kind.SCHEDULE),
+        )
+        assert got.skips == ()
+
+
+def test_tick_a_millisecond_later_than_that_has_misfired() -> None:
+    tick = NOW - 5_001
+
+    got = plan(EVERY_TEN_SECONDS, watermark=tick - 1, anchor_ms=tick)
+
+    assert [(skip.from_ms, skip.to_ms, skip.count) for skip in got.skips] == [(tick, tick, 1)]
+    assert [fire.scheduled_at_ms for fire in got.fires] == [tick + 10_000]
+
+
+def test_missed_ticks_are_skipped_as_one_group_up_to_now() -> None:
+    got = plan(EVERY_SECOND, watermark=NOW - 60_000)
+
+    [skip] = got.skips
+    assert (skip.from_ms, skip.to_ms, skip.count) == (NOW - 59_000, NOW, 60)
+    assert str(skip.reason) == "misfired, 59.0 s late; policy DO_NOTHING"
+    assert fired(got) == [(at, at) for at in range(1_000, 6_000, 1_000)]
+
+
+def test_group_holds_the_ticks_that_are_less_than_five_seconds_late_too() -> None:
+    got = plan(EVERY_SECOND, watermark=NOW - 7_000)
+
+    assert [(skip.from_ms, skip.to_ms, skip.count) for skip in got.skips] == [(NOW - 6_000, NOW, 7)]
+
+
+def test_fire_once_now_runs_the_last_missed_tick_and_skips_the_others() -> None:
+    got = plan(EVERY_SECOND, watermark=NOW - 60_000, policy=MisfirePolicy.FIRE_ONCE_NOW)
+
+    assert got.fires[0] == Fire(NOW, NOW, Kind.MISFIRE)
+    assert [fire.kind for fire in got.fires[1:]] == [Kind.SCHEDULE] * 5
+    [skip] = got.skips
+    assert (skip.from_ms, skip.to_ms, skip.count) == (NOW - 59_000, NOW - 1_000, 59)
+
+
+def test_fire_once_now_is_due_now_and_keeps_its_tick() -> None:
+    got = plan(NIGHTLY, watermark=NOW - 11 * 3_600_000, policy=MisfirePolicy.FIRE_ONCE_NOW)
+
+    assert got.fires == (Fire(NOW - 10 * 3_600_000, NOW, Kind.MISFIRE),)
+    assert got.skips == ()
+    assert got.watermark_ms == NOW - 10 * 3_600_000
+
+
+def test_month_of_missed_seconds_is_decided_at_once() -> None:
+    schedule = read_schedule("CRON", "* * * * * ?", "America/New_York")
+    watermark = NOW - 30 * DAY_MS
+
+    got = plan(schedule, watermark=watermark, policy=MisfirePolicy.FIRE_ONCE_NOW)
+
+    again = partial(plan, schedule, watermark=watermark, policy=MisfirePolicy.FIRE_ONCE_NOW)
+    assert least_seconds(again) < 0.05
+    assert got.skips[0].count == 30 * 86_400 - 1
+    assert len(got.fires) == 6
+
+
+def test_job_with_too_many_overdue_rows_gets_a_skip_and_no_row() -> None:
+    got = plan(EVERY_SECOND, watermark=NOW - 2_000, overdue_rows=101)
+
+    assert got.fires == ()
+    assert got.skips == (Skip(NOW - 1_000, NOW + 5_000, 7, Why.OVERDUE(n=101, most=100)),)
+    assert got.next_ms == NOW + 6_000
+
+
+def test_job_with_as_many_overdue_rows_as_allowed_still_gets_rows() -> None:
+    got = plan(EVERY_SECOND, watermark=NOW, overdue_rows=100)
+
+    assert len(got.fires) == 5
+    assert got.skips == ()
+
+
+@pytest.mark.parametrize("policy", list(MisfirePolicy))
+def test_misfired_job_with_too_many_overdue_rows_gets_one_skip_for_all(
+    policy: MisfirePolicy,
+) -> None:
+    got = plan(EVERY_SECOND, watermark=NOW - DAY_MS, overdue_rows=500, policy=policy)
+
+    assert got.fires == ()
+    assert [(skip.from_ms, skip.to_ms, skip.count) for skip in got.skips] == [
+        (NOW - DAY_MS + 1_000, NOW + 5_000, 86_405)
+    ]
+
+
+def test_limit_leaves_the_rest_to_the_next_round() -> None:
+    first = plan(EVERY_SECOND, watermark=NOW, limit=2)
+    second = plan(EVERY_SECOND, watermark=first.watermark_ms, limit=2)
+
+    assert fired(first) == [(1_000, 1_000), (2_000, 2_000)]
+    assert first.next_ms == NOW + 3_000
+    assert fired(second) == [(3_000, 3_000), (4_000, 4_000)]
+
+
+def test_limit_does_not_split_a_misfired_group() -> None:
+    got = plan(EVERY_SECOND, watermark=NOW - 60_000, limit=1, policy=MisfirePolicy.FIRE_ONCE_NOW)
+
+    assert [skip.count for skip in got.skips] == [59]
+    assert [fire.kind for fire in got.fires] == [Kind.MISFIRE, Kind.SCHEDULE]
+
+
+def test_same_row_decided_twice_gives_the_same_plan() -> None:
+    one, two = (plan(EVERY_SECOND, watermark=NOW - 60_000) for _ in range(2))
+
+    assert one == two
+
+
+def test_schedule_that_is_over_has_no_next_tick() -> None:
+    once = read_schedule("AT", "2026-06-01T12:00:01Z", "UTC")
+
+    got = plan(once, watermark=NOW)
+    after = plan(once, watermark=got.watermark_ms)
+
+    assert fired(got) == [(1_000, 1_000)]
+    assert (got.next_ms, got.waits) == (None, False)
+    assert after == Plan((), (), NOW + 1_000, None, waits=False)
+
+
+def test_delay_waits_for_its_run_once_its_tick_is_planned() -> None:
+    got = plan(DELAY, watermark=NOW - 1_000, anchor_ms=NOW + 3_000)
+
+    assert fired(got) == [(3_000, 3_000)]
+    assert (got.next_ms, got.waits) == (None, True)
+
+
+def test_delay_whose_tick_is_planned_already_still_waits() -> None:
+    got = plan(DELAY, watermark=NOW, anchor_ms=NOW)
+
+    assert got == Plan((), (), NOW, None, waits=True)
+
+
+@pytest.mark.parametrize("overdue", [0, 101])
+def test_delay_goes_on_after_a_skip_that_leaves_no_run_to_end(overdue: int) -> None:
+    got = plan(DELAY, watermark=NOW - DAY_MS, anchor_ms=NOW - 60_000, overdue_rows=overdue)
+
+    assert got.fires == ()
+    assert [skip.count for skip in got.skips] == [1]
+    assert got.next_ms == NOW + 60_000
+
+
+def test_missed_delay_that_fires_once_waits_for_that_run() -> None:
+    got = plan(
+        DELAY,
+        watermark=NOW - DAY_MS,
+        anchor_ms=NOW - 60_000,
+        policy=MisfirePolicy.FIRE_ONCE_NOW,
+    )
+
+    assert got.fires == (Fire(NOW - 60_000, NOW, Kind.MISFIRE),)
+    assert got.skips == ()
+    assert got.next_ms is None
+
+
+def test_hour_that_the_clock_skips_is_neither_fired_nor_skipped() -> None:
+    schedule = read_schedule("CRON", "0 30 2 * * ?", "America/New_York")
+    before = int(datetime(2026, 3, 8, 6, tzinfo=UTC).timestamp()) * 1_000
+
+    got = plan(schedule, watermark=before, now_ms=before + 12 * 3_600_000)
+
+    assert (got.fires, got.skips) == ((), ())
+    assert got.next_ms == int(datetime(2026, 3, 9, 6, 30, tzinfo=UTC).timestamp()) * 1_000
+
+
+@dataclass
+class Job:
+    """A job's row, moved on as the planner moves it."""
+
+    schedule: Schedule
+    policy: MisfirePolicy
+    watermark: int = NOW
+    anchor: int = NOW
+    fires: list[Fire] = field(default_factory=list)
+    skipped: int = 0
+
+    def decide_at(self, now_ms: int, overdue_rows: int, limit: int) -> None:
+        got = decide(
+            self.schedule,
+            anchor_ms=self.anchor,
+            watermark_ms=self.watermark,
+            now_ms=now_ms,
+            policy=self.policy,
+            overdue_rows=overdue_rows,
+            limit=limit,
+        )
+        assert got.watermark_ms >= self.watermark
+        self.watermark = got.watermark_ms
+        self.anchor = got.next_ms or self.anchor
+        self.fires += got.fires
+        self.skipped += sum(skip.count for skip in got.skips)
+
+
+pauses = st.lists(st.integers(0, 40_000), min_size=1, max_size=25)
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from(["* * * * * ?", "0/7 * * * * ?", "3,50 * * * * ?", "0 * * * * ?"]),
+    st.sampled_from(list(MisfirePolicy)),
+    pauses,
+    st.integers(1, 50),
+    st.data(),
+)
+def test_every_tick_is_fired_or_skipped_exactly_once(
+    expression: str, policy: MisfirePolicy, waits: list[int], limit: int, data: st.DataObject
+) -> None:
+    job = Job(read_schedule("CRON", expression, "UTC"), policy)
+    now = NOW
+
+    for wait in waits:
+        now += wait
+        job.decide_at(now, data.draw(st.sampled_from([0, 0, 0, 101])), limit)
+
+    ticks = [fire.scheduled_at_ms for fire in job.fires]
+    assert len(ticks) == len(set(ticks))
+    assert len(ticks) + job.skipped == job.schedule.count(NOW, job.watermark, 0)
+    if limit > 11:
+        assert job.schedule.count(job.watermark, now + 5_000, 0) == 0
+    assert all(fire.due_at_ms >= fire.scheduled_at_ms for fire in job.fires)
+
+
+@settings(max_examples=200)
+@given(st.integers(1, 90), pauses)
+def test_fixed_rate_keeps_its_phase_through_every_stop(seconds: int, waits: list[int]) -> None:
+    job = Job(read_schedule("FIX_RATE", str(seconds), "UTC"), MisfirePolicy.DO_NOTHING)
+    now = NOW
+
+    for wait in waits:
+        now += wait
+        job.decide_at(now, 0, 50)
+
+    assert all((fire.scheduled_at_ms - NOW) % (seconds * 1_000) == 0 for fire in job.fires)
+    assert len(job.fires) + job.skipped == job.schedule.count(NOW, job.watermark, NOW)

@@ -1,0 +1,146 @@
+"""Databases differ in one folder only, behind an interface that says what a port must provide."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, select
+from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.orm import Session
+
+from sql.clock import database_now_ms
+from sql.dialects.dialect import Dialect
+from sql.dialects.hints import PRIMARY_KEY, use_index
+from sql.dialects.supported import SUPPORTED, named, of
+from sql.models import Run
+from tests.support import architecture
+from tests.support.dialect_branches import dialect_branches
+
+ROOT = Path(__file__).parents[4]
+HOME = "sql.dialects"
+PACKAGES = ["sql", "scheduler", "admin_web", "executor", "broker", "warren"]
+
+#: What a port to PostgreSQL, or to any other database, has to provide.
+PORT = {
+    "name": "SQLAlchemy's name of it",
+    "url_start": "how its URLs begin",
+    "url_form": "what a whole URL looks like",
+    "is_embedded": "whether it is a file that this process opens",
+    "now_ms": "its clock",
+    "random_id": "an id that no other database has",
+    "long_text": "its type for 16 MB of text",
+    "auto_id": "its type for an id that counts up",
+    "table_options": "options of every table",
+    "lasting_id_options": "options that keep deleted ids from coming again",
+    "make_engine": "connections: pool, time limits, isolation, how a write begins",
+    "version_problem": "the oldest server that will do",
+    "may_pass": "errors after which the same work may succeed",
+    "is_loss": "errors of a server that is gone",
+    "is_out_of_order": "errors that are the database's and not the statement's",
+    "index_hint": "how a statement is made to use an index",
+    "insert_or_keep": "INSERT unless there",
+    "insert_or_replace": "INSERT or UPDATE",
+    "insert_rows": "INSERT of many rows unless there",
+    "update_rows": "UPDATE of many rows, each with values of its own",
+    "update_alike": "UPDATE of many rows to the same values",
+    "lock_rows": "SELECT of many rows that locks them",
+    "parameter": "how the driver marks the place of a value",
+    "lock_upgrade": "a lock between two upgrades of the schema",
+    "grants": "the rights of an account",
+}
+
+#: Who knows one database from another all the same, and why.
+ALLOWED = {
+    "admin_web.api.application: says 'sqlite:////dev/null'": "the API is described without one",
+    "sql.schema.migration: asks for database.dialect.name": "Alembic chooses its own by it",
+    "warren.settings.setting_rules: says 'sqlite'": "settings are checked without SQLAlchemy",
+    "warren.settings.setting_rules: says 'mysql+pymysql'": "likewise",
+    "warren.settings.file_lock: says 'sqlite:///'": "likewise: one scheduler a file",
+    "warren.settings.home: says 'sqlite:///'": "the database of `warren up`",
+    "warren.settings.settings: says 'sqlite:///'": "likewise",
+}
+
+
+def public(kind: type[Any]) -> set[str]:
+    return {name for name in (*vars(kind), *inspect.get_annotations(kind)) if name[0] != "_"}
+
+
+def test_the_interface_tells_what_a_port_has_to_provide() -> None:
+    assert public(Dialect) == set(PORT)
+
+
+@pytest.mark.parametrize("dialect", SUPPORTED, ids=lambda dialect: str(dialect.name))
+def test_a_dialect_provides_the_interface_and_nothing_beside_it(dialect: Dialect) -> None:
+    assert public(type(dialect)) == set(PORT)
+
+
+def test_no_code_outside_the_dialects_knows_one_database_from_another() -> None:
+    code = architecture.read_packages(ROOT, PACKAGES)
+
+    assert f"{HOME}.mysql" in code
+    assert dialect_branches(code, HOME, ALLOWED) == []
+
+
+def test_no_exception_is_listed_that_nobody_needs() -> None:
+    found = dialect_branches(architecture.read_packages(ROOT, PACKAGES), HOME)
+
+    assert {re.sub(r":\d+:", ":", problem) for problem in found} == set(ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("if session.get_bind().dialect.name == name: pass", "asks for session.get_bind()"),
+        ("x = 1 if url.get_backend_name() == name else 2", "asks for url.get_backend_name"),
+        ("if connection.dialect.is_mariadb: pass", "asks for connection.dialect.is_mariadb"),
+        ("if kind == 'sqlite': pass", "says 'sqlite'"),
+        ("query.with_hint(Run, words, 'mysql')", "says 'mysql'"),
+        ("options = {'mysql_engine': 'InnoDB'}", "says 'mysql_engine'"),
+        ("from sqlalchemy.dialects import postgresql", "imports sqlalchemy.dialects"),
+        ("import sqlite3", "imports sqlite3"),
+    ],
+)
+def test_a_branch_by_the_kind_of_database_is_named(source: str, problem: str) -> None:
+    code = architecture.parse({"sql.runs.x": (source, False), "sql.dialects.x": (source, False)})
+
+    (found,) = dialect_branches(code, HOME)
+
+    assert found.startswith(f"sql.runs.x:1: {problem}")
+
+
+def test_who_chooses_a_dialect_by_name_or_writes_of_one_is_no_branch() -> None:
+    source = '"""SQLite and MySQL."""\nnamed(op.get_context().dialect.name).random_id\n'
+
+    assert dialect_branches(architecture.parse({"sql.x": (source, False)}), HOME) == []
+
+
+def test_an_unknown_database_is_refused_by_name_and_gets_nobody_elses_sql() -> None:
+    with pytest.raises(ValueError, match="expected a database of") as caught:
+        named("postgresql")
+
+    assert str(caught.value) == "expected a database of mysql, sqlite, got: postgresql"
+
+
+def test_a_session_on_an_unknown_database_sends_nothing() -> None:
+    engine = create_engine("sqlite://")
+    engine.dialect = PGDialect()  # type: ignore[assignment]
+
+    with Session(engine) as session, pytest.raises(ValueError, match="got: postgresql"):
+        database_now_ms(session)
+
+
+def test_a_session_has_the_dialect_of_its_engine() -> None:
+    with Session(create_engine("sqlite://")) as session:
+        assert of(session) is named("sqlite")
+
+
+def test_a_hint_reaches_the_database_that_takes_it_and_no_other() -> None:
+    by_key = use_index(select(Run.id), Run, PRIMARY_KEY)
+    by_index = use_index(select(Run.id), Run, "i_tick")
+
+    assert str(by_key.compile(dialect=mysql.dialect())).endswith("FORCE INDEX (PRIMARY)")
+    assert str(by_index.compile(dialect=mysql.dialect())).endswith("FORCE INDEX (i_tick)")
+    assert "INDEX" not in str(by_key.compile(dialect=sqlite.dialect()))

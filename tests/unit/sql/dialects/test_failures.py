@@ -1,0 +1,80 @@
+"""Which errors of a database are worth another try, and what people read about the others."""
+
+import sqlite3
+
+import pymysql
+import pytest
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from sql.dialects.failures import may_pass, unavailable
+from sql.dialects.mysql import MySQL
+from sql.dialects.sqlite import SQLite
+
+URL = make_url("mysql+pymysql://warren:hunter2@db:3306/warren?ssl_key_password=hunter2")
+SERVER, FILE = MySQL(), SQLite()
+
+
+def failed(code: int, words: str = "words", *, statement: str | None = "UPDATE t") -> DBAPIError:
+    return DBAPIError(statement, (), pymysql.err.OperationalError(code, words))
+
+
+@pytest.mark.parametrize("code", [1205, 1213, 1020, 3572, 1927, 2006, 2013, 2055, 4031])
+def test_what_the_database_asks_to_repeat_is_repeated(code: int) -> None:
+    assert may_pass(failed(code), SERVER)
+    assert unavailable(failed(code), URL, SERVER) is not None
+
+
+@pytest.mark.parametrize("code", [1021, 1040, 1053, 1114, 1142, 1290, 1317])
+def test_a_server_that_works_for_nobody_is_unavailable_at_once(code: int) -> None:
+    assert not may_pass(failed(code), SERVER)
+    assert unavailable(failed(code), URL, SERVER) is not None
+
+
+@pytest.mark.parametrize("code", [1045, 1049, 2003, 9999])
+def test_whatever_goes_wrong_without_a_statement_is_the_connection(code: int) -> None:
+    error = failed(code, statement=None)
+
+    assert not may_pass(error, SERVER)
+    assert unavailable(error, URL, SERVER) is not None
+
+
+@pytest.mark.parametrize("code", [1054, 1062, 1064, 1146, 1153, 1292, 1406])
+def test_a_faulty_statement_does_not_make_the_database_unavailable(code: int) -> None:
+    assert not may_pass(failed(code), SERVER)
+    assert unavailable(failed(code), URL, SERVER) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "again", "out_of_order"),
+    [
+        (sqlite3.OperationalError("database is locked"), True, True),
+        (sqlite3.OperationalError("database table is locked"), True, True),
+        (sqlite3.OperationalError("disk I/O error"), False, True),
+        (sqlite3.OperationalError("attempt to write a readonly database"), False, True),
+        (sqlite3.DatabaseError("file is not a database"), False, True),
+        (sqlite3.IntegrityError("UNIQUE constraint failed"), False, False),
+        (sqlite3.ProgrammingError("Incorrect number of bindings"), False, False),
+    ],
+)
+def test_sqlite_is_judged_by_its_words(
+    error: sqlite3.Error, *, again: bool, out_of_order: bool
+) -> None:
+    wrapped = DBAPIError("UPDATE t", (), error)
+
+    assert may_pass(wrapped, FILE) == again
+    assert (unavailable(wrapped, URL, FILE) is not None) == out_of_order
+
+
+def test_a_pool_without_a_free_connection_is_not_asked_again() -> None:
+    assert not may_pass(PoolTimeout(), SERVER)
+    assert "every connection is taken" in str(unavailable(PoolTimeout(), URL, SERVER))
+
+
+def test_the_words_are_one_line_that_names_the_database_and_hides_the_password() -> None:
+    words = str(unavailable(failed(2013, "lost\n connection"), URL, SERVER))
+
+    assert words == (
+        "cannot use the database mysql+pymysql://warren:***@db:3306/warren: lost connection"
+    )

@@ -1,0 +1,72 @@
+"""The day report as it is shown."""
+
+from datetime import date, datetime
+
+import pytest
+
+from sql.models import DayReport
+from sql.run_status import RunStatus
+from sql.runs.day_reports import Counts, of_statuses
+from warren.commands.report import day_json, lines, share
+
+FRIDAY = date(2026, 11, 20)
+
+
+def row(**columns: object) -> DayReport:
+    return DayReport(**({"running": 1, "succeeded": 3, "failed": 1} | columns))
+
+
+def test_a_day_is_one_json_object() -> None:
+    counted_at = datetime.fromisoformat("2026-11-20T15:00:00")
+
+    assert day_json(FRIDAY, row(update_time=counted_at), "Asia/Shanghai") == {
+        "day": "2026-11-20",
+        "timezone": "Asia/Shanghai",
+        "total": 5,
+        "succeeded": 3,
+        "failed": 1,
+        "running": 1,
+        "success_share": 0.75,
+        "counted_at": "2026-11-20T15:00:00.000+00:00",
+    }
+
+
+def test_a_day_without_a_report_has_zeros_and_no_share() -> None:
+    shown = day_json(FRIDAY, None, "UTC")
+
+    assert (shown["total"], shown["success_share"], shown["counted_at"]) == (0, None, None)
+
+
+def test_numbers_stand_flush_right_and_the_last_line_is_the_sum() -> None:
+    days = {FRIDAY: Counts(1, 12_345, 0), date(2026, 11, 21): Counts(0, 0, 2)}
+
+    assert lines(days) == [
+        ("2026-11-20 Fri", "12,346", "   12,345", "     0", "      1", "100.0 %"),
+        ("2026-11-21 Sat", "     2", "        0", "     2", "      0", "  0.0 %"),
+        ("all", "12,348", "   12,345", "     2", "      1", " 99.9 %"),
+    ]
+
+
+def test_one_day_needs_no_sum() -> None:
+    assert len(lines({FRIDAY: Counts()})) == 1
+    assert lines({}) == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        (Counts(5, 0, 0), ""),
+        (Counts(0, 1, 0), "100.0 %"),
+        (Counts(0, 999_999, 1), "99.9 %"),
+        (Counts(0, 0, 1), "0.0 %"),
+    ],
+)
+def test_one_failure_among_many_is_not_all_successes(counts: Counts, words: str) -> None:
+    assert share(counts) == words
+
+
+def test_every_status_but_cancelled_is_counted_once() -> None:
+    counted = of_statuses(dict.fromkeys(RunStatus, 1))
+
+    assert counted == Counts(running=4, succeeded=1, failed=6)
+    assert counted.total == len(RunStatus) - 1

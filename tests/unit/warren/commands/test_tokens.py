@@ -1,0 +1,76 @@
+"""`warren tokens`: what it prints, and that a token is printed once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from scheduler.commands.tokens.token_text import is_token
+from sql.engine import Database
+from sql.registry import apps
+from sql.schema import migration
+from warren.cli import root
+
+
+@pytest.fixture
+def warren(tmp_path: Path) -> Any:
+    url = f"sqlite:///{tmp_path / 'warren.db'}"
+    database = Database(url)
+    migration.upgrade(database)
+    database.write(lambda session: apps.ensure(session, "reports"))
+    database.close()
+    runner = CliRunner()
+
+    def call(*arguments: str) -> Any:
+        return runner.invoke(root, [*arguments, "--database-url", url])
+
+    return call
+
+
+def test_a_program_gets_a_user_and_a_token(warren: Any) -> None:
+
+    rights = "--role", "operator", "--apps", "reports"
+    assert warren("users", "add", "carla", *rights, "--no-password").exit_code == 0
+
+    made = warren("tokens", "add", "deploy", "--owner", "carla", "--scopes", "read, trigger")
+
+    text, words = made.output.strip().splitlines()
+    assert is_token(text)
+    assert "shown this once" in words
+    [told] = warren("tokens", "list", "--json").output.splitlines()
+    told = json.loads(told)
+    assert (told["name"], told["owner"], told["state"]) == ("deploy", "carla", "good")
+    assert told["scopes"] == ["read", "trigger"]
+    assert text not in str(told)
+
+
+def test_a_revoked_token_is_shown_as_such(warren: Any) -> None:
+    warren("users", "add", "carla", "--role", "administrator", "--no-password")
+    warren("tokens", "add", "deploy", "--owner", "carla")
+
+    assert warren("tokens", "revoke", "deploy").output == "revoked deploy\n"
+    assert warren("tokens", "revoke", "deploy").output == "deploy was revoked already\n"
+
+    assert "revoked" in warren("tokens", "list").output
+
+
+def test_an_unknown_scope_names_the_known_ones(warren: Any) -> None:
+    warren("users", "add", "carla", "--role", "administrator", "--no-password")
+
+    refused = warren("tokens", "add", "deploy", "--owner", "carla", "--scopes", "reed")
+
+    assert "unknown scope 'reed'; expected some of read, logs" in str(refused.exception)
+
+
+@pytest.mark.parametrize("option", ["--apps", "--jobs"])
+@pytest.mark.parametrize("given", ["", " , "])
+def test_a_limit_that_names_nothing_is_refused(warren: Any, option: str, given: str) -> None:
+    """As an empty variable of a script does: without the limit the token could do everything."""
+    warren("users", "add", "carla", "--role", "administrator", "--no-password")
+
+    refused = warren("tokens", "add", "deploy", "--owner", "carla", option, given)
+
+    assert refused.exit_code != 0
+    assert "expected at least one name" in refused.output + str(refused.exception)

@@ -1,0 +1,60 @@
+"""The folder that `warren up` keeps."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from warren.errors import CommandError
+from warren.settings.home import home_secret, open_home
+from warren.settings.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("WARREN_SECRET", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_folder_and_secret_are_their_owners_only(folder: Path) -> None:
+    open_home()
+    home_secret(Settings())
+
+    assert stat.S_IMODE((folder / ".warren").stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / ".warren/secret").stat().st_mode) == 0o600
+
+
+def test_secret_is_long_and_stays_the_same() -> None:
+    open_home()
+
+    first, second = home_secret(Settings()), home_secret(Settings())
+
+    assert len(first) >= 32
+    assert first == second
+
+
+def test_each_folder_has_a_secret_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_home()
+    first = home_secret(Settings())
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    open_home()
+
+    assert home_secret(Settings()) != first
+
+
+def test_secret_of_the_settings_goes_first(folder: Path) -> None:
+    open_home()
+
+    assert home_secret(Settings(secret="s" * 32)) == "s" * 32
+    assert not (folder / ".warren/secret").exists()
+
+
+def test_second_one_on_the_folder_is_refused() -> None:
+    open_home()
+
+    with pytest.raises(CommandError, match=r"another `warren up` runs on .*\.warren"):
+        open_home()

@@ -1,0 +1,209 @@
+"""Jobs as they are shown."""
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from scheduler.jobs.fields import FIELDS, columns_of
+from scheduler.jobs.spec import JobSpec
+from scheduler.schedules.upcoming import next_fire, next_fires
+from scheduler.views.job_view import JobView, job_json, job_view
+from sql.jobs.parked import PARKED_MS
+from sql.listings.recent import ListedJob
+from sql.models import Job
+from warren.views.jobs import HEADERS, job_facts, job_line, waits
+
+NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
+HOUR = 3_600_000
+UTC = ZoneInfo("UTC")
+
+
+def job(**columns: Any) -> ListedJob:
+    """A row as `sql.listings.recent.jobs` gives it."""
+    spec = JobSpec(name="nightly", app="reports", handler="report")
+    row = Job(id=7, app_id=1, script_type="BEAN", is_enabled=1, next_tick_at=0, **columns_of(spec))
+    others = {"app": "reports", "last_run_id": None, "last_status": None, "last_due_at": None}
+    for name, value in columns.items():
+        if name in others:
+            others[name] = value
+        else:
+            setattr(row, name, value)
+    own = {name: getattr(row, name) for name in ListedJob._fields if hasattr(Job, name)}
+    return ListedJob(**own | others, stored=row)
+
+
+def cron(expression: str, **columns: Any) -> ListedJob:
+    return job(schedule_kind="CRON", schedule_value=expression, **columns)
+
+
+def view(row: ListedJob, *children: str) -> JobView:
+    return job_view(row, now_ms=NOON, timezone="UTC", children=children)
+
+
+def facts_of(row: ListedJob, *children: str) -> dict[str, str]:
+    return job_facts(view(row, *children), now_ms=NOON, zone=UTC, waits=waits(row))
+
+
+class TestNextFire:
+    def test_cron_is_in_the_zone_of_the_job(self) -> None:
+        tick = next_fire(cron("0 0 2 * * ?", timezone="Asia/Shanghai"), now_ms=NOON, timezone="UTC")
+
+        assert tick == NOON + 6 * HOUR
+
+    def test_job_without_a_zone_has_the_schedulers(self) -> None:
+        tick = next_fire(cron("0 0 2 * * ?"), now_ms=NOON, timezone="Asia/Shanghai")
+
+        assert tick == NOON + 6 * HOUR
+
+    def test_rate_keeps_the_phase_of_its_stored_tick(self) -> None:
+        row = job(schedule_kind="FIX_RATE", schedule_value="60", next_tick_at=NOON + 67_000)
+
+        assert next_fires(row, now_ms=NOON, count=3, timezone="UTC") == [
+            NOON + 7_000,
+            NOON + 67_000,
+            NOON + 127_000,
+        ]
+
+    def test_stopped_rate_would_begin_now(self) -> None:
+        row = job(schedule_kind="FIX_RATE", schedule_value="60", is_enabled=0)
+
+        assert next_fires(row, now_ms=NOON, count=1, timezone="UTC") == [NOON + 60_000]
+        assert next_fire(row, now_ms=NOON, timezone="UTC") is None
+
+    def test_fewer_are_given_when_no_more_exist(self) -> None:
+        row = cron("0 0 0 24 12 ? 2026-2027")
+
+        assert len(next_fires(row, now_ms=NOON, count=10, timezone="UTC")) == 2
+
+    @pytest.mark.parametrize("count", [1, 5])
+    def test_instant_fires_once(self, count: int) -> None:
+        row = job(schedule_kind="AT", schedule_value="2026-12-01T13:00:00Z")
+
+        assert next_fires(row, now_ms=NOON, count=count, timezone="UTC") == [NOON + HOUR]
+        assert next_fires(row, now_ms=NOON + HOUR, count=count, timezone="UTC") == []
+
+    def test_job_without_a_schedule_never_fires_by_itself(self) -> None:
+        assert next_fire(job(), now_ms=NOON, timezone="UTC") is None
+
+    def test_schedule_broken_in_the_database_hides_no_other_job(self) -> None:
+        assert next_fire(cron("nonsense"), now_ms=NOON, timezone="UTC") is None
+        assert job_line(view(cron("nonsense")), now_ms=NOON)[2] == "cron nonsense"
+
+
+@pytest.mark.parametrize(
+    ("kind", "conf", "words"),
+    [
+        ("CRON", "0 0 2 * * ?", "cron 0 0 2 * * ?"),
+        ("FIX_RATE", "30", "every 30 s"),
+        ("FIX_DELAY", "30", "delay 30 s"),
+        ("AT", "2026-12-01T13:00:00Z", "at 2026-12-01T13:00:00Z"),
+        ("NONE", None, "none"),
+        ("LUNAR", "full moon", "LUNAR full moon"),
+    ],
+)
+def test_schedule_is_said_as_in_a_job_file(kind: str, conf: str | None, words: str) -> None:
+    shown = job_json(view(job(schedule_kind=kind, schedule_value=conf, is_enabled=0)))
+
+    assert shown["schedule"] == words
+
+
+def test_line_has_a_cell_for_each_header() -> None:
+    row = cron("0 0 2 * * ?", last_status="FAILED", last_due_at=NOON - 5_000)
+
+    line = job_line(view(row), now_ms=NOON)
+
+    assert len(line) == len(HEADERS)
+    assert line == (
+        "nightly",
+        "reports",
+        "cron 0 0 2 * * ?",
+        "in 14 h",
+        "enabled",
+        "FAILED",
+        "5 s ago",
+    )
+
+
+def test_stopped_job_has_no_next_fire() -> None:
+    line = job_line(view(cron("0 0 2 * * ?", is_enabled=0)), now_ms=NOON)
+
+    assert line[3:5] == ("", "stopped")
+
+
+def test_json_has_plain_types() -> None:
+    shown = job_json(
+        view(job(alarm_email="a@b,c@d", fresh_process=1, is_enabled=0, stop_reason="no more ticks"))
+    )
+
+    assert shown["alarm_emails"] == ["a@b", "c@d"]
+    assert (shown["fresh_process"], shown["enabled"]) == (True, False)
+    assert (shown["param"], shown["author"]) == ("", "")
+    assert shown["stop_reason"] == "no more ticks"
+    assert shown["timezone"] == "UTC"
+
+
+def test_facts_say_what_is_special_and_leave_out_the_rest() -> None:
+    facts = facts_of(
+        cron(
+            "0 0 2 * * ?",
+            timeout=30,
+            retries=2,
+            retry_delay=10,
+            stop_reason="",
+        )
+    )
+
+    assert facts["next fire"] == "2026-12-02 02:00:00 UTC  (in 14 h)"
+    assert (facts["timeout"], facts["retries"], facts["retry delay"]) == ("30 s", "2", "10 s")
+    assert facts["stopped because"] == facts["fresh process"] == facts["alarm webhook"] == ""
+
+
+class TestFixedDelay:
+    def test_the_tick_that_is_to_come_is_the_only_one_known(self) -> None:
+        row = job(schedule_kind="FIX_DELAY", schedule_value="60", next_tick_at=NOON + 5)
+
+        assert next_fires(row, now_ms=NOON, count=3, timezone="UTC") == [NOON + 5]
+
+    def test_while_a_run_is_open_there_is_none(self) -> None:
+        row = job(schedule_kind="FIX_DELAY", schedule_value="60", next_tick_at=PARKED_MS)
+
+        assert next_fires(row, now_ms=NOON, count=3, timezone="UTC") == []
+        assert job_json(view(row))["next_fire_at"] is None
+        facts = facts_of(row)
+        assert facts["next fire"] == "60 s after the end of its run"
+
+    def test_started_now_it_fires_at_once(self) -> None:
+        row = job(schedule_kind="FIX_DELAY", schedule_value="60", is_enabled=0)
+
+        assert next_fires(row, now_ms=NOON, count=3, timezone="UTC") == [NOON]
+
+
+def test_children_are_shown_by_name() -> None:
+    kin = ["reports/mail", "other/next"]
+
+    assert job_json(view(job(), *kin))["children"] == kin
+    facts = facts_of(job(), *kin)
+    assert facts["children"] == "reports/mail, other/next"
+
+
+def test_facts_tell_every_field_that_is_declared() -> None:
+    script = {"script_type": "GLUE_SHELL", "script_version": 3, "script_remark": "why"}
+    facts = facts_of(job(timezone="Asia/Shanghai", **script))
+
+    elsewhere = {"name", "app", "schedule_kind", "schedule_value", "timezone", "enabled"}
+    assert {name.replace("_", " ") for name in FIELDS.keys() - elsewhere} - facts.keys() == {
+        "script language",
+        "script source",
+        "script remark",
+    }
+    assert facts["script"] == "shell, version 3: why"
+    assert facts["schedule"] == "none  (Asia/Shanghai)"
+
+
+def test_json_tells_every_field_that_is_declared() -> None:
+    script = {"script_type": "GLUE_SHELL", "script_source": "true", "script_version": 3}
+    shown = job_json(view(job(**script)))
+
+    assert FIELDS.keys() - shown.keys() == {"schedule_kind", "schedule_value", "script_source"}
+    assert (shown["script_language"], shown["script_version"]) == ("shell", 3)

@@ -1,0 +1,125 @@
+"""Runs as they are shown."""
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from scheduler.views.run_view import run_json
+from sql.listings.recent import DetailedRun
+from warren.views.runs import HEADERS, job_name, run_facts, run_line, took
+
+NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
+
+
+def run(**columns: Any) -> DetailedRun:
+    """A row as `sql.listings.recent.runs` gives it."""
+    row: dict[str, Any] = {
+        "id": 9,
+        "job_id": 7,
+        "job": "nightly",
+        "app": "reports",
+        "kind": "CRON",
+        "status": "PLANNED",
+        "scheduled_at": NOON,
+        "due_at": NOON,
+        "address": None,
+        "handler": "report",
+        "script_version": None,
+        "param": "",
+        "origin_id": 0,
+        "shard_index": 0,
+        "shard_total": 1,
+        "attempt": 0,
+        "trigger_code": 0,
+        "handle_code": 0,
+        "routed_at": None,
+        "sent_at": None,
+        "started_at": None,
+        "finished_at": None,
+        "kill_requested_at": None,
+        "late_status": None,
+        "message": "",
+        "trigger_message": "",
+        "message_why": None,
+        "trigger_why": None,
+        "log_tail": "the end",
+        "boot_id": None,
+        "retries_left": 0,
+        "wanted_addresses": None,
+        "timezone": "UTC",
+        "route": "FIRST",
+    }
+    return DetailedRun(**row | columns)
+
+
+def test_line_has_a_cell_for_each_header() -> None:
+    assert len(run_line(run(), now_ms=NOON)) == len(HEADERS)
+
+
+def test_line_counts_tries_from_one_and_names_shards_only_where_there_are_some() -> None:
+    cells = dict(zip(HEADERS, run_line(run(attempt=2), now_ms=NOON), strict=True))
+    sharded = dict(
+        zip(HEADERS, run_line(run(shard_index=1, shard_total=3), now_ms=NOON), strict=True)
+    )
+
+    assert (cells["try"], cells["shard"]) == ("3", "")
+    assert sharded["shard"] == "1/3"
+
+
+@pytest.mark.parametrize("message", ["first\nsecond", "\n\nfirst\nsecond", "  first\r\nsecond"])
+def test_line_holds_the_first_line_of_the_message(message: str) -> None:
+    assert run_line(run(message=message), now_ms=NOON)[-1].strip() == "first"
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({}, ""),
+        ({"status": "RUNNING", "started_at": NOON - 5_000}, "5.00 s"),
+        ({"status": "RUNNING", "started_at": NOON - 65_000}, "65 s"),
+        ({"status": "SUCCEEDED", "started_at": NOON - 130, "finished_at": NOON}, "0.13 s"),
+        ({"status": "SUCCEEDED", "started_at": NOON - 7_200_000, "finished_at": NOON}, "2 h"),
+        ({"status": "UNDELIVERED", "finished_at": NOON}, ""),
+        ({"status": "LOST", "started_at": NOON, "finished_at": NOON - 5}, ""),
+        ({"status": "SENT", "started_at": NOON - 5}, ""),
+    ],
+)
+def test_took_is_the_time_of_the_process(columns: dict[str, Any], words: str) -> None:
+    assert took(run(**columns), NOON) == words
+
+
+def test_run_of_a_deleted_job_is_still_named() -> None:
+    assert job_name(run(job=None)) == "(deleted job 7)"
+    assert run_json(run(job=None))["job"] is None
+
+
+def test_json_tells_nothing_as_null_and_leaves_out_what_only_pages_need() -> None:
+    shown = run_json(run())
+
+    assert shown["started_at"] is shown["finished_at"] is shown["address"] is None
+    assert shown["message"] == shown["trigger_message"] == shown["param"] == ""
+    assert "log_tail" not in shown
+    assert "timezone" not in shown
+
+
+def test_facts_name_every_instant_that_is_known() -> None:
+    facts = run_facts(
+        run(status="RUNNING", started_at=NOON, kill_requested_at=NOON + 1_000, routed_at=None),
+        now_ms=NOON + 3_000,
+        zone=ZoneInfo("Asia/Shanghai"),
+    )
+
+    assert facts["started"] == "2026-12-01 20:00:00 CST  (3 s ago)"
+    assert facts["kill asked for"].endswith("(2 s ago)")
+    assert facts["routed"] == facts["finished"] == ""
+    assert facts["took"] == "3.00 s"
+
+
+@pytest.mark.parametrize("absurd", [-(2**53), 2**53 - 1])
+def test_run_whose_row_holds_an_instant_that_no_calendar_has_is_shown(absurd: int) -> None:
+    row = run(status="SUCCEEDED", started_at=absurd, finished_at=absurd, sent_at=absurd)
+
+    assert run_json(row)["finished_at"][:4] in ("1970", "9999")
+    assert len(run_line(row, now_ms=NOON)) == len(HEADERS)
+    assert run_facts(row, now_ms=NOON, zone=ZoneInfo("Pacific/Kiritimati"))

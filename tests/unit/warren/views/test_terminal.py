@@ -1,0 +1,116 @@
+"""Tables, relative times and colours."""
+
+import pytest
+
+from warren.views.terminal import (
+    Screen,
+    coloured,
+    duration,
+    print_facts,
+    print_table,
+    relative,
+    table,
+    visible,
+)
+
+PLAIN = Screen(width=None, has_colour=False)
+COLOUR = Screen(width=80, has_colour=True)
+NOW = 1_000_000_000
+
+
+def test_columns_are_aligned() -> None:
+    lines = table(("id", "name"), [("1", "a"), ("1000", "b")], PLAIN)
+
+    assert lines == ["ID    NAME", "1     a", "1000  b"]
+
+
+def test_wide_characters_take_two_columns() -> None:
+    lines = table(("job", "app"), [("报表", "a"), ("abcd", "b")], PLAIN)
+
+    assert lines == ["JOB   APP", "报表  a", "abcd  b"]
+
+
+def test_combining_marks_take_no_column() -> None:
+    lines = table(("job", "app"), [("cafe\u0301", "a"), ("four", "b")], PLAIN)
+
+    assert lines == ["JOB   APP", "cafe\u0301  a", "four  b"]
+
+
+@pytest.mark.parametrize("text", ["x" * 200, "报" * 100, "报x" * 60])
+def test_last_column_is_cut_to_the_terminal(text: str) -> None:
+    lines = table(("id", "message"), [("1", text)], Screen(width=40, has_colour=False))
+
+    assert lines[1].endswith("…")
+    assert sum(2 if character == "报" else 1 for character in lines[1]) in (39, 40)
+
+
+def test_narrow_terminal_still_shows_something() -> None:
+    lines = table(("id", "message"), [("1" * 50, "x" * 50)], Screen(width=20, has_colour=False))
+
+    assert lines[1].endswith("xxx…")
+
+
+def test_status_is_coloured_on_a_terminal_only() -> None:
+    assert "\x1b[" in table(("status", "x"), [("FAILED", "x")], COLOUR)[1]
+    assert "\x1b[" not in table(("status", "x"), [("FAILED", "x")], PLAIN)[1]
+
+
+def test_colour_does_not_disturb_the_alignment() -> None:
+    lines = table(("status", "x"), [("FAILED", "x"), ("SUCCEEDED", "x")], COLOUR)
+
+    assert lines[1].replace("\x1b[31m", "").replace("\x1b[0m", "") == "FAILED     x"
+
+
+def test_unknown_word_has_no_colour() -> None:
+    assert coloured("word", "word", COLOUR) == "word"
+
+
+@pytest.mark.parametrize("nasty", ["\x1b[2J", "a\nb", "a\rb", "\u202ea", "\u2028", "\x00", "\t"])
+def test_what_moves_the_cursor_is_not_printed(nasty: str) -> None:
+    shown = visible(f"<{nasty}>")
+
+    assert all(character.isprintable() for character in shown)
+    assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "0 s"),
+        (12, "12 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7_199, "120 min"),
+        (7_200, "2 h"),
+        (172_800, "2 d"),
+        (31_536_000, "365 d"),
+    ],
+)
+def test_duration_is_in_its_one_fitting_unit(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_relative_time_looks_both_ways() -> None:
+    assert relative(NOW + 12_000, NOW) == "in 12 s"
+    assert relative(NOW - 180_000, NOW) == "3 min ago"
+    assert relative(None, NOW) == relative(0, NOW) == ""
+
+
+def test_output_of_a_pipe_has_neither_width_nor_colour(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("id", "message"), [("1", "x" * 500)], nothing="nothing")
+
+    assert "x" * 500 in capsys.readouterr().out
+    assert Screen.current() == PLAIN
+
+
+def test_nothing_is_said_beside_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("id",), [], nothing="no runs yet")
+
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "no runs yet\n")
+
+
+def test_facts_without_a_value_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_facts({"run": "1", "param": "", "status": "FAILED"})
+
+    assert capsys.readouterr().out == "run     1\nstatus  FAILED\n"

@@ -1,0 +1,1 @@
+"""What short commands do, in the name of the user who types them."""

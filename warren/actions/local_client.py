@@ -1,0 +1,51 @@
+"""Runs the scheduler's commands on this installation's database, in the user's name."""
+
+import os
+import pwd
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from scheduler.actor import Actor
+from scheduler.commands.command_context import CommandContext
+from scheduler.commands.commands import Commands
+from scheduler.resolver import Resolver
+from sql.engine import Database
+from warren.database_access import now_ms, open_database
+from warren.settings.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClient:
+    """What a short command works with: all that can be done, and the ids of what is named."""
+
+    database: Database
+    commands: Commands
+    ids: Resolver
+
+
+@contextmanager
+def open_client(settings: Settings) -> Iterator[LocalClient]:
+    """Give what changes anything, in the name of the user who types it."""
+    with open_database(settings, for_writing=True) as database:
+        yield client_on(database, settings)
+
+
+def client_on(database: Database, settings: Settings) -> LocalClient:
+    """Return what changes anything in an open database."""
+    context = CommandContext(
+        database=database,
+        now_ms=lambda: now_ms(database),
+        actor=Actor(who=operator()),
+        timezone=settings.timezone,
+    )
+    return LocalClient(database, Commands(context), Resolver(database))
+
+
+def operator() -> str:
+    """Return who is at work here, for the record of changes: `cli:<user>@<host>`."""
+    user = str(os.getuid())
+    with suppress(KeyError):
+        user = pwd.getpwuid(os.getuid()).pw_name
+    return f"cli:{user}@{socket.gethostname()}"[:64]

@@ -1,0 +1,84 @@
+"""`warren runs log`: the log file if it is on this machine, else the end kept with the run."""
+
+import sys
+import time
+from pathlib import Path
+
+from sql.engine import Database
+from sql.instants import moment
+from sql.listings import recent
+from sql.listings.recent import DetailedRun
+from sql.run_status import FINAL
+from warren.views.terminal import warn
+
+#: How often a followed file is read, and its run's row is looked at.
+FILE_SECONDS = 0.1
+ROW_SECONDS = 0.5
+_CHUNK = 65_536
+
+
+def log_path(log_dir: Path, run: DetailedRun) -> Path:
+    """Return where an executor on this machine writes a run's log; days are UTC."""
+    day = moment(run.scheduled_at)
+    return log_dir / f"{day:%Y-%m-%d}" / f"{run.id}.log"
+
+
+def print_log(database: Database, log_dir: Path, run_id: int, *, follow: bool) -> None:
+    """Print a run's log; following it, until the run has ended.
+
+    Raises:
+        NotFound: there is no such run.
+
+    """
+    run = database.read(lambda session: recent.run(session, run_id))
+    path = log_path(log_dir, run)
+    reader = LogReader(path)
+    if follow:
+        run = _follow(database, run, reader)
+    reader.copy_new()
+    if not reader.found:
+        _print_kept(run, path)
+
+
+class LogReader:
+    """Copies a growing file to standard output, from where it was left."""
+
+    def __init__(self, path: Path) -> None:
+        self.found = False
+        self._path = path
+        self._position = 0
+
+    def copy_new(self) -> None:
+        """Copy what has been added. A file that became shorter was cut back: go on at its end."""
+        try:
+            with self._path.open("rb") as file:
+                self.found = True
+                size = file.seek(0, 2)
+                file.seek(min(self._position, size))
+                while chunk := file.read(_CHUNK):
+                    sys.stdout.buffer.write(chunk)
+                self._position = file.tell()
+        except FileNotFoundError:
+            return
+        sys.stdout.buffer.flush()
+
+
+def _follow(database: Database, run: DetailedRun, reader: LogReader) -> DetailedRun:
+    run_id, looked_at = run.id, time.monotonic()
+    while run.status not in FINAL:
+        reader.copy_new()
+        time.sleep(FILE_SECONDS)
+        if time.monotonic() - looked_at >= ROW_SECONDS:
+            run = database.read(lambda session: recent.run(session, run_id))
+            looked_at = time.monotonic()
+    return run
+
+
+def _print_kept(run: DetailedRun, path: Path) -> None:
+    if run.log_tail:
+        warn(f"there is no {path} on this machine; this is the end of the log, kept with the run")
+        print(run.log_tail, end="" if run.log_tail.endswith("\n") else "\n")
+    elif run.status in FINAL:
+        warn(f"run {run.id} ({run.status}) left no log; there is no {path} on this machine")
+    else:
+        warn(f"run {run.id} ({run.status}) has no log yet; there is no {path} on this machine")

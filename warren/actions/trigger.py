@@ -1,0 +1,88 @@
+"""`warren jobs trigger`: plans a run, and waits for its last attempt when asked to."""
+
+import time
+from collections.abc import Sequence
+
+from scheduler.jobs.param import check_param
+from sql.engine import Database
+from sql.listings import recent
+from sql.listings.recent import DetailedRun
+from sql.run_status import FINAL, RunStatus
+from warren.actions.local_client import open_client
+from warren.settings.settings import Settings
+from warren.views.nodes import is_scheduler_alive
+from warren.views.terminal import print_json, warn
+
+#: How often the run's row is looked at.
+LOOK_SECONDS = 0.1
+SUCCEEDED, DID_NOT_SUCCEED = 0, 1
+
+
+def trigger_job(
+    settings: Settings,
+    name: str,
+    *,
+    param: str | None,
+    addresses: Sequence[str],
+    wait: bool,
+    as_json: bool,
+) -> int:
+    """Plan a run of a job now; return the exit status."""
+    check_param(param or "")
+    with open_client(settings) as client:
+        database = client.database
+        run_id = client.commands.runs.trigger(
+            client.ids.job(name), param=param, addresses=addresses
+        )
+        if not wait:
+            _say_planned(run_id, as_json=as_json)
+            return SUCCEEDED
+        if not is_scheduler_alive(database):
+            warn(f"run {run_id} is planned, but no scheduler is running to send it")
+        rows = wait_for_tick(database, run_id)
+    return _say_outcome(run_id, rows, as_json=as_json)
+
+
+def wait_for_tick(database: Database, run_id: int) -> list[DetailedRun]:
+    """Return every shard and attempt of a run's tick once all of them are final.
+
+    A retry is planned in the transaction that ends its run, so there is no gap between attempts.
+    """
+    while True:
+        rows = database.read(lambda session: recent.tick(session, run_id))
+        if all(row.status in FINAL for row in rows):
+            return rows
+        time.sleep(LOOK_SECONDS)
+
+
+def last_attempts(rows: Sequence[DetailedRun]) -> list[DetailedRun]:
+    """Return the last attempt of each shard."""
+    return list({row.shard_index: row for row in rows}.values())
+
+
+def _say_planned(run_id: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"id": run_id})
+    else:
+        print(f"run {run_id} planned; to see it: warren runs show {run_id}")
+
+
+def _say_outcome(run_id: int, rows: Sequence[DetailedRun], *, as_json: bool) -> int:
+    last = last_attempts(rows)
+    bad = [row for row in last if row.status != RunStatus.SUCCEEDED]
+    told = (bad or last)[0]
+    status = str(told.status)
+    if as_json:
+        print_json(
+            {
+                "id": run_id,
+                "status": status,
+                "message": told.message or "",
+                "run_ids": [row.id for row in rows],
+            }
+        )
+    else:
+        tries = f" after {told.attempt + 1} attempts" if told.attempt else ""
+        words = f": {told.message}" if told.message else ""
+        print(f"run {told.id} {status}{tries}{words}")
+    return DID_NOT_SUCCEED if bad else SUCCEEDED

@@ -1,0 +1,65 @@
+"""Checks of what every process needs: broker, secrets, folders, the jobs' user."""
+
+import os
+from pathlib import Path
+
+from warren.settings.plaintext import BROKER, in_plain_text
+from warren.settings.setting_rules import MEMORY_BROKER
+from warren.settings.settings import DATABASE_FILE, Settings, needed_secret, needed_services
+from warren.wiring.broker import connect_broker
+from warren.wiring.executor import make_confinement
+
+
+def check_broker(settings: Settings) -> str:
+    """Return where a broker answers, or raise what is wrong."""
+    if settings.broker_url == MEMORY_BROKER or is_embedded(settings):
+        return "in memory, inside `warren up`"
+    if settings.broker_url is None:
+        raise ValueError("WARREN_BROKER_URL is not set")
+    transport = connect_broker(settings)
+    try:
+        transport.check()
+    finally:
+        transport.close()
+    return "it answers and lets us in" + in_plain_text(settings, BROKER)
+
+
+def check_secret(settings: Settings) -> str:
+    """Return that there is a secret, or raise what is wrong."""
+    if is_embedded(settings):
+        return "`warren up` makes its own"
+    return f"{len(needed_secret(settings))} characters"
+
+
+def check_app_secret(settings: Settings) -> str:
+    """Return that an executor can have its app's key, or raise what is wrong."""
+    if settings.app_secret is not None:
+        return f"{len(settings.app_secret)} characters"
+    needed_services(settings, database=False)
+    return "made from WARREN_SECRET, which executors should not have: warren secrets app NAME"
+
+
+def check_folder(path: Path) -> str:
+    """Return that a folder, or the nearest one above it, can be written to, or raise."""
+    there = path.absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir():
+        raise NotADirectoryError(f"{there} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(f"{there} cannot be written to")
+    return f"{path} can be written to"
+
+
+def check_job_user(settings: Settings) -> str:
+    """Return as whom jobs would run, or raise why they cannot."""
+    user = make_confinement(settings).user
+    if user is not None:
+        return f"jobs run as {user.name}"
+    return "jobs run as root: set WARREN_JOB_USER" if os.geteuid() == 0 else "jobs run as this user"
+
+
+def is_embedded(settings: Settings) -> bool:
+    """Return whether everything is left to `warren up` in this folder."""
+    unset = settings.database_url is None and settings.broker_url is None
+    return unset and DATABASE_FILE.exists()

@@ -1,0 +1,73 @@
+"""Checks of what schedulers and consoles need besides: database, mail server, routes."""
+
+import socket
+from http import HTTPStatus
+from http.client import HTTPConnection
+
+from scheduler.alarms.channels.mail import Mailer
+from scheduler.alarms.channels.mail_server import MailServer
+from sql.engine import Database
+from sql.registry import presence
+from sql.registry.liveness import state
+from sql.schema import version
+from warren.database_access import open_database
+from warren.route_plugins import look_for_routes
+from warren.settings.plaintext import DATABASE, in_plain_text
+from warren.settings.settings import Settings
+from warren.views.nodes import registrations
+
+_ANSWER_SECONDS = 10.0
+
+
+def check_database(settings: Settings) -> str:
+    """Return which database answers with which schema, or raise what is wrong."""
+    with open_database(settings, for_writing=True) as database:
+        words = f"{_shown(database)}, schema {version.newest_version()}"
+    return words + in_plain_text(settings, DATABASE)
+
+
+def check_mail_server(settings: Settings) -> str:
+    """Return that the mail server lets us in, or that there is none, or raise what is wrong."""
+    if settings.smtp_url is None:
+        return "none is set, no e-mail is sent"
+    server = MailServer.parse(settings.smtp_url)
+    Mailer(server, domain="check").check()
+    return f"{server.host} answers and lets us in"
+
+
+def check_routes() -> str:
+    """Return which routes there are, or raise what is wrong with those that are installed."""
+    routers, faults = look_for_routes()
+    if faults:
+        raise ValueError("; ".join(f"{point.name} ({point.value}): {why}" for point, why in faults))
+    return " and ".join(["XXL-JOB's ten", ", ".join(routers)]) if routers else "XXL-JOB's ten"
+
+
+def check_alive(settings: Settings, key: str) -> str:
+    """Return the name of a living scheduler or console of this host, or raise."""
+    host = socket.gethostname()
+    with open_database(settings) as database:
+        rows, now_ms = registrations(database, presence.ADMIN, key)
+    living = [row.address for row in rows if state(row, now_ms) != "silent"]
+    here = next((name for name in living if name.startswith(f"{host[:48]}-")), None)
+    if here is None:
+        raise ValueError(f"no {key} of {host} lives")
+    return f"{here} lives"
+
+
+def check_api(settings: Settings) -> str:
+    """Return where the API of this host answers, or raise."""
+    host = "127.0.0.1" if settings.api_host in ("0.0.0.0", "::") else settings.api_host  # noqa: S104 - it is compared
+    connection = HTTPConnection(host, settings.api_port, timeout=_ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/healthz")
+        status = connection.getresponse().status
+    finally:
+        connection.close()
+    if status != HTTPStatus.OK:
+        raise ValueError(f"it answers with status {status}")
+    return f"{host}:{settings.api_port} answers"
+
+
+def _shown(database: Database) -> str:
+    return database.url.render_as_string(hide_password=True)

@@ -1,0 +1,260 @@
+"""`warren.Client`: calls the HTTP API from Python, with the standard library alone.
+
+    client = Client("http://127.0.0.1:8081", token)
+    run = client.run("reports/nightly", param="2026-12-01")
+
+What is lost on the way is sent again: each trigger has a key, so it runs once however often it is
+sent.
+"""
+
+import json
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from http.client import HTTPException, HTTPMessage
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+#: Answers after which the same call may go well a little later.
+_AGAIN = frozenset({429, 503})
+#: How long one call waits for an end; the API allows 60.
+_WAIT_SECONDS = 30
+#: Looks at a log that is over and cannot be had.
+_LOG_TRIES = 3
+_LONGEST_PAUSE = 5.0
+
+
+class ApiError(Exception):
+    """The API refused a call; `problem` is all that it said (RFC 9457).
+
+    `status` is HTTP's, 0 when no answer came.
+    """
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        self.status = status
+        self.problem = dict(problem)
+        errors = [
+            f"{one.get('pointer') or one.get('parameter') or ''}: {one.get('detail', '')}"
+            for one in problem.get("errors", ())
+        ]
+        said = str(problem.get("detail", "")) or f"status {status}"
+        super().__init__("; ".join([said, *errors]) if len(errors) > 1 else said)
+
+
+class RunFailed(Exception):
+    """A run's tick is over and did not succeed; `run` is the run with its `tick`."""
+
+    def __init__(self, run: Mapping[str, Any]) -> None:
+        self.run = dict(run)
+        super().__init__(f"run {run['id']} {run['tick']['status']}: {run['message']}")
+
+
+class Client:
+    """Calls one API with one token.
+
+    Args:
+        url: where it is, such as `https://warren.example.com`.
+        token: what `warren tokens add` printed.
+        timeout: seconds until a connection without an answer is given up.
+        patience: seconds for which a call that may go well later is tried again.
+        pause: waits; told the seconds.
+
+    Raises:
+        ValueError: the URL is no http(s) URL, or the token cannot be one.
+
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout: float = 10.0,
+        patience: float = 60.0,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ValueError(f"expected url to be an http(s) URL, got: {url!r}")
+        self._base = f"{url.rstrip('/')}/api/v1"
+        self._token = token.strip()
+        if not self._token.isascii() or not self._token.isprintable():
+            raise ValueError("expected token to be what `warren tokens add` printed")
+        self._timeout = timeout
+        self._patience = patience
+        self._pause = pause
+        self._opener = build_opener(_NoRedirect)
+
+    def trigger(
+        self,
+        job: str,
+        param: str | None = None,
+        *,
+        addresses: Sequence[str] = (),
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """Run a job, APP/NAME, now; return the run, which is planned.
+
+        `key` makes it one run however often this is called within a day; None = a new one.
+
+        Raises:
+            ApiError: it was refused, or the API cannot be reached.
+
+        """
+        body = {"param": param, "addresses": list(addresses)}
+        headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+        found, _ = self._call("POST", f"{_job(job)}/runs", _json(body), headers)
+        return dict(found)
+
+    def run(
+        self,
+        job: str,
+        param: str | None = None,
+        *,
+        addresses: Sequence[str] = (),
+        key: str | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Run a job now and wait for its end, retries and shards included; return the run.
+
+        Raises:
+            RunFailed: it did not succeed.
+            TimeoutError: it is not over after `timeout` seconds; it goes on.
+            ApiError: as `trigger`.
+
+        """
+        planned = self.trigger(job, param, addresses=addresses, key=key)
+        return self.wait(planned["id"], timeout=timeout)
+
+    def wait(self, run_id: int, *, timeout: float | None = None) -> dict[str, Any]:
+        """Wait until a run's whole tick is over; return the run. Raises as `run`."""
+        end_at = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _WAIT_SECONDS if end_at is None else end_at - time.monotonic()
+            seconds = max(0, min(_WAIT_SECONDS, int(left)))
+            found, headers = self._call(
+                "GET", f"/runs/{int(run_id)}", None, {"Prefer": f"wait={seconds}"}, seconds
+            )
+            if found["tick"]["is_over"]:
+                if found["tick"]["status"] != "SUCCEEDED":
+                    raise RunFailed(found)
+                return dict(found)
+            if end_at is not None and time.monotonic() >= end_at:
+                raise TimeoutError(f"run {run_id} is {found['status']} after {timeout} s")
+            if "Preference-Applied" not in headers:
+                self._pause(1.0 if end_at is None else min(1.0, max(0.05, left)))
+
+    def follow(self, run_id: int, *, from_line: int = 1) -> Iterator[str]:
+        """Give the lines that a run prints, without their ends, until it is over."""
+        in_vain = 0
+        while in_vain < _LOG_TRIES:
+            found, headers = self._call(
+                "GET",
+                f"/runs/{int(run_id)}/log?{urlencode({'from_line': from_line})}",
+                None,
+                {"Prefer": f"wait={_WAIT_SECONDS}"},
+                _WAIT_SECONDS,
+            )
+            if found["text"]:
+                yield from found["text"].removesuffix("\n").split("\n")
+            from_line = found["next_line"]
+            if found["is_end"]:
+                return
+            if not found["text"]:
+                is_over = self._call("GET", f"/runs/{int(run_id)}")[0]["tick"]["is_over"]
+                in_vain = in_vain + 1 if is_over else 0
+                if is_over or "Preference-Applied" not in headers:
+                    self._pause(1.0)
+
+    def apply(
+        self,
+        job_file: str | bytes | Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        prune: bool = False,
+    ) -> dict[str, Any]:
+        """Make jobs what a job file says: its text in YAML, or its values; return the changes.
+
+        Raises:
+            ApiError: as `trigger`; nothing was changed then.
+
+        """
+        query = urlencode({"dry_run": str(dry_run).lower(), "prune": str(prune).lower()})
+        if isinstance(job_file, Mapping):
+            data, media = _json(job_file), "application/json"
+        else:
+            data = job_file.encode() if isinstance(job_file, str) else job_file
+            media = "application/yaml"
+        found, _ = self._call("POST", f"/apply?{query}", data, {"Content-Type": media})
+        return dict(found)
+
+    def get(self, path: str) -> Any:
+        """Read anything below the base, such as `/jobs?app=reports`."""
+        return self._call("GET", path)[0]
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait_seconds: float = 0.0,
+    ) -> tuple[Any, Mapping[str, str]]:
+        given = {
+            "Authorization": f"Bearer {self._token}",
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+        } | dict(headers or {})
+        give_up_at = time.monotonic() + self._patience
+        tries = 0
+        while True:
+            request = Request(self._base + path, data=data, headers=given, method=method)  # noqa: S310 - http(s), looked at above
+            try:
+                with self._opener.open(request, timeout=self._timeout + wait_seconds) as answer:
+                    text = answer.read()
+                    return (json.loads(text) if text else None), _headers(answer.headers)
+            except HTTPError as error:
+                refused, wait = _refused(error)
+            except (OSError, HTTPException, URLError) as error:
+                refused, wait = ApiError(0, {"detail": f"no answer: {error}"}), None
+            tries += 1
+            wait = min(_LONGEST_PAUSE, 0.1 * 2.0**tries) if wait is None else wait
+            may_pass = refused.status == 0 or refused.status in _AGAIN
+            if not may_pass or time.monotonic() + wait > give_up_at:
+                raise refused
+            self._pause(wait * random.uniform(1.0, 1.2))  # noqa: S311 - jitter
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Goes nowhere else: a token is for one host."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Follow nothing."""
+
+
+def _refused(error: HTTPError) -> tuple[ApiError, float | None]:
+    """Return what an answer refuses, and after how many seconds it wants to be asked again."""
+    try:
+        problem = json.loads(error.read())
+    except (ValueError, OSError, HTTPException):
+        problem = {}
+    after = error.headers.get("Retry-After", "")
+    wait = float(after) if after.isdecimal() else None
+    return ApiError(error.code, problem if isinstance(problem, dict) else {}), wait
+
+
+def _headers(found: HTTPMessage) -> dict[str, str]:
+    return {name.title(): value for name, value in found.items()}
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _job(name: str) -> str:
+    app, slash, job = name.partition("/")
+    if not slash or not app or not job:
+        raise ValueError(f"expected job to be APP/NAME, got: {name!r}")
+    return f"/jobs/{quote(app, safe='')}/{quote(job, safe='')}"

@@ -1,0 +1,56 @@
+"""`warren alarms list`: which alarms were not sent yet, and why."""
+
+import click
+
+from scheduler.views.alarm_view import AlarmView, alarm_view
+from scheduler.views.to_json import to_json
+from sql.alarms import alarms as alarms_table
+from sql.alarms.alarms import UNSENT, AlarmStatus
+from warren.command_options import as_json, examples, takes_settings
+from warren.database_access import now_ms, open_database
+from warren.settings.settings import Settings
+from warren.views.terminal import print_json, print_table, relative, visible
+
+HEADERS = ("id", "about", "run", "to", "status", "since", "tries", "next try", "error")
+
+
+@click.group()
+def alarms() -> None:
+    """Show the alarms."""
+
+
+@alarms.command("list", epilog=examples("warren alarms list", "warren alarms list --all --json"))
+@click.option("--all", "every", is_flag=True, help="Those that were sent too.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="How many at most.")
+@as_json
+@takes_settings("database_url")
+def list_alarms(settings: Settings, every: bool, limit: int, as_json: bool) -> None:
+    """Show the alarms that are not sent, newest first."""
+    statuses = tuple(AlarmStatus) if every else UNSENT
+    with open_database(settings) as database:
+        listed = database.read(
+            lambda session: alarms_table.listing(session, statuses=statuses, limit=limit)
+        )
+        now = now_ms(database)
+    rows = [alarm_view(alarm) for alarm in listed]
+    if as_json:
+        for row in rows:
+            print_json(to_json(row))
+        return
+    lines = [_line(row, now) for row in rows]
+    print_table(HEADERS, lines, nothing="no alarm" if every else "no alarm waits")
+
+
+def _line(row: AlarmView, now: int) -> tuple[str, ...]:
+    about = f"{row.app or '?'}/{row.job}" if row.job else row.app or "?"
+    return (
+        str(row.id),
+        about,
+        str(row.run_id or ""),
+        visible(row.target),
+        row.status,
+        relative(row.created_at, now),
+        str(row.tries),
+        relative(row.next_try_at, now),
+        visible(row.error),
+    )

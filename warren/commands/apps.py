@@ -1,0 +1,26 @@
+"""`warren apps …`: the named groups that executors register under."""
+
+import click
+
+from scheduler.jobs.spec import AppSpec
+from warren.actions.local_client import open_client
+from warren.command_options import examples, takes_settings
+from warren.settings.settings import Settings
+
+
+@click.group()
+def apps() -> None:
+    """Add apps; executors of an app that nobody added are not let in."""
+
+
+@apps.command(
+    epilog=examples("warren apps add reports", 'warren apps add reports --title "Daily reports"')
+)
+@click.argument("name")
+@click.option("--title", help="What people read; the name by default.")
+@takes_settings("database_url")
+def add(settings: Settings, name: str, title: str | None) -> None:
+    """Add an app. A job file that names one, and the console, do so too."""
+    with open_client(settings) as client:
+        client.commands.apps.add(AppSpec(name=name, title=title))
+    print(f"added app {name}; the key of its executors: warren secrets app {name}")

@@ -1,0 +1,116 @@
+"""`warren audit`: whether every due time was decided exactly once."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import click
+
+from scheduler.audit.integrity_check import AuditReport, audit
+from scheduler.audit.tally import JobTally
+from sql.instants import iso
+from sql.jobs import jobs
+from warren.command_options import as_json, examples, takes_settings
+from warren.database_access import now_ms, open_database
+from warren.settings.settings import Settings
+from warren.views.instants import local, read_instant
+from warren.views.terminal import print_json, print_table
+
+UNSOUND = 1
+HEADERS = ("job", "due", "fired", "skipped", "cancelled", "purged", "lost", "doubled", "late")
+
+
+@click.command(
+    "audit", epilog=examples("warren audit --since 1d", "warren audit --job probe | tail -1")
+)
+@click.option("--since", metavar="T", help="From then on: ISO 8601, or 10m, 2h, 1d. Default: ever.")
+@click.option("--until", metavar="T", help="Up to then. Default: now.")
+@click.option("--job", "name", help="Only this job: NAME, or APP/NAME.")
+@as_json
+@takes_settings("database_url", "timezone")
+def audit_command(
+    settings: Settings, since: str | None, until: str | None, name: str | None, as_json: bool
+) -> int:
+    """Compute every due time anew and find it among the runs and the recorded skips.
+
+    Status 1 when a tick was lost, fired twice, or started late although its job skips what no
+    scheduler could send in time. The last line is one JSON object.
+    """
+    with open_database(settings) as database:
+        now = now_ms(database)
+        since_ms = read_instant(since, now_ms=now, zone=settings.zone) if since else 0
+        until_ms = read_instant(until, now_ms=now, zone=settings.zone) if until else now
+        job = database.read(lambda session: jobs.find(session, name)) if name else None
+        report = audit(
+            database,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            timezone=settings.timezone,
+            job_id=job.id if job else None,
+        )
+    if as_json:
+        for one in report.jobs:
+            print_json(_tally_json(one))
+    else:
+        print_table(HEADERS, [_tally_line(one) for one in report.jobs], nothing="no job ever ran")
+        for words in _faults(report, settings.zone):
+            print(words)
+    print(json.dumps(summary(report)))
+    return 0 if report.is_sound else UNSOUND
+
+
+def summary(report: AuditReport) -> dict[str, int | bool]:
+    """Return the sums over all jobs, and whether nothing was lost, doubled or late."""
+    jobs = report.jobs
+    return {
+        "sound": report.is_sound,
+        "due": sum(job.due for job in jobs),
+        "fired": sum(job.fired for job in jobs),
+        "skipped": sum(job.skipped for job in jobs),
+        "cancelled": sum(job.cancelled for job in jobs),
+        "purged": sum(job.purged for job in jobs),
+        "lost": sum(job.lost_count for job in jobs),
+        "doubled": sum(job.doubled_count for job in jobs),
+        "late": sum(job.late_count for job in jobs),
+        "planned": report.planned,
+        "in_flight": report.in_flight,
+    }
+
+
+def _tally_json(job: JobTally) -> dict[str, Any]:
+    return {
+        "job": job.name,
+        "job_id": job.job_id,
+        "due": job.due,
+        "fired": job.fired,
+        "skipped": job.skipped,
+        "cancelled": job.cancelled,
+        "purged": job.purged,
+        "lost": job.lost_count,
+        "doubled": job.doubled_count,
+        "late": job.late_count,
+        "lost_at": [iso(fault.tick) for fault in job.lost],
+        "doubled_at": [iso(fault.tick) for fault in job.doubled],
+        "late_at": [iso(fault.tick) for fault in job.late],
+    }
+
+
+def _tally_line(job: JobTally) -> tuple[str, ...]:
+    counts = (job.due, job.fired, job.skipped, job.cancelled, job.purged)
+    faults = (job.lost_count, job.doubled_count, job.late_count)
+    return (job.name, *map(str, (*counts, *faults)))
+
+
+def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
+    for job in report.jobs:
+        for what, faults, count in (
+            ("lost", job.lost, job.lost_count),
+            ("doubled", job.doubled, job.doubled_count),
+            ("late", job.late, job.late_count),
+        ):
+            for fault in faults:
+                why = f" ({fault.why})" if fault.why else ""
+                yield f"{what}: {job.name} at {local(fault.tick, zone)}{why}"
+            if count > len(faults):
+                yield f"{what}: {job.name}, {count - len(faults)} more times"

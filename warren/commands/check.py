@@ -1,0 +1,97 @@
+"""`warren check`: whether a scheduler and an executor could start here."""
+
+import sys
+from collections.abc import Callable
+
+import click
+
+from broker.errors import BrokerError
+from sql.errors import SqlError
+from warren.checks import host_checks
+from warren.command_options import examples, takes_settings
+from warren.errors import WarrenError
+from warren.settings.settings import Settings
+
+FOUND_PROBLEMS = 1
+EXECUTOR, API = "executor", "api"
+
+#: What each kind of process needs.
+NEEDED = {
+    "scheduler": ("settings", "database", "broker", "secret", "routes", "mail server"),
+    EXECUTOR: ("settings", "broker", "app secret", "log folder", "state folder", "job user"),
+    "console": ("settings", "database", "broker", "secret"),
+    API: ("settings", "database", "broker", "secret"),
+}
+#: What is checked without a kind.
+EVERYTHING = (
+    *("settings", "database", "broker", "secret", "mail server", "routes"),
+    *("log folder", "state folder", "job user"),
+)
+
+Checks = dict[str, Callable[[], str]]
+
+
+@click.command(epilog=examples("warren check", "warren check --for executor"))
+@click.option(
+    "--for", "kind", type=click.Choice(list(NEEDED)), help="Only what this kind of process needs."
+)
+@click.option(
+    "--alive",
+    is_flag=True,
+    help="Only whether a scheduler, console or API of this host lives.",
+)
+@takes_settings("database_url", "broker_url", "log_dir", "state_dir")
+def check(settings: Settings, kind: str | None, alive: bool) -> int:
+    """Check settings, database, broker, routes, folders and secret; status 1 when one is wrong."""
+    if alive:
+        checks = _alive(settings, kind)
+    else:
+        known = _of_host(settings) if kind == EXECUTOR else _of_all(settings)
+        checks = {name: known[name] for name in NEEDED.get(kind or "", EVERYTHING)}
+    outcomes = [_say(name, one) for name, one in checks.items()]
+    return 0 if all(outcomes) else FOUND_PROBLEMS
+
+
+def _of_host(settings: Settings) -> Checks:
+    return {
+        "settings": lambda: "valid",
+        "broker": lambda: host_checks.check_broker(settings),
+        "secret": lambda: host_checks.check_secret(settings),
+        "app secret": lambda: host_checks.check_app_secret(settings),
+        "log folder": lambda: host_checks.check_folder(settings.log_dir),
+        "state folder": lambda: host_checks.check_folder(settings.state_dir),
+        "job user": lambda: host_checks.check_job_user(settings),
+    }
+
+
+def _of_all(settings: Settings) -> Checks:
+    # Where an executor alone is installed there is no SQLAlchemy.
+    from warren.checks import server_checks  # noqa: PLC0415
+
+    return _of_host(settings) | {
+        "database": lambda: server_checks.check_database(settings),
+        "mail server": lambda: server_checks.check_mail_server(settings),
+        "routes": server_checks.check_routes,
+    }
+
+
+def _alive(settings: Settings, kind: str | None) -> Checks:
+    from sql.registry import presence  # noqa: PLC0415 - see above
+    from warren.checks import server_checks  # noqa: PLC0415
+
+    if kind == API:
+        return {API: lambda: server_checks.check_api(settings)}
+    key = presence.CONSOLE if kind == "console" else presence.SCHEDULER
+    return {key: lambda: server_checks.check_alive(settings, key)}
+
+
+def _say(name: str, one: Callable[[], str]) -> bool:
+    try:
+        print(f"ok     {name}: {one()}")
+    except WarrenError as error:
+        print(f"error: {name}: {'; '.join(error.lines)}", file=sys.stderr)
+    except (SqlError, BrokerError, OSError, ValueError) as error:
+        print(f"error: {name}: {' '.join(str(error).split())}", file=sys.stderr)
+    else:
+        return True
+    return False

@@ -1,0 +1,50 @@
+"""`warren db …`: the tables."""
+
+import click
+
+from sql.dialects.database_url import parse
+from sql.dialects.supported import named
+from sql.engine import Database
+from sql.schema import migration
+from sql.schema.grants import grants as statements_for
+from warren.command_options import examples, takes_settings
+from warren.errors import CommandError
+from warren.settings.settings import Settings
+
+
+@click.group()
+def db() -> None:
+    """Make or upgrade the tables."""
+
+
+@db.command(epilog=examples("warren db upgrade", "warren db upgrade --sql > schema.sql"))
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL for an empty database instead.")
+@takes_settings("database_url")
+def upgrade(settings: Settings, as_sql: bool) -> None:
+    """Bring the database's tables to this version; doing it again changes nothing."""
+    database = Database(settings.needed_database_url())
+    try:
+        if as_sql:
+            print(migration.upgrade_script(database))
+        else:
+            print(f"the schema is at version {migration.upgrade(database)}")
+    finally:
+        database.close()
+
+
+@db.command(epilog=examples("warren db grants warren --host 10.0.0.% > grants.sql"))
+@click.argument("user")
+@click.option("--host", default="%", show_default=True, help="Where the account connects from.")
+@takes_settings("database_url")
+def grants(settings: Settings, user: str, host: str) -> None:
+    """Print the GRANT statements for the account that everything but an upgrade uses.
+
+    It may only add to the audit log and may not change tables. Make the account first; give it
+    these rights again after each upgrade, as there may be new tables.
+    """
+    url = parse(settings.needed_database_url())
+    dialect = named(url.get_backend_name())
+    try:
+        print("\n".join(statements_for(dialect, url.database or "", user, host)))
+    except ValueError as error:
+        raise CommandError(str(error)) from error

@@ -1,0 +1,197 @@
+"""`warren jobs …`: apply and export a job file; show, start, stop, delete and trigger jobs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import click
+
+from scheduler.schedules.upcoming import next_fires
+from scheduler.views.job_view import JobView, job_json, job_view
+from sql.engine import Database
+from sql.instants import iso
+from sql.jobs import child_links
+from sql.listings import recent
+from sql.listings.recent import ListedJob
+from warren.actions.local_client import open_client
+from warren.actions.trigger import trigger_job
+from warren.command_options import as_json, examples, takes_settings
+from warren.database_access import now_ms, open_database
+from warren.jobfile.apply import apply_file
+from warren.jobfile.export import export_jobs
+from warren.jobfile.remote import apply_by_api
+from warren.settings.settings import Settings
+from warren.views.instants import local
+from warren.views.jobs import HEADERS, job_facts, job_line, waits
+from warren.views.runs import HEADERS as RUN_HEADERS
+from warren.views.runs import run_line
+from warren.views.terminal import print_facts, print_json, print_table, relative, warn
+
+#: How many runs `jobs show` shows.
+_LAST_RUNS = 10
+_name = click.argument("name")
+
+
+@click.group()
+def jobs() -> None:
+    """Apply, export, show, start, stop and trigger jobs. A job is named NAME, or APP/NAME."""
+
+
+@jobs.command(
+    epilog=examples("warren jobs apply jobs.yaml --dry-run", "warren jobs apply jobs.yaml")
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--prune", is_flag=True, help="Delete jobs of FILE's apps that are not in FILE.")
+@click.option("--api", "url", help="By the API at this URL, with WARREN_API_TOKEN.")
+@as_json
+@takes_settings("database_url")
+def apply(  # noqa: PLR0917 - click passes its parameters by name
+    settings: Settings, file: Path, dry_run: bool, prune: bool, url: str | None, as_json: bool
+) -> None:
+    """Make the jobs what FILE says; applying it again changes nothing."""
+    if url is not None:
+        apply_by_api(settings, file, url, dry_run=dry_run, prune=prune, as_json=as_json)
+        return
+    apply_file(settings, file, dry_run=dry_run, prune=prune, as_json=as_json)
+
+
+@jobs.command(
+    epilog=examples(
+        "warren jobs export > jobs.yaml", "warren jobs export --app reports nightly-report"
+    )
+)
+@click.argument("names", metavar="[NAME]…", nargs=-1)
+@click.option("--app", help="Only the jobs of this app.")
+@takes_settings("database_url")
+def export(settings: Settings, names: tuple[str, ...], app: str | None) -> None:
+    """Print jobs as a job file; applied as it is, it changes nothing."""
+    export_jobs(settings, app=app, names=names)
+
+
+@jobs.command("list", epilog=examples("warren jobs list", "warren jobs list --app reports --json"))
+@click.option("--app", help="Only the jobs of this app.")
+@as_json
+@takes_settings("database_url")
+def list_jobs(settings: Settings, app: str | None, as_json: bool) -> None:
+    """Show the jobs: when each fires next and how its last run went."""
+    with open_database(settings) as database:
+        now = now_ms(database)
+        rows = database.read(lambda session: recent.jobs(session, now_ms=now, app=app))
+        views = _views(settings, database, rows, now)
+    if as_json:
+        for view in views:
+            print_json(job_json(view))
+        return
+    lines = [job_line(view, now_ms=now) for view in views]
+    print_table(HEADERS, lines, nothing="no jobs yet; try: warren jobs apply FILE.yaml")
+
+
+@jobs.command(
+    epilog=examples("warren jobs show nightly-report", "warren jobs show reports/nightly")
+)
+@_name
+@as_json
+@takes_settings("database_url")
+def show(settings: Settings, name: str, as_json: bool) -> None:
+    """Show everything about a job, and its last runs."""
+    with open_database(settings) as database:
+        now = now_ms(database)
+        job = database.read(lambda session: recent.job(session, name, now_ms=now))
+        last = recent.RunFilter(job=name, limit=_LAST_RUNS)
+        runs = database.read(lambda session: recent.runs(session, last))
+        [view] = _views(settings, database, [job], now)
+    if as_json:
+        print_json(job_json(view))
+        return
+    print_facts(job_facts(view, now_ms=now, zone=settings.zone, waits=waits(job)))
+    print()
+    print_table(RUN_HEADERS, [run_line(run, now_ms=now) for run in runs], nothing="no runs yet")
+
+
+@jobs.command("next", epilog=examples("warren jobs next nightly-report --count 10"))
+@_name
+@click.option("--count", default=5, show_default=True, type=click.IntRange(1, 1000))
+@as_json
+@takes_settings("database_url", "timezone")
+def next_command(settings: Settings, name: str, count: int, as_json: bool) -> None:
+    """Show when a job fires next."""
+    with open_database(settings) as database:
+        now = now_ms(database)
+        job = database.read(lambda session: recent.job(session, name, now_ms=now))
+    fires = next_fires(job, now_ms=now, count=count, timezone=settings.timezone)
+    if not job.is_enabled:
+        warn(f"job {name!r} is stopped; so it would fire if it were started now")
+    if as_json:
+        for fire in fires:
+            print_json({"job": job.name, "app": job.app, "fires_at": iso(fire)})
+        return
+    zone = ZoneInfo(job.timezone or settings.timezone)
+    lines = [(local(fire, zone), relative(fire, now)) for fire in fires]
+    nothing = waits(job) or "it never fires by itself"
+    print_table(("fires at", "that is"), lines, nothing=nothing)
+
+
+@jobs.command(epilog=examples("warren jobs start nightly-report"))
+@_name
+@takes_settings("database_url", "timezone")
+def start(settings: Settings, name: str) -> None:
+    """Let a job fire by its schedule."""
+    with open_client(settings) as client:
+        changed = client.commands.jobs.start(client.ids.job(name))
+    print(f"{name} started" if changed else f"{name} was started already")
+
+
+@jobs.command(epilog=examples("warren jobs stop nightly-report"))
+@_name
+@takes_settings("database_url", "timezone")
+def stop(settings: Settings, name: str) -> None:
+    """Let a job fire no more by itself; runs under way go on."""
+    with open_client(settings) as client:
+        changed = client.commands.jobs.stop(client.ids.job(name))
+    print(f"{name} stopped" if changed else f"{name} was stopped already")
+
+
+@jobs.command(epilog=examples("warren jobs delete nightly-report"))
+@_name
+@takes_settings("database_url", "timezone")
+def delete(settings: Settings, name: str) -> None:
+    """Delete a job; its runs stay in the log table."""
+    with open_client(settings) as client:
+        client.commands.jobs.delete([client.ids.job(name)])
+    print(f"{name} deleted")
+
+
+@jobs.command(
+    epilog=examples(
+        "warren jobs trigger nightly-report --wait",
+        "warren jobs trigger nightly-report --param 2026-12-01 --address worker-1",
+    )
+)
+@_name
+@click.option("--param", help="Instead of the job's own parameter.")
+@click.option("--address", "addresses", multiple=True, help="Only there; may be repeated.")
+@click.option("--wait", is_flag=True, help="Wait for the end; status 0 when it succeeded.")
+@as_json
+@takes_settings("database_url", "timezone")
+def trigger(  # noqa: PLR0917 - click passes its parameters by name
+    settings: Settings,
+    name: str,
+    param: str | None,
+    addresses: tuple[str, ...],
+    wait: bool,
+    as_json: bool,
+) -> int:
+    """Run a job now, whether it is started or stopped."""
+    return trigger_job(settings, name, param=param, addresses=addresses, wait=wait, as_json=as_json)
+
+
+def _views(
+    settings: Settings, database: Database, rows: Sequence[ListedJob], now_ms: int
+) -> list[JobView]:
+    ids = [row.id for row in rows]
+    kin = database.read(lambda session: child_links.children_names(session, ids))
+    zone = settings.timezone
+    return [
+        job_view(row, now_ms=now_ms, timezone=zone, children=kin.get(row.id, ())) for row in rows
+    ]

@@ -1,0 +1,99 @@
+"""`warren executors`, `warren schedulers`, `warren pause` and `warren resume`."""
+
+import click
+
+from scheduler.views.to_json import to_json
+from sql.instants import iso
+from sql.registry import cluster
+from warren.actions.local_client import open_client
+from warren.command_options import as_json, examples, takes_settings
+from warren.database_access import open_database
+from warren.settings.settings import Settings
+from warren.views.instants import local
+from warren.views.nodes import (
+    EXECUTOR_HEADERS,
+    SCHEDULER_HEADERS,
+    executor_line,
+    registered_executors,
+    registered_schedulers,
+    scheduler_line,
+)
+from warren.views.terminal import print_json, print_table, relative, visible
+
+
+@click.group()
+def executors() -> None:
+    """Show and drain the executors."""
+
+
+@executors.command("list", epilog=examples("warren executors list", "warren executors list --json"))
+@as_json
+@takes_settings("database_url")
+def list_executors(settings: Settings, as_json: bool) -> None:
+    """Show every registered executor: whether it lives, its load, and whether its app lists it."""
+    with open_database(settings) as database:
+        found, now = registered_executors(database)
+    if as_json:
+        for one in found:
+            print_json(to_json(one))
+        return
+    lines = [executor_line(one, now) for one in found]
+    print_table(EXECUTOR_HEADERS, lines, nothing="no executor has registered")
+
+
+@executors.command("drain", epilog=examples("warren executors drain reports-1"))
+@click.argument("address")
+@takes_settings("database_url")
+def drain_executor(settings: Settings, address: str) -> None:
+    """Let an executor take nothing new, finish what runs, and end.
+
+    ADDRESS is APP/ADDRESS where executors of two apps have one. What waits there is run elsewhere.
+    """
+    with open_client(settings) as client:
+        changed = client.commands.cluster.drain(client.ids.executor(address))
+    print(f"{address} drains" if changed else f"{address} drains already")
+
+
+@click.group()
+def schedulers() -> None:
+    """Show the schedulers."""
+
+
+@schedulers.command(
+    "list", epilog=examples("warren schedulers list", "warren schedulers list --json")
+)
+@as_json
+@takes_settings("database_url")
+def list_schedulers(settings: Settings, as_json: bool) -> None:
+    """Show every registered scheduler and whether it lives, and who has paused them."""
+    with open_database(settings) as database:
+        found, now = registered_schedulers(database)
+        paused_at, paused_by = database.read(cluster.pause)
+    if as_json:
+        paused = {"paused_at": iso(paused_at), "paused_by": paused_by or None}
+        for one in found:
+            print_json(to_json(one, without={"failing"}) | paused)
+        return
+    lines = [scheduler_line(one, now) for one in found]
+    print_table(SCHEDULER_HEADERS, lines, nothing="no scheduler has registered")
+    if paused_at:
+        since = f"{local(paused_at, settings.zone)} ({relative(paused_at, now)})"
+        print(f"paused by {visible(paused_by)} since {since}; to go on: warren resume")
+
+
+@click.command(epilog=examples("warren pause"))
+@takes_settings("database_url")
+def pause(settings: Settings) -> None:
+    """Stop sending runs, everywhere; they are planned on and wait."""
+    with open_client(settings) as client:
+        changed = client.commands.cluster.pause()
+    print("paused; to go on: warren resume" if changed else "it was paused already")
+
+
+@click.command(epilog=examples("warren resume"))
+@takes_settings("database_url")
+def resume(settings: Settings) -> None:
+    """Go on sending runs; what waited is sent now."""
+    with open_client(settings) as client:
+        changed = client.commands.cluster.resume()
+    print("resumed" if changed else "it was not paused")

@@ -1,0 +1,124 @@
+"""`warren report`: how many runs of each day succeeded and failed."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import click
+from sqlalchemy.orm import Session
+
+from scheduler.retention.calendar_days import CalendarDays, days_between
+from sql.instants import at, epoch_ms, iso
+from sql.models import DayReport
+from sql.runs import day_reports
+from sql.runs.day_reports import Counts
+from warren.command_options import as_json, examples, takes_settings
+from warren.database_access import now_ms, open_database
+from warren.settings.settings import Settings
+from warren.views.instants import read_instant
+from warren.views.terminal import print_json, print_table
+
+#: After the day.
+HEADERS = ("total", "succeeded", "failed", "running", "success")
+
+
+@click.command(epilog=examples("warren report", "warren report --since 30d --json"))
+@click.option(
+    "--since", metavar="T", default="6d", show_default=True, help="From that day on: ISO 8601, 30d."
+)
+@as_json
+@takes_settings("database_url", "timezone")
+def report(settings: Settings, since: str, as_json: bool) -> None:
+    """Show how many runs of each day succeeded, failed and are running."""
+    days = CalendarDays(settings.timezone)
+    with open_database(settings) as database:
+        now = now_ms(database)
+        first = days.of(at(read_instant(since, now_ms=now, zone=settings.zone)))
+        today = days.of(at(now))
+        rows = database.read(lambda session: _read(session, first, today))
+    if as_json:
+        for day, row in rows.items():
+            print_json(day_json(day, row, settings.timezone))
+        return
+    counts = {day: counts_of(row) for day, row in rows.items()}
+    nothing = "no report of these days yet; is a scheduler running?"
+    print_table((day_header(settings.timezone), *HEADERS), lines(counts), nothing=nothing)
+
+
+def _read(session: Session, first: date, last: date) -> dict[date, DayReport | None]:
+    """Return the report of each day since the first that has one; None for a day without."""
+    known = {
+        row.day.date(): row
+        for row in day_reports.between(session, first, last)
+        if row.day is not None
+    }
+    earliest = day_reports.first_day(session)
+    if earliest is None:
+        return {}
+    return {day: known.get(day) for day in days_between(max(first, earliest), last)}
+
+
+def counts_of(row: DayReport | None) -> Counts:
+    """Return what a day's report counts."""
+    return Counts(row.running, row.succeeded, row.failed) if row else Counts()
+
+
+def day_header(timezone: str) -> str:
+    """Return the heading of days, with the zone whose days they are."""
+    return f"DAY ({timezone})"
+
+
+def day_json(day: date, row: DayReport | None, timezone: str) -> dict[str, Any]:
+    """Return a day's report as a JSON object; a share of no run is null."""
+    counts = counts_of(row)
+    over = counts.succeeded + counts.failed
+    return {
+        "day": day.isoformat(),
+        "timezone": timezone,
+        "total": counts.total,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "running": counts.running,
+        "success_share": round(counts.succeeded / over, 4) if over else None,
+        "counted_at": iso(epoch_ms(row.update_time)) if row and row.update_time else None,
+    }
+
+
+def lines(days: Mapping[date, Counts]) -> list[tuple[str, ...]]:
+    """Return a line for each day and one with the sums, numbers flush right."""
+    if not days:
+        return []
+    total = Counts()
+    for counts in days.values():
+        total = total.plus(counts)
+    rows = [(f"{day.isoformat()} {day:%a}", *_cells(counts)) for day, counts in days.items()]
+    if len(rows) > 1:
+        rows.append(("all", *_cells(total)))
+    return _flush_right(rows)
+
+
+def _cells(counts: Counts) -> tuple[str, ...]:
+    numbers = (counts.total, counts.succeeded, counts.failed, counts.running)
+    return (*(f"{number:,}" for number in numbers), share(counts))
+
+
+def share(counts: Counts) -> str:
+    """Return the share of successes among what is over; 100 % only when nothing failed."""
+    over = counts.succeeded + counts.failed
+    if not over:
+        return ""
+    percent = 100 * counts.succeeded / over
+    if counts.failed:
+        percent = min(percent, 99.9)
+    return f"{percent:.1f} %"
+
+
+def _flush_right(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    widths = [
+        max(len(header), *(len(row[column]) for row in rows))
+        for column, header in enumerate(HEADERS, 1)
+    ]
+    return [
+        (row[0], *(cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True)))
+        for row in rows
+    ]

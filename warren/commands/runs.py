@@ -1,0 +1,135 @@
+"""`warren runs …`: show, read, kill and clear runs."""
+
+from typing import Any
+
+import click
+
+from scheduler.views.run_view import run_json
+from sql.listings import recent
+from sql.run_status import RunStatus
+from warren.actions.clear import ClearOptions, clear_runs
+from warren.actions.local_client import open_client
+from warren.actions.run_log import print_log
+from warren.command_options import as_json, examples, takes_settings
+from warren.database_access import now_ms, open_database
+from warren.settings.settings import Settings
+from warren.views.instants import read_instant
+from warren.views.runs import HEADERS, run_facts, run_line
+from warren.views.terminal import print_facts, print_json, print_table
+
+_LARGEST_ID = 2**53 - 1
+_run_id = click.argument("run_id", metavar="ID", type=click.IntRange(1, _LARGEST_ID))
+
+
+@click.group()
+def runs() -> None:
+    """Show, read, kill and clear runs."""
+
+
+@runs.command(
+    "list",
+    epilog=examples(
+        "warren runs list --job nightly-report --since 2h",
+        "warren runs list --status FAILED --json",
+    ),
+)
+@click.option("--job", help="Only runs of this job: NAME, or APP/NAME.")
+@click.option(
+    "--status",
+    type=click.Choice([status.value for status in RunStatus], case_sensitive=False),
+    help="Only runs in this status.",
+)
+@click.option("--since", metavar="T", help="Only runs due since T: ISO 8601, or 10m, 2h, 1d.")
+@click.option(
+    "--tick",
+    type=click.IntRange(1, _LARGEST_ID),
+    metavar="ID",
+    help="Only the shards and attempts of the tick that run ID belongs to.",
+)
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1_000_000))
+@as_json
+@takes_settings("database_url", "timezone")
+def list_runs(  # noqa: PLR0917 - click passes its parameters by name
+    settings: Settings,
+    job: str | None,
+    status: str | None,
+    since: str | None,
+    tick: int | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show runs, those due last first."""
+    with open_database(settings) as database:
+        now = now_ms(database)
+        wanted = recent.RunFilter(
+            job=job,
+            status=status.upper() if status else None,
+            since_ms=read_instant(since, now_ms=now, zone=settings.zone) if since else None,
+            tick_of=tick,
+            limit=limit,
+        )
+        rows = database.read(lambda session: recent.runs(session, wanted))
+    if as_json:
+        for row in rows:
+            print_json(run_json(row))
+        return
+    print_table(HEADERS, [run_line(row, now_ms=now) for row in rows], nothing="no such runs")
+
+
+@runs.command(epilog=examples("warren runs show 4711"))
+@_run_id
+@as_json
+@takes_settings("database_url", "timezone")
+def show(settings: Settings, run_id: int, as_json: bool) -> None:
+    """Show everything about a run."""
+    with open_database(settings) as database:
+        now = now_ms(database)
+        run = database.read(lambda session: recent.run(session, run_id))
+    if as_json:
+        print_json(run_json(run))
+        return
+    print_facts(run_facts(run, now_ms=now, zone=settings.zone))
+    for title, text in (("message", run.message), ("how it was sent", run.trigger_message)):
+        if text:
+            print(f"\n{title}:\n{text.rstrip()}")
+
+
+@runs.command(epilog=examples("warren runs log 4711", "warren runs log 4711 --follow"))
+@_run_id
+@click.option("--follow", "-f", is_flag=True, help="Go on until the run has ended.")
+@takes_settings("database_url", "log_dir")
+def log(settings: Settings, run_id: int, follow: bool) -> None:
+    """Print what a run printed."""
+    with open_database(settings) as database:
+        print_log(database, settings.log_dir, run_id, follow=follow)
+
+
+@runs.command(epilog=examples("warren runs kill 4711"))
+@_run_id
+@takes_settings("database_url")
+def kill(settings: Settings, run_id: int) -> None:
+    """End a run, wherever it is: SIGTERM, the grace time, SIGKILL to all of it."""
+    with open_client(settings) as client:
+        words = client.commands.runs.kill(run_id)
+    print(f"run {run_id}: {words}")
+
+
+@runs.command(
+    epilog=examples(
+        "warren runs clear --older-than 90d --dry-run",
+        "warren runs clear --job nightly-report --keep 1000",
+    )
+)
+@click.option("--job", help="Only runs of this job: NAME, or APP/NAME.")
+@click.option("--app", help="Only runs of this app.")
+@click.option("--older-than", metavar="T", help="Those due before T: ISO 8601, or 30d, 12w.")
+@click.option("--keep", metavar="N", type=click.IntRange(1), help="All but the newest N.")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--dry-run", is_flag=True, help="Say how many, and delete nothing.")
+@takes_settings("database_url", "timezone")
+def clear(settings: Settings, **wanted: Any) -> None:
+    """Delete runs that are over from the tables; their logs and the day report stay.
+
+    Ticks go as a whole. Runs that are not over stay.
+    """
+    clear_runs(settings, ClearOptions(**wanted))

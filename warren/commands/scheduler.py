@@ -1,0 +1,43 @@
+"""`warren scheduler`: one scheduler, until it is stopped."""
+
+import contextlib
+
+import click
+
+from executor.fork_server.secrecy import keep_settings_secret
+from sql.engine import Database
+from warren.command_options import examples, takes_settings
+from warren.settings.file_lock import lock_embedded_database
+from warren.settings.keyring import cluster_keys
+from warren.settings.settings import Settings, needed_services
+from warren.wiring.broker import connect_broker
+from warren.wiring.scheduler import make_scheduler
+from warren.wiring.signals import Signals, log_thread_failures
+
+_WAIT_SECONDS = 60.0
+
+
+@click.command(epilog=examples("warren scheduler", "warren scheduler --timezone Europe/Berlin"))
+@takes_settings("database_url", "broker_url", "timezone", "log_level")
+def scheduler(settings: Settings) -> None:
+    """Run a scheduler; run as many as you like, they share the work.
+
+    SIGTERM and Ctrl-C end it in order: no new work, then the registration is taken back.
+    """
+    needed_services(settings, database=True)
+    keep_settings_secret()
+    log_thread_failures()
+    with Signals() as signals, contextlib.ExitStack() as held:
+        lock = lock_embedded_database(settings.needed_database_url())
+        if lock is not None:
+            held.callback(lock.release)
+        database = Database(settings.needed_database_url())
+        held.callback(database.close)
+        transport = connect_broker(settings)
+        held.callback(transport.close)
+        transport.check()
+        node = make_scheduler(settings, database, transport, cluster_keys(settings))
+        node.start()
+        held.callback(node.stop)
+        while not signals.wait(_WAIT_SECONDS):
+            pass

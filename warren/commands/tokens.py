@@ -1,0 +1,131 @@
+"""`warren tokens …`: what programs sign in with at the API."""
+
+import sys
+
+import click
+from sqlalchemy.orm import Session
+
+from scheduler.commands.tokens.scopes import Scope
+from scheduler.commands.tokens.token_commands import MOST_DAYS, USUAL_DAYS, TokenSpec
+from scheduler.views.to_json import to_json
+from scheduler.views.token_view import TokenView, token_view
+from sql.accounts import tokens as tokens_table
+from sql.listings import job_search
+from sql.registry import apps
+from warren.actions.local_client import open_client
+from warren.command_options import as_json, examples, takes_settings
+from warren.database_access import now_ms, open_database
+from warren.errors import CommandError
+from warren.settings.settings import Settings
+from warren.views.terminal import print_json, print_table, relative, visible
+
+HEADERS = ("name", "owner", "scopes", "apps", "state", "expires", "last used")
+
+
+def _not_empty(_context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    """Refuse a limit that names nothing: it would mean all."""
+    if given is not None and not _parts(given):
+        raise click.BadParameter("expected at least one name", param=option)
+    return given
+
+
+@click.group()
+def tokens() -> None:
+    """Make, show and revoke the tokens that programs sign in with."""
+
+
+@tokens.command(
+    epilog=examples(
+        "warren tokens add deploy --owner ci --scopes read,trigger",
+        "warren tokens add nightly --owner ci --scopes trigger --jobs reports/nightly --days 30",
+    )
+)
+@click.argument("name")
+@click.option("--owner", required=True, help="The user whose rights it has, or fewer.")
+@click.option("--scopes", default="read", show_default=True, help=f"Of {', '.join(Scope)}.")
+@click.option("--apps", "app_list", callback=_not_empty, help="Only these apps; commas between.")
+@click.option("--jobs", "job_list", callback=_not_empty, help="Only these jobs; commas between.")
+@click.option("--days", default=USUAL_DAYS, show_default=True, type=click.IntRange(1, MOST_DAYS))
+@takes_settings("database_url")
+def add(  # noqa: PLR0917 - click passes its parameters by name
+    settings: Settings,
+    name: str,
+    owner: str,
+    scopes: str,
+    app_list: str | None,
+    job_list: str | None,
+    days: int,
+) -> None:
+    """Make a token and print it, once."""
+    with open_client(settings) as client:
+        spec = TokenSpec(
+            name=name,
+            owner_id=client.ids.user(owner),
+            scopes=tuple(map(_scope, _parts(scopes))),
+            app_ids=tuple(client.ids.app(app) for app in _parts(app_list or "")),
+            job_ids=tuple(client.ids.job(job) for job in _parts(job_list or "")),
+            days=days,
+        )
+        text = client.commands.tokens.add(spec)
+    print(text)
+    print("it is shown this once; keep it where nobody else reads it", file=sys.stderr)
+
+
+@tokens.command("list", epilog=examples("warren tokens list", "warren tokens list --json"))
+@as_json
+@takes_settings("database_url")
+def list_tokens(settings: Settings, as_json: bool) -> None:
+    """Show the tokens and what they may do."""
+    with open_database(settings) as database:
+        now = now_ms(database)
+        views = database.read(lambda session: read_tokens(session, now))
+    if as_json:
+        for view in views:
+            print_json(to_json(view))
+        return
+    lines = [_line(view, now) for view in views]
+    print_table(HEADERS, lines, nothing="no token; make one: warren tokens add")
+
+
+@tokens.command(epilog=examples("warren tokens revoke deploy"))
+@click.argument("name")
+@takes_settings("database_url")
+def revoke(settings: Settings, name: str) -> None:
+    """Let a token open nothing any more, from the next request on."""
+    with open_client(settings) as client:
+        changed = client.commands.tokens.revoke(client.ids.token(name))
+    print(f"revoked {name}" if changed else f"{name} was revoked already")
+
+
+def read_tokens(session: Session, now: int) -> list[TokenView]:
+    """Return what is told of every token."""
+    listed = tokens_table.listing(session)
+    names = {app_id: name for name, app_id in apps.ids_by_name(session).items()}
+    job_ids = {one for row in listed for one in tokens_table.ids_of(row.token.jobs) or ()}
+    jobs = job_search.names(session, job_ids, None)
+    return [token_view(row, now_ms=now, apps=names, jobs=jobs) for row in listed]
+
+
+def _parts(listed: str) -> list[str]:
+    return [part.strip() for part in listed.split(",") if part.strip()]
+
+
+def _scope(word: str) -> Scope:
+    try:
+        return Scope(word)
+    except ValueError:
+        raise CommandError(
+            f"unknown scope {word[:100]!r}; expected some of {', '.join(Scope)}"
+        ) from None
+
+
+def _line(view: TokenView, now: int) -> tuple[str, ...]:
+    return (
+        view.name,
+        view.owner,
+        ", ".join(view.scopes),
+        visible(", ".join(view.jobs or view.apps or ("all",))),
+        view.state,
+        relative(view.expires_at, now),
+        f"{relative(view.used_at, now)} from {visible(view.used_from)}" if view.used_at else "",
+    )

@@ -1,0 +1,51 @@
+"""`warren try`: one handler, here and now."""
+
+import re
+import sys
+
+import click
+
+from executor.processes.trial import try_handler as run_handler
+from scheduler.jobs.param import check_param
+from warren.command_options import examples
+from warren.logs import configure_logs
+
+_SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
+
+
+def _read_shard(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, int]:
+    """Return index and total; `0/3` is the first of three shards."""
+    found = _SHARD.fullmatch(text)
+    if not found or int(found[1]) >= int(found[2]):
+        raise click.BadParameter(f"expected a shard like 0/3, got: {text!r}")
+    return int(found[1]), int(found[2])
+
+
+@click.command(
+    "try",
+    epilog=examples(
+        "warren try handlers.py report.daily", "warren try handlers.py load --param x --shard 0/3"
+    ),
+)
+@click.argument("file")
+@click.argument("handler")
+@click.option("--param", default="", help="The run's parameter.")
+@click.option(
+    "--shard",
+    metavar="INDEX/TOTAL",
+    callback=_read_shard,
+    default="0/1",
+    help="Be one shard of several, e.g. 0/3.",
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0, 9_999_999), default=0, help="Seconds; 0 = none."
+)
+def try_handler(file: str, handler: str, param: str, shard: tuple[int, int], timeout: float) -> int:
+    """Run HANDLER of FILE once, in a job process, without any service.
+
+    What it prints is printed; the status is 0 when it succeeded.
+    """
+    check_param(param)
+    configure_logs("warning")
+    index, total = shard
+    return run_handler(file, handler, param, index, total, timeout, sys.stdout)

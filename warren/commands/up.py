@@ -1,0 +1,148 @@
+"""`warren up`: everything in one process, to try Warren out and for small installations."""
+
+import contextlib
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from broker.topology import check_app
+from executor.fork_server.secrecy import keep_settings_secret
+from sql.engine import Database
+from sql.registry import apps
+from sql.schema import migration
+from warren.command_options import examples, takes_settings
+from warren.errors import CommandError
+from warren.jobfile.up_jobs import UpJobs
+from warren.logs import BoundedFile, configure_logs
+from warren.settings.file_lock import lock_embedded_database
+from warren.settings.home import LOG_FILE, home_database_url, home_secret, open_home
+from warren.settings.settings import DATABASE_FILE, HOME, Settings
+from warren.wiring.all_in_one import AllInOne
+from warren.wiring.all_in_one_console import UpConsole
+from warren.wiring.signals import Signals, log_thread_failures
+
+#: Running jobs do not delay the end; they get SIGTERM and this long.
+GRACE_SECONDS = 2.0
+LOOK_SECONDS = 0.5
+
+
+@click.command(
+    epilog=examples("warren up --jobs examples/handlers.py --apply examples/jobs.yaml", "warren up")
+)
+@click.option(
+    "--jobs", "sources", metavar="FILE.py", multiple=True, help="Handlers; may be repeated."
+)
+@click.option(
+    "--apply", "file", type=click.Path(path_type=Path), help="A job file to apply at each start."
+)
+@click.option(
+    "--seed",
+    type=click.Path(path_type=Path),
+    help="A job file to apply only where no job was ever made.",
+)
+@click.option("--executors", default=3, show_default=True, type=click.IntRange(1, 50))
+@click.option("--app", help="The executors' app; by default the first one of the job file.")
+@takes_settings("log_dir", "state_dir", "slots", "host", "port", "timezone", "log_level")
+def up(
+    settings: Settings,
+    *,
+    sources: tuple[str, ...],
+    file: Path | None,
+    seed: Path | None,
+    executors: int,
+    app: str | None,
+) -> None:
+    """Run everything here: a scheduler, executors, an SQLite database and a broker in memory.
+
+    All of it is kept in ./.warren; other commands in this folder find it there. Ctrl-C ends it,
+    and started again it goes on with the same data.
+    """
+    _refuse_services(settings)
+    keep_settings_secret()
+    jobs = UpJobs(file=file, seed=seed)
+    with Signals() as signals, contextlib.ExitStack() as held:
+        held.callback(open_home().release)
+        lock = lock_embedded_database(home_database_url())
+        held.callback(lock.release if lock else lambda: None)
+        configure_logs(settings.log_level, BoundedFile(LOG_FILE))
+        log_thread_failures()
+        database = Database(home_database_url())
+        held.callback(database.close)
+        migration.upgrade(database)
+        frame = _embedded(settings)
+        platform = AllInOne(frame, database, home_secret(settings))
+        held.callback(platform.close, signals)
+        name = check_app(app or jobs.app(database))
+        jobs.prepare(frame, database)
+        # Executors of an app that is not there are not let in.
+        database.write(lambda session: apps.ensure(session, name))
+        try:
+            platform.start(app=name, count=executors, sources=sources)
+            platform.wait_until_welcome(signals)
+            jobs.apply(frame, database)
+            _say_what_runs(frame, name, executors, platform)
+        finally:
+            _say_password(platform.console)
+        _serve(platform, signals)
+    print("ended; `warren up` goes on with the same data")
+
+
+def _refuse_services(settings: Settings) -> None:
+    for name, value in (("DATABASE", settings.database_url), ("BROKER", settings.broker_url)):
+        if value and value != "memory://":
+            raise CommandError(
+                f"WARREN_{name}_URL is set, but `warren up` uses its own in {HOME}; "
+                "unset it, or run `warren scheduler` and `warren executor`"
+            )
+
+
+def _embedded(settings: Settings) -> Settings:
+    return replace(settings, grace_seconds=GRACE_SECONDS, drain_seconds=0.0)
+
+
+def _say_what_runs(settings: Settings, app: str, executors: int, platform: AllInOne) -> None:
+    command = own_name(sys.argv[0], shutil.which("warren"))
+    print(
+        f"""
+Warren is up: one scheduler, {executors} executors of app {app!r} ({settings.slots} slots each).
+  console   {platform.console.address}
+  data      {DATABASE_FILE}
+  run logs  {settings.log_dir}/
+  own log   {LOG_FILE}
+In another terminal, in this folder:
+  {platform.api.call}
+  {command} jobs list                  what is there and when it fires
+  {command} runs list                  what ran and how it went
+  {command} jobs trigger NAME --wait   run a job now
+Ctrl-C ends it all.
+""",
+        flush=True,
+    )
+
+
+def _say_password(console: UpConsole) -> None:
+    """Say the first administrator's password, whatever else went wrong: it cannot be asked for."""
+    if console.password:
+        print(
+            f"Sign in as admin; this is shown once:\nadmin password: {console.password}\n",
+            flush=True,
+        )
+
+
+def own_name(called: str, on_path: str | None) -> str:
+    """Return what to type for this very program: `warren` only where that finds it."""
+    if on_path is not None and Path(on_path).resolve() == Path(called).resolve():
+        return "warren"
+    return called
+
+
+def _serve(platform: AllInOne, signals: Signals) -> None:
+    while not signals.wait(LOOK_SECONDS):
+        platform.finished.show()
+        if platform.failure:
+            raise CommandError(platform.failure)
+    platform.finished.show()
+    print("\nending: running jobs get 2 s; Ctrl-C again hurries", flush=True)

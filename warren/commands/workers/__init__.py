@@ -1,0 +1,1 @@
+"""Commands that run jobs without a database, until they are stopped."""

@@ -1,0 +1,122 @@
+"""`warren executor`: one executor of one app, until it is stopped."""
+
+import contextlib
+import itertools
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import structlog
+
+from broker.topology import check_address, check_app
+from executor.core.agent import Executor
+from executor.core.state_folder import StateFolder, free_folders
+from executor.fork_server.secrecy import keep_settings_secret
+from warren.command_options import examples, takes_settings
+from warren.errors import CommandError
+from warren.settings.keyring import app_keys
+from warren.settings.settings import Settings, needed_services
+from warren.wiring.broker import connect_broker
+from warren.wiring.executor import make_executor, make_log_cleaner, make_run_logs, make_slots
+from warren.wiring.signals import Signals, log_thread_failures
+
+log = structlog.get_logger()
+
+_LOOK_SECONDS = 0.25
+#: Default addresses that are tried where the schedulers refuse one after the other.
+_TRIES = 20
+
+
+@click.command(
+    epilog=examples(
+        "warren executor --app reports handlers.py",
+        "warren executor --app reports --address reports-7 company.jobs company.mails",
+    )
+)
+@click.option("--app", required=True, help="The app whose jobs it runs.")
+@click.option(
+    "--address", help="Its unique name; by default <hostname>-<app>, or the next free -2, -3, …"
+)
+@click.argument("sources", metavar="MODULE_OR_FILE…", nargs=-1, required=True)
+@takes_settings(
+    "broker_url",
+    "log_dir",
+    "state_dir",
+    "slots",
+    "grace_seconds",
+    "drain_seconds",
+    "cpu_limit",
+    "memory_limit",
+    "glue",
+    "log_level",
+)
+def executor(settings: Settings, app: str, address: str | None, sources: tuple[str, ...]) -> int:
+    """Run an executor with the handlers of modules and files.
+
+    SIGTERM and Ctrl-C end it in order: running jobs get the drain time, then they are stopped. A
+    second one stops them at once.
+    """
+    check_app(app)
+    if address:
+        check_address(address)
+    needed_services(settings, database=False)
+    keep_settings_secret()
+    log_thread_failures()
+    if os.geteuid() == 0 and not settings.job_user:
+        log.warning("jobs_unconfined", user="root", setting="WARREN_JOB_USER")
+    with Signals() as signals, contextlib.ExitStack() as held:
+        transport = connect_broker(settings)
+        held.callback(transport.close)
+        transport.check()
+        folders = state_folders(settings.state_dir, app, address)
+        cleaner = make_log_cleaner(settings)
+        cleaner.start()
+        held.callback(cleaner.stop)
+        keys = app_keys(settings, app)
+        for folder in folders:
+            one = make_executor(
+                settings,
+                app=app,
+                address=folder.address,
+                transport=transport,
+                keys=keys,
+                slots=make_slots(settings, sources, make_run_logs(settings)),
+                folder=folder,
+            )
+            one.start()
+            serve(one, signals)
+            if not one.was_refused or signals.count:
+                break
+    if one.failure:
+        raise CommandError(one.failure)
+    return one.exit_status
+
+
+def serve(one: Executor, signals: Signals) -> None:
+    """Wait for an executor's end: by itself, or in order after a signal, or at once after two."""
+    told = 0
+    while not one.join(0):
+        signals.wait(_LOOK_SECONDS)
+        if signals.count > told:
+            told = signals.count
+            one.stop(hurry=told > 1)
+
+
+def state_folders(state_dir: Path, app: str, address: str | None) -> Iterator[StateFolder]:
+    """Give the state folder of an address, held; without one those of the addresses to try.
+
+    A further one is tried where the schedulers refuse an address: it is held on this host by an
+    executor with another state folder.
+    """
+    if address:
+        return iter([StateFolder(state_dir, address)])
+    return itertools.islice(free_folders(state_dir, default_address(app)), _TRIES)
+
+
+def default_address(app: str) -> str:
+    """Return `<hostname>-<app>` in the characters that an address may have, with room for more."""
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip("-.") or "host"
+    return f"{host[:56]}-{app}"

@@ -1,0 +1,62 @@
+"""`warren gateway`: serves executors of XXL-JOB, until it is stopped."""
+
+import contextlib
+
+import click
+
+from executor.fork_server.secrecy import keep_settings_secret
+from warren.command_options import examples, takes_settings
+from warren.settings.settings import Settings, needed_services
+from warren.wiring.broker import connect_broker
+from warren.wiring.executor import make_log_cleaner
+from warren.wiring.signals import Signals, log_thread_failures
+
+_LOOK_SECONDS = 0.25
+
+
+@click.command(
+    epilog=examples(
+        "warren gateway --gateway-allow 10.2.0.0/16",
+        "warren gateway --gateway-host 10.2.0.9 --gateway-allow 10.2.0.0/16,jobs.internal:9999",
+    )
+)
+@takes_settings(
+    "broker_url",
+    "gateway_allow",
+    "gateway_host",
+    "gateway_port",
+    "gateway_slots",
+    "log_dir",
+    "state_dir",
+    "grace_seconds",
+    "drain_seconds",
+    "glue",
+    "log_level",
+)
+def gateway(settings: Settings) -> int:
+    """Serve executors of XXL-JOB that register here as if they were executors of Warren.
+
+    SIGTERM and Ctrl-C end it in order: runs get the drain time, and the next start goes on with
+    those that are left. A second one does not wait.
+    """
+    from warren.wiring.gateway import make_gateway  # noqa: PLC0415 - it needs the extra
+
+    needed_services(settings, database=False, keys=False)
+    keep_settings_secret()
+    log_thread_failures()
+    with Signals() as signals, contextlib.ExitStack() as held:
+        transport = connect_broker(settings)
+        held.callback(transport.close)
+        one = make_gateway(settings, transport)
+        transport.check()
+        cleaner = make_log_cleaner(settings)
+        cleaner.start()
+        held.callback(cleaner.stop)
+        one.start()
+        told = 0
+        while not one.join(0):
+            signals.wait(_LOOK_SECONDS)
+            if signals.count > told:
+                told = signals.count
+                one.stop(hurry=told > 1)
+    return one.exit_status

@@ -1,0 +1,38 @@
+"""Opens the database for a short command."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sql.clock import database_now_ms
+from sql.engine import Database
+from sql.schema import version
+from warren.settings.settings import Settings
+
+#: How databases say that a table or a column is not there.
+_SCHEMA_WORDS = re.compile(r"no such (table|column)|doesn't exist|Unknown column", re.IGNORECASE)
+
+
+@contextmanager
+def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[Database]:
+    """Give the database of the settings, closed at the end.
+
+    Before anything is written the schema is checked in full. A read is checked only when it fails
+    for want of a table: the check costs as much as the rest of a short command.
+    """
+    database = Database(settings.needed_database_url(), pool_size=2)
+    try:
+        if for_writing:
+            version.check(database)
+        yield database
+    except Exception as error:
+        if _SCHEMA_WORDS.search(str(error)):
+            version.check(database)
+        raise
+    finally:
+        database.close()
+
+
+def now_ms(database: Database) -> int:
+    """Return the database's clock in epoch milliseconds."""
+    return database.read(database_now_ms)

@@ -1,0 +1,103 @@
+"""The message and the exit status of each error."""
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+import click
+from click.exceptions import NoArgsIsHelpError
+
+from broker.errors import BrokerError
+from executor.errors import ExecutorError
+from executor.handlers.handler_registry import HandlersError
+from sql.errors import SqlError
+from warren.errors import WarrenError
+
+#: What `pip install 'warren[server]'` brings, and an executor does without.
+SERVER_LIBRARIES = {
+    *("alembic", "argon2", "croniter", "flask", "flask_babel", "flask_wtf", "prometheus_client"),
+    *("pymysql", "sqlalchemy", "waitress", "wtforms", "yaml"),
+}
+
+#: What `pip install 'warren[gateway]'` brings.
+GATEWAY_LIBRARIES = {"aiohttp"}
+
+FAILED = 1
+WRONG_USAGE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReport:
+    """What to say, a line each, and the status to end with.
+
+    `is_help`: it is no error. `preface` is what the user's own code said, shown before.
+    """
+
+    lines: tuple[str, ...]
+    status: int = FAILED
+    is_unexpected: bool = False
+    is_help: bool = False
+    preface: str = ""
+
+
+@singledispatch
+def report_of(error: Exception) -> ErrorReport:
+    """Return what to say about an error, by its kind."""
+    return _unexpected(error)
+
+
+@report_of.register
+def _of_absence(error: ModuleNotFoundError) -> ErrorReport:
+    library = (error.name or "").partition(".")[0]
+    for extra, libraries in (("server", SERVER_LIBRARIES), ("gateway", GATEWAY_LIBRARIES)):
+        if library in libraries:
+            line = f"this command needs the {extra}, and {error.name} is not here: "
+            return ErrorReport((line + f"pip install 'warren[{extra}]'",))
+    return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> ErrorReport:
+    words = _one_line(str(error))
+    kind = type(error).__name__
+    line = f"unexpected {kind}: {words} (warren --debug … shows where)"
+    return ErrorReport((line,), is_unexpected=True)
+
+
+@report_of.register
+def _of_ours(error: WarrenError) -> ErrorReport:
+    return ErrorReport(error.lines)
+
+
+@report_of.register(SqlError)
+@report_of.register(BrokerError)
+@report_of.register(ExecutorError)
+@report_of.register(ValueError)
+def _of_a_package(error: Exception) -> ErrorReport:
+    return ErrorReport((_one_line(str(error)),))
+
+
+@report_of.register
+def _of_handlers(error: HandlersError) -> ErrorReport:
+    return ErrorReport((_one_line(error.line),), preface=error.traceback)
+
+
+@report_of.register
+def _of_system(error: OSError) -> ErrorReport:
+    words = error.strerror or _one_line(str(error)) or type(error).__name__
+    return ErrorReport((f"{error.filename}: {words}" if error.filename else words,))
+
+
+@report_of.register
+def _of_usage(error: click.ClickException) -> ErrorReport:
+    words = _one_line(error.format_message())
+    context = getattr(error, "ctx", None)
+    hint = f" (see: {context.command_path} --help)" if context else ""
+    return ErrorReport((words + hint,), error.exit_code)
+
+
+@report_of.register
+def _of_no_arguments(error: NoArgsIsHelpError) -> ErrorReport:
+    return ErrorReport(tuple(error.format_message().splitlines()), WRONG_USAGE, is_help=True)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

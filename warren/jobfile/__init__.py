@@ -1,0 +1,1 @@
+"""The job file: read with its lines, checked, applied, and written."""

@@ -1,0 +1,148 @@
+"""`warren jobs export`: writes jobs as a job file; applied again, it changes nothing."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+
+from sqlalchemy.orm import Session
+
+from scheduler.jobs.fields import FIELDS
+from scheduler.jobs.rules import problems
+from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.jobs.stored_spec import app_spec, job_spec
+from scheduler.schedules.registry import shown_as
+from sql.jobs import child_links, exports
+from warren.database_access import now_ms, open_database
+from warren.jobfile.yaml_tree import FILE_BYTES
+from warren.jobfile.yaml_writer import INDENT, Inline, braces, inline, scalar, text_field
+from warren.route_plugins import route_names
+from warren.settings.settings import Settings
+from warren.views.terminal import warn
+
+
+def export_jobs(settings: Settings, *, app: str | None, names: Sequence[str]) -> None:
+    """Print a job file; say on standard error what it cannot hold."""
+    with open_database(settings) as database:
+        found = database.read(lambda session: read_specs(session, app=app, names=names))
+        now = now_ms(database)
+    specs, left_out = sound_specs(found[1], now_ms=now, added_routes=route_names())
+    text = "".join(f"{line}\n" for line in job_file(found[0], specs))
+    print(text, end="")
+    if len(text.encode()) > FILE_BYTES:
+        left_out.append(f"this is more than the {FILE_BYTES} bytes of a job file; export by --app")
+    for words in left_out:
+        warn(words)
+
+
+def read_specs(
+    session: Session, *, app: str | None, names: Sequence[str]
+) -> tuple[list[AppSpec], list[JobSpec]]:
+    """Return the apps and jobs to export: all, those of one app, or those named.
+
+    Raises:
+        NotFound: there is no such app or job.
+
+    """
+    rows = exports.jobs(session, app=app, names=names)
+    children = child_links.children_names(session, [job.id for job, _ in rows])
+    specs = [job_spec(job, owner, children.get(job.id, ())) for job, owner in rows]
+    wanted = {owner for _, owner in rows} | ({app} if app else set())
+    found = exports.apps(session)
+    told = [one for one in found if one.name in wanted or not (app or names)]
+    return [app_spec(one) for one in told], specs
+
+
+def sound_specs(
+    specs: Iterable[JobSpec], *, now_ms: int, added_routes: Sequence[str]
+) -> tuple[list[JobSpec], list[str]]:
+    """Return the jobs that a job file may hold, and why others are left out, a line each."""
+    sound, left_out = [], []
+    for spec in specs:
+        wrong = problems(spec, now_ms=now_ms, added_routes=added_routes)
+        if wrong:
+            left_out.append(f"job {spec.app}/{spec.name} is left out: {wrong[0]}")
+        else:
+            sound.append(spec)
+    return sound, left_out
+
+
+def job_file(app_specs: Sequence[AppSpec], specs: Sequence[JobSpec]) -> Iterator[str]:
+    """Give the lines of a job file; what is as by default is left out."""
+    for title, parts in (
+        ("apps", [_app_lines(app) for app in app_specs]),
+        ("jobs", [_job_lines(spec) for spec in specs]),
+    ):
+        if parts:
+            yield f"{title}:"
+        for part in parts:
+            yield from _as_item(part)
+    if not app_specs and not specs:
+        yield "jobs: []"
+
+
+def _as_item(lines: Iterable[str]) -> Iterator[str]:
+    """Give the fields of one thing as an item of a list."""
+    margin = " " * INDENT
+    for number, line in enumerate(lines):
+        yield f"{margin}- {line[2 * INDENT :]}" if number == 0 else line
+
+
+def _app_lines(app: AppSpec) -> Iterator[str]:
+    yield from _field("name", app.name)
+    if app.title is not None:
+        yield from _field("title", app.title)
+    if app.addresses:
+        yield from _field("addresses", app.addresses)
+    yield from _alarm_lines(app)
+
+
+def _job_lines(spec: JobSpec) -> Iterator[str]:
+    for key in dict.fromkeys(field.kind.group or field.name for field in FIELDS.values()):
+        if key in _GROUPS:
+            yield from _GROUPS[key](spec)
+        elif (value := getattr(spec, key)) != FIELDS[key].default:
+            yield from _field(key, value)
+
+
+def _schedule_lines(spec: JobSpec) -> Iterator[str]:
+    if schedule := shown_as(spec.schedule_kind).in_job_file(spec.schedule_value):
+        if spec.timezone:
+            schedule["timezone"] = spec.timezone
+        yield _at(f"schedule: {braces(schedule)}")
+
+
+def _script_lines(spec: JobSpec) -> Iterator[str]:
+    if not spec.script_language:
+        return
+    yield _at("script:")
+    deeper = 3 * INDENT
+    yield f"{' ' * deeper}language: {scalar(spec.script_language)}"
+    if spec.script_remark:
+        yield f"{' ' * deeper}remark: {scalar(spec.script_remark)}"
+    yield from text_field("source", spec.script_source, deeper)
+
+
+def _alarm_lines(job: JobSpec | AppSpec) -> Iterator[str]:
+    told: dict[str, Inline] = {
+        field.name: value
+        for field in fields(job.alarm)
+        if (value := getattr(job.alarm, field.name))
+    }
+    if told:
+        yield _at(f"alarm: {braces(told)}")
+
+
+_GROUPS: Mapping[str, Callable[[JobSpec], Iterator[str]]] = {
+    "schedule": _schedule_lines,
+    "script": _script_lines,
+    "alarm": _alarm_lines,
+}
+
+
+def _field(name: str, value: Inline) -> Iterable[str]:
+    if isinstance(value, str):
+        return text_field(name, value, 2 * INDENT)
+    return [_at(f"{name}: {inline(value)}")]
+
+
+def _at(line: str) -> str:
+    return " " * (2 * INDENT) + line

@@ -1,0 +1,149 @@
+"""Reads one job of a job file."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from scheduler.jobs import rules
+from scheduler.jobs.fields import Field, in_group
+from scheduler.jobs.spec import JobSpec
+from scheduler.schedules.no_schedule import NoSchedule
+from scheduler.schedules.registry import KINDS
+from scheduler.schedules.schedule import ValueForm
+from warren.jobfile.yaml_reader import Read, YamlReader
+from warren.jobfile.yaml_tree import (
+    Entry,
+    instant,
+    is_nothing,
+    items,
+    line_of,
+    text,
+    truth,
+    whole_number,
+)
+
+
+def texts(node: yaml.Node, what: str) -> tuple[str, ...]:
+    """Return a list of texts."""
+    return tuple(text(item, f"each of {what}") for item in items(node, what))
+
+
+#: How a field is read, by its type.
+_READS: dict[Any, Read] = {
+    str: text,
+    int: whole_number,
+    bool | None: truth,
+    tuple[str, ...]: texts,
+}
+_NEEDED = ("name", "app")
+_SCHEDULE_VALUES: dict[ValueForm, Read] = {
+    ValueForm.EXPRESSION: text,
+    ValueForm.SECONDS: whole_number,
+    ValueForm.INSTANT: instant,
+}
+#: Each way to say when.
+_SCHEDULES = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
+_WHEN = f"one of {', '.join(f'{{{keyword}: …}}' for keyword in _SCHEDULES)} or {NoSchedule.keyword}"
+_VALUES = in_group()
+_KNOWN = (*_VALUES, "schedule", "script", "alarm")
+
+
+class JobReader:
+    """Reads jobs; what is wrong with them is said to `reader`."""
+
+    def __init__(
+        self, reader: YamlReader, *, now_ms: int, added_routes: Sequence[str] = ()
+    ) -> None:
+        self._reader = reader
+        self._now_ms = now_ms
+        self._added_routes = added_routes
+
+    def read(self, node: yaml.Node) -> tuple[JobSpec, Mapping[str, int]] | None:
+        """Return a job and the line of each of its fields; None when it is no mapping."""
+        found = self._reader.fields(node, "a job", _KNOWN)
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        self._say_missing(node, found)
+        values = _values(self._reader, found, _VALUES)
+        values |= self._schedule(found.get("schedule"))
+        values |= read_alarm(self._reader, found.get("alarm"))
+        values |= self._script(found.get("script"))
+        spec = JobSpec(**({"name": "", "app": ""} | values))
+        self._check(spec, found, values)
+        return spec, {name: entry.line for name, entry in found.items()}
+
+    def _say_missing(self, node: yaml.Node, found: Mapping[str, Entry]) -> None:
+        for name in _NEEDED:
+            if name not in found:
+                self._reader.say(line_of(node), f"missing field {name!r}")
+        if "handler" not in found and "script" not in found:
+            self._reader.say(line_of(node), "missing field 'handler' or 'script'")
+
+    def _check(self, spec: JobSpec, found: Mapping[str, Entry], values: Mapping[str, Any]) -> None:
+        for problem in rules.problems(spec, now_ms=self._now_ms, added_routes=self._added_routes):
+            field = problem.field.partition("/")[0]
+            # What is missing or could not be read has been said, and its default is right.
+            if field in found and (field not in _VALUES or field in values):
+                self._reader.say(found[field].line, str(problem))
+
+    def _schedule(self, entry: Entry | None) -> dict[str, Any]:
+        if entry is None or is_nothing(entry.node):
+            return {}
+        if isinstance(entry.node, yaml.ScalarNode):
+            if entry.node.value != NoSchedule.keyword:
+                said = entry.node.value[:100]
+                self._reader.say(entry.line, f"unknown schedule {said!r}; expected {_WHEN}")
+            return {}
+        before = len(self._reader.wrong)
+        found = self._reader.fields(entry.node, "schedule", (*_SCHEDULES, "timezone"))
+        zone = self._reader.value(text, found.pop("timezone", None))
+        if len(found) == 1:
+            return {"timezone": zone or ""} | self._when(*found.values())
+        if len(self._reader.wrong) == before:
+            got = " and ".join(map(repr, found)) or "none of these"
+            self._reader.say(entry.line, f"expected schedule to be {_WHEN}, got: {got}")
+        return {}
+
+    def _when(self, entry: Entry) -> dict[str, Any]:
+        kind = _SCHEDULES[entry.name]
+        conf = self._reader.value(_SCHEDULE_VALUES[kind.value_form], entry)
+        return {} if conf is None else {"schedule_kind": kind.kind, "schedule_value": str(conf)}
+
+    def _script(self, entry: Entry | None) -> dict[str, Any]:
+        if entry is None:
+            return {}
+        before = len(self._reader.wrong)
+        values = read_group(self._reader, entry, "script")
+        if len(self._reader.wrong) == before:
+            for key in ("language", "source"):
+                if not values.get(f"script_{key}"):
+                    self._reader.say(entry.line, f"missing field {key!r} of script")
+        return values if len(self._reader.wrong) == before else {}
+
+
+def read_group(reader: YamlReader, entry: Entry, group: str) -> dict[str, Any]:
+    """Return the fields of a group by their names; none when one of them is wrong."""
+    before = len(reader.wrong)
+    known = in_group(group)
+    values = _values(reader, reader.fields(entry.node, group, tuple(known)), known)
+    return values if len(reader.wrong) == before else {}
+
+
+def read_alarm(reader: YamlReader, entry: Entry | None) -> dict[str, Any]:
+    """Return the fields that say whom a job or an app wants told; none when they are not right."""
+    if entry is None or is_nothing(entry.node):
+        return {}
+    return read_group(reader, entry, "alarm")
+
+
+def _values(
+    reader: YamlReader, found: Mapping[str, Entry], known: Mapping[str, Field]
+) -> dict[str, Any]:
+    """Return what is there and right, by the names of the fields."""
+    values = {
+        field.name: reader.value(_READS[field.type], found[key])
+        for key, field in known.items()
+        if key in found
+    }
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,216 @@
+"""The job file: what `warren jobs apply` reads, as values, with every problem and its line.
+
+It knows the grammar. What a value may be is `scheduler.jobs.rules`' business; what becomes of the
+jobs is `scheduler.commands.job_file`'.
+"""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from scheduler.alarms import target_rules
+from scheduler.alarms.policy import AlarmTargets
+from scheduler.jobs import rules as job_rules
+from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.problems import Problem
+from warren.errors import JobFileError
+from warren.jobfile.grammar import JobReader, read_alarm, texts
+from warren.jobfile.yaml_reader import YamlReader, did_you_mean
+from warren.jobfile.yaml_tree import Entry, Wrong, is_nothing, line_of, read_tree, text, tree_of
+
+#: How many problems are said; a file with more of them is another kind of file.
+MOST_PROBLEMS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """A job file that is right by itself.
+
+    `app_lines` says where jobs name their apps, `child_lines` where a job, by its app and its name,
+    names its children.
+    """
+
+    path: Path
+    apps: tuple[AppSpec, ...]
+    specs: tuple[JobSpec, ...]
+    app_lines: Mapping[str, int]
+    child_lines: Mapping[tuple[str, str], int]
+
+    def check_apps(self, existing: Iterable[str]) -> None:
+        """Raise JobFileError when a job's app is neither in the file nor among `existing`."""
+        known = {app.name for app in self.apps} | set(existing)
+        _raise(
+            self.path,
+            [
+                Wrong(line, f"unknown app {name!r}{_hint(name, known)}")
+                for name, line in self.app_lines.items()
+                if name not in known
+            ],
+        )
+
+    def refused_children(self, problem: Problem) -> JobFileError:
+        """Return a refusal with the line of the children that it is about."""
+        job = str(problem.facts["app"]), str(problem.facts["job"])
+        line = self.child_lines.get(job)
+        place = self.path if line is None else f"{self.path}:{line}"
+        return JobFileError([f"{place}: {problem}"])
+
+
+def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:
+    """Return what a job file says; a cron must still fire after `now_ms`.
+
+    `added_routes` are those that are installed besides XXL-JOB's.
+
+    Raises:
+        JobFileError: with a line `file:line: what is wrong` for each problem.
+
+    """
+    return _read(path, lambda: read_tree(path), now_ms, added_routes)
+
+
+def read_job_text(data: bytes, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:
+    """Return what the bytes of a job file say, as `read_job_file` does."""
+    return _read(Path("job file"), lambda: tree_of(data), now_ms, added_routes)
+
+
+def _read(
+    path: Path, read: Callable[[], yaml.Node], now_ms: int, added_routes: Sequence[str]
+) -> JobFile:
+    with _without_garbage_collection():
+        walk = _FileReader(now_ms, added_routes)
+        walk.file(_read_tree(path, read))
+    _raise(path, walk.reader.wrong)
+    return JobFile(
+        path=path,
+        apps=tuple(walk.apps.values()),
+        specs=tuple(walk.specs),
+        app_lines=walk.app_lines,
+        child_lines=walk.child_lines,
+    )
+
+
+def _read_tree(path: Path, read: Callable[[], yaml.Node]) -> yaml.Node:
+    try:
+        return read()
+    except Wrong as wrong:
+        raise _refused(path, [wrong]) from wrong
+    except OSError as error:
+        raise JobFileError([f"cannot read {path}: {error.strerror or error}"]) from error
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Build what stays alive without the garbage collector going through it again and again.
+
+    A large file becomes a million objects, and every collection would look at all of them.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _FileReader:
+    """Goes through the tree once."""
+
+    def __init__(self, now_ms: int, added_routes: Sequence[str]) -> None:
+        self.reader = YamlReader()
+        self.apps: dict[str, AppSpec] = {}
+        self.specs: list[JobSpec] = []
+        self.app_lines: dict[str, int] = {}
+        self.child_lines: dict[tuple[str, str], int] = {}
+        self._job_reader = JobReader(self.reader, now_ms=now_ms, added_routes=added_routes)
+        self._job_lines: dict[tuple[str, str], int] = {}
+
+    def file(self, root: yaml.Node) -> None:
+        """Read the whole file."""
+        found = self.reader.fields(root, "the file", ("apps", "jobs"))
+        if not found and not self.reader.wrong:
+            self.reader.say(line_of(root), "expected 'apps' or 'jobs', got neither")
+        for node in self._list(found.get("apps")):
+            self._app(node)
+        for node in self._list(found.get("jobs")):
+            self._job(node)
+
+    def _list(self, entry: Entry | None) -> list[yaml.Node]:
+        if entry is None or is_nothing(entry.node):
+            return []
+        return self.reader.items(entry)
+
+    def _app(self, node: yaml.Node) -> None:
+        found = self.reader.fields(node, "an app", ("name", "title", "addresses", "alarm"))
+        if isinstance(node, yaml.MappingNode) and "name" not in found:
+            self.reader.say(line_of(node), "missing field 'name'")
+        name = self.reader.value(text, found.get("name"))
+        title = self.reader.value(text, found.get("title"))
+        if name is None:
+            return
+        if name in self.apps:
+            self.reader.say(found["name"].line, f"duplicate app {name[:100]!r}")
+        self.reader.check(found["name"].line, lambda: job_rules.check_app_name(name))
+        if title is not None:
+            self.reader.check(found["title"].line, lambda: job_rules.check_title(title))
+        self.apps[name] = AppSpec(
+            name=name,
+            title=title,
+            addresses=self._addresses(found.get("addresses")),
+            alarm=self._alarm(found.get("alarm")),
+        )
+
+    def _addresses(self, entry: Entry | None) -> tuple[str, ...]:
+        if entry is None or is_nothing(entry.node):
+            return ()
+        addresses: tuple[str, ...] = self.reader.value(texts, entry) or ()
+        self.reader.check(entry.line, lambda: job_rules.check_addresses(addresses))
+        return addresses
+
+    def _alarm(self, entry: Entry | None) -> AlarmTargets:
+        said = read_alarm(self.reader, entry)
+        targets = AlarmTargets(**{name.removeprefix("alarm_"): said[name] for name in said})
+        for problem in target_rules.problems(targets):
+            self.reader.say(line_of(entry.node) if entry else 0, str(problem))
+        return targets
+
+    def _job(self, node: yaml.Node) -> None:
+        read = self._job_reader.read(node)
+        if read is None:
+            return
+        spec, lines = read
+        self.specs.append(spec)
+        if spec.app:
+            self.app_lines.setdefault(spec.app, lines["app"])
+        if spec.app and spec.name:
+            self._note_name(spec, lines["name"])
+            if "children" in lines:
+                self.child_lines[spec.app, spec.name] = lines["children"]
+
+    def _note_name(self, spec: JobSpec, line: int) -> None:
+        key = (spec.app, spec.name)
+        if key in self._job_lines:
+            name = f"{spec.name[:100]!r} in app {spec.app[:100]!r}"
+            self.reader.say(line, f"duplicate job {name}, first in line {self._job_lines[key]}")
+        self._job_lines.setdefault(key, line)
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(name, known) or "; name it under 'apps'"
+
+
+def _raise(path: Path, wrong: list[Wrong]) -> None:
+    if wrong:
+        raise _refused(path, wrong)
+
+
+def _refused(path: Path, wrong: list[Wrong]) -> JobFileError:
+    ordered = sorted(wrong, key=lambda problem: problem.line)
+    lines = [f"{path}:{problem.line}: {problem.text}" for problem in ordered[:MOST_PROBLEMS]]
+    if len(ordered) > MOST_PROBLEMS:
+        lines.append(f"{path}: and {len(ordered) - MOST_PROBLEMS} problems more")
+    return JobFileError(lines)

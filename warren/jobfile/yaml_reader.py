@@ -1,0 +1,67 @@
+"""Reads fields of YAML mappings and collects what is wrong, instead of stopping at the first."""
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import yaml
+
+from warren.jobfile.yaml_tree import Entry, Wrong, entries, items
+
+Read = Callable[[yaml.Node, str], Any]
+
+
+class YamlReader:
+    """The problems of one file so far, and the ways to find more."""
+
+    def __init__(self) -> None:
+        self.wrong: list[Wrong] = []
+
+    def say(self, line: int, words: str) -> None:
+        """Note a problem."""
+        self.wrong.append(Wrong(line, words))
+
+    def fields(self, node: yaml.Node, what: str, known: Sequence[str]) -> dict[str, Entry]:
+        """Return the known fields of a mapping by name; others and doubles are problems."""
+        found = {}
+        try:
+            for entry in entries(node, what):
+                if isinstance(entry, Wrong):
+                    self.wrong.append(entry)
+                elif entry.name in known:
+                    found[entry.name] = entry
+                else:
+                    self.say(
+                        entry.line,
+                        f"unknown field {entry.name[:100]!r}{did_you_mean(entry.name, known)}",
+                    )
+        except Wrong as wrong:
+            self.wrong.append(wrong)
+        return found
+
+    def value(self, read: Read, entry: Entry | None) -> Any:
+        """Return a field's value; None when it is not there, or is wrong."""
+        if entry is None:
+            return None
+        try:
+            return read(entry.node, entry.name)
+        except Wrong as wrong:
+            self.wrong.append(wrong)
+            return None
+
+    def items(self, entry: Entry) -> list[yaml.Node]:
+        """Return the items of a field that is a list; none when it is wrong."""
+        return self.value(items, entry) or []
+
+    def check(self, line: int, rule: Callable[[], None]) -> None:
+        """Note the words of a rule that raises ValueError."""
+        try:
+            rule()
+        except ValueError as error:
+            self.say(line, str(error))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `, did you mean 'x'?` when one of the known names is near, else nothing."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f", did you mean {near[0]!r}?" if near else ""

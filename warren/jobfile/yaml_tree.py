@@ -1,0 +1,217 @@
+"""YAML as nodes that know their lines, and how single values are read from them.
+
+Hostile files are refused before a tree is built: size, encoding, depth, and what aliases stand for
+in all. They share nodes, but whoever reads the tree comes to them again and again.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+#: Largest file, in bytes: some 70,000 jobs.
+FILE_BYTES = 5_000_000
+#: Deepest nesting; the grammar needs six, and libyaml's tree builder crashes at some 10,000.
+DEPTH = 20
+#: Most aliases of a file, and most values that they stand for in all.
+ALIASES = 10_000
+ALIASED_VALUES = 100_000
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INTEGER = re.compile(r"[-+]?\d{1,18}")
+_TAG = "tag:yaml.org,2002:"
+_BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+
+
+class Wrong(Exception):
+    """Something in the file is wrong, at a line of it."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key of a mapping with its value and the line where the key stands."""
+
+    name: str
+    line: int
+    node: yaml.Node
+
+
+def read_tree(path: Path) -> yaml.Node:
+    """Return the one document of a file.
+
+    Raises:
+        Wrong: it is too large, too deep, has too many aliases, is not UTF-8, not YAML, empty, or
+            several documents.
+        OSError: it cannot be read.
+
+    """
+    with path.open("rb") as file:
+        return tree_of(file.read(FILE_BYTES + 1))
+
+
+def tree_of(data: bytes) -> yaml.Node:
+    """Return the one document of a file's bytes; raises `Wrong` as `read_tree` does."""
+    if len(data) > FILE_BYTES:
+        raise Wrong(1, f"expected a file of up to {FILE_BYTES} bytes, got a larger one")
+    text = _decoded(data)
+    try:
+        _check_events(text)
+        node = yaml.compose(text, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        raise _of_mark(error) from error
+    except yaml.YAMLError as error:
+        raise _of_reader(error, text) from error
+    if node is None:
+        raise Wrong(1, "the file is empty")
+    return node
+
+
+def line_of(node: yaml.Node) -> int:
+    """Return the line where a node begins, counted from 1."""
+    return int(node.start_mark.line) + 1
+
+
+def entries(node: yaml.Node, what: str) -> Iterator[Entry | Wrong]:
+    """Give the entries of a mapping, and what is wrong with its keys: not text, or there twice."""
+    if not isinstance(node, yaml.MappingNode) or node.tag != _TAG + "map":
+        raise Wrong(line_of(node), f"expected {what} to be a mapping, got: {shown(node)}")
+    seen: set[str] = set()
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            yield Wrong(line_of(key), f"expected a field's name, got: {shown(key)}")
+        elif key.value in seen:
+            yield Wrong(line_of(key), f"duplicate field {key.value[:100]!r}")
+        else:
+            seen.add(key.value)
+            yield Entry(key.value, line_of(key), value)
+
+
+def items(node: yaml.Node, what: str) -> list[yaml.Node]:
+    """Return the items of a list."""
+    if not isinstance(node, yaml.SequenceNode) or node.tag != _TAG + "seq":
+        raise Wrong(line_of(node), f"expected {what} to be a list, got: {shown(node)}")
+    return list(node.value)
+
+
+def text(node: yaml.Node, what: str) -> str:
+    """Return a text; a number or a truth value must be quoted to be one."""
+    if _is(node, "str"):
+        return str(node.value)
+    quoted = isinstance(node, yaml.ScalarNode) and not is_nothing(node)
+    hint = "; put it in quotes" if quoted else ""
+    raise Wrong(line_of(node), f"expected {what} to be a text, got: {shown(node)}{hint}")
+
+
+def instant(node: yaml.Node, what: str) -> str:
+    """Return the text of an instant, quoted or not."""
+    return str(node.value) if _is(node, "timestamp") else text(node, what)
+
+
+def whole_number(node: yaml.Node, what: str) -> int:
+    """Return a whole number written in plain decimal digits."""
+    if _is(node, "int") and _INTEGER.fullmatch(node.value):
+        return int(node.value)
+    raise Wrong(line_of(node), f"expected {what} to be a whole number, got: {shown(node)}")
+
+
+def truth(node: yaml.Node, what: str) -> bool:
+    """Return true or false."""
+    if _is(node, "bool"):
+        return _BOOLEANS[node.value.lower()]
+    raise Wrong(line_of(node), f"expected {what} to be true or false, got: {shown(node)}")
+
+
+def is_nothing(node: yaml.Node) -> bool:
+    """Return whether a value was left out: `key:` or `key: null`."""
+    return _is(node, "null")
+
+
+def shown(node: yaml.Node) -> str:
+    """Return a value as it is named in a message."""
+    if isinstance(node, yaml.ScalarNode):
+        return "nothing" if is_nothing(node) else repr(node.value[:100])
+    kind = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+    plain = node.tag in (_TAG + "seq", _TAG + "map")
+    return kind if plain else f"{kind} tagged {node.tag.removeprefix(_TAG)[:100]}"
+
+
+def _is(node: yaml.Node, kind: str) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == _TAG + kind
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Wrong(line, f"expected UTF-8, got the byte 0x{data[error.start]:02x}") from error
+
+
+def _check_events(text: str) -> None:
+    gauge = _Gauge()
+    for event in yaml.parse(text, Loader=_LOADER):
+        gauge.take(event)
+
+
+class _Gauge:
+    """Measures a file's events as they come, and raises Wrong as soon as they are too much."""
+
+    def __init__(self) -> None:
+        self._values = 0
+        #: Where the collections begin that are open now, by values seen before: anchor and number.
+        self._open: list[tuple[str | None, int]] = []
+        self._sizes: dict[str, int] = {}
+        self._aliases = 0
+        self._aliased = 0
+
+    def take(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            self._values += 1
+            self._note_size(event.anchor, self._values - 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._open.append((event.anchor, self._values))
+            self._values += 1
+            if len(self._open) > DEPTH:
+                raise Wrong(_line(event.start_mark), f"expected up to {DEPTH} levels of nesting")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self._note_size(*self._open.pop())
+        elif isinstance(event, yaml.AliasEvent):
+            self._take_alias(event)
+
+    def _take_alias(self, event: yaml.AliasEvent) -> None:
+        # An alias within what it stands for is read no deeper than the grammar goes.
+        size = self._sizes.get(event.anchor or "", 1)
+        self._values += size
+        self._aliases += 1
+        self._aliased += size
+        for count, most, what in (
+            (self._aliases, ALIASES, "aliases"),
+            (self._aliased, ALIASED_VALUES, "values behind aliases"),
+        ):
+            if count > most:
+                raise Wrong(_line(event.start_mark), f"expected up to {most} {what}, got more")
+
+    def _note_size(self, anchor: str | None, began: int) -> None:
+        if anchor is not None:
+            self._sizes[anchor] = self._values - began
+
+
+def _of_mark(error: yaml.MarkedYAMLError) -> Wrong:
+    line = _line(error.problem_mark or error.context_mark)
+    return Wrong(line, f"not YAML: {error.problem or error.context}")
+
+
+def _of_reader(error: yaml.YAMLError, text: str) -> Wrong:
+    position = getattr(error, "position", 0) or 0
+    return Wrong(text.count("\n", 0, position) + 1, "not YAML: a character that YAML forbids")
+
+
+def _line(mark: Any) -> int:
+    return int(mark.line) + 1 if mark else 1

@@ -1,0 +1,75 @@
+"""Routes that other distributions add: entry points of the group `warren.routes`.
+
+The name of an entry point is the route's name in job files; what it leads to is a function
+`(RouteRequest, Random) -> Choice`, or a `scheduler.routing.routes.Router`.
+"""
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+
+import structlog
+
+from scheduler.routing.routes import BUILT_IN, Router
+
+GROUP = "warren.routes"
+#: What can be a route's name; the column holds 50 characters.
+NAME = re.compile(r"[A-Z][A-Z0-9_]{0,49}")
+
+log = structlog.get_logger()
+
+
+def route_names() -> tuple[str, ...]:
+    """Return the names of the routes that are installed besides XXL-JOB's; loads none of them."""
+    return tuple(sorted({point.name for point in _points() if not _objection(point)}))
+
+
+def load_routes() -> dict[str, Router]:
+    """Return, by name, the routes that are installed besides XXL-JOB's.
+
+    One that cannot be had is logged and left out: runs of its jobs end UNDELIVERED, saying so.
+    """
+    routers, faults = look_for_routes()
+    for point, why in faults:
+        log.error("route_not_loaded", route=point.name, leads_to=point.value, error=why)
+    return routers
+
+
+def look_for_routes() -> tuple[dict[str, Router], list[tuple[EntryPoint, str]]]:
+    """Return what `load_routes` does, and each entry point that gives no route, with the reason."""
+    routers: dict[str, Router] = {}
+    faults = []
+    for point in _points():
+        try:
+            router = _load(point)
+        except Exception as error:  # noqa: BLE001 - it is not our code
+            faults.append((point, f"{type(error).__name__}: {error}"))
+            continue
+        if point.name in routers:
+            faults.append((point, "another distribution has a route of that name"))
+        else:
+            routers[point.name] = router
+    return routers, faults
+
+
+def _points() -> Iterator[EntryPoint]:
+    yield from sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
+
+
+def _objection(point: EntryPoint) -> str:
+    if point.name in BUILT_IN:
+        return f"{point.name} is XXL-JOB's own"
+    if not NAME.fullmatch(point.name):
+        return f"expected the name of a route to be {NAME.pattern}, got: {point.name[:100]!r}"
+    return ""
+
+
+def _load(point: EntryPoint) -> Router:
+    if objection := _objection(point):
+        raise ValueError(objection)
+    found = point.load()
+    if isinstance(found, Router):
+        return found
+    if callable(found):
+        return Router(found)
+    raise TypeError(f"expected a function or a Router, got: {found!r:.100}")

@@ -1,0 +1,48 @@
+"""The folder `./.warren`, in which `warren up` keeps everything."""
+
+import secrets
+from pathlib import Path
+
+from warren.settings.file_lock import FileLock
+from warren.settings.settings import DATABASE_FILE, HOME, Settings
+
+LOG_FILE = HOME / "warren.log"
+_SECRET_FILE = HOME / "secret"
+_SECRET_BYTES = 32
+
+
+def open_home() -> FileLock:
+    """Make the folder, for its owner only, and hold it.
+
+    Raises:
+        CommandError: another `warren up` runs on it.
+
+    """
+    HOME.mkdir(mode=0o700, exist_ok=True)
+    return FileLock(
+        HOME / "lock",
+        f"another `warren up` runs on {HOME.absolute()}; end it, or use another folder",
+    )
+
+
+def home_database_url() -> str:
+    """Return the URL of the folder's database."""
+    return f"sqlite:///{DATABASE_FILE.absolute()}"
+
+
+def home_secret(settings: Settings) -> str:
+    """Return the secret of the settings, else the folder's own, made once."""
+    if settings.secret is not None:
+        return settings.secret
+    if not _SECRET_FILE.exists():
+        _write_secret(_SECRET_FILE)
+    return _SECRET_FILE.read_text(encoding="ascii").strip()
+
+
+def _write_secret(path: Path) -> None:
+    # Whole or not at all: it is renamed into place.
+    fresh = path.with_suffix(".new")
+    fresh.touch(mode=0o600)
+    fresh.chmod(0o600)
+    fresh.write_text(secrets.token_urlsafe(_SECRET_BYTES), encoding="ascii")
+    fresh.replace(path)

@@ -1,0 +1,37 @@
+"""Derives from the settings the keys that a process may hold."""
+
+import structlog
+
+from broker.keys import AppKeys, ClusterKeys
+from warren.settings.settings import Settings, needed_secret
+
+log = structlog.get_logger()
+
+
+def cluster_keys(settings: Settings) -> ClusterKeys:
+    """Return the keys of all apps, for a scheduler or a console.
+
+    Raises:
+        SettingsError: the master secret is not set.
+
+    """
+    return ClusterKeys(needed_secret(settings), settings.secret_previous)
+
+
+def app_keys(settings: Settings, app: str) -> AppKeys:
+    """Return the keys of an executor's app; from the master secret only where it was given that.
+
+    Raises:
+        SettingsError: neither is set.
+
+    """
+    if settings.secret is not None:
+        # Whoever takes this host could then speak for every app.
+        log.warning(
+            "master_secret_received",
+            app=app,
+            reason="executors need WARREN_APP_SECRET only: warren secrets app " + app,
+        )
+    if settings.app_secret is not None:
+        return AppKeys(app, settings.app_secret, settings.app_secret_previous)
+    return AppKeys.derived(app, needed_secret(settings), settings.secret_previous)

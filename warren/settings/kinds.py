@@ -1,0 +1,116 @@
+"""Kinds of settings: how each is read from text or TOML, and what is expected of it.
+
+A reader returns the value or raises ValueError; its words, if any, are added to what is expected.
+Settings are read without a library for it: an executor is installed beside its handlers, and what
+it brings must not say which pydantic they may use.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import Field, dataclass, field
+from pathlib import Path
+from typing import Any
+
+Reader = Callable[[Any], Any]
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_BOOLEANS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is expected of a setting, in words, and what reads it."""
+
+    expected: str
+    read: Reader
+
+
+def setting(
+    read: Reader,
+    expected: str,
+    default: Any = None,
+    *,
+    make: Callable[[], Any] | None = None,
+    secret: bool = False,
+) -> Any:
+    """Return a dataclass's field; `make` gives a default that depends on the machine."""
+    kind = {"kind": Kind(expected, read)}
+    if make is not None:
+        return field(default_factory=make, repr=not secret, metadata=kind)
+    return field(default=default, repr=not secret, metadata=kind)
+
+
+def kind_of(one: Field[Any]) -> Kind | None:
+    """Return the kind of a field that is a setting, None for another."""
+    return one.metadata.get("kind")
+
+
+def text(check: Callable[[str], str] = str) -> Reader:
+    """Return what reads a text that a rule agrees to."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError  # noqa: TRY004 - a ValueError is what says: not this value
+        return check(value)
+
+    return read
+
+
+def some_text(value: str) -> str:
+    """Return a text that is not empty."""
+    if not value:
+        raise ValueError
+    return value
+
+
+def folder(value: Any) -> Path:
+    """Return a path."""
+    return Path(text()(value))
+
+
+def boolean(value: Any) -> bool:
+    """Return a truth value, in any of its usual spellings."""
+    try:
+        return _BOOLEANS[str(value).strip().lower()]
+    except KeyError:
+        raise ValueError from None
+
+
+def whole(least: int, most: int) -> Reader:
+    """Return what reads an integer within bounds."""
+
+    def read(value: Any) -> int:
+        if not _WHOLE.fullmatch(str(value).strip()) or not least <= int(value) <= most:
+            raise ValueError
+        return int(value)
+
+    return read
+
+
+def number(least: float, most: float, *, above: bool = False) -> Reader:
+    """Return what reads a number within bounds; `above`: it may not be the least itself."""
+
+    def read(value: Any) -> float:
+        try:
+            found = float(str(value))
+        except ValueError:
+            raise ValueError from None
+        if not least <= found <= most or (above and found == least):
+            raise ValueError
+        return found
+
+    return read
+
+
+def one_of(known: Collection[str]) -> Reader:
+    """Return what reads one of some words."""
+
+    def read(value: Any) -> str:
+        if value not in known:
+            raise ValueError
+        return str(value)
+
+    return read

@@ -1,0 +1,137 @@
+"""Reads the settings from all sources and reports all problems at once.
+
+Sources, strongest first: flags of the command line, `WARREN_…` variables, `warren.toml` in the
+current folder. Nothing else of Warren reads the environment. A secret may stand in a file (see
+`secret_files`).
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from warren.errors import SettingsError
+from warren.settings.plaintext import BROKER, DATABASE, plaintext_problems
+from warren.settings.secret_files import SUFFIX, SecretFiles, read_secret_files
+from warren.settings.setting_rules import has_password
+from warren.settings.settings import (
+    KINDS,
+    PREFIX,
+    TOML_FILE,
+    Settings,
+    secret_names,
+    variables,
+)
+
+
+def read_settings(flags: Mapping[str, Any] | None = None) -> Settings:
+    """Return the validated settings; a flag that is None was not given.
+
+    Raises:
+        SettingsError: with a line for each problem, naming the flag, variable or key at fault.
+
+    """
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    toml = _read_toml()
+    files = read_secret_files(secret_names(), os.environ, toml, PREFIX)
+    values = _from_toml(toml) | _from_variables() | files.values | given
+    problems = _misspelt_variables() + _exposed(given) + files.problems
+    found, faults = _read_all(values, lambda name: _origin(name, given, files))
+    if faults:
+        raise SettingsError(problems + faults)
+    settings = Settings(**found, was_set=frozenset(found))
+    origins = {
+        DATABASE: _origin("database_url", given, files),
+        BROKER: _origin("broker_url", given, files),
+    }
+    problems += plaintext_problems(settings, origins)
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def _read_all(
+    values: Mapping[str, Any], origin: Callable[[str], str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what each value means, and a line for each that means nothing."""
+    found = {}
+    faults = [f"{TOML_FILE}: {_unknown(name)}" for name in values if name not in KINDS]
+    for name in (name for name in KINDS if name in values):
+        try:
+            found[name] = KINDS[name].read(values[name])
+        except ValueError as error:
+            faults.append(_words(name, values[name], str(error), origin(name)))
+    return found, faults
+
+
+def colour_is_unwanted() -> bool:
+    """Return whether the user asked every program for plain text (https://no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def _read_toml() -> dict[str, Any]:
+    try:
+        return tomllib.loads(TOML_FILE.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingsError([f"{TOML_FILE}: cannot be read: {error}"]) from error
+
+
+def _from_toml(keys: Mapping[str, Any]) -> dict[str, Any]:
+    files = {name + SUFFIX for name in secret_names()}
+    return {name: value for name, value in keys.items() if name not in files}
+
+
+def _from_variables() -> dict[str, Any]:
+    """Return what variables say; an empty one counts as not set."""
+    values = {name: os.environ.get(PREFIX + name.upper()) for name in KINDS}
+    return {name: value for name, value in values.items() if value}
+
+
+def _misspelt_variables() -> list[str]:
+    # Others may well have variables of this prefix: only what is nearly ours is a mistake.
+    known = list(variables())
+    unknown = [n for n in sorted(os.environ) if n.startswith(PREFIX) and n not in known]
+    near = {name: difflib.get_close_matches(name, known, 1, 0.9) for name in unknown}
+    return [
+        f"unknown setting {name!r}, did you mean {match[0]!r}?"
+        for name, match in near.items()
+        if match
+    ]
+
+
+def _exposed(flags: Mapping[str, Any]) -> list[str]:
+    """Refuse a password on the command line, which /proc shows to every user and job."""
+    return [
+        f"{_flag(name)}: expected a URL without a password, as a list of processes shows it; "
+        f"set {PREFIX}{name.upper()} or {PREFIX}{name.upper()}{SUFFIX.upper()} instead"
+        for name in secret_names()
+        if name in flags and has_password(str(flags[name]))
+    ]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _words(name: str, value: Any, detail: str, origin: str) -> str:
+    shown = "" if name in secret_names() else f", got: {value!r}"
+    return f"{origin}: expected {KINDS[name].expected}{shown}" + (f" ({detail})" if detail else "")
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, list(KINDS), 1)
+    return f"unknown setting {name!r}" + (f", did you mean {near[0]!r}?" if near else "")
+
+
+def _origin(name: str, flags: Mapping[str, Any], files: SecretFiles) -> str:
+    if name in flags:
+        return _flag(name)
+    if name in files.origins:
+        return files.origins[name]
+    variable = f"{PREFIX}{name.upper()}"
+    if os.environ.get(variable):
+        return variable
+    return f"{TOML_FILE}: {name}"

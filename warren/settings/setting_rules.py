@@ -1,0 +1,198 @@
+"""Rules of single settings. A rule returns the value or raises ValueError.
+
+The words of a ValueError are shown to the user, so they never hold a secret or a password.
+"""
+
+import os
+import re
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+from zoneinfo import ZoneInfo
+
+from broker.messages import ScriptLanguage
+from executor.disk import Reserve
+from executor.fork_server.job_limits import JobLimits
+from executor.gateway.allow_list import AllowList
+from executor.gateway.tokens import Tokens
+from scheduler.alarms.channels.mail_server import MailServer, is_email
+from scheduler.alarms.channels.ways_out import EVERYWHERE, WaysOut
+from scheduler.alarms.channels.webhook_url import check_webhook
+
+SECRET_LENGTH = 32
+TOKEN_LENGTH = 16
+MEMORY_BROKER = "memory://"
+_ZONE_FOLDERS = "/zoneinfo/"
+
+
+def check_secret(secret: str) -> str:
+    """Return a secret that is long enough."""
+    if len(secret) < SECRET_LENGTH:
+        raise ValueError(f"it has {len(secret)}")
+    return secret
+
+
+def check_api_token(text: str) -> str:
+    """Return the text of a token of the API; one that was cut is none."""
+    if not re.fullmatch(r"wrn_[A-Za-z0-9_-]{43}[A-Za-z0-9]{6}", text):
+        raise ValueError("it is none")
+    return text
+
+
+def check_metrics_token(token: str) -> str:
+    """Return a token that is long enough."""
+    if len(token) < TOKEN_LENGTH:
+        raise ValueError(f"it has {len(token)}")
+    return token
+
+
+def check_database_url(url: str) -> str:
+    """Return the URL of a database that Warren works with."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite":
+        if not rest.removeprefix("/") or ":memory:" in rest:
+            raise ValueError("an SQLite database needs a path")
+        return url
+    if scheme != "mysql+pymysql":
+        raise ValueError(f"it begins with {scheme[:20]!r}" if rest else "it has no ://")
+    parts = _split(url)
+    if not parts.hostname or not parts.path.strip("/"):
+        raise ValueError("the host or the database's name is missing")
+    return url
+
+
+def check_broker_url(urls: str) -> str:
+    """Return the URL, or the comma list of URLs, of a broker that Warren works with."""
+    if urls == MEMORY_BROKER:
+        return urls
+    for url in urls.split(","):
+        parts = _split(url.strip())
+        if parts.scheme not in ("amqp", "amqps"):
+            raise ValueError(f"{parts.scheme or 'nothing'}:// is no broker's scheme")
+        if not parts.hostname:
+            raise ValueError("the host is missing")
+    # A boot speaks by one account of the broker; after a change of URL it would be another's.
+    if len({_split(url.strip()).username for url in urls.split(",")}) > 1:
+        raise ValueError("the URLs name different users")
+    return urls
+
+
+def has_password(urls: str) -> bool:
+    """Whether any URL of a comma list holds a password; one that cannot be read counts too."""
+    try:
+        return any(urlsplit(url.strip()).password for url in urls.split(","))
+    except ValueError:
+        return True
+
+
+def check_smtp_url(url: str) -> str:
+    """Return the URL of a mail server."""
+    MailServer.parse(url)
+    return url
+
+
+def check_emails(emails: str) -> str:
+    """Return a comma list of e-mail addresses, without the spaces around them."""
+    listed = [email.strip() for email in emails.split(",") if email.strip()]
+    for email in listed:
+        if not is_email(email):
+            raise ValueError(f"{email[:100]!r} is none")
+    return ",".join(listed)
+
+
+def check_webhook_url(url: str) -> str:
+    """Return a URL that can be a webhook's; what is wrong with it is not said, it is a secret."""
+    try:
+        check_webhook(url)
+    except ValueError:
+        raise ValueError("it is none") from None
+    return url
+
+
+def check_webhook_allow(text: str) -> str:
+    """Return a comma list of networks, addresses and host names."""
+    if WaysOut.parse(text) == EVERYWHERE:
+        raise ValueError("it lists none")
+    return text
+
+
+def check_console_url(url: str) -> str:
+    """Return the URL that links to the console begin with."""
+    parts = _split(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise ValueError("it is none")
+    return url.rstrip("/")
+
+
+def check_timezone(name: str) -> str:
+    """Return the name of a time zone that exists."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError("there is no such time zone") from error
+    return name
+
+
+def check_glue(languages: str) -> str:
+    """Return which languages of scripts are allowed: `all`, `off`, or a list with commas."""
+    known = [language.value for language in ScriptLanguage]
+    listed = [] if languages in ("all", "off") else languages.split(",")
+    for language in map(str.strip, listed):
+        if language not in known:
+            near = get_close_matches(language, known, 1)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"unknown language {language[:100]!r}{hint}")
+    return languages
+
+
+def check_log_reserve(text: str) -> str:
+    """Return how much of a disk logs leave free."""
+    Reserve.parse(text)
+    return text
+
+
+def check_job_limits(limits: str) -> str:
+    """Return limits that job processes can be held to."""
+    JobLimits.parse(limits)
+    return limits
+
+
+def check_gateway_tokens(text: str) -> str:
+    """Return a list of apps with their tokens."""
+    Tokens.parse(text)
+    return text
+
+
+def check_gateway_allow(text: str) -> str:
+    """Return a comma list of networks, addresses and host names, with ports or without."""
+    AllowList.parse(text)
+    return text
+
+
+def local_timezone() -> str:
+    """Return this machine's IANA time zone, UTC when it does not tell or has it as Etc/UTC."""
+    for name in (os.environ.get("TZ", "").lstrip(":"), _linked_zone()):
+        with suppress(ValueError):
+            zone = check_timezone(name)
+            return "UTC" if zone == "Etc/UTC" else zone
+    return "UTC"
+
+
+def _linked_zone() -> str:
+    target = os.path.realpath("/etc/localtime")
+    if _ZONE_FOLDERS in target:
+        return target.rpartition(_ZONE_FOLDERS)[2]
+    try:
+        return Path("/etc/timezone").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _split(url: str) -> SplitResult:
+    parts = urlsplit(url)
+    try:
+        parts.port  # noqa: B018 - reading it is the check
+    except ValueError as error:
+        raise ValueError("the port is not a number from 0 to 65535") from error
+    return parts

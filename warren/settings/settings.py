@@ -1,0 +1,251 @@
+"""The settings: one frozen object, validated once; `reading` says where it comes from.
+
+A secret is never shown.
+"""
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import NoReturn
+from zoneinfo import ZoneInfo
+
+from broker.messages import ScriptLanguage
+from executor.disk import DEFAULT_RESERVE
+from warren.errors import CommandError, SettingsError
+from warren.settings.kinds import (
+    boolean,
+    folder,
+    kind_of,
+    number,
+    one_of,
+    setting,
+    some_text,
+    text,
+    whole,
+)
+from warren.settings.plaintext import LINKS, check_allowed
+from warren.settings.secret_files import SUFFIX
+from warren.settings.setting_rules import (
+    check_api_token,
+    check_broker_url,
+    check_console_url,
+    check_database_url,
+    check_emails,
+    check_gateway_allow,
+    check_gateway_tokens,
+    check_glue,
+    check_job_limits,
+    check_log_reserve,
+    check_metrics_token,
+    check_secret,
+    check_smtp_url,
+    check_timezone,
+    check_webhook_allow,
+    check_webhook_url,
+    local_timezone,
+)
+
+PREFIX = "WARREN_"
+TOML_FILE = Path("warren.toml")
+#: Where everything is kept unless a setting says otherwise.
+HOME = Path(".warren")
+DATABASE_FILE = HOME / "warren.db"
+
+
+def _default_slots() -> int:
+    # A job process costs about 15 MB and most jobs wait more than they compute.
+    return max(4, 2 * (os.cpu_count() or 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that can be set; each field says what reads it and what is expected.
+
+    `was_set` has the names of those that a flag, a variable or warren.toml gave.
+    """
+
+    database_url: str | None = setting(
+        text(check_database_url),
+        "a URL like mysql+pymysql://user:password@host:3306/warren or sqlite:///path",
+        secret=True,
+    )
+    broker_url: str | None = setting(
+        text(check_broker_url),
+        "a URL like amqp://user:password@host:5672/vhost, several of them parted by "
+        "commas, or memory://",
+        secret=True,
+    )
+    allow_plaintext: str | None = setting(
+        text(check_allowed), f"{' or '.join(LINKS)}, or both with a comma between"
+    )
+    secret: str | None = setting(text(check_secret), "at least 32 characters", secret=True)
+    secret_previous: str | None = setting(text(check_secret), "at least 32 characters", secret=True)
+    app_secret: str | None = setting(
+        text(check_secret), "what `warren secrets app NAME` prints", secret=True
+    )
+    app_secret_previous: str | None = setting(
+        text(check_secret), "what `warren secrets app NAME` prints", secret=True
+    )
+    log_dir: Path = setting(folder, "the folder of the runs' logs", HOME / "logs")
+    log_reserve: str = setting(
+        text(check_log_reserve),
+        "a size like 64MB, a percentage like 5%, or both with `or`",
+        DEFAULT_RESERVE,
+    )
+    state_dir: Path = setting(folder, "the folder of the executors' journals", HOME / "state")
+    slots: int = setting(whole(1, 1000), "an integer from 1 to 1000", make=_default_slots)
+    fresh_process: bool = setting(boolean, "true or false", default=False)
+    idle_processes: int | None = setting(whole(0, 4000), "an integer from 0 to 4000")
+    job_user: str | None = setting(text(), "the name of a user of this machine")
+    job_limits: str | None = setting(
+        text(check_job_limits), "limits like memory=2G, cpu=600, open_files=1024"
+    )
+    grace_seconds: float = setting(number(0, 3600), "seconds from 0 to 3600", 5)
+    drain_seconds: float = setting(number(0, 86_400), "seconds from 0 to 86400", 10)
+    cpu_limit: float = setting(number(0, 100, above=True), "per cent, above 0 and up to 100", 90)
+    memory_limit: float = setting(number(0, 100, above=True), "per cent, above 0 and up to 100", 90)
+    timezone: str = setting(
+        text(check_timezone), "an IANA time zone like Europe/Berlin", make=local_timezone
+    )
+    glue: str = setting(
+        text(check_glue), f"all, off, or a list with commas of {', '.join(ScriptLanguage)}", "all"
+    )
+    smtp_url: str | None = setting(
+        text(check_smtp_url),
+        "a URL like smtp+starttls://user:password@host:587?from=warren@example.com "
+        "(or smtp://, smtps://)",
+        secret=True,
+    )
+    alarm_emails: str | None = setting(text(check_emails), "e-mail addresses parted by commas")
+    alarm_webhook: str | None = setting(
+        text(check_webhook_url), "an http(s) URL that leads to no link-local address", secret=True
+    )
+    webhook_allow: str | None = setting(
+        text(check_webhook_allow),
+        "networks like 10.0.0.0/8, addresses and host names, parted by commas",
+    )
+    alarm_limit: int = setting(whole(1, 1000), "an integer from 1 to 1000", 10)
+    absence_seconds: float = setting(number(10, 86_400), "seconds from 10 to 86400", 60)
+    console_url: str | None = setting(text(check_console_url), "an http(s) URL")
+    run_retention_days: int = setting(
+        whole(0, 36_500), "a number of days from 0 to 36500; 0 keeps all", 30
+    )
+    host: str = setting(text(some_text), "an address or name of this machine", "127.0.0.1")
+    port: int = setting(whole(0, 65_535), "a port from 1 to 65535, or 0 for any", 8080)
+    api_host: str = setting(text(some_text), "an address or name of this machine", "127.0.0.1")
+    api_port: int = setting(whole(0, 65_535), "a port from 1 to 65535, or 0 for any", 8081)
+    api_rate: float = setting(
+        number(0, 100_000, above=True), "requests a second, above 0 and up to 100000", 50
+    )
+    api_trigger_rate: float = setting(
+        number(0, 100_000, above=True), "triggers a second, above 0 and up to 100000", 10
+    )
+    api_token: str | None = setting(
+        text(check_api_token), "what `warren tokens add` prints", secret=True
+    )
+    trusted_proxies: int = setting(whole(0, 10), "an integer from 0 to 10", 0)
+    metrics_token: str | None = setting(
+        text(check_metrics_token), "at least 16 characters", secret=True
+    )
+    gateway_tokens: str | None = setting(
+        text(check_gateway_tokens), "lines like `app: token` or `app: token key`", secret=True
+    )
+    gateway_allow: str | None = setting(
+        text(check_gateway_allow),
+        "networks like 10.0.0.0/8, addresses and host names, each with a port or without, parted "
+        "by commas",
+    )
+    gateway_host: str = setting(text(some_text), "an address of this machine", "127.0.0.1")
+    gateway_port: int = setting(whole(0, 65_535), "a port from 1 to 65535, or 0 for any", 8082)
+    gateway_slots: int = setting(whole(1, 1000), "an integer from 1 to 1000", 200)
+    log_retention_days: int = setting(whole(1, 36_500), "a number of days from 1 to 36500", 30)
+    quorum: bool = setting(boolean, "true or false", default=False)
+    log_level: str = setting(
+        one_of(("debug", "info", "warning", "error")), "debug, info, warning or error", "info"
+    )
+    was_set: frozenset[str] = frozenset()
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The time zone of jobs that name none, and of the times in tables."""
+        return ZoneInfo(self.timezone)
+
+    @property
+    def script_languages(self) -> frozenset[str]:
+        """The languages of the scripts that an executor runs."""
+        if self.glue in ("all", "off"):
+            return frozenset(ScriptLanguage if self.glue == "all" else ())
+        return frozenset(language.strip() for language in self.glue.split(","))
+
+    def needed_database_url(self) -> str:
+        """Return the database to use: the one set, else that of `warren up` in this folder.
+
+        Raises:
+            CommandError: neither is there.
+
+        """
+        if self.database_url:
+            return self.database_url
+        if not DATABASE_FILE.exists():
+            raise CommandError(
+                f"no database: set WARREN_DATABASE_URL, or run `warren up` in this folder "
+                f"(there is no {DATABASE_FILE} here)"
+            )
+        return f"sqlite:///{DATABASE_FILE.absolute()}"
+
+
+#: Each setting by its name: what is expected of it and what reads it.
+KINDS = {one.name: kind for one in fields(Settings) if (kind := kind_of(one))}
+#: The settings that are secrets.
+_SECRETS = tuple(one.name for one in fields(Settings) if not one.repr)
+
+
+def secret_names() -> tuple[str, ...]:
+    """Return the names of the settings that are secrets."""
+    return _SECRETS
+
+
+def needed_secret(settings: Settings) -> str:
+    """Return the secret, or raise SettingsError naming its variable."""
+    if settings.secret is None:
+        _refuse([f"{PREFIX}SECRET: expected at least 32 characters, got nothing: it is not set"])
+    return settings.secret
+
+
+def needed_services(settings: Settings, *, database: bool, keys: bool = True) -> None:
+    """Raise SettingsError unless all is set that a process outside `warren up` needs.
+
+    `database` says whether it needs one: a scheduler does. An executor does not, nor does it need
+    the master secret. `keys`: whether they must be set here; a gateway may have others.
+    """
+    problems = []
+    if database and settings.database_url is None:
+        problems.append(f"{PREFIX}DATABASE_URL: expected {_kind('database_url')}, it is not set")
+    if settings.broker_url is None:
+        problems.append(f"{PREFIX}BROKER_URL: expected an amqp:// or amqps:// URL, it is not set")
+    elif settings.broker_url == "memory://":
+        problems.append(
+            f"{PREFIX}BROKER_URL: memory:// works only inside `warren up`; "
+            "expected an amqp:// or amqps:// URL"
+        )
+    if database and settings.secret is None:
+        problems.append(f"{PREFIX}SECRET: expected at least 32 characters, it is not set")
+    elif keys and not database and settings.app_secret is None and settings.secret is None:
+        problems.append(f"{PREFIX}APP_SECRET: expected {_kind('app_secret')}, it is not set")
+    if problems:
+        _refuse(problems)
+
+
+def variables() -> dict[str, str]:
+    """Return each variable with what it expects; the documentation is checked against it."""
+    own = {f"{PREFIX}{name.upper()}": _kind(name) for name in KINDS}
+    files = {f"{PREFIX}{name}{SUFFIX}".upper(): "the path of a file" for name in secret_names()}
+    return own | files
+
+
+def _kind(name: str) -> str:
+    return KINDS[name].expected
+
+
+def _refuse(problems: list[str]) -> NoReturn:
+    raise SettingsError(problems)

@@ -1,0 +1,1 @@
+"""Jobs, runs and processes as a terminal shows them."""

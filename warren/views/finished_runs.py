@@ -1,0 +1,71 @@
+"""The live view of `warren up`: a line for each run that has ended."""
+
+import queue
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from broker.messages import Finished, NotStarted
+from executor.processes.interface import SlotEvents, SlotsFactory
+from sql.engine import Database
+from sql.listings import run_lines
+from warren.views.runs import job_name
+from warren.views.terminal import Screen, coloured, visible
+
+#: Lines in one look; what is more is counted.
+LINES = 10
+_MESSAGE_COLUMNS = 100
+
+
+class FinishedRuns:
+    """Hears of ended runs from the executors' threads; shown from another one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._ended: queue.SimpleQueue[Finished] = queue.SimpleQueue()
+
+    def watch(self, make_slots: SlotsFactory) -> SlotsFactory:
+        """Return a factory whose slots also tell us of each run that ended."""
+
+        def make(*, events: SlotEvents, **others: Any) -> Any:
+            def tell(
+                end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
+            ) -> None:
+                events.finished(end, on_recorded)
+                if isinstance(end, Finished):
+                    self._ended.put(end)
+
+            return make_slots(events=replace(events, finished=tell), **others)
+
+        return make
+
+    def show(self) -> None:
+        """Print what has ended since the last look."""
+        ended = self._take()
+        if not ended:
+            return
+        shown = ended[:LINES]
+        ids = [finished.run_id for finished in shown]
+        rows = self._database.read(lambda session: run_lines.by_ids(session, ids))
+        names = {row.id: f"{row.app}/{job_name(row)}" for row in rows}
+        for finished in shown:
+            print(_line(finished, names.get(finished.run_id, "?")), flush=True)
+        if len(ended) > LINES:
+            print(f"          … and {len(ended) - LINES} more runs", flush=True)
+
+    def _take(self) -> list[Finished]:
+        ended = []
+        while not self._ended.empty():
+            ended.append(self._ended.get())
+        return ended
+
+
+def _line(finished: Finished, name: str) -> str:
+    at = time.strftime("%H:%M:%S", time.localtime(finished.finished_at_ms / 1000))
+    outcome = coloured(finished.outcome, finished.outcome.ljust(9), Screen.current())
+    took = ""
+    if finished.started_at_ms:
+        took = f"{max(finished.finished_at_ms - finished.started_at_ms, 0) / 1000:.2f} s"
+    message = visible(finished.message.strip().partition("\n")[0])[:_MESSAGE_COLUMNS]
+    return f"{at}  {outcome}  run {finished.run_id}  {name}  {took}  {message}".rstrip()

@@ -1,0 +1,71 @@
+"""Jobs on a terminal: as a line of a table, as facts."""
+
+from zoneinfo import ZoneInfo
+
+from scheduler.jobs.fields import FIELDS
+from scheduler.schedules.registry import shown_as
+from scheduler.schedules.upcoming import is_waiting
+from scheduler.views.job_view import JobView
+from sql.listings.recent import ListedJob
+from warren.views.instants import local
+from warren.views.terminal import relative
+
+HEADERS = ("name", "app", "schedule", "next", "state", "last run", "last due")
+
+#: Declared fields that have no line of their own, or that other facts tell.
+_TOLD_ELSEWHERE = frozenset(
+    {"name", "app", "handler", "children", "enabled"}
+    | {name for name, field in FIELDS.items() if field.kind.group in ("schedule", "script")}
+)
+
+
+def job_line(job: JobView, *, now_ms: int) -> tuple[str, ...]:
+    """Return a job as a line of a table with `HEADERS`."""
+    return (
+        job.spec.name,
+        job.spec.app,
+        job.schedule,
+        relative(job.next_fire_at, now_ms),
+        _state(job),
+        job.last_status or "",
+        relative(job.last_due_at, now_ms),
+    )
+
+
+def job_facts(job: JobView, *, now_ms: int, zone: ZoneInfo, waits: str) -> dict[str, str]:
+    """Return everything about a job, in words; `waits` is what it waits for, if it does."""
+    tick = job.next_fire_at
+    return {
+        "job": f"{job.spec.app}/{job.spec.name}",
+        "id": str(job.id),
+        "state": _state(job),
+        "stopped because": job.stop_reason,
+        "schedule": f"{job.schedule}  ({job.timezone})",
+        "next fire": f"{local(tick, zone)}  ({relative(tick, now_ms)})" if tick else waits,
+        "handler": job.spec.handler,
+        "script": _script(job),
+        **{
+            field.title: field.kind.shown(getattr(job.spec, name))
+            for name, field in FIELDS.items()
+            if name not in _TOLD_ELSEWHERE
+        },
+        "children": ", ".join(job.children),
+    }
+
+
+def waits(job: ListedJob) -> str:
+    """Return what a job waits for, "" when it does not."""
+    return (
+        shown_as(job.schedule_kind).waiting_for(job.schedule_value or "") if is_waiting(job) else ""
+    )
+
+
+def _state(job: JobView) -> str:
+    return "enabled" if job.enabled else "stopped"
+
+
+def _script(job: JobView) -> str:
+    if job.script_version is None:
+        return ""
+    remark = f": {job.spec.script_remark}" if job.spec.script_remark else ""
+    return f"{job.spec.script_language}, version {job.script_version}{remark}"

@@ -1,0 +1,84 @@
+"""Executors and schedulers: read from the registry, and as lines of a terminal's tables."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from sql.clock import database_now_ms
+from sql.engine import Database
+from sql.models import Registration
+from sql.registry import apps, presence
+from warren.views.terminal import relative
+
+EXECUTOR_HEADERS = ("app", "address", "state", "up", "beat", "running", "waiting", "cpu", "memory")
+SCHEDULER_HEADERS = ("node", "state", "up", "beat")
+
+
+def registrations(
+    database: Database, group: str, key: str | None = None
+) -> tuple[Sequence[Registration], int]:
+    """Return who is registered in a group, and the database's clock in epoch milliseconds.
+
+    Of the group ADMIN it is the schedulers, unless `key` tells of others.
+    """
+    if group == presence.ADMIN and key is None:
+        key = presence.SCHEDULER
+    return database.read(
+        lambda session: (presence.listing(session, group, key), database_now_ms(session))
+    )
+
+
+def registered_executors(database: Database) -> tuple[list[ExecutorView], int]:
+    """Return all executors, those that an app only lists included, and the clock."""
+
+    def read(session: Session) -> tuple[list[ExecutorView], int]:
+        rows, now_ms = presence.listing(session, presence.EXECUTOR), database_now_ms(session)
+        return executor_views(rows, apps.listed_by_name(session), now_ms), now_ms
+
+    return database.read(read)
+
+
+def registered_schedulers(database: Database) -> tuple[list[NodeView], int]:
+    """Return all schedulers, and the clock."""
+    rows, now_ms = registrations(database, presence.ADMIN)
+    return [node_view(row, now_ms) for row in rows], now_ms
+
+
+def is_scheduler_alive(database: Database) -> bool:
+    """Return whether any scheduler shows signs of life."""
+    return any(node.state != "silent" for node in registered_schedulers(database)[0])
+
+
+def executor_line(executor: ExecutorView, now_ms: int) -> tuple[str, ...]:
+    """Return an executor as a line of a table with `EXECUTOR_HEADERS`."""
+    if not executor.beat_at:
+        return executor.app, executor.address, executor.state, *[""] * 6
+    return (
+        executor.app,
+        executor.address,
+        executor.state + _troubles(executor),
+        relative(executor.boot_at, now_ms).removesuffix(" ago"),
+        relative(executor.beat_at, now_ms),
+        f"{executor.running}/{executor.slots}",
+        str(executor.waiting),
+        f"{executor.cpu_percent:.0f} %",
+        f"{executor.memory_percent:.0f} %",
+    )
+
+
+def _troubles(executor: ExecutorView) -> str:
+    unlisted = ", not listed" if executor.listed is False else ""
+    if not executor.ailments or not executor.is_online:
+        return unlisted
+    return f"{unlisted}, ails: {', '.join(executor.ailments)}"
+
+
+def scheduler_line(node: NodeView, now_ms: int) -> tuple[str, ...]:
+    """Return a scheduler as a line of a table with `SCHEDULER_HEADERS`."""
+    return (
+        node.node,
+        node.state,
+        relative(node.boot_at, now_ms).removesuffix(" ago"),
+        relative(node.beat_at, now_ms),
+    )

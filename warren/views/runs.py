@@ -1,0 +1,84 @@
+"""Runs on a terminal: as a line of a table, as facts."""
+
+from zoneinfo import ZoneInfo
+
+from sql.listings.recent import DetailedRun
+from sql.listings.run_lines import RunLine
+from warren.views.instants import local
+from warren.views.terminal import duration, relative
+
+HEADERS = (
+    "id",
+    "job",
+    "app",
+    "kind",
+    "status",
+    "due",
+    "took",
+    "address",
+    "shard",
+    "try",
+    "message",
+)
+
+
+def run_line(run: DetailedRun, *, now_ms: int) -> tuple[str, ...]:
+    """Return a run as a line of a table with `HEADERS`."""
+    return (
+        str(run.id),
+        job_name(run),
+        run.app or "",
+        run.kind,
+        run.status,
+        relative(run.due_at, now_ms),
+        took(run, now_ms),
+        run.address or "",
+        "" if run.shard_total <= 1 else f"{run.shard_index}/{run.shard_total}",
+        str(run.attempt + 1),
+        run.message.strip().partition("\n")[0],
+    )
+
+
+def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
+    """Return everything about a run but its texts of several lines, in words."""
+    times = {
+        "tick": run.scheduled_at,
+        "due": run.due_at,
+        "routed": run.routed_at,
+        "sent": run.sent_at,
+        "started": run.started_at,
+        "finished": run.finished_at,
+        "kill asked for": run.kill_requested_at,
+    }
+    return {
+        "run": str(run.id),
+        "job": f"{run.app}/{job_name(run)}",
+        "kind": run.kind,
+        "status": run.status,
+        "reported later": run.late_status or "",
+        "shard": f"{run.shard_index} of {run.shard_total}" if run.shard_total else "not made yet",
+        "attempt": str(run.attempt + 1),
+        "address": run.address or "",
+        "handler": run.handler or "",
+        "script": f"version {run.script_version}" if run.script_version else "",
+        "param": run.param,
+        "took": took(run, now_ms),
+    } | {
+        name: f"{local(at, zone)}  ({relative(at, now_ms)})" if at else ""
+        for name, at in times.items()
+    }
+
+
+def job_name(run: DetailedRun | RunLine) -> str:
+    """Return the name of a run's job, which may be gone."""
+    return run.job or f"(deleted job {run.job_id})"
+
+
+def took(run: DetailedRun, now_ms: int) -> str:
+    """Return how long a run's process worked, until now when it still does."""
+    if not run.started_at or (run.finished_at and run.finished_at < run.started_at):
+        return ""
+    if not run.finished_at and run.status != "RUNNING":
+        return ""
+    seconds = ((run.finished_at or now_ms) - run.started_at) / 1000
+    return f"{max(seconds, 0):.2f} s" if seconds < 10 else duration(seconds)  # noqa: PLR2004 - finer below ten

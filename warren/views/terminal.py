@@ -1,0 +1,156 @@
+"""Terminal output: aligned tables, relative times, colours if it is a terminal."""
+
+import json
+import shutil
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from warren.settings.reading import colour_is_unwanted
+
+_GAP = "  "
+#: Each unit of a relative time: its seconds, and up to how many seconds it is used.
+_UNITS = (("s", 1, 120), ("min", 60, 120 * 60), ("h", 3600, 48 * 3600), ("d", 86_400, None))
+_COLOURS = {
+    "SUCCEEDED": "green",
+    "alive": "green",
+    "enabled": "green",
+    "RUNNING": "cyan",
+    "SENT": "cyan",
+    "ROUTED": "cyan",
+    "PLANNED": "blue",
+    "CANCELLED": "bright_black",
+    "stopped": "bright_black",
+    "draining": "yellow",
+    "UNDELIVERED": "yellow",
+    "FAILED": "red",
+    "TIMED_OUT": "red",
+    "KILLED": "red",
+    "REFUSED": "red",
+    "LOST": "red",
+    "silent": "red",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Standard output as it is now: its width in columns, None = unlimited, and its colours."""
+
+    width: int | None
+    has_colour: bool
+
+    @classmethod
+    def current(cls) -> "Screen":
+        """Return what standard output is."""
+        if not sys.stdout.isatty():
+            return cls(width=None, has_colour=False)
+        width = shutil.get_terminal_size().columns
+        return cls(width=width, has_colour=not colour_is_unwanted())
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, nothing: str) -> None:
+    """Print rows under headers, aligned; on a terminal the last column is cut to its width.
+
+    Without rows, `nothing` is said on standard error.
+    """
+    if not rows:
+        print(nothing, file=sys.stderr)
+        return
+    for line in table(headers, rows, Screen.current()):
+        print(line)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line."""
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Print names and values, a line each; what has no value is left out."""
+    width = max(map(len, facts), default=0)
+    screen = Screen.current()
+    for name, value in facts.items():
+        if value:
+            print(f"{name:{width}}  {coloured(value, visible(value), screen)}")
+
+
+def warn(words: str) -> None:
+    """Say on standard error what the user had better know."""
+    print(f"warning: {visible(words)}", file=sys.stderr)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
+    """Return the lines of a table."""
+    cells = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(map(_columns, column)) for column in zip(headers, *cells, strict=True)]
+    head = _line([_heading(header) for header in headers], widths, Screen(screen.width, False))
+    return [head, *(_line(row, widths, screen) for row in cells)]
+
+
+def relative(instant_ms: int | None, now_ms: int) -> str:
+    """Return an instant as a person says it: `in 12 s`, `3 min ago`; empty when there is none."""
+    if not instant_ms:
+        return ""
+    seconds = (instant_ms - now_ms) / 1000
+    span = duration(abs(seconds))
+    return f"in {span}" if seconds > 0 else f"{span} ago"
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in its one fitting unit."""
+    for unit, size, limit in _UNITS:
+        if limit is None or seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    raise AssertionError("the last unit has no limit")
+
+
+def visible(text: str) -> str:
+    """Return text on one line, without characters that would move the cursor."""
+    return "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in text).rstrip()
+
+
+def _heading(header: str) -> str:
+    """Return a heading in capitals, unless it has some and so means them."""
+    return header.upper() if header.islower() else header
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], screen: Screen) -> str:
+    used = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
+    last = cells[-1] if screen.width is None else _cut(cells[-1], max(screen.width - used, 8))
+    shown = [
+        coloured(cell, cell + " " * (width - _columns(cell)), screen)
+        for cell, width in zip(cells[:-1], widths, strict=False)
+    ]
+    return _GAP.join([*shown, coloured(last, last, screen)]).rstrip()
+
+
+def coloured(word: str, shown: str, screen: Screen) -> str:
+    """Return what is shown for a word, in that word's colour."""
+    colour = _COLOURS.get(word) if screen.has_colour else None
+    return click.style(shown, fg=colour) if colour else shown
+
+
+def _cut(text: str, width: int) -> str:
+    if _columns(text) <= width:
+        return text
+    kept, used = "", 1
+    for character in text:
+        used += _width(character)
+        if used > width:
+            break
+        kept += character
+    return kept + "…"
+
+
+def _columns(text: str) -> int:
+    return sum(_width(character) for character in text)
+
+
+def _width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -1,0 +1,1 @@
+"""Builds each process from the settings."""

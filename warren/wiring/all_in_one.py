@@ -1,0 +1,127 @@
+"""The all-in-one mode: one process, one SQLite file, with everything in it.
+
+    start:  executors ─> scheduler (welcomes them) ─> console, API ─> job file
+    end:    API, console ─> executors (runs get SIGTERM, 2 s, SIGKILL; results are reported)
+            ─> scheduler, once no run is in flight any more ─> database
+
+The executors end first because the broker's queues live in this process: what they say last must
+still be heard.
+"""
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+from broker.keys import AppKeys, ClusterKeys
+from broker.memory.transport import MemoryBroker
+from executor.core.agent import Executor
+from scheduler.node import SchedulerNode
+from sql.engine import Database
+from sql.listings import recent
+from sql.registry import presence
+from warren.settings.settings import Settings
+from warren.views.finished_runs import FinishedRuns
+from warren.views.nodes import registrations
+from warren.wiring.all_in_one_api import UpApi
+from warren.wiring.all_in_one_console import UpConsole
+from warren.wiring.executor import make_executor, make_log_cleaner, make_run_logs, make_slots
+from warren.wiring.scheduler import make_scheduler
+from warren.wiring.signals import Signals
+
+#: How long executors may take to be welcomed before the summary is printed without them.
+WELCOME_SECONDS = 10.0
+#: How long a stopped executor may take; its own patience is shorter.
+EXECUTOR_SECONDS = 4.0
+#: How long the scheduler may take to note what the executors said last.
+SETTLING_SECONDS = 1.0
+_LOOK_SECONDS = 0.02
+
+
+class AllInOne:
+    """Everything of one `warren up`; `close` ends what `start` began, whatever has gone wrong."""
+
+    def __init__(self, settings: Settings, database: Database, secret: str) -> None:
+        self._settings = settings
+        self._database = database
+        self._secret = secret
+        self._broker = MemoryBroker()
+        self._executors: list[Executor] = []
+        self._scheduler: SchedulerNode | None = None
+        self._cleaner = make_log_cleaner(settings)
+        self.console = UpConsole(settings, database, self._broker.transport(), secret)
+        self.api = UpApi(settings, database, self._broker.transport(), secret)
+        self.finished = FinishedRuns(database)
+
+    def start(self, *, app: str, count: int, sources: Sequence[str]) -> None:
+        """Start `count` executors of an app, then the scheduler.
+
+        Raises:
+            HandlersError: the handlers cannot be loaded.
+
+        """
+        run_logs = make_run_logs(self._settings)
+        slots = self.finished.watch(make_slots(self._settings, sources, run_logs))
+        for number in range(1, count + 1):
+            one = make_executor(
+                self._settings,
+                app=app,
+                address=f"{app}-{number}",
+                transport=self._broker.transport(),
+                keys=AppKeys.derived(app, self._secret),
+                slots=slots,
+            )
+            one.start()
+            self._executors.append(one)
+        self._scheduler = make_scheduler(
+            self._settings, self._database, self._broker.transport(), ClusterKeys(self._secret)
+        )
+        self._scheduler.start()
+        self._cleaner.start()
+        self.console.start()
+        # After it, as it makes the first administrator, whose token lies in a file.
+        self.api.start()
+
+    def wait_until_welcome(self, signals: Signals) -> None:
+        """Wait until every executor is registered, up to WELCOME_SECONDS, or until a signal."""
+        boots = {one.identity.boot_id for one in self._executors}
+        deadline = time.monotonic() + WELCOME_SECONDS
+        while not signals.wait(_LOOK_SECONDS * 5) and time.monotonic() < deadline:
+            rows, _ = registrations(self._database, presence.EXECUTOR)
+            if boots <= {row.boot_id for row in rows}:
+                return
+
+    @property
+    def failure(self) -> str:
+        """Why an executor ended by itself; empty while all is well."""
+        ended = [one for one in self._executors if one.join(0) and not one.was_drained]
+        if not ended:
+            return ""
+        return ended[0].failure or f"executor {ended[0].identity.address} has ended"
+
+    def close(self, signals: Signals) -> None:
+        """End everything in order; a further signal hurries the executors."""
+        self.api.stop()
+        self.console.stop()
+        for one in self._executors:
+            one.stop()
+        self._await_executors(signals)
+        if self._scheduler is not None:
+            self._await_settled()
+            self._scheduler.stop()
+        self._cleaner.stop()
+
+    def _await_executors(self, signals: Signals) -> None:
+        told = signals.count
+        deadline = time.monotonic() + EXECUTOR_SECONDS
+        while not all(one.join(0) for one in self._executors):
+            signals.wait(_LOOK_SECONDS)
+            if signals.count > told or time.monotonic() > deadline:
+                told, deadline = signals.count, time.monotonic() + EXECUTOR_SECONDS
+                for one in self._executors:
+                    one.stop(hurry=True)
+
+    def _await_settled(self) -> None:
+        deadline = time.monotonic() + SETTLING_SECONDS
+        with contextlib.suppress(Exception):
+            while self._database.read(recent.count_in_flight) and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,75 @@
+"""Makes the API from the settings: apart from the rest, so that only it loads Flask."""
+
+from admin_web.api.api_services import ApiServices, JobFiles, Limits
+from admin_web.serving.api_process import THREADS, ApiProcess
+from admin_web.serving.broker_link import ConsoleConnections
+from sql.clock import DatabaseClock
+from sql.engine import Database
+from sql.ids import RunIds
+from warren import __version__
+from warren.jobfile.export import job_file
+from warren.jobfile.upload import read_upload
+from warren.route_plugins import route_names
+from warren.settings.settings import Settings
+from warren.wiring.console import RETRY_SECONDS, STATEMENT_SECONDS
+
+#: A token that was idle may make so many times its rate at once.
+_BURST, _TRIGGER_BURST = 2.0, 5.0
+
+
+def open_api_database(url: str, beside: Database | None = None) -> Database:
+    """Return a database with the limits of an API process: half a connection more a thread."""
+    return Database(
+        url,
+        pool_size=THREADS * 2 // 3,
+        answer_seconds=STATEMENT_SECONDS + 1,
+        statement_seconds=STATEMENT_SECONDS,
+        retry_seconds=RETRY_SECONDS,
+        impatient=True,
+        beside=beside,
+    )
+
+
+def make_api(
+    settings: Settings,
+    database: Database,
+    clock: DatabaseClock,
+    connections: ConsoleConnections,
+    *,
+    port: int | None = None,
+) -> ApiProcess:
+    """Return an API that is not started yet; `port` replaces that of the settings.
+
+    Whoever opened its connections closes them, after it.
+
+    Raises:
+        OSError: the port is taken.
+
+    """
+    rate, triggers = settings.api_rate, settings.api_trigger_rate
+    services = ApiServices(
+        database=database,
+        now_ms=clock.now_ms,
+        run_ids=RunIds(database),
+        timezone=settings.timezone,
+        job_files=JobFiles(read=read_upload, write=job_file),
+        is_broker_up=connections.is_ready,
+        requester=connections.requester,
+        added_routes=route_names(),
+        trusted_proxies=settings.trusted_proxies,
+        limits=Limits(
+            requests=rate,
+            requests_at_once=rate * _BURST,
+            triggers=triggers,
+            triggers_at_once=triggers * _TRIGGER_BURST,
+        ),
+        version=__version__,
+    )
+    wanted = settings.api_port if port is None else port
+    return ApiProcess(services, clock, host=settings.api_host, port=wanted)
+
+
+def api_address(settings: Settings, port: int) -> str:
+    """Return where programs find an API."""
+    host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
+    return f"http://{host}:{port}"

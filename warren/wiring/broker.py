@@ -1,0 +1,13 @@
+"""Makes the transport from the settings."""
+
+from broker.transport import BrokerSettings, Transport
+from warren.settings.settings import Settings
+
+
+def connect_broker(settings: Settings) -> Transport:
+    """Return a transport to the RabbitMQ of the settings; nothing is connected yet."""
+    # `warren up` needs neither pika nor its 10 MB.
+    from broker.rabbitmq.transport import connect  # noqa: PLC0415
+
+    urls = tuple(url.strip() for url in (settings.broker_url or "").split(","))
+    return connect(BrokerSettings(urls=urls, quorum=settings.quorum))

@@ -1,0 +1,73 @@
+"""Makes the console from the settings: apart from the rest, so that only it loads Flask."""
+
+from admin_web.console_services import ConsoleServices
+from admin_web.serving.broker_link import ConsoleConnections
+from admin_web.serving.console_process import Console
+from sql.clock import DatabaseClock
+from sql.engine import Database
+from warren.jobfile.export import job_file
+from warren.route_plugins import route_names
+from warren.settings.settings import Settings
+
+#: Connections of a console, half as many more when needed; it has a few threads more.
+POOL_SIZE = 8
+#: After so long a page's statement is ended, by the server too: no snapshot is held for longer.
+STATEMENT_SECONDS = 5
+#: A page about a lost database comes soon after that.
+RETRY_SECONDS = 1.0
+
+
+def open_console_database(url: str, beside: Database | None = None) -> Database:
+    """Return a database with the limits of a console."""
+    return Database(
+        url,
+        pool_size=POOL_SIZE,
+        answer_seconds=STATEMENT_SECONDS + 1,
+        statement_seconds=STATEMENT_SECONDS,
+        retry_seconds=RETRY_SECONDS,
+        impatient=True,
+        beside=beside,
+    )
+
+
+def make_console(
+    settings: Settings,
+    database: Database,
+    secret: str,
+    clock: DatabaseClock,
+    connections: ConsoleConnections,
+    *,
+    port: int | None = None,
+) -> Console:
+    """Return a console that is not started yet; `port` replaces that of the settings.
+
+    Whoever opened its connections closes them, after it.
+
+    Raises:
+        OSError: the port is taken.
+
+    """
+    parts = ConsoleServices(
+        database=database,
+        now_ms=clock.now_ms,
+        timezone=settings.timezone,
+        secret=secret,
+        secret_previous=settings.secret_previous or "",
+        is_broker_up=connections.is_ready,
+        requester=connections.requester,
+        added_routes=route_names(),
+        job_file=job_file,
+        host=settings.host,
+        console_url=settings.console_url or "",
+        trusted_proxies=settings.trusted_proxies,
+        metrics_token=settings.metrics_token or "",
+    )
+    return Console(parts, clock, port=settings.port if port is None else port)
+
+
+def address(settings: Settings, port: int) -> str:
+    """Return where people find a console."""
+    if settings.console_url:
+        return settings.console_url
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{port}"

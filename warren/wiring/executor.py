@@ -1,0 +1,90 @@
+"""Makes an executor and its parts from the settings; nothing here needs what `server` installs."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from broker.keys import AppKeys
+from broker.transport import Transport
+from executor.boot_context import Limits
+from executor.core.agent import Executor, SchedulerLink
+from executor.core.state_folder import StateFolder
+from executor.disk import Reserve
+from executor.errors import UserUnusable
+from executor.fork_server.confinement import Confinement, JobUser
+from executor.fork_server.job_limits import JobLimits
+from executor.messaging.signed_sender import Identity
+from executor.processes.interface import SlotsFactory
+from executor.processes.run_logs import RunLogs
+from executor.processes.slot_options import SlotOptions
+from executor.processes.slots import Slots
+from scheduler.rounds.loop import Loop
+from warren.errors import SettingsError
+from warren.settings.settings import Settings
+
+#: How often run logs that are too old are looked for.
+CLEANING_SECONDS = 3_600.0
+
+
+def make_run_logs(settings: Settings) -> RunLogs:
+    """Return the runs' logs."""
+    return RunLogs(settings.log_dir, reserve=Reserve.parse(settings.log_reserve))
+
+
+def make_confinement(settings: Settings) -> Confinement:
+    """Return as whom and within what limits jobs run; raises what keeps them from it."""
+    try:
+        user = JobUser.find(settings.job_user) if settings.job_user else None
+    except UserUnusable as error:
+        raise SettingsError([f"WARREN_JOB_USER: {error}"]) from error
+    return Confinement(user=user, limits=JobLimits.parse(settings.job_limits or ""))
+
+
+def make_slots(settings: Settings, sources: Sequence[str], run_logs: RunLogs) -> SlotsFactory:
+    """Return what makes the job processes of one executor."""
+    options = SlotOptions(
+        count=settings.slots,
+        idle_count=settings.idle_processes,
+        fresh_process=settings.fresh_process,
+        grace_seconds=settings.grace_seconds,
+        script_languages=settings.script_languages,
+        confinement=make_confinement(settings),
+    )
+    return partial(Slots, sources, run_logs, options)
+
+
+def make_executor(
+    settings: Settings,
+    *,
+    app: str,
+    address: str,
+    transport: Transport,
+    keys: AppKeys,
+    slots: SlotsFactory,
+    folder: StateFolder | None = None,
+) -> Executor:
+    """Return an executor that is not started yet; `folder` is its state folder, if held already."""
+    return Executor(
+        Identity.checked(app, address),
+        SchedulerLink(transport, keys),
+        make_slots=slots,
+        run_logs=make_run_logs(settings),
+        state=folder or settings.state_dir,
+        limits=Limits(
+            slots=settings.slots,
+            grace_seconds=settings.grace_seconds,
+            drain_seconds=settings.drain_seconds,
+            cpu_limit=settings.cpu_limit,
+            memory_limit=settings.memory_limit,
+        ),
+    )
+
+
+def make_log_cleaner(settings: Settings) -> Loop:
+    """Return the role that deletes run logs past their time; it is not started yet."""
+    logs = RunLogs(settings.log_dir)
+
+    def tick() -> float:
+        logs.clean(settings.log_retention_days)
+        return CLEANING_SECONDS
+
+    return Loop("log cleaner", tick, longest_seconds=CLEANING_SECONDS)

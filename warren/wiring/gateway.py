@@ -1,0 +1,96 @@
+"""Makes the gateway from the settings."""
+
+from functools import partial
+
+from broker.keys import AppKeys
+from broker.transport import Transport
+from executor.boot_context import Limits
+from executor.core.agent import Executor, SchedulerLink
+from executor.core.state_folder import StateFolder
+from executor.gateway.allow_list import AllowList
+from executor.gateway.gateway import Gateway
+from executor.gateway.remote_run import RemoteLimits
+from executor.gateway.remotes import RemoteOptions, Remotes
+from executor.gateway.tokens import Tokens
+from executor.messaging.signed_sender import Identity
+from executor.processes.interface import SlotsFactory
+from warren.errors import SettingsError
+from warren.settings.keyring import app_keys
+from warren.settings.settings import KINDS, PREFIX, Settings
+from warren.wiring.executor import make_run_logs
+
+#: No limit: the load of this host says nothing of a registered executor's.
+_WHOLE_PERCENT = 100.0
+
+
+def make_gateway(settings: Settings, transport: Transport) -> Gateway:
+    """Return a gateway that is not started yet.
+
+    Raises:
+        SettingsError: what it needs is not set.
+
+    """
+    tokens, allowed = _needed(settings)
+    keys = {app: _keys_of(settings, tokens, app) for app in tokens.by_app}
+    options = RemoteOptions(
+        state_dir=settings.state_dir / "gateway",
+        allowed=allowed,
+        tokens=tokens,
+        limits=RemoteLimits(
+            count=settings.gateway_slots,
+            grace_seconds=settings.grace_seconds,
+            # Whoever writes scripts may so run code on machines that are not the gateway's.
+            script_languages=settings.script_languages if "glue" in settings.was_set else (),
+        ),
+        run_logs=make_run_logs(settings),
+    )
+    remotes = Remotes(options, partial(_make_executor, settings, transport, keys))
+    return Gateway(settings.gateway_host, settings.gateway_port, tokens=tokens, remotes=remotes)
+
+
+def _needed(settings: Settings) -> tuple[Tokens, AllowList]:
+    problems = [
+        f"{PREFIX}{name.upper()}: expected {KINDS[name].expected}, it is not set"
+        for name in ("gateway_tokens", "gateway_allow")
+        if getattr(settings, name) is None
+    ]
+    if settings.gateway_tokens is None or settings.gateway_allow is None:
+        raise SettingsError(problems)
+    return Tokens.parse(settings.gateway_tokens), AllowList.parse(settings.gateway_allow)
+
+
+def _keys_of(settings: Settings, tokens: Tokens, app: str) -> AppKeys:
+    if key := tokens.keys.get(app):
+        return AppKeys(app, key)
+    is_only = len(tokens.by_app) == 1 and settings.app_secret is not None
+    if not is_only and settings.secret is None:
+        line = f"{PREFIX}GATEWAY_TOKENS: expected app {app} to have its key after its token; "
+        raise SettingsError([f"{line}`warren secrets app {app}` prints it"])
+    return app_keys(settings, app)
+
+
+def _make_executor(
+    settings: Settings,
+    transport: Transport,
+    keys: dict[str, AppKeys],
+    *,
+    app: str,
+    address: str,
+    slots: SlotsFactory,
+    folder: StateFolder,
+    boot_id: str,
+) -> Executor:
+    return Executor(
+        Identity.checked(app, address, boot_id),
+        SchedulerLink(transport, keys[app]),
+        make_slots=slots,
+        run_logs=make_run_logs(settings),
+        state=folder,
+        limits=Limits(
+            slots=settings.gateway_slots,
+            grace_seconds=settings.grace_seconds,
+            drain_seconds=settings.drain_seconds,
+            cpu_limit=_WHOLE_PERCENT,
+            memory_limit=_WHOLE_PERCENT,
+        ),
+    )

@@ -1,0 +1,52 @@
+"""Makes a scheduler from the settings."""
+
+import socket
+
+from broker.keys import ClusterKeys
+from broker.transport import Transport
+from scheduler.alarms.channels.mail_server import MailServer
+from scheduler.alarms.channels.ways_out import WaysOut
+from scheduler.alarms.policy import AlarmPolicy, AlarmTargets
+from scheduler.node import SchedulerNode
+from scheduler.options import NodeOptions
+from scheduler.roles import Roles
+from sql.engine import Database
+from warren.route_plugins import load_routes
+from warren.settings.settings import Settings
+
+
+def make_scheduler(
+    settings: Settings, database: Database, transport: Transport, keys: ClusterKeys
+) -> SchedulerNode:
+    """Return a scheduler that is not started yet."""
+    return SchedulerNode(
+        Roles(
+            host=socket.gethostname(),
+            database=database,
+            transport=transport,
+            keys=keys,
+            options=NodeOptions(
+                timezone=settings.timezone,
+                quorum=settings.quorum,
+                alarms=alarm_policy(settings),
+                added_routes=load_routes(),
+                run_retention_days=settings.run_retention_days,
+            ),
+        )
+    )
+
+
+def alarm_policy(settings: Settings) -> AlarmPolicy:
+    """Return how the settings want failures to be told."""
+    return AlarmPolicy(
+        defaults=AlarmTargets(
+            emails=tuple(email for email in (settings.alarm_emails or "").split(",") if email),
+            webhook=settings.alarm_webhook or "",
+        ),
+        mail_server=MailServer.parse(settings.smtp_url) if settings.smtp_url else None,
+        webhook_allow=WaysOut.parse(settings.webhook_allow or ""),
+        per_hour=settings.alarm_limit,
+        absence_seconds=settings.absence_seconds,
+        console_url=settings.console_url or "",
+        timezone=settings.timezone,
+    )
