@@ -1,21 +1,27 @@
 """Who calls: the token of a request, its owner and its limits, looked up for each request."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import structlog
 from flask import request
 
-from admin_web.access.sign_ins import ADDRESS_LIMIT, network_of
+from admin_web.access.sign_ins import network_of
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call, Endpoint, Opening
 from admin_web.api.rate_limits import Buckets
 from admin_web.api.refusals import Refusal
+from scheduler.actor import Actor
 from scheduler.commands.tokens.scopes import RIGHTS, Scope, actor_of, scopes_of
 from scheduler.commands.tokens.token_text import hash_of, is_token
 from sql.accounts import sign_in_attempts, tokens
+from sql.jobs import jobs
 from sql.models import ApiToken, User
 
+#: Unknown tokens of one address that go at once, and how long each takes to be forgotten, in
+#: milliseconds. The console's sign-ins from there have a budget of their own.
+GUESS_LIMIT = (15, 20_000)
 #: How exactly the last use of a token is known; each note is a write.
 SEEN_MS = 60_000
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="warren"'}
@@ -46,7 +52,7 @@ class Admission:
         self._limit(token.id, endpoint)
         self._see(token)
         call = Call(
-            actor=actor_of(token, owner, origin=request.remote_addr or ""),
+            actor=self._actor(token, owner),
             user_id=owner.id,
             token_name=token.name,
             owner=owner.name,
@@ -54,7 +60,18 @@ class Admission:
         )
         if isinstance(endpoint.opens, Scope):
             demand(call, endpoint.opens)
+        if endpoint.tells_of_apps and call.actor.job_ids is not None:
+            raise Refusal(403, "this token is for some jobs only, and this is about whole apps")
         return call
+
+    def _actor(self, token: ApiToken, owner: User) -> Actor:
+        """Return who acts; to a token for some jobs, only their apps exist."""
+        actor = actor_of(token, owner, origin=request.remote_addr or "")
+        if actor.job_ids is None:
+            return actor
+        job_ids = actor.job_ids
+        app_ids = self._services.database.read(lambda session: jobs.app_ids(session, job_ids))
+        return replace(actor, app_ids=frozenset(one for one in app_ids if actor.knows(one)))
 
     def _found(self, header: str) -> tuple[ApiToken, User]:
         kind, _, text = header.partition(" ")
@@ -70,18 +87,18 @@ class Admission:
             self._charge()
             raise _unauthorized("unknown token")
         token, owner = found
+        if owner.is_disabled:
+            raise _unauthorized("the token's owner is disabled")
         if token.revoked_at is not None:
             raise _unauthorized("the token was revoked")
         if token.expires_at <= self._services.now_ms():
             raise _unauthorized("the token has expired")
-        if owner.is_disabled:
-            raise _unauthorized("the token's owner is disabled")
         return token, owner
 
     def _charge(self) -> None:
-        """Count a guess, by the measure of wrong passwords of the same address."""
+        """Count a guess of an address."""
         origin = request.remote_addr or ""
-        limits = {f"address:{network_of(origin)}": ADDRESS_LIMIT}
+        limits = {f"token:{network_of(origin)}": GUESS_LIMIT}
         wait_ms = self._services.database.write(
             lambda session: sign_in_attempts.charge(session, limits, now_ms=self._services.now_ms())
         )

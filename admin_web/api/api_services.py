@@ -14,7 +14,10 @@ from sql.ids import RunIds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How many requests a second a token may make of one process, and how many at once."""
+    """How many requests a second a token may make of one process, and how many at once.
+
+    One user's tokens together take a part of the places, so that there is room for the others.
+    """
 
     requests: float = 50.0
     requests_at_once: float = 100.0
@@ -22,6 +25,10 @@ class Limits:
     triggers_at_once: float = 50.0
     #: Requests that may wait for something at a time; others are answered at once.
     waiting: int = 16
+    waiting_of_user: int = 8
+    #: Requests at a time that read or write much; one too many is refused.
+    heavy: int = 4
+    heavy_of_user: int = 2
     #: How often all that is waited for is looked at.
     look_seconds: float = 0.2
 

@@ -8,13 +8,14 @@ from flask import Flask, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wrappers import Response
 
-from admin_web.api.admission import Admission
+from admin_web.api.admission import Admission, too_often
 from admin_web.api.api_services import ApiServices, JobFiles
 from admin_web.api.bodies import parsed, read_body, read_query
 from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
 from admin_web.api.endpoints import groups
 from admin_web.api.openapi import document
 from admin_web.api.problem_answers import ProblemAnswers
+from admin_web.api.rate_limits import Places
 from admin_web.api.refusals import Refusal
 from admin_web.url_ids import IdConverter
 from sql.engine import Database
@@ -42,7 +43,8 @@ def create_api(services: ApiServices) -> Flask:
     app.url_map.converters["id"] = IdConverter
     app.url_map.merge_slashes = False
     views = mounted(groups(services))
-    server = _Server(Admission(services))
+    limits = services.limits
+    server = _Server(Admission(services), Places(limits.heavy, limits.heavy_of_user))
     for one in views:
         app.add_url_rule(
             BASE + one.endpoint.rule,
@@ -86,8 +88,9 @@ def described() -> dict[str, Any]:
 class _Server:
     """Lets a request in, reads it, calls its view, and writes what that returned."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, heavy: Places) -> None:
         self._admission = admission
+        self._heavy = heavy
 
     def serving(self, one: Mounted) -> Callable[..., Response]:
         """Return what Flask calls for a view."""
@@ -97,7 +100,12 @@ class _Server:
             if call is None:
                 return _written(one.view(None, **names), one)
             _read(call, one)
-            return _written(one.view(call, **names), one)
+            if not one.endpoint.is_heavy:
+                return _written(one.view(call, **names), one)
+            with self._heavy.taken(call.user_id) as is_taken:
+                if not is_taken:
+                    raise too_often("too much of this kind is at work; send it again", 1)
+                return _written(one.view(call, **names), one)
 
         return serve
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 from scheduler.actor import Actor
-from scheduler.commands.tokens.scopes import Scope
+from scheduler.commands.tokens.scopes import RIGHTS, Scope
 
 View = TypeVar("View", bound=Callable[..., Any])
 _MARK = "warren_endpoint"
@@ -36,7 +36,9 @@ class Endpoint:
 
     `query`, `body` and `answer` are types that msgspec knows; `status` is that of success; `also`
     are further answers, by status, as `answer` says or None for no body. `headers` are those of the
-    request that count, with their descriptions; `media` those that a body may have.
+    request that count, with their descriptions; `media` those that a body may have. `is_heavy`:
+    it takes long, so few go at a time. `tells_of_apps`: of more than single jobs, so a token for
+    some jobs only has no use of it.
     """
 
     method: str
@@ -52,6 +54,8 @@ class Endpoint:
     also: Mapping[int, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     is_conditional: bool = False
+    is_heavy: bool = False
+    tells_of_apps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,10 @@ class Call:
     def has(self, scope: Scope) -> bool:
         """Return whether the token has a scope."""
         return scope in self.scopes
+
+    def may(self, scope: Scope) -> bool:
+        """Return whether token and owner both have what a scope asks for."""
+        return self.has(scope) and self.actor.may(RIGHTS[scope])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

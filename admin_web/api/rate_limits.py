@@ -1,9 +1,10 @@
-"""How often a token may call: a bucket for each, in this process, that fills with time."""
+"""How often a token may call this process, and how much of it one user may take at a time."""
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 #: Buckets that are kept; what was used last stays.
 KEPT = 10_000
@@ -40,3 +41,41 @@ class Buckets:
             while len(self._left) > KEPT:
                 self._left.popitem(last=False)
         return wait
+
+
+class Places:
+    """So many places, of which one key takes a part at most; thread-safe.
+
+    Args:
+        total: how many there are.
+        of_one: how many of them one key may take.
+
+    """
+
+    def __init__(self, total: int, of_one: int) -> None:
+        self._total = total
+        self._of_one = of_one
+        self._lock = threading.Lock()
+        self._taken: Counter[int] = Counter()
+
+    @contextmanager
+    def taken(self, key: int) -> Iterator[bool]:
+        """Take a place for as long as the block runs; gives False when there was none."""
+        is_taken = self._take(key)
+        try:
+            yield is_taken
+        finally:
+            if is_taken:
+                self._give_back(key)
+
+    def _take(self, key: int) -> bool:
+        with self._lock:
+            if self._taken[key] >= self._of_one or self._taken.total() >= self._total:
+                return False
+            self._taken[key] += 1
+            return True
+
+    def _give_back(self, key: int) -> None:
+        with self._lock:
+            self._taken[key] -= 1
+            self._taken = +self._taken

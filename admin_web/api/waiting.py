@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import structlog
 from flask import request
 
+from admin_web.api.rate_limits import Places
 from admin_web.api.refusals import at_parameter
 from sql.engine import Database
 from sql.listings import tick_ends
@@ -33,7 +34,7 @@ class Waiting:
 
     Args:
         database: where runs are.
-        places: how many may wait at a time.
+        places: of those that may wait at a time.
         look_seconds: how often all of them are looked at.
         clock: monotonic seconds.
 
@@ -43,7 +44,7 @@ class Waiting:
         self,
         database: Database,
         *,
-        places: int,
+        places: Places,
         look_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -53,19 +54,28 @@ class Waiting:
         self._clock = clock
         self._changed = threading.Condition()
         self._wishes: list[_Wish] = []
-        self._taken = 0
         self._is_looking = False
 
     def wait(
-        self, run_id: int, seconds: float, is_enough: Callable[[], bool] = lambda: False
+        self,
+        user_id: int,
+        run_id: int,
+        seconds: float,
+        is_enough: Callable[[], bool] = lambda: False,
     ) -> bool:
         """Wait until a run's whole tick is over or so many seconds have passed.
 
         `is_enough` is asked as often as the ticks are looked at, and ends it too. False when there
-        was no place to wait at.
+        was no place to wait at, or none for this user.
         """
-        if seconds <= 0 or not self._take():
+        if seconds <= 0:
             return False
+        with self._places.taken(user_id) as is_taken:
+            if is_taken:
+                self._wait(run_id, seconds, is_enough)
+            return is_taken
+
+    def _wait(self, run_id: int, seconds: float, is_enough: Callable[[], bool]) -> None:
         wish = _Wish(run_id)
         end_at = self._clock() + seconds
         try:
@@ -75,16 +85,8 @@ class Waiting:
                 if left <= 0:
                     break
                 wish.is_over.wait(min(left, max(self._look_seconds, 0.5)))
-            return True
         finally:
             self._end(wish)
-
-    def _take(self) -> bool:
-        with self._changed:
-            if self._taken >= self._places:
-                return False
-            self._taken += 1
-            return True
 
     def _begin(self, wish: _Wish) -> None:
         with self._changed:
@@ -95,7 +97,6 @@ class Waiting:
 
     def _end(self, wish: _Wish) -> None:
         with self._changed:
-            self._taken -= 1
             self._wishes = [one for one in self._wishes if one is not wish]
 
     def _look(self) -> None:

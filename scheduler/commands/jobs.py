@@ -131,7 +131,9 @@ class JobCommands:
         hidden: list[str] = []
         for child in children:
             if child in names:
-                listed = seen if names[child][0] in own else hidden
+                app_id = own.get(names[child][0])
+                is_seen = app_id is not None and self._context.actor.knows_job(app_id, child)
+                listed = seen if is_seen else hidden
                 listed.append("/".join(names[child]))
         return job, job_spec(job, app, seen), tuple(hidden)
 

@@ -11,7 +11,7 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.passwords import check_password, hash_password
 from scheduler.problems import Code, Problem
-from sql.accounts import user_accounts, users
+from sql.accounts import tokens, user_accounts, users
 from sql.accounts.users import Rights, Role
 from sql.models import App, User
 
@@ -26,7 +26,7 @@ class UserCommands:
     """Adds and changes users, and notes it in the audit log.
 
     Whoever is signed in as a user whose password or rights change, or who is disabled, is so no
-    longer.
+    longer. A user who is disabled, or given a password by somebody else, loses every token.
     """
 
     def __init__(self, context: CommandContext) -> None:
@@ -102,6 +102,8 @@ class UserCommands:
             users.set_password(user, password_hash)
             user.must_change_password = int(must_change)
             self._note(session, Action.USER_PASSWORD, user.name, user.id)
+            if user.name != self._context.actor.who:
+                self._revoke_tokens(session, user)
 
         self._context.write(Right.ACCOUNT, unit)
 
@@ -124,7 +126,7 @@ class UserCommands:
         self._context.write(Right.ADMINISTER, unit)
 
     def disable(self, user_id: int) -> None:
-        """Keep a user from signing in until `enable`; all else about the user stays.
+        """Keep a user from signing in until `enable`; password, rights and apps stay.
 
         Raises:
             Problem: there is no such user, it is whoever asks, or there would be no administrator.
@@ -164,8 +166,15 @@ class UserCommands:
                 return
             users.set_disabled(user, is_disabled=is_disabled)
             self._note(session, action, user.name, user.id)
+            if is_disabled:
+                self._revoke_tokens(session, user)
 
         self._context.write(Right.ADMINISTER, unit)
+
+    def _revoke_tokens(self, session: Session, user: User) -> None:
+        now_ms, by = self._context.now_ms(), self._context.actor.who
+        for token in tokens.revoke_of(session, user.id, now_ms=now_ms, by=by):
+            self._note(session, Action.TOKEN_REVOKE, token.name, token.id)
 
     def _lock_other(self, session: Session, user_id: int, *, leaves: bool) -> User:
         # Lock administrators first: if two demote each other at once, the second sees the first.

@@ -84,6 +84,19 @@ def revoke(token: ApiToken, *, now_ms: int, by: str) -> bool:
     return True
 
 
+def revoke_of(session: Session, user_id: int, *, now_ms: int, by: str) -> Sequence[ApiToken]:
+    """Revoke a user's tokens; return those that were not yet."""
+    found = (
+        select(ApiToken)
+        .where(ApiToken.user_id == user_id, ApiToken.revoked_at.is_(None))
+        .order_by(ApiToken.id)
+        .with_for_update()
+    )
+    return [
+        token for token in session.execute(found).scalars() if revoke(token, now_ms=now_ms, by=by)
+    ]
+
+
 def ids_of(listed: str | None) -> frozenset[int] | None:
     """Return the ids of a list as it is stored; None when it names none, which means all."""
     if listed is None:

@@ -175,6 +175,12 @@ def find(session: Session, name: str) -> Job:
     return found[0]
 
 
+def app_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
+    """Return the apps of jobs."""
+    statement = select(Job.app_id).where(Job.id.in_(list(job_ids))).distinct()
+    return set(session.execute(statement).scalars())
+
+
 def find_in_app(session: Session, app_id: int, name: str) -> Job | None:
     """Return an app's job by its name, None when there is none."""
     return session.execute(

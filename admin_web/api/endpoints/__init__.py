@@ -11,13 +11,18 @@ from admin_web.api.endpoints.ledger import LedgerEndpoints
 from admin_web.api.endpoints.meta import MetaEndpoints
 from admin_web.api.endpoints.records import RecordEndpoints
 from admin_web.api.endpoints.runs import RunEndpoints
+from admin_web.api.rate_limits import Places
 from admin_web.api.waiting import Waiting
 
 
 def groups(services: ApiServices) -> list[Group]:
     """Return every group, with what it needs."""
     limits = services.limits
-    waiting = Waiting(services.database, places=limits.waiting, look_seconds=limits.look_seconds)
+    waiting = Waiting(
+        services.database,
+        places=Places(limits.waiting, limits.waiting_of_user),
+        look_seconds=limits.look_seconds,
+    )
     return [
         MetaEndpoints(services),
         AppEndpoints(services),

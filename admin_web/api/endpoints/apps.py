@@ -138,7 +138,7 @@ def app_spec_of(app: str, body: AppBody) -> AppSpec:
 def _answer(call: Call, app: App, jobs: int) -> AppFacts:
     spec = app_spec(app)
     webhook = spec.alarm.webhook
-    if webhook and not call.has(Scope.ADMIN):
+    if webhook and not call.may(Scope.ADMIN):
         parts = urlsplit(webhook)
         webhook = f"{parts.scheme}://{parts.hostname or '?'}/…"
     alarm = AppAlarm(emails=[*spec.alarm.emails], webhook=webhook, style=spec.alarm.style)

@@ -58,7 +58,9 @@ class ClusterEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
 
-    @endpoint("GET", "/executors", Scope.READ, ExecutorPage, query=ExecutorsQuery)
+    @endpoint(
+        "GET", "/executors", Scope.READ, ExecutorPage, query=ExecutorsQuery, tells_of_apps=True
+    )
     def executors(self, call: Call) -> Any:
         """List executors by app and address, those that an app only lists included."""
         query, after = call.query, place_of(call.query, str) or ""
@@ -77,7 +79,9 @@ class ClusterEndpoints:
             ExecutorPage, query, rows, lambda row: told(ExecutorAnswer, row), lambda row: row.key
         )
 
-    @endpoint("POST", "/executors/<app>/<address>/drain", Scope.OPERATE, Changed)
+    @endpoint(
+        "POST", "/executors/<app>/<address>/drain", Scope.OPERATE, Changed, tells_of_apps=True
+    )
     def drain(self, call: Call, app: str, address: str) -> Changed:
         """Let an executor take nothing new, finish what runs, and end."""
         app_id_of(self._services, call, app)

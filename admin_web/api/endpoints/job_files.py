@@ -91,6 +91,7 @@ class JobFileEndpoints:
         body=JobFileBody,
         body_bytes=FILE_BYTES,
         media=(JSON, YAML),
+        is_heavy=True,
     )
     def apply(self, call: Call) -> Applied:
         """Make apps and jobs what a job file says, all or nothing."""
@@ -113,9 +114,20 @@ class JobFileEndpoints:
         ]
         return Applied(changes=shown, unchanged=len(changes) - len(shown), dry_run=query.dry_run)
 
-    @endpoint("GET", "/export", Scope.WRITE, JobFileAnswer, query=ExportQuery, gives=(JSON, YAML))
+    @endpoint(
+        "GET",
+        "/export",
+        Scope.WRITE,
+        JobFileAnswer,
+        query=ExportQuery,
+        gives=(JSON, YAML),
+        is_heavy=True,
+    )
     def export(self, call: Call) -> Reply:
-        """Give apps and jobs as a job file, as YAML where that is accepted."""
+        """Give jobs as a job file, as YAML where that is accepted.
+
+        Apps, with their webhooks, are in it for a token that may change them.
+        """
         apps, specs = self._services.database.read(lambda session: self._read(session, call))
         if request.accept_mimetypes.best_match([JSON, YAML, "text/yaml"]) not in (JSON, None):
             text = "".join(f"{line}\n" for line in self._services.job_files.write(apps, specs))
@@ -142,7 +154,8 @@ class JobFileEndpoints:
             job_spec(job, app, [names[one] for one in children.get(job.id, ()) if one in names])
             for job, app in rows
         ]
-        return [app_spec(app) for app in apps], specs
+        # What may not be changed would be refused when it is applied, and has secrets.
+        return [app_spec(app) for app in apps] if call.may(Scope.ADMIN) else [], specs
 
     def _yaml(self, call: Call) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
         try:

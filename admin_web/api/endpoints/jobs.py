@@ -177,7 +177,7 @@ class JobEndpoints:
         conditions.is_known()
         job_id = job_id_of(self._services, call, app, name)
         _, spec = read_job(self._services, call, job_id)
-        seen = conditions.check(conditions.etag(spec))
+        seen = conditions.check(conditions.version(spec))
         self._services.commands(call.actor).jobs.delete([job_id], seen=seen)
 
     @endpoint("GET", f"{JOB}/scripts", Scope.READ, ScriptsAnswer)
@@ -193,9 +193,9 @@ class JobEndpoints:
     def _change(self, call: Call, job_id: int, spec: JobSpec, base: JobSpec | None = None) -> Reply:
         """Make a job so; with `base` only while it still is as described there."""
         _, stored = read_job(self._services, call, job_id)
-        seen = conditions.check(conditions.etag(stored))
+        seen = conditions.check(conditions.version(stored))
         if base is not None:
-            seen = conditions.etag(base)
+            seen = conditions.version(base)
         self._services.commands(call.actor).jobs.update(
             job_id, spec, seen=seen, enabled=spec.enabled
         )
@@ -211,11 +211,11 @@ class JobEndpoints:
         is_asked: bool = True,
     ) -> Reply:
         listed, spec = read_job(self._services, call, job_id)
-        tag = conditions.etag(spec)
+        answer = self._answer(call, listed, spec, self._services.now_ms())
+        tag = conditions.etag(spec, answer)
         told = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"} | (headers or {})
         if is_asked and status is None and conditions.is_not_modified(tag):
             return Reply(status=304, headers=told)
-        answer = self._answer(call, listed, spec, self._services.now_ms())
         return Reply(value=answer, status=status, headers=told)
 
     def _answer(
@@ -240,7 +240,7 @@ class JobEndpoints:
             spec,
             state,
             enabled=bool(listed.is_enabled),
-            with_secrets=with_secrets or call.has(Scope.WRITE),
+            with_secrets=with_secrets or call.may(Scope.WRITE),
         )
 
     def _children(
@@ -248,6 +248,8 @@ class JobEndpoints:
     ) -> dict[int, Sequence[str]]:
         found = child_links.children(session, job_ids)
         every = {child for ids in found.values() for child in ids}
+        if call.actor.job_ids is not None:
+            every &= call.actor.job_ids
         names = job_search.names(session, every, call.actor.app_ids)
         return {
             job_id: [names[child] for child in ids if child in names]

@@ -82,7 +82,7 @@ class LedgerEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
 
-    @endpoint("GET", "/ledger", Scope.READ, LedgerPage, query=LedgerQuery)
+    @endpoint("GET", "/ledger", Scope.READ, LedgerPage, query=LedgerQuery, is_heavy=True)
     def ledger(self, call: Call) -> Any:
         """Tell what became of every due time, for each job."""
         query, bounds = call.query, self._bounds(call.query)
@@ -104,7 +104,9 @@ class LedgerEndpoints:
             lambda job: job.id,
         )
 
-    @endpoint("GET", "/ledger/<app>/<job>", Scope.READ, LedgerAnswer, query=StretchQuery)
+    @endpoint(
+        "GET", "/ledger/<app>/<job>", Scope.READ, LedgerAnswer, query=StretchQuery, is_heavy=True
+    )
     def ledger_of_job(self, call: Call, app: str, job: str) -> LedgerAnswer:
         """Tell what became of every due time of one job."""
         job_id = job_id_of(self._services, call, app, job)

@@ -123,7 +123,7 @@ class RecordEndpoints:
             lambda row: row.id,
         )
 
-    @endpoint("GET", "/reports/days", Scope.READ, DaysAnswer, query=DaysQuery)
+    @endpoint("GET", "/reports/days", Scope.READ, DaysAnswer, query=DaysQuery, tells_of_apps=True)
     def days(self, call: Call) -> DaysAnswer:
         """Count the runs of each day by outcome."""
         today = self._days.of(at(self._services.now_ms()))

@@ -215,7 +215,7 @@ class RunEndpoints:
             return bool(part.lines) or run.status in FINAL
 
         if not read():
-            self._waiting.wait(run_id, seconds, is_enough=read)
+            self._waiting.wait(call.user_id, run_id, seconds, is_enough=read)
             read()
         [answer] = found
         if request.accept_mimetypes.best_match([JSON, TEXT]) != TEXT:
@@ -233,7 +233,7 @@ class RunEndpoints:
         """Return a run, as late as its caller is willing to wait for the end of its tick."""
         run, rows = self._read(call, run_id)
         is_over = tick_end(rows).is_over
-        if not is_over and self._waiting.wait(run_id, seconds):
+        if not is_over and self._waiting.wait(call.user_id, run_id, seconds):
             headers |= {"Preference-Applied": f"wait={int(seconds)}"}
             run, rows = self._read(call, run_id)
             is_over = tick_end(rows).is_over

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from admin_web.api.rate_limits import Places
 from admin_web.api.waiting import Waiting
 from scheduler.commands.tokens.scopes import Scope
 from sql.engine import Database
@@ -268,12 +269,12 @@ class TestWaiting:
         self, database: Database, rows: Rows, job_id: int, clock: Clock
     ) -> None:
         run = rows.run(job_id, clock.now)
-        waiting = Waiting(database, places=1, look_seconds=0.01)
+        waiting = Waiting(database, places=Places(1, of_one=1), look_seconds=0.01)
 
-        assert waiting.wait(run, 0.01)
-        assert waiting.wait(run, 0.01)
+        assert waiting.wait(1, run, 0.01)
+        assert waiting.wait(1, run, 0.01)
         rows.set_run(run, status=RunStatus.SUCCEEDED.value)
-        assert waiting.wait(run, 60)
+        assert waiting.wait(1, run, 60)
 
     @pytest.mark.parametrize(
         "text", ["wait=61", "wait=-1", "wait=x", "wait", "wait=999999999", "wait=0000000999"]
