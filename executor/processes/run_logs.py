@@ -12,6 +12,7 @@ import re
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 
 from broker.messages import LOG_TAIL_BYTES
@@ -72,8 +73,7 @@ class RunLogs:
 
     def path_of(self, scheduled_at_ms: int, run_id: int) -> str:
         """Return the path of a run's log; as text, because it is built for every run."""
-        day = date.fromordinal(_EPOCH_DAY + scheduled_at_ms // _DAY_MS)
-        return f"{self._prefix}{day.isoformat()}/{run_id}.log"
+        return f"{self._prefix}{_day_name(scheduled_at_ms // _DAY_MS)}/{run_id}.log"
 
     def tail(self, path: str, size: int = LOG_TAIL_BYTES) -> str:
         """Return the last `size` bytes of a log as text; empty if there is no such file."""
@@ -164,6 +164,11 @@ class RunLogs:
             with contextlib.suppress(OSError):
                 return space_of(str(folder))
         return Space(0, 0)
+
+
+@lru_cache(maxsize=16)
+def _day_name(day: int) -> str:
+    return date.fromordinal(_EPOCH_DAY + day).isoformat()
 
 
 def _delete_day(folder: Path) -> bool:
