@@ -56,6 +56,10 @@ class LocalTimes:
             texts.append(f"{_shown(instant_ms, other)} {other}")
         return " · ".join(texts)
 
+    def input(self, instant_ms: int) -> str:
+        """Return an instant in the viewer's zone, as a form's field for times has it."""
+        return f"{moment(instant_ms, ZoneInfo(self.zone())):%Y-%m-%dT%H:%M}"
+
     def iso(self, instant_ms: int) -> str:
         """Return an instant for programs."""
         return moment(instant_ms).isoformat(timespec="milliseconds")

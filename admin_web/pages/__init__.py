@@ -18,6 +18,7 @@ from admin_web.pages.schedulers import SchedulerPages
 from admin_web.pages.sign_in import SignInPages
 from admin_web.pages.tokens import TokenPages
 from admin_web.pages.users import UserPages
+from admin_web.timeline.page import TimelinePages
 from admin_web.url_routes import PageGroup
 
 
@@ -30,6 +31,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         JobActions(services),
         AccountPages(services, sign_ins),
         RunPages(services),
+        TimelinePages(services),
         ClearingPages(services),
         GluePages(services),
         AppPages(services),

@@ -7,7 +7,9 @@ from sqlalchemy.orm import Session
 
 from admin_web.console_services import ConsoleServices
 from admin_web.language.problem_text import problem_text
+from admin_web.views import heat_map
 from admin_web.views.family_graph import FamilyGraph, draw
+from admin_web.views.heat_map import HeatMap
 from admin_web.visitors import Visitor
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
@@ -35,6 +37,7 @@ class JobDetails:
     is_waiting: bool
     wrong: str
     runs: list[RunLine]
+    days: HeatMap
     family: FamilyGraph | None
     hidden_children: int
 
@@ -90,6 +93,7 @@ def read_details(
         is_waiting=upcoming.is_waiting(stored),
         wrong=wrong,
         runs=job_search.last_runs(session, job_id, now_ms=now_ms, limit=LOOKED_AT),
+        days=heat_map.read(session, job_id, now_ms=now_ms, zone=services.timezone),
         family=_family(session, visitor, stored, spec),
         hidden_children=len(hidden),
     )

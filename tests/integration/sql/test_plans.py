@@ -16,7 +16,7 @@ from sql.engine import Database
 from sql.explanation import Explanation
 from sql.instants import at
 from sql.jobs import child_links, jobs, parked
-from sql.listings import dashboard, job_search, outlook
+from sql.listings import dashboard, job_days, job_search, job_spans, outlook
 from sql.listings.job_search import JobFilter, Order
 from sql.registry import presence
 from sql.run_status import Kind, RunStatus
@@ -309,6 +309,23 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
         "outlook",
         lambda s: outlook.read(s, None, from_ms=NOW_MS, to_ms=NOW_MS + 3_600_000, limit=8),
         {"i_status_next", "PRIMARY"},
+    ),
+    (
+        "timeline, what stands out",
+        lambda s: job_spans.sample(s, None, from_ms=NOW_MS, until_ms=NOW_MS + 60_000),
+        {"i_status_due", "PRIMARY"},
+    ),
+    (
+        "timeline, runs of rows",
+        lambda s: job_spans.of_jobs(
+            s, range(1, 31), from_ms=NOW_MS, until_ms=NOW_MS + 60_000, limit=120
+        ),
+        {"i_tick"},
+    ),
+    (
+        "a job's days",
+        lambda s: job_days.of_days(s, 7, range(NOW_MS, NOW_MS + 50_000, 500)),
+        {"i_tick"},
     ),
 ]
 

@@ -69,6 +69,7 @@ TABLE: dict[str, Expected] = {
     "runs.download_log": Expected(values={"run_id": 999}, admits=frozenset({404})),
     "runs.kill": Expected(OPERATORS, values={"run_id": 999}, admits=frozenset({404})),
     "runs.again": Expected(OPERATORS, values={"run_id": 999}, admits=frozenset({404})),
+    "timeline.show": Expected(),
     "clearing.show": Expected(OPERATORS),
     "clearing.start": Expected(OPERATORS, admits=frozenset({422})),
     "clearing.stop": Expected(OPERATORS),

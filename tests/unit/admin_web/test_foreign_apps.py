@@ -106,7 +106,7 @@ def test_the_same_pages_hold_it_for_whoever_has_the_app(
 
     ids = theirs.ids
     for page in (
-        *("/", "/apps", "/executors", "/jobs", "/ledger", "/runs"),
+        *("/", "/apps", "/executors", "/jobs", "/ledger", "/runs", "/timeline"),
         *(f"/jobs/{ids['job_id']}{tail}" for tail in ("", "/copy", "/edit", "/trigger", "/yaml")),
         *(f"/runs/{ids['run_id']}{tail}" for tail in ("", "/log", "/log/download")),
         *(f"/glue/{ids['script_id']}{tail}" for tail in ("", f"/versions/{ids['version_id']}")),

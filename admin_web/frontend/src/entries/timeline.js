@@ -1,0 +1,4 @@
+// On the timeline.
+import { walkTimeline } from "../timeline.js";
+
+walkTimeline();

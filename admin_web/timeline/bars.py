@@ -1,0 +1,148 @@
+"""Lays out the runs of a row as bars and its due times as marks; a template draws them.
+
+A row is WIDTH wide, whatever the window; no text is inside, so a page may stretch it. Short runs
+that would lie on each other become one bar that tells how many they are.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sql.listings.job_spans import TROUBLE, SpanRun
+from sql.run_status import OPEN, RunStatus
+
+WIDTH = 2_400
+#: Runs that are shorter than this and begin within it are one bar.
+STEP = 10
+#: A run that began so long after it was due, or has not yet, is late.
+LATE_MS = 10_000
+#: Which state a bar of several runs shows: that of the worst.
+_GRAVITY = {
+    **dict.fromkeys(TROUBLE, 3),
+    **dict.fromkeys(OPEN, 2),
+    RunStatus.SUCCEEDED: 1,
+    RunStatus.CANCELLED: 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a page shows: [from, until), and when now is."""
+
+    from_ms: int
+    until_ms: int
+    now_ms: int
+
+    def place(self, instant_ms: int) -> int:
+        """Return where an instant lies, 0 to WIDTH; outside it is the nearer end."""
+        length = self.until_ms - self.from_ms
+        inside = min(max(instant_ms, self.from_ms), self.until_ms) - self.from_ms
+        return inside * WIDTH // length
+
+    @property
+    def now_at(self) -> int | None:
+        """Where now is, None when that is not in the window."""
+        return self.place(self.now_ms) if self.from_ms <= self.now_ms < self.until_ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a run waited and worked; nothing of it is unknown."""
+
+    run: SpanRun
+    due_ms: int
+    start_ms: int
+    end_ms: int
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it began long after it was due."""
+        return self.start_ms - self.due_ms > LATE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One run, or `count` short ones; `lane` 1 = another run of its row was not over yet."""
+
+    run_id: int
+    status: RunStatus
+    from_ms: int
+    until_ms: int
+    x: int
+    width: int
+    count: int = 1
+    lane: int = 0
+    #: From when it was due to when it began, where that is long enough to see.
+    wait_x: int = 0
+    wait_width: int = 0
+    is_late: bool = False
+
+
+def span(run: SpanRun, now_ms: int) -> Span:
+    """Return when a run waited and worked, up to now when it still does."""
+    is_open = run.status in OPEN
+    began = run.started_at or (now_ms if is_open else run.finished_at) or run.due_at
+    ended = run.finished_at or (now_ms if is_open else began)
+    return Span(run, run.due_at, max(began, run.due_at), max(ended, began))
+
+
+def overlapping(spans: Sequence[Span]) -> set[int]:
+    """Return the ids of runs of one job that began before one of an earlier tick was over."""
+    found: set[int] = set()
+    latest: Span | None = None
+    for one in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
+        is_later = latest is not None and one.run.scheduled_at != latest.run.scheduled_at
+        if latest is not None and is_later and one.start_ms < latest.end_ms:
+            found.add(one.run.id)
+        if latest is None or one.end_ms > latest.end_ms:
+            latest = one
+    return found
+
+
+def draw(spans: Iterable[Span], window: Window, lower: set[int]) -> list[Bar]:
+    """Return the bars of a row from left to right; the runs `lower` lie below the others."""
+    bars: list[Bar] = []
+    for one in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
+        if one.end_ms < window.from_ms or one.due_ms >= window.until_ms:
+            continue
+        fresh = _bar(one, window, int(one.run.id in lower))
+        if bars and _are_one(bars[-1], fresh):
+            bars[-1] = _merged(bars[-1], fresh)
+        else:
+            bars.append(fresh)
+    return bars
+
+
+def _bar(one: Span, window: Window, lane: int) -> Bar:
+    due, start, end = (window.place(at) for at in (one.due_ms, one.start_ms, one.end_ms))
+    return Bar(
+        run_id=one.run.id,
+        status=RunStatus(one.run.status),
+        from_ms=one.start_ms,
+        until_ms=one.end_ms,
+        x=min(start, WIDTH - STEP),
+        width=max(end - start, STEP),
+        lane=lane,
+        wait_x=due,
+        wait_width=start - due,
+        is_late=one.is_late,
+    )
+
+
+def _are_one(last: Bar, fresh: Bar) -> bool:
+    is_short = last.width <= STEP and fresh.width <= STEP
+    return is_short and fresh.x < last.x + STEP and last.lane == fresh.lane
+
+
+def _merged(last: Bar, fresh: Bar) -> Bar:
+    worst = max(last, fresh, key=lambda bar: _GRAVITY[bar.status])
+    return Bar(
+        run_id=worst.run_id,
+        status=worst.status,
+        from_ms=last.from_ms,
+        until_ms=max(last.until_ms, fresh.until_ms),
+        x=last.x,
+        width=STEP,
+        count=last.count + fresh.count,
+        lane=last.lane,
+        is_late=last.is_late or fresh.is_late,
+    )

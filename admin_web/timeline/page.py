@@ -1,0 +1,135 @@
+"""The timeline page: which window, for which apps, and the links to others."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from flask import render_template, request, url_for
+from flask_babel import lazy_gettext
+from wtforms import SelectField
+
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+from admin_web.local_times import LocalTimes
+from admin_web.timeline.bars import WIDTH, Bar, Window
+from admin_web.timeline.rows import ROW_RUNS, Grouping, Row, TimelineReader
+from admin_web.url_routes import route
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+from sql.instants import moment
+from sql.registry.apps import ids_by_name
+
+_HOUR_MS = 3_600_000
+#: By how many hours a page shows to each side of its middle: how far apart its lines are.
+ZOOMS = {"24": 4 * _HOUR_MS, "6": _HOUR_MS, "1": _HOUR_MS // 4}
+USUAL = "24"
+_ALL = ("", lazy_gettext("all"))
+#: A list of a bar's runs begins so long before them: it goes by when they were due.
+_AROUND_MS = 60_000
+#: Middles of a page that a database can have runs of.
+_FIRST_MS, _LAST_MS = 946_684_800_000, 7_258_118_400_000
+
+
+class TimelineForm(ConsoleForm):
+    """Asks for apps, rows and a window."""
+
+    app = SelectField(lazy_gettext("App"), default="")
+    rows = SelectField(
+        lazy_gettext("A row for each"),
+        choices=select_choices(
+            [(Grouping.JOB, lazy_gettext("job")), (Grouping.APP, lazy_gettext("app"))]
+        ),
+        default=Grouping.JOB.value,
+    )
+    zoom = SelectField(
+        lazy_gettext("Window"),
+        choices=select_choices(
+            [
+                ("24", lazy_gettext("24 hours back and ahead")),
+                ("6", lazy_gettext("6 hours back and ahead")),
+                ("1", lazy_gettext("1 hour back and ahead")),
+            ]
+        ),
+        default=USUAL,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A full hour or the like: where it is, and what is written above it."""
+
+    x: int
+    text: str
+
+
+class TimelinePages:
+    """What the visitor's jobs did and what they will do."""
+
+    name = "timeline"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._local_times = LocalTimes(services.timezone, services.now_ms)
+
+    @route("/timeline", Right.VIEW)
+    def show(self) -> str | tuple[str, int]:
+        """Show runs as bars and due times as marks."""
+        known, form = visitor(), TimelineForm(request.args)
+        apps = self._services.database.read(lambda s: ids_by_name(s, known.app_ids))
+        form.app.choices = select_choices([_ALL, *((app, app) for app in apps)])
+        if not form.validate():
+            return render_template("pages/timeline.html", form=form, found=None), 422
+        mine = {apps[form.app.data]} if form.app.data else known.app_ids
+        window, grouping = self._window(form), Grouping(form.rows.data)
+        found = self._services.database.read(
+            lambda s: TimelineReader(s, window, self._services.timezone).read(mine, grouping)
+        )
+        return render_template(
+            "pages/timeline.html",
+            form=form,
+            found=found,
+            width=WIDTH,
+            row_runs=ROW_RUNS,
+            lines=list(self._lines(window, ZOOMS[form.zoom.data])),
+            middle_ms=_middle_ms(),
+            half_ms=int(form.zoom.data) * _HOUR_MS,
+            runs_url=self._runs_url,
+        )
+
+    def _window(self, form: TimelineForm) -> Window:
+        now_ms = self._services.now_ms()
+        middle, half = _middle_ms() or now_ms, int(form.zoom.data) * _HOUR_MS
+        return Window(middle - half, middle + half, now_ms)
+
+    def _lines(self, window: Window, step_ms: int) -> Iterator[Line]:
+        """Give the lines of a window, at full hours of the viewer's zone."""
+        zone = ZoneInfo(self._local_times.zone())
+        shift = moment(window.from_ms, zone).utcoffset() or timedelta()
+        shift_ms = int(shift.total_seconds() * 1000)
+        first = -(-(window.from_ms + shift_ms) // step_ms) * step_ms - shift_ms
+        for instant in range(first, window.until_ms, step_ms):
+            local = moment(instant, zone)
+            yield Line(
+                window.place(instant),
+                f"{local:%H:%M}" if local.hour or local.minute else f"{local:%m-%d}",
+            )
+
+    def _runs_url(self, row: Row, bar: Bar) -> str:
+        """Return where the runs of a bar are listed, or its only run."""
+        if bar.count == 1:
+            return url_for("runs.show", run_id=bar.run_id)
+        return url_for(
+            "runs.index",
+            app=row.app or None,
+            job=(row.name or f"#{row.job_id}") if row.job_id else None,
+            since=self._local_times.input(bar.from_ms - _AROUND_MS),
+            until=self._local_times.input(bar.until_ms + _AROUND_MS),
+        )
+
+
+def _middle_ms() -> int | None:
+    """Return the middle that the URL asks for, None for now."""
+    at = request.args.get("at", type=int)
+    return at if at is not None and _FIRST_MS <= at <= _LAST_MS else None

@@ -1,0 +1,239 @@
+"""Chooses the rows of the timeline, reads their runs, and tells what is left out.
+
+What is late or failed comes first, then what is busy, then what comes due. However many jobs and
+runs there are, a page looks at no more than a few thousand rows of the database.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy.orm import Session
+
+from admin_web.timeline import bars
+from admin_web.timeline.bars import LATE_MS, Bar, Span, Window
+from scheduler.problems import Problem
+from scheduler.schedules.registry import read_schedule
+from sql.jobs.parked import PARKED_MS
+from sql.listings import job_spans, outlook
+from sql.listings.job_spans import TROUBLE, Sample, SpanJob, SpanRun
+from sql.listings.outlook import Outlook
+from sql.run_status import RunStatus
+
+#: Rows of a page, runs of a row, and due times ahead of one.
+ROWS, ROW_RUNS, ROW_TICKS = 30, 120, 60
+#: A run that began in the window may have been due so long before it.
+EARLIER_MS = 3_600_000
+#: A next time that passed so long ago is still one that comes due: no scheduler planned it.
+OVERDUE_MS = 7 * 86_400_000
+
+
+class Grouping(StrEnum):
+    """What a row is."""
+
+    JOB = "job"
+    APP = "app"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How many runs of a row are in the window, and how many of them stand out."""
+
+    runs: int
+    failed: int
+    late: int
+    running: int
+    overlapping: int
+
+    @classmethod
+    def of(cls, spans: Iterable[Span], window: Window, lower: set[int], *, overdue: int) -> "Tally":
+        """Count; `lower` are those that overlap, `overdue` due times that nobody planned."""
+        inside = [
+            one for one in spans if one.end_ms >= window.from_ms and one.due_ms < window.until_ms
+        ]
+        return cls(
+            runs=len(inside),
+            failed=sum(one.run.status in TROUBLE for one in inside),
+            late=sum(one.is_late for one in inside) + overdue,
+            running=sum(one.run.status == RunStatus.RUNNING for one in inside),
+            overlapping=sum(one.run.id in lower for one in inside),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A job or an app: its bars, its due times ahead, and what is to be seen at a glance.
+
+    `job_id` 0 = an app; `name` is empty when the job was deleted. `marks` are the places of due
+    times. `has_more_runs`, `has_more_ticks`: not all are drawn.
+    """
+
+    job_id: int
+    name: str
+    app: str
+    zone: str | None
+    bars: list[Bar]
+    ticks: list[int]
+    marks: list[int]
+    tally: Tally
+    has_more_runs: bool
+    has_more_ticks: bool
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """What comes first is the smallest."""
+        tally = self.tally
+        return (-tally.late, -tally.failed, -tally.overlapping, -tally.runs, *self.ticks[:1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """The rows of a page, and what is not on it.
+
+    `left_out`: how many more rows were seen. `complete_from_ms`: rows were chosen by what came due
+    since then; None = by all of the window. `due_until_ms`: likewise for what comes due.
+    """
+
+    window: Window
+    rows: list[Row]
+    left_out: int
+    complete_from_ms: int | None
+    due_until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineReader:
+    """Reads one page.
+
+    Attributes:
+        session: of the page.
+        window: what the page shows.
+        timezone: of jobs that name none.
+
+    """
+
+    session: Session
+    window: Window
+    timezone: str
+
+    def read(self, app_ids: Collection[int] | None, grouping: Grouping) -> Timeline:
+        """Return what is to be drawn for these apps, None = all."""
+        window = self.window
+        seen = job_spans.sample(
+            self.session, app_ids, from_ms=window.from_ms, until_ms=window.until_ms
+        )
+        ahead = outlook.read(
+            self.session,
+            app_ids,
+            from_ms=window.now_ms - OVERDUE_MS,
+            to_ms=window.until_ms,
+            limit=ROWS,
+        )
+        urgent = self._most_urgent(seen.runs, ahead)
+        by_job = grouping is Grouping.JOB
+        rows = self._of_jobs(urgent[:ROWS], seen) if by_job else self._of_apps(urgent, seen)
+        return Timeline(
+            window=window,
+            rows=sorted(rows, key=lambda row: row.rank)[:ROWS],
+            left_out=max(0, (len(urgent) if by_job else len(rows)) - ROWS),
+            complete_from_ms=seen.complete_from_ms,
+            due_until_ms=ahead.seen_until_ms,
+        )
+
+    def _most_urgent(self, runs: Iterable[SpanRun], ahead: Outlook) -> list[int]:
+        """Return the ids of jobs: late ones, failed ones, busy ones, and those that come due."""
+        urgency: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+        for run in runs:
+            urgency[run.job_id][0] -= bars.span(run, self.window.now_ms).is_late
+            urgency[run.job_id][1] -= run.status in TROUBLE
+            urgency[run.job_id][2] -= 1
+        due = [job.id for job in ahead.first]
+        return list(dict.fromkeys((*sorted(urgency, key=urgency.__getitem__), *due)))
+
+    def _of_jobs(self, job_ids: Sequence[int], seen: Sample) -> list[Row]:
+        found = job_spans.of_jobs(
+            self.session,
+            job_ids,
+            from_ms=self.window.from_ms - EARLIER_MS,
+            until_ms=self.window.until_ms,
+            limit=ROW_RUNS,
+        )
+        full = Counter(run.job_id for run in found)
+        runs: dict[int, dict[int, SpanRun]] = {job_id: {} for job_id in job_ids}
+        for run in (*found, *seen.runs):
+            if run.job_id in runs:
+                runs[run.job_id][run.id] = run
+        jobs = job_spans.jobs_by_ids(self.session, job_ids)
+        return [
+            self._of_job(job_id, jobs.get(job_id), runs[job_id].values(), full[job_id])
+            for job_id in job_ids
+        ]
+
+    def _of_job(self, job_id: int, job: SpanJob | None, runs: Iterable[SpanRun], full: int) -> Row:
+        window = self.window
+        spans = [bars.span(run, window.now_ms) for run in runs]
+        lower = bars.overlapping(spans)
+        ticks = self._ticks(job) if job is not None else []
+        overdue = int(job is not None and self._is_overdue(job))
+        return Row(
+            job_id=job_id,
+            name=job.name if job else "",
+            app=job.app if job else "",
+            zone=(job.timezone or self.timezone) if job else None,
+            bars=bars.draw(spans, window, lower),
+            ticks=ticks[:ROW_TICKS],
+            marks=self._marks(ticks[:ROW_TICKS]),
+            tally=Tally.of(spans, window, lower, overdue=overdue),
+            has_more_runs=full >= ROW_RUNS,
+            has_more_ticks=len(ticks) > ROW_TICKS,
+        )
+
+    def _of_apps(self, job_ids: Sequence[int], seen: Sample) -> list[Row]:
+        jobs = job_spans.jobs_by_ids(self.session, job_ids)
+        spans: dict[int, list[Span]] = {job.app_id: [] for job in jobs.values()}
+        for run in seen.runs:
+            if run.app_id in spans:
+                spans[run.app_id].append(bars.span(run, self.window.now_ms))
+        names = {job.app_id: job.app for job in jobs.values()}
+        return [self._of_app(app_id, names[app_id], spans[app_id], jobs) for app_id in spans]
+
+    def _of_app(
+        self, app_id: int, name: str, spans: list[Span], jobs: Mapping[int, SpanJob]
+    ) -> Row:
+        mine = [job for job in jobs.values() if job.app_id == app_id]
+        # Of few jobs each time, as a page has many apps.
+        ticks = sorted({tick for job in mine[:5] for tick in self._ticks(job)})
+        overdue = sum(self._is_overdue(job) for job in mine)
+        return Row(
+            job_id=0,
+            name=name,
+            app=name,
+            zone=None,
+            bars=bars.draw(spans, self.window, set()),
+            ticks=ticks[:ROW_TICKS],
+            marks=self._marks(ticks),
+            tally=Tally.of(spans, self.window, set(), overdue=overdue),
+            has_more_runs=False,
+            has_more_ticks=len(mine) > 5 or len(ticks) > ROW_TICKS,  # noqa: PLR2004 - as above
+        )
+
+    def _ticks(self, job: SpanJob) -> list[int]:
+        """Return the due times of a job that are ahead, one more than a row has."""
+        if not job.is_enabled or not 0 < job.next_tick_at < PARKED_MS:
+            return []
+        after = max(self.window.now_ms, self.window.from_ms)
+        try:
+            zone = job.timezone or self.timezone
+            schedule = read_schedule(job.schedule_kind, job.schedule_value, zone)
+            return schedule.ticks(after, self.window.until_ms, job.next_tick_at, ROW_TICKS + 1)
+        except Problem:
+            # A schedule that somebody broke in the database: the scheduler will stop the job.
+            return []
+
+    def _is_overdue(self, job: SpanJob) -> bool:
+        """Whether no scheduler has planned a due time that has passed."""
+        return bool(job.is_enabled and 0 < job.next_tick_at < self.window.now_ms - LATE_MS)
+
+    def _marks(self, ticks: Iterable[int]) -> list[int]:
+        return list(dict.fromkeys(self.window.place(tick) for tick in ticks))

@@ -1,0 +1,68 @@
+"""How the runs of one job ended, day by day, along the unique key of ticks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from sqlalchemy import literal, select, union_all
+from sqlalchemy.orm import Session
+
+from sql.dialects.hints import use_index
+from sql.listings.job_spans import TROUBLE
+from sql.models import Run
+from sql.run_status import OPEN, RunStatus
+
+#: Runs of one day that are looked at, its last ones.
+LOOKED_AT = 40
+
+
+class _Counted(NamedTuple):
+    day: int
+    status: str
+
+
+@dataclass(slots=True)
+class DayOutcomes:
+    """Runs of a day by outcome; `is_all` is False when the day had more than were looked at."""
+
+    succeeded: int = 0
+    failed: int = 0
+    open: int = 0
+    is_all: bool = True
+
+    @property
+    def total(self) -> int:
+        """Return how many runs these are."""
+        return self.succeeded + self.failed + self.open
+
+    def add(self, status: str) -> None:
+        """Count a run; one that was cancelled is none."""
+        if status in TROUBLE:
+            self.failed += 1
+        elif status in OPEN:
+            self.open += 1
+        elif status == RunStatus.SUCCEEDED:
+            self.succeeded += 1
+
+
+def of_days(session: Session, job_id: int, bounds: Sequence[int]) -> list[DayOutcomes]:
+    """Return the outcomes of each day; day N is [bounds[N], bounds[N + 1])."""
+    days = [DayOutcomes() for _ in bounds[1:]]
+    if not days:
+        return []
+    each = [
+        use_index(select(literal(day).label("day"), Run.status), Run, "i_tick")
+        .where(Run.job_id == job_id, Run.scheduled_at >= since, Run.scheduled_at < until)
+        .order_by(Run.scheduled_at.desc())
+        .limit(LOOKED_AT)
+        .subquery()
+        for day, (since, until) in enumerate(pairwise(bounds))
+    ]
+    seen = [0] * len(days)
+    for row in map(_Counted._make, session.execute(union_all(*(select(one) for one in each)))):
+        days[row.day].add(row.status)
+        seen[row.day] += 1
+    for day, number in zip(days, seen, strict=True):
+        day.is_all = number < LOOKED_AT
+    return days

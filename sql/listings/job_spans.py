@@ -1,0 +1,125 @@
+"""What the timeline asks: which jobs had something to show in a span, and the runs of few jobs.
+
+Every question follows an index and has a bound; what is left out is told with the answer.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import select, union_all
+from sqlalchemy.orm import Session
+
+from sql.dialects.hints import use_index
+from sql.listings import newest_runs
+from sql.listings.newest_runs import Parts
+from sql.models import App, Job, Run
+from sql.rows import fetch, query
+from sql.run_status import OPEN, RunStatus
+
+#: How many runs are looked at of those that are open, that went wrong, and that are well.
+LOOKED_AT = 500
+#: What is worth a look first.
+TROUBLE = frozenset(RunStatus) - OPEN - {RunStatus.SUCCEEDED, RunStatus.CANCELLED}
+_TICKS = "i_tick"
+_WELL = frozenset({RunStatus.SUCCEEDED})
+
+
+class SpanRun(NamedTuple):
+    """A run as a bar."""
+
+    id: int
+    job_id: int
+    app_id: int
+    status: str
+    kind: str
+    scheduled_at: int
+    due_at: int
+    started_at: int | None
+    finished_at: int | None
+
+
+class SpanJob(NamedTuple):
+    """A job as a row, with what tells its due times."""
+
+    id: int
+    app_id: int
+    name: str
+    app: str
+    schedule_kind: str
+    schedule_value: str | None
+    timezone: str | None
+    is_enabled: int
+    next_tick_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The newest runs of a span; `complete_from_ms` None = all of the span's runs are here."""
+
+    runs: list[SpanRun]
+    complete_from_ms: int | None
+
+
+def sample(
+    session: Session, app_ids: Collection[int] | None, *, from_ms: int, until_ms: int
+) -> Sample:
+    """Return the newest open runs, those that went wrong and those that are well.
+
+    An open run counts however long ago it came due: it may have run ever since.
+    """
+    shares = ((OPEN, None), (TROUBLE, from_ms), (_WELL, from_ms))
+    found = [
+        newest_runs.read(
+            session,
+            Parts(statuses=statuses, app_ids=app_ids, since_ms=since, until_ms=until_ms),
+            limit=LOOKED_AT,
+        )
+        for statuses, since in shares
+    ]
+    ids = [run.id for one in found for _, run in one.rows[:LOOKED_AT]]
+    ends = [_end(one) for one in found]
+    known = [end for end in ends if end is not None]
+    return Sample(runs=_by_ids(session, ids), complete_from_ms=max(known, default=None))
+
+
+def _end(found: newest_runs.Newest) -> int | None:
+    """Return back to when a share is complete."""
+    if len(found.rows) > LOOKED_AT:
+        return found.rows[LOOKED_AT - 1][0][0]
+    return found.end[0] if found.end is not None else None
+
+
+def of_jobs(
+    session: Session, job_ids: Sequence[int], *, from_ms: int, until_ms: int, limit: int
+) -> list[SpanRun]:
+    """Return the newest runs of few jobs by their ticks in a span, up to `limit` of each."""
+    if not job_ids:
+        return []
+    each = [
+        use_index(query(SpanRun, Run), Run, _TICKS)
+        .where(Run.job_id == job_id, Run.scheduled_at >= from_ms, Run.scheduled_at < until_ms)
+        .order_by(Run.scheduled_at.desc())
+        .limit(limit)
+        .subquery()
+        for job_id in job_ids
+    ]
+    return fetch(session, SpanRun, union_all(*(select(one) for one in each)))  # type: ignore[arg-type]
+
+
+def jobs_by_ids(session: Session, job_ids: Collection[int]) -> dict[int, SpanJob]:
+    """Return those of few jobs that are still there, by id."""
+    if not job_ids:
+        return {}
+    named = (
+        query(SpanJob, Job, app=App.name)
+        .join(App, App.id == Job.app_id)
+        .where(Job.id.in_(list(job_ids)))
+    )
+    return {job.id: job for job in fetch(session, SpanJob, named)}
+
+
+def _by_ids(session: Session, run_ids: Sequence[int]) -> list[SpanRun]:
+    if not run_ids:
+        return []
+    return fetch(session, SpanRun, query(SpanRun, Run).where(Run.id.in_(run_ids)))
