@@ -37,8 +37,8 @@ ERROR_TEXTS = {
         lazy_gettext("Sign in, then try again. Nothing was changed."),
     ),
     403: ErrorText(
-        lazy_gettext("You are not allowed to do that"),
-        lazy_gettext("Your role does not allow it, or the form was too old. Nothing was changed."),
+        lazy_gettext("Permission denied"),
+        lazy_gettext("Your role does not allow it, or the form has expired. Nothing was changed."),
     ),
     404: ErrorText(
         lazy_gettext("Page not found"),
@@ -59,21 +59,22 @@ ERROR_TEXTS = {
         lazy_gettext("Wait a moment, then try again."),
     ),
     500: ErrorText(
-        lazy_gettext("Internal error in the console"),
-        lazy_gettext(
-            "Scheduling is not affected. Give your administrator the number of this error."
-        ),
+        lazy_gettext("Console error"),
+        lazy_gettext("Scheduling is not affected. Give your administrator this error number."),
     ),
     503: ErrorText(
         lazy_gettext("Database unavailable"),
-        lazy_gettext("Running jobs go on, and their reports wait. This page reloads by itself."),
+        lazy_gettext(
+            "Running jobs continue, and their results are saved later. "
+            "This page reloads automatically."
+        ),
     ),
 }
 
 #: Instead of 503's, for a form: it is not sent a second time by itself.
 _NOT_DONE = ErrorText(
     lazy_gettext("Database unavailable"),
-    lazy_gettext("Check whether it was done before you send it again; most likely it was not."),
+    lazy_gettext("It was probably not done. Check before you submit it again."),
 )
 
 

@@ -75,6 +75,8 @@ class LocalTimes:
 
     def duration(self, duration_ms: int) -> str:
         """Return a duration, to three figures or to the second."""
+        if duration_ms < 1:
+            return "<1 ms"
         seconds = duration_ms / 1000
         if seconds < 60:  # noqa: PLR2004 - seconds of a minute
             return f"{seconds:.3g} s"

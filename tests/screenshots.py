@@ -127,7 +127,7 @@ def _signed_in(found: Browser, url: str, password: str) -> StorageState:
     page = context.new_page()
     sign_in(page, url, "admin", password)
     choose_password(page, password, PASSWORD)
-    page.get_by_text("Choose your own password to continue").wait_for(state="detached")
+    page.get_by_text("Choose a new password to continue").wait_for(state="detached")
     # Language, theme and zone are to be those of each picture's browser.
     cookies = [one for one in context.cookies() if one["name"] == "warren"]
     context.close()

@@ -13,9 +13,9 @@ USER_NAME = Regexp(
     rf"^{NAME_PATTERN}\Z",
     message=lazy_gettext("A name has 4 to 50 letters, digits, dots, hyphens or underscores."),
 )
-_REQUIRED = lazy_gettext("Fill this in.")
+_REQUIRED = lazy_gettext("Required.")
 #: Long enough for every name and password; what is longer is not even hashed.
-_TYPED = Length(max=LONGEST, message=lazy_gettext("This is too long."))
+_TYPED = Length(max=LONGEST, message=lazy_gettext("Too long."))
 
 
 class SignInForm(ConsoleForm):
@@ -36,7 +36,7 @@ class PasswordForm(ConsoleForm):
             Length(
                 SHORTEST,
                 LONGEST,
-                lazy_gettext("A password has 8 to 200 characters."),
+                lazy_gettext("Use 8 to 200 characters."),
             ),
         ],
     )

@@ -33,19 +33,19 @@ class AppForm(ConsoleForm):
         lazy_gettext("Executors"),
         choices=select_choices(
             [
-                (AUTOMATIC, lazy_gettext("all that register")),
+                (AUTOMATIC, lazy_gettext("all registered executors")),
                 (LISTED, lazy_gettext("only these addresses, in this order")),
             ]
         ),
         default=AUTOMATIC,
     )
     addresses = TextAreaField(lazy_gettext("Addresses"))
-    emails = StringField(lazy_gettext("E-mail alarms to"))
-    webhook = StringField(lazy_gettext("Webhook for alarms"))
+    emails = StringField(lazy_gettext("Alarm e-mail"))
+    webhook = StringField(lazy_gettext("Alarm webhook"))
     style = SelectField(
-        lazy_gettext("Style of the webhook"),
+        lazy_gettext("Webhook format"),
         choices=select_choices(
-            [("", lazy_gettext("by its host")), *((name, name) for name in STYLES)]
+            [("", lazy_gettext("Auto-detect")), *((name, name) for name in STYLES)]
         ),
         default="",
     )
@@ -83,7 +83,7 @@ class AppForm(ConsoleForm):
                     gettext("Not a valid e-mail address: %(text)s", text=email[:100])
                 )
         if len(",".join(emails)) > LONGEST_EMAIL:
-            raise ValidationError(gettext("This is too long."))
+            raise ValidationError(gettext("Too long."))
 
     def validate_webhook(self, field: Field) -> None:
         """Refuse what alarms cannot be sent to."""
@@ -97,7 +97,7 @@ class AppForm(ConsoleForm):
     def validate_style(self, field: Field) -> None:
         """Refuse a style without a webhook."""
         if field.data and not self.webhook.data:
-            raise ValidationError(gettext("A style needs a webhook."))
+            raise ValidationError(gettext("A webhook format needs a webhook."))
 
     def spec(self, name: str) -> AppSpec:
         """Return a valid form as an app of this name."""
@@ -119,7 +119,7 @@ class NewAppForm(AppForm):
     app_name = StringField(
         lazy_gettext("Name"),
         [
-            InputRequired(lazy_gettext("Fill this in.")),
+            InputRequired(lazy_gettext("Required.")),
             Regexp(
                 rf"^{APP_PATTERN}\Z",
                 message=lazy_gettext(

@@ -18,10 +18,10 @@ _ALL = ("", lazy_gettext("all"))
 _STATES = (_ALL, ("enabled", lazy_gettext("enabled")), ("stopped", lazy_gettext("stopped")))
 _ORDERS = (
     (Order.NAME, lazy_gettext("app and name")),
-    (Order.DUE, lazy_gettext("next fire")),
+    (Order.DUE, lazy_gettext("next run")),
     (Order.NEWEST, lazy_gettext("newest first")),
 )
-_SHORT = [Optional(), Length(max=255, message=lazy_gettext("This is too long."))]
+_SHORT = [Optional(), Length(max=255, message=lazy_gettext("Too long."))]
 
 
 class JobFilterForm(ConsoleForm):
@@ -33,7 +33,7 @@ class JobFilterForm(ConsoleForm):
     handler = StringField(lazy_gettext("Handler"), _SHORT)
     author = StringField(lazy_gettext("Author"), _SHORT)
     order = SelectField(
-        lazy_gettext("Sorted by"), choices=select_choices(_ORDERS), default=Order.NAME.value
+        lazy_gettext("Sort by"), choices=select_choices(_ORDERS), default=Order.NAME.value
     )
 
     def set_choices(self, apps: Sequence[str]) -> None:

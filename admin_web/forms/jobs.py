@@ -39,7 +39,7 @@ _VALUE_FIELDS = {
 _TYPED = frozenset({"name", "handler", "cron", "seconds", "at"})
 _CHOICES = {None: "", True: "yes", False: "no"}
 _CHOSEN = {word: chosen for chosen, word in _CHOICES.items()}
-_HANDLER = ("", lazy_gettext("a handler of the executor"))
+_HANDLER = ("", lazy_gettext("Handler (in the executor)"))
 #: What is asked for, by the names of the form's fields.
 FORM_FIELDS: Mapping[str, JobField] = {
     one.key if one.kind.group in ("script", "alarm") else name: one
@@ -72,7 +72,7 @@ class JobForm(ConsoleForm):
     )
     cron = StringField(lazy_gettext("Cron expression"))
     seconds = StringField(lazy_gettext("Seconds"))
-    at = StringField(lazy_gettext("Instant"))
+    at = StringField(lazy_gettext("Time"))
     timezone = SelectField(lazy_gettext("Time zone"), validate_choice=False)
     language = SelectField(lazy_gettext("Job type"), validate_choice=False)
     handler = _field(
@@ -88,25 +88,25 @@ class JobForm(ConsoleForm):
     concurrency = _field(
         "concurrency",
         lazy_gettext("Max concurrent runs"),
-        lazy_gettext("On one executor; more are handled as chosen above."),
+        lazy_gettext("On one executor. Further runs are handled as chosen above."),
     )
     timeout = _field(
         "timeout",
         lazy_gettext("Timeout, in seconds"),
-        lazy_gettext("0 = none. On timeout the whole process group is ended."),
+        lazy_gettext("0 = no timeout. On timeout the job and its child processes are killed."),
     )
     retries = _field("retries", lazy_gettext("Retries"))
     retry_delay = _field("retry_delay", lazy_gettext("Retry delay, in seconds"))
     fresh_process = _field("fresh_process", lazy_gettext("New process for each run"))
     children = TextAreaField(lazy_gettext("Children"))
     emails = StringField(
-        lazy_gettext("Alarm by e-mail"),
+        lazy_gettext("Alarm e-mail"),
         description=lazy_gettext(
-            "Separate with commas; empty = those of the app, else of the cluster."
+            "Separate addresses with commas. If empty, those of the app or the cluster are used."
         ),
     )
-    webhook = StringField(lazy_gettext("Alarm by webhook"), render_kw={"autocomplete": "off"})
-    style = SelectField(lazy_gettext("Style of the webhook"), validate_choice=False)
+    webhook = StringField(lazy_gettext("Alarm webhook"), render_kw={"autocomplete": "off"})
+    style = SelectField(lazy_gettext("Webhook format"), validate_choice=False)
     enabled = BooleanField(lazy_gettext("Enable now"))
     seen = HiddenField()
 
@@ -171,7 +171,7 @@ class JobForm(ConsoleForm):
             if field is None:
                 self.add_error(words)
             elif field.name in _TYPED and not _text(field):
-                field.errors = (gettext("Fill this in."),)
+                field.errors = (gettext("Required."),)
             else:
                 field.errors = (*field.errors, words)
 

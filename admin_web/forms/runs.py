@@ -33,7 +33,7 @@ from sql.registry.apps import ids_by_name
 from sql.run_status import OPEN, RunStatus
 
 _ALL = ("", lazy_gettext("all"))
-_TOO_LONG = lazy_gettext("This is too long.")
+_TOO_LONG = lazy_gettext("Too long.")
 _YEARS = range(2000, 2200)
 #: The largest instant that a DATETIME holds.
 _LAST_MS = 253_402_300_799_000
@@ -43,21 +43,21 @@ _PLACE = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19}){1,3}", re.ASCII)
 GROUPS = {"open": OPEN, "failures": FAILURES}
 _STATUSES = [
     _ALL,
-    ("open", lazy_gettext("open")),
-    ("failures", lazy_gettext("failed in any way")),
+    ("open", lazy_gettext("unfinished")),
+    ("failures", lazy_gettext("any failure")),
     *((status.value, state.word) for status, state in labels.STATUS.items()),
 ]
 #: XXL-JOB's nine choices, in its order.
 CLEARED = {
-    Choice.OLDER_THAN_1_MONTH: lazy_gettext("older than a month"),
-    Choice.OLDER_THAN_3_MONTHS: lazy_gettext("older than three months"),
-    Choice.OLDER_THAN_6_MONTHS: lazy_gettext("older than six months"),
-    Choice.OLDER_THAN_1_YEAR: lazy_gettext("older than a year"),
-    Choice.ALL_BUT_1_000: lazy_gettext("all but the newest 1,000"),
-    Choice.ALL_BUT_10_000: lazy_gettext("all but the newest 10,000"),
-    Choice.ALL_BUT_30_000: lazy_gettext("all but the newest 30,000"),
-    Choice.ALL_BUT_100_000: lazy_gettext("all but the newest 100,000"),
-    Choice.ALL: lazy_gettext("all that are over"),
+    Choice.OLDER_THAN_1_MONTH: lazy_gettext("Older than 1 month"),
+    Choice.OLDER_THAN_3_MONTHS: lazy_gettext("Older than 3 months"),
+    Choice.OLDER_THAN_6_MONTHS: lazy_gettext("Older than 6 months"),
+    Choice.OLDER_THAN_1_YEAR: lazy_gettext("Older than 1 year"),
+    Choice.ALL_BUT_1_000: lazy_gettext("All except the newest 1,000"),
+    Choice.ALL_BUT_10_000: lazy_gettext("All except the newest 10,000"),
+    Choice.ALL_BUT_30_000: lazy_gettext("All except the newest 30,000"),
+    Choice.ALL_BUT_100_000: lazy_gettext("All except the newest 100,000"),
+    Choice.ALL: lazy_gettext("All finished runs"),
 }
 
 
@@ -108,10 +108,10 @@ class RunScopeForm(ConsoleForm):
         if not (field.data or "").strip():
             return
         if not self._found:
-            raise ValidationError(gettext("No such job. For a deleted job, enter its number."))
+            raise ValidationError(gettext("Job not found. For a deleted job, enter its ID."))
         if len(self._found) > 1:
             raise ValidationError(
-                gettext("Several apps have a job of this name; choose the app too.")
+                gettext("Several apps have a job with this name. Choose the app too.")
             )
         self.job_id = self._found[0]
 
@@ -129,7 +129,9 @@ class RunFilterForm(RunScopeForm):
 
     status = SelectField(lazy_gettext("State"), choices=select_choices(_STATUSES), default="")
     kind = SelectField(
-        lazy_gettext("Cause"), choices=select_choices([_ALL, *labels.KIND.items()]), default=""
+        lazy_gettext("Trigger type"),
+        choices=select_choices([_ALL, *labels.KIND.items()]),
+        default="",
     )
     address = StringField(
         lazy_gettext("Executor"), [Optional(), Length(max=128, message=_TOO_LONG)]
@@ -153,13 +155,13 @@ class RunFilterForm(RunScopeForm):
         """Refuse a time that no run can have, or that lies before the other one."""
         _check_year(field)
         if self.since.data and field.data and field.data <= self.since.data:
-            raise ValidationError(gettext("This is before the start."))
+            raise ValidationError(gettext("This is before the start time."))
 
     def show_time_errors(self) -> None:
         """Say in our own words what is wrong with a time that cannot be read."""
         for field in (self.since, self.until):
             if field.errors and field.data is None:
-                field.errors = [gettext("Write a time like 2026-01-31 08:00.")]
+                field.errors = [gettext("Enter a time like 2026-01-31 08:00.")]
 
 
 class ClearForm(RunScopeForm):
@@ -171,8 +173,8 @@ class ClearForm(RunScopeForm):
         choices=select_choices((str(int(choice)), text) for choice, text in CLEARED.items()),
     )
     is_sure = BooleanField(
-        lazy_gettext("I understand that cleared runs are gone for good."),
-        [InputRequired(lazy_gettext("Please confirm."))],
+        lazy_gettext("I understand that cleared runs cannot be restored."),
+        [InputRequired(lazy_gettext("Confirm to continue."))],
     )
 
 
@@ -191,4 +193,4 @@ def instant_ms(moment: datetime | None, zone: str) -> int | None:
 
 def _check_year(field: Field) -> None:
     if field.data is not None and field.data.year not in _YEARS:
-        raise ValidationError(gettext("Write a time like 2026-01-31 08:00."))
+        raise ValidationError(gettext("Enter a time like 2026-01-31 08:00."))

@@ -7,7 +7,7 @@ from wtforms.validators import InputRequired, NumberRange, Regexp
 from admin_web.forms.console_form import ConsoleForm
 from scheduler.commands.tokens.token_commands import MOST_DAYS, NAME_PATTERN, USUAL_DAYS
 
-_REQUIRED = lazy_gettext("Fill this in.")
+_REQUIRED = lazy_gettext("Required.")
 
 
 class TokenForm(ConsoleForm):
@@ -33,7 +33,7 @@ class TokenForm(ConsoleForm):
         lazy_gettext("Days"),
         [
             InputRequired(_REQUIRED),
-            NumberRange(1, MOST_DAYS, lazy_gettext("A token lives 1 to 366 days.")),
+            NumberRange(1, MOST_DAYS, lazy_gettext("A token is valid for 1 to 366 days.")),
         ],
         default=USUAL_DAYS,
     )

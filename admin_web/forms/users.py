@@ -11,8 +11,8 @@ from admin_web.language import labels
 from scheduler.commands.passwords import LONGEST, SHORTEST
 from sql.accounts.users import Role
 
-_REQUIRED = lazy_gettext("Fill this in.")
-_PASSWORD_LENGTH = Length(SHORTEST, LONGEST, lazy_gettext("A password has 8 to 200 characters."))
+_REQUIRED = lazy_gettext("Required.")
+_PASSWORD_LENGTH = Length(SHORTEST, LONGEST, lazy_gettext("Use 8 to 200 characters."))
 #: Viewer first: whoever is in a hurry gives little away.
 _ROLES = [
     (role.name.lower(), labels.ROLE[role.name.lower()])
@@ -41,7 +41,7 @@ class RightsForm(ConsoleForm):
         validate_choice=True,
     )
     apps = SelectMultipleField(lazy_gettext("Apps"), choices=[])
-    may_edit_glue = BooleanField(lazy_gettext("May edit scripts"))
+    may_edit_glue = BooleanField(lazy_gettext("Can edit scripts"))
 
 
 class NewUserForm(RightsForm):
@@ -52,7 +52,7 @@ class NewUserForm(RightsForm):
         [InputRequired(_REQUIRED), USER_NAME],
     )
     password = PasswordField(
-        lazy_gettext("First password"), [InputRequired(_REQUIRED), _PASSWORD_LENGTH]
+        lazy_gettext("Temporary password"), [InputRequired(_REQUIRED), _PASSWORD_LENGTH]
     )
 
 

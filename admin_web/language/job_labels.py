@@ -30,15 +30,17 @@ class Option:
 FRESH_PROCESS = {
     "": Option(
         lazy_gettext("executor default"),
-        lazy_gettext("As WARREN_FRESH_PROCESS says; the default is no."),
+        lazy_gettext("Set by WARREN_FRESH_PROCESS. The default is no."),
     ),
     "yes": Option(
         lazy_gettext("yes"),
-        lazy_gettext("A few milliseconds slower; nothing is left over from earlier runs."),
+        lazy_gettext("A few milliseconds slower. Nothing is left over from earlier runs."),
     ),
     "no": Option(
         lazy_gettext("no"),
-        lazy_gettext("The job's runs share a process, one after another; no other job's do."),
+        lazy_gettext(
+            "Runs of this job reuse a process, one after another. Other jobs never share it."
+        ),
     ),
 }
 #: What fires by itself first.
@@ -49,21 +51,21 @@ SCHEDULE = {
 ROUTE = {
     Route.FIRST: Option(
         lazy_gettext("first"),
-        lazy_gettext("Always the first executor. For when one is enough and the others stand by."),
+        lazy_gettext(
+            "Always the first executor. Use it when one is enough and the others are on standby."
+        ),
     ),
     Route.LAST: Option(
         lazy_gettext("last"),
-        lazy_gettext(
-            "Always the last executor. Keeps a job apart from those that go to the first."
-        ),
+        lazy_gettext("Always the last executor. Keeps a job away from those that use the first."),
     ),
     Route.ROUND: Option(
         lazy_gettext("round robin"),
-        lazy_gettext("One after the other. For runs of about equal weight."),
+        lazy_gettext("Executors take turns. For runs of similar cost."),
     ),
     Route.RANDOM: Option(
         lazy_gettext("random"),
-        lazy_gettext("Any executor. For very many short runs."),
+        lazy_gettext("Any executor. For many short runs."),
     ),
     Route.CONSISTENT_HASH: Option(
         lazy_gettext("consistent hash"),
@@ -87,53 +89,57 @@ ROUTE = {
     Route.FAILOVER: Option(
         lazy_gettext("failover"),
         lazy_gettext(
-            "The first executor that answers a check. "
-            "For when a run must not go to a frozen executor."
+            "The first executor that passes a health check. "
+            "Use it when a run must not go to a frozen executor."
         ),
     ),
     Route.BUSYOVER: Option(
         lazy_gettext("busyover"),
         lazy_gettext(
-            "The first executor that is idle, or at least does not run this job. For long runs."
+            "The first idle executor, or one that is not running this job. For long runs."
         ),
     ),
     Route.SHARDING_BROADCAST: Option(
         lazy_gettext("sharding broadcast"),
-        lazy_gettext("All executors at once, each with its share of the work."),
+        lazy_gettext("All executors at once, each with its own shard."),
     ),
 }
 BLOCK = {
     Block.SERIAL_EXECUTION: Option(
         lazy_gettext("queue"),
-        lazy_gettext("A run waits for the one before it. For when every run matters."),
+        lazy_gettext("A new run waits for the previous one. Use it when every run matters."),
     ),
     Block.DISCARD_LATER: Option(
         lazy_gettext("skip new"),
-        lazy_gettext("While one runs, the next is skipped. For when a late run is worthless."),
+        lazy_gettext(
+            "A new run is skipped while one is running. Use it when a late run is useless."
+        ),
     ),
     Block.COVER_EARLY: Option(
         lazy_gettext("replace running"),
-        lazy_gettext("A new run kills the old one. For when only the newest result counts."),
+        lazy_gettext("A new run kills the running one. Use it when only the latest result counts."),
     ),
 }
 MISFIRE = {
     MisfirePolicy.DO_NOTHING: Option(
         lazy_gettext("skip"),
-        lazy_gettext("Missed runs are recorded and skipped. The next one comes as usual."),
+        lazy_gettext("Missed runs are recorded and skipped. The next one runs as usual."),
     ),
     MisfirePolicy.FIRE_ONCE_NOW: Option(
         lazy_gettext("run once immediately"),
-        lazy_gettext("One run makes up for all that were missed. Good for daily reports."),
+        lazy_gettext("One run makes up for all missed runs. Good for daily reports."),
     ),
 }
 DELIVERY = {
     DeliveryGuarantee.AT_MOST_ONCE: Option(
         lazy_gettext("at most once"),
-        lazy_gettext("A run that may have started is never started again automatically."),
+        lazy_gettext("A run that may have started is never run again automatically."),
     ),
     DeliveryGuarantee.AT_LEAST_ONCE: Option(
         lazy_gettext("at least once"),
-        lazy_gettext("A run whose executor was lost is tried again. It must be safe to run twice."),
+        lazy_gettext(
+            "A run whose executor was lost is retried. The job must be safe to run twice."
+        ),
     ),
 }
 #: The choices of each field that has some.
@@ -156,7 +162,7 @@ LANGUAGES = {
 }
 _ENABLED = State(lazy_gettext("enabled"), "good", "play")
 _STOPPED = State(lazy_gettext("stopped"), "quiet", "pause")
-_STOPPED_BY_ITSELF = State(lazy_gettext("stopped by itself"), "warn", "triangle")
+_STOPPED_BY_ITSELF = State(lazy_gettext("stopped automatically"), "warn", "triangle")
 _BY_REQUEST = State(lazy_gettext("on demand"), "quiet", "ring")
 
 

@@ -22,7 +22,7 @@ class State:
 
 
 STATUS = {
-    RunStatus.PLANNED: State(lazy_gettext("planned"), "quiet", "ring"),
+    RunStatus.PLANNED: State(lazy_gettext("queued"), "quiet", "ring"),
     RunStatus.ROUTED: State(lazy_gettext("routed"), "info", "arrow"),
     RunStatus.SENT: State(lazy_gettext("sent"), "info", "arrow"),
     RunStatus.RUNNING: State(lazy_gettext("running"), "busy", "play"),
@@ -41,14 +41,14 @@ KIND = {
     Kind.MANUAL: lazy_gettext("manual"),
     Kind.API: lazy_gettext("API"),
     Kind.RETRY: lazy_gettext("retry"),
-    Kind.PARENT: lazy_gettext("parent"),
+    Kind.PARENT: lazy_gettext("parent job"),
 }
 #: A process that registered: see `sql.registry.liveness`.
 PROCESS = {
-    "alive": State(lazy_gettext("alive"), "good", "check"),
+    "alive": State(lazy_gettext("online"), "good", "check"),
     "draining": State(lazy_gettext("draining"), "warn", "square"),
-    "silent": State(lazy_gettext("silent"), "bad", "question"),
-    "absent": State(lazy_gettext("never seen"), "quiet", "ring"),
+    "silent": State(lazy_gettext("offline"), "bad", "question"),
+    "absent": State(lazy_gettext("never connected"), "quiet", "ring"),
 }
 #: What an executor tells of itself.
 AILMENT = {
@@ -65,56 +65,56 @@ ROLE = {
     Role.VIEWER.name.lower(): lazy_gettext("viewer"),
 }
 PASSWORD_FLAW = {
-    Code.WEAK_LENGTH: lazy_gettext("A password has 8 to 200 characters."),
+    Code.WEAK_LENGTH: lazy_gettext("Use 8 to 200 characters."),
     Code.WEAK_NAME: lazy_gettext("The password cannot be the user name."),
     Code.WEAK_COMMON: lazy_gettext("This password is too common."),
     Code.WEAK_ENCODING: lazy_gettext("The password contains invalid characters."),
 }
 #: What becomes of a token.
 TOKEN = {
-    "good": lazy_gettext("good"),
+    "good": lazy_gettext("active"),
     "expired": lazy_gettext("expired"),
     "revoked": lazy_gettext("revoked"),
     "disabled": lazy_gettext("disabled"),
 }
 #: What a token may do.
 SCOPE = {
-    "read": lazy_gettext("read: what can be seen, but for logs"),
-    "logs": lazy_gettext("logs: what runs have printed"),
+    "read": lazy_gettext("read: view everything except logs"),
+    "logs": lazy_gettext("logs: read run logs"),
     "trigger": lazy_gettext("trigger: run jobs"),
     "operate": lazy_gettext("operate: start, stop, kill, drain"),
-    "write": lazy_gettext("write: make, change and delete jobs"),
-    "scripts": lazy_gettext("scripts: change scripts too"),
-    "admin": lazy_gettext("admin: apps, pausing, the audit log"),
+    "write": lazy_gettext("write: create, edit and delete jobs"),
+    "scripts": lazy_gettext("scripts: edit scripts"),
+    "admin": lazy_gettext("admin: manage apps, pause dispatch, read the audit log"),
 }
 #: Actions in the audit log; one that is missing is shown as it is stored.
 ACTION = {
-    "app.create": lazy_gettext("created an app"),
-    "app.update": lazy_gettext("changed an app"),
-    "job.create": lazy_gettext("created a job"),
-    "job.update": lazy_gettext("changed a job"),
-    "job.start": lazy_gettext("started a job"),
-    "job.stop": lazy_gettext("stopped a job"),
-    "job.delete": lazy_gettext("deleted a job"),
-    "job.trigger": lazy_gettext("triggered a job"),
-    "run.kill": lazy_gettext("killed a run"),
+    "app.create": lazy_gettext("created app"),
+    "app.update": lazy_gettext("edited app"),
+    "job.create": lazy_gettext("created job"),
+    "job.update": lazy_gettext("edited job"),
+    "job.start": lazy_gettext("started job"),
+    "job.stop": lazy_gettext("stopped job"),
+    "job.delete": lazy_gettext("deleted job"),
+    "job.trigger": lazy_gettext("triggered job"),
+    "run.kill": lazy_gettext("killed run"),
     "run.clear": lazy_gettext("cleared runs"),
     "cluster.pause": lazy_gettext("paused dispatch"),
     "cluster.resume": lazy_gettext("resumed dispatch"),
-    "user.add": lazy_gettext("added a user"),
-    "user.password": lazy_gettext("changed a password"),
-    "user.rights": lazy_gettext("changed rights"),
-    "user.disable": lazy_gettext("disabled a user"),
-    "user.enable": lazy_gettext("enabled a user"),
-    "user.delete": lazy_gettext("deleted a user"),
-    "app.delete": lazy_gettext("deleted an app"),
-    "executor.drain": lazy_gettext("drained an executor"),
-    "glue.save": lazy_gettext("saved a script"),
-    "token.add": lazy_gettext("made a token"),
-    "token.revoke": lazy_gettext("revoked a token"),
+    "user.add": lazy_gettext("created user"),
+    "user.password": lazy_gettext("changed password"),
+    "user.rights": lazy_gettext("changed permissions"),
+    "user.disable": lazy_gettext("disabled user"),
+    "user.enable": lazy_gettext("enabled user"),
+    "user.delete": lazy_gettext("deleted user"),
+    "app.delete": lazy_gettext("deleted app"),
+    "executor.drain": lazy_gettext("drained executor"),
+    "glue.save": lazy_gettext("saved script"),
+    "token.add": lazy_gettext("created token"),
+    "token.revoke": lazy_gettext("revoked token"),
     "session.open": lazy_gettext("signed in"),
-    "session.refuse": lazy_gettext("failed to sign in"),
-    "session.forge": lazy_gettext("sent a forged cookie"),
+    "session.refuse": lazy_gettext("sign-in failed"),
+    "session.forge": lazy_gettext("forged cookie rejected"),
     "session.end": lazy_gettext("signed out"),
 }
 #: Kinds of objects in the audit log.

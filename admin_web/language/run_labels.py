@@ -5,26 +5,26 @@ from flask_babel import lazy_gettext
 from sql.run_status import Kind, RunStatus
 
 CAUSE = {
-    Kind.SCHEDULE: lazy_gettext("Its schedule came due."),
-    Kind.MISFIRE: lazy_gettext("Due times were missed; this run makes up for them."),
-    Kind.MANUAL: lazy_gettext("Somebody triggered it."),
-    Kind.API: lazy_gettext("A program triggered it."),
+    Kind.SCHEDULE: lazy_gettext("Triggered by its schedule."),
+    Kind.MISFIRE: lazy_gettext("Makes up for missed runs."),
+    Kind.MANUAL: lazy_gettext("Triggered by a user."),
+    Kind.API: lazy_gettext("Triggered through the API."),
     Kind.RETRY: lazy_gettext("The previous attempt did not succeed."),
     Kind.PARENT: lazy_gettext("Its parent job succeeded."),
 }
 RESULT = {
-    RunStatus.PLANNED: lazy_gettext("Waiting until it is due and an executor has room."),
-    RunStatus.ROUTED: lazy_gettext("An executor was chosen; its message is on the way."),
-    RunStatus.SENT: lazy_gettext("The broker has its message; the executor starts it in turn."),
-    RunStatus.RUNNING: lazy_gettext("Its process is running."),
-    RunStatus.SUCCEEDED: lazy_gettext("It ended without an error."),
-    RunStatus.FAILED: lazy_gettext("It ended with an error; the message says which."),
-    RunStatus.TIMED_OUT: lazy_gettext("It exceeded its timeout and was stopped."),
-    RunStatus.KILLED: lazy_gettext("It was killed, and nothing of it is left running."),
-    RunStatus.REFUSED: lazy_gettext("The executor refused it; the message says why."),
+    RunStatus.PLANNED: lazy_gettext("Waiting for its due time or for a free executor."),
+    RunStatus.ROUTED: lazy_gettext("An executor was chosen. The trigger is being sent."),
+    RunStatus.SENT: lazy_gettext("Waiting at the executor."),
+    RunStatus.RUNNING: lazy_gettext("The job is running."),
+    RunStatus.SUCCEEDED: lazy_gettext("Finished without errors."),
+    RunStatus.FAILED: lazy_gettext("Failed. See the message."),
+    RunStatus.TIMED_OUT: lazy_gettext("Stopped because it exceeded its timeout."),
+    RunStatus.KILLED: lazy_gettext("Killed. None of its processes is left running."),
+    RunStatus.REFUSED: lazy_gettext("The executor refused it. See the message."),
     RunStatus.LOST: lazy_gettext(
-        "Its executor was lost after it may have started; how far it came is not known."
+        "Its executor was lost. The run may have started; how far it got is unknown."
     ),
-    RunStatus.UNDELIVERED: lazy_gettext("It never started: no executor took it."),
-    RunStatus.CANCELLED: lazy_gettext("It was cancelled before it was dispatched."),
+    RunStatus.UNDELIVERED: lazy_gettext("Never started: no executor accepted it."),
+    RunStatus.CANCELLED: lazy_gettext("Cancelled before it was dispatched."),
 }

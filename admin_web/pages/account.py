@@ -21,7 +21,7 @@ from scheduler.commands.passwords import password_problem
 from sql.accounts import sessions, users
 from sql.models import User
 
-_AS_BROWSER = lazy_gettext("as the browser says")
+_AS_BROWSER = lazy_gettext("browser default")
 _THEMES = {"light": lazy_gettext("light"), "dark": lazy_gettext("dark")}
 
 

@@ -132,4 +132,6 @@ def _refusal(use: Mapping[str, Any]) -> str:
                 "Executors of this app are still online: %(names)s. Stop them first.", names=names
             )
         )
-    return str(gettext("This app still has open runs. Wait for them to end, or kill them."))
+    return str(
+        gettext("This app still has unfinished runs. Wait for them to finish, or kill them.")
+    )

@@ -25,19 +25,19 @@ from sql.models import AuditEntry
 LINES = 50
 _DAY_MS = 86_400_000
 _ALL = ("", lazy_gettext("all"))
-_NO_DAY = lazy_gettext("Write a day like 2026-01-31.")
+_NO_DAY = lazy_gettext("Enter a date like 2026-01-31.")
 
 
 class AuditFilterForm(ConsoleForm):
     """Asks which entries to show."""
 
-    who = StringField(lazy_gettext("Who"), [Optional(), Length(max=64)])
+    who = StringField(lazy_gettext("User"), [Optional(), Length(max=64)])
     kind = SelectField(
         lazy_gettext("Object"), choices=select_choices([_ALL, *labels.OBJECT.items()]), default=""
     )
     name = StringField(lazy_gettext("Name"), [Optional(), Length(max=255)])
-    since = DateField(lazy_gettext("From day"), [Optional()])
-    until = DateField(lazy_gettext("To day"), [Optional()])
+    since = DateField(lazy_gettext("From date"), [Optional()])
+    until = DateField(lazy_gettext("To date"), [Optional()])
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class ClearingPages:
             job=(form.job.data or "").strip(),
         )
         if not self._clearings.start(self._services.commands(known.actor).runs, wish, progress):
-            form.add_error(gettext("Another clearing is running; only one can run at a time."))
+            form.add_error(gettext("Runs are already being cleared. Only one can run at a time."))
             return self._page(form), 409
         return redirect(url_for("clearing.show"), 303)
 
@@ -57,7 +57,7 @@ class ClearingPages:
         known, progress = visitor(), self._clearings.progress
         if progress is not None and progress.concerns(known.name, known.app_ids):
             self._clearings.stop()
-            flash(gettext("It stops after the current step; what is cleared stays cleared."))
+            flash(gettext("Stopping after the current step. Cleared runs are not restored."))
         return redirect(url_for("clearing.show"), 303)
 
     def _form(self, known: Visitor) -> ClearForm:
@@ -75,7 +75,7 @@ class ClearingPages:
                 lambda session: run_choices.jobs_named(session, name, known.app_ids)
             )
             if form.job_id not in found:
-                form.job.errors = [gettext("No such job.")]
+                form.job.errors = [gettext("Job not found.")]
                 return False
         elif form.app_id is None:
             form.app.errors = [gettext("Choose one of your apps, or a job.")]

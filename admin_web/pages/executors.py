@@ -72,7 +72,7 @@ class ExecutorPages:
             abort(404)
         executor_id = Resolver(self._services.database).executor(f"{app}/{address}")
         if self._services.commands(visitor().actor).cluster.drain(executor_id):
-            flash(gettext("Draining %(address)s: it stops after its last run.", address=address))
+            flash(gettext("Draining %(address)s. It stops after its last run.", address=address))
         else:
             flash(gettext("%(address)s is already draining.", address=address))
         return redirect(url_for("executors.index"), 303)

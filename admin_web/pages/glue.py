@@ -30,7 +30,7 @@ from sql.registry import apps
 
 #: What is wrong with a source, in few words.
 _FLAWS = {
-    Code.SOURCE_EMPTY: lazy_gettext("A script cannot be empty."),
+    Code.SOURCE_EMPTY: lazy_gettext("The script is empty."),
     Code.SOURCE_NUL: lazy_gettext("A script must be text, but it contains a NUL character."),
 }
 _TOO_LONG = lazy_gettext("A script can have up to 512 kB.")
@@ -42,7 +42,7 @@ class ScriptForm(ConsoleForm):
 
     source = TextAreaField(lazy_gettext("Source"))
     remark = StringField(
-        lazy_gettext("What has changed"),
+        lazy_gettext("Change note"),
         [InputRequired(_REMARK), Length(max=REMARK_LENGTH, message=_REMARK)],
     )
     based_on = HiddenField()
@@ -91,7 +91,7 @@ class GluePages:
         if saved is None:
             flash(gettext("Nothing to save."))
         else:
-            flash(gettext("Version %(n)s saved. Runs planned from now on use it.", n=saved))
+            flash(gettext("Version %(n)s saved. New runs use it.", n=saved))
         return redirect(url_for("glue.show", job_id=job_id), 303)
 
     @route("/glue/<id:job_id>/versions/<id:version_id>", Right.VIEW)

@@ -47,21 +47,21 @@ class JobActions:
     def start(self) -> Response:
         """Let schedules fire."""
         done, wrong = self._each(self._commands.jobs.start)
-        flash(gettext("Started: %(n)s", n=done))
+        flash(gettext("Jobs started: %(n)s", n=done))
         return self._back(wrong)
 
     @route("/jobs/stop", Right.OPERATE, methods=("POST",))
     def stop(self) -> Response:
         """Let schedules rest."""
         done, wrong = self._each(self._commands.jobs.stop)
-        flash(gettext("Stopped: %(n)s", n=done))
+        flash(gettext("Jobs stopped: %(n)s", n=done))
         return self._back(wrong)
 
     @route("/jobs/trigger", Right.OPERATE, methods=("POST",))
     def trigger(self) -> Response:
         """Run jobs once, each with its own parameter."""
         done, wrong = self._each(self._commands.runs.trigger)
-        flash(gettext("Runs planned: %(n)s", n=done))
+        flash(gettext("Runs queued: %(n)s", n=done))
         return self._back(wrong)
 
     @route("/jobs/ask-delete", Right.OPERATE, methods=("POST",))
@@ -102,7 +102,7 @@ class JobActions:
                 raise
             form[problem.field].errors = (problem_text(problem),)
             return render_template("pages/jobs_trigger.html", form=form, job=job), 422
-        flash(gettext("Run %(id)s is planned.", id=run_id))
+        flash(gettext("Run %(id)s is queued.", id=run_id))
         return redirect(url_for("jobs.show", job_id=job_id), 303)
 
     @property

@@ -28,8 +28,8 @@ from sql.listings.recent import ListedJob
 from sql.registry.apps import ids_by_name
 
 _CHANGED = lazy_gettext(
-    "Somebody else changed this job in the meantime. Nothing was saved. "
-    "Look at the job in another tab, then save again to overwrite it."
+    "Someone else changed this job in the meantime. Nothing was saved. "
+    "Check the job in another tab, then save again to overwrite it."
 )
 Page = Response | str | tuple[str, int]
 

@@ -21,7 +21,7 @@ from sql.listings.ledger import LedgerFilter
 
 LINES = 20
 LONGEST_DAYS = 31
-_NO_DAY = lazy_gettext("Write a day like 2026-01-31.")
+_NO_DAY = lazy_gettext("Enter a date like 2026-01-31.")
 _DAYS = {"1": 1, "7": 7, "30": 30}
 
 
@@ -35,13 +35,13 @@ class LedgerForm(ConsoleForm):
                 ("1", lazy_gettext("today")),
                 ("7", lazy_gettext("7 days")),
                 ("30", lazy_gettext("30 days")),
-                ("custom", lazy_gettext("these days:")),
+                ("custom", lazy_gettext("custom")),
             ]
         ),
         default="1",
     )
-    since = DateField(lazy_gettext("From day"), [Optional()])
-    until = DateField(lazy_gettext("To day"), [Optional()])
+    since = DateField(lazy_gettext("From date"), [Optional()])
+    until = DateField(lazy_gettext("To date"), [Optional()])
     app = StringField(lazy_gettext("App"), [Optional(), Length(max=64)])
     name = StringField(lazy_gettext("Job"), [Optional(), Length(max=255)])
 
@@ -108,12 +108,12 @@ def _is_range(form: LedgerForm) -> bool:
     since, until = form.since.data, form.until.data
     if since is None or until is None:
         missing = form.since if since is None else form.until
-        missing.errors = [gettext("Choose a day.")]
+        missing.errors = [gettext("Choose a date.")]
         return False
     if not timedelta() <= until - since < timedelta(days=LONGEST_DAYS):
         form.until.errors = [gettext("Choose a range of 1 to 31 days.")]
         return False
     if since.year < 1971 or until.year > 9000:  # noqa: PLR2004 - what the clock can hold
-        form.since.errors = [gettext("Choose a day.")]
+        form.since.errors = [gettext("Choose a date.")]
         return False
     return True

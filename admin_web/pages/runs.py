@@ -94,7 +94,7 @@ class RunPages:
         except Problem as problem:
             if problem.code is not Code.RUN_OVER:
                 raise
-            flash(gettext("The run had already ended."), "error")
+            flash(gettext("The run has already ended."), "error")
         else:
             flash(gettext("Kill requested."))
         return redirect(url_for("runs.show", run_id=run_id), 303)
@@ -107,10 +107,10 @@ class RunPages:
             lambda session: recent.run(session, run_id, known.app_ids)
         )
         if run.job is None:
-            flash(gettext("Its job was deleted; it cannot run again."), "error")
+            flash(gettext("The job was deleted, so it cannot run again."), "error")
             return redirect(url_for("runs.show", run_id=run_id), 303)
         fresh = self._services.commands(known.actor).runs.trigger(run.job_id, param=run.param or "")
-        flash(gettext("This is the new run."))
+        flash(gettext("New run queued. This is its page."))
         return redirect(url_for("runs.show", run_id=fresh), 303)
 
     @route("/runs/<id:run_id>/log", Right.VIEW)

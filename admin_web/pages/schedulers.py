@@ -44,7 +44,7 @@ class SchedulerPages:
     def pause(self) -> Response:
         """Stop sending runs, everywhere."""
         changed = self._services.commands(visitor().actor).cluster.pause()
-        flash(gettext("Paused.") if changed else gettext("Dispatch is already paused."))
+        flash(gettext("Dispatch paused.") if changed else gettext("Dispatch is already paused."))
         return redirect(url_for("schedulers.index"), 303)
 
     @route("/schedulers/resume", Right.ADMINISTER, methods=("POST",))

@@ -64,7 +64,7 @@ class TokenPages:
     def revoke(self, token_id: int) -> Response:
         """Let a token open nothing any more."""
         self._services.commands(visitor().actor).tokens.revoke(token_id)
-        flash(gettext("The token opens nothing any more."))
+        flash(gettext("Token revoked."))
         return redirect(url_for("tokens.index"), 303)
 
     def _page(self, form: TokenForm, fresh: str = "") -> str:

@@ -109,7 +109,7 @@ class UserPages:
         refused = self._refused(user, lambda: commands.set_rights(user_id, wanted), form)
         if refused:
             return refused
-        flash(gettext("%(name)s's rights were changed.", name=user.name))
+        flash(gettext("Permissions of %(name)s updated.", name=user.name))
         return redirect(url_for("users.show", user_id=user_id), 303)
 
     @route("/users/<id:user_id>/password", Right.ADMINISTER, methods=("POST",))
@@ -122,7 +122,7 @@ class UserPages:
             form.add_error(gettext("Change your own password on your account page."))
         elif form.validate() and _is_fit(form, user.name, password):
             self._commands.set_password(user_id, password, must_change=True)
-            flash(gettext("%(name)s has a new password.", name=user.name))
+            flash(gettext("Temporary password set for %(name)s.", name=user.name))
             return redirect(url_for("users.show", user_id=user_id), 303)
         return self._page(user, self._rights_form(user), form), 422
 
@@ -133,7 +133,7 @@ class UserPages:
         refused = self._refused(user, lambda: commands.delete(user_id))
         if refused:
             return refused
-        flash(gettext("%(name)s is deleted.", name=user.name))
+        flash(gettext("User %(name)s deleted.", name=user.name))
         return redirect(url_for("users.index"), 303)
 
     @route("/users/<id:user_id>/disable", Right.ADMINISTER, methods=("POST",))
@@ -143,7 +143,7 @@ class UserPages:
         refused = self._refused(user, lambda: commands.disable(user_id))
         if refused:
             return refused
-        flash(gettext("%(name)s can no longer sign in.", name=user.name))
+        flash(gettext("User %(name)s disabled.", name=user.name))
         return redirect(url_for("users.show", user_id=user_id), 303)
 
     @route("/users/<id:user_id>/enable", Right.ADMINISTER, methods=("POST",))
@@ -153,7 +153,7 @@ class UserPages:
         refused = self._refused(user, lambda: commands.enable(user_id))
         if refused:
             return refused
-        flash(gettext("%(name)s can sign in again.", name=user.name))
+        flash(gettext("User %(name)s enabled.", name=user.name))
         return redirect(url_for("users.show", user_id=user_id), 303)
 
     @property

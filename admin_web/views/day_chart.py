@@ -52,13 +52,13 @@ class RangeForm(Form):
                 ("1", lazy_gettext("Today")),
                 ("7", lazy_gettext("7 days")),
                 ("30", lazy_gettext("30 days")),
-                (CUSTOM, lazy_gettext("From … to …")),
+                (CUSTOM, lazy_gettext("Custom")),
             ]
         ),
         default=USUAL,
     )
-    since = DateField(lazy_gettext("From day"), [Optional()])
-    until = DateField(lazy_gettext("To day"), [Optional()])
+    since = DateField(lazy_gettext("From date"), [Optional()])
+    until = DateField(lazy_gettext("To date"), [Optional()])
 
     def days(self, today: date) -> tuple[date, date] | None:
         """Return the first and the last day asked for; None, with errors, when that is no range."""
@@ -71,17 +71,17 @@ class RangeForm(Form):
         last = self.until.data or today
         first = self.since.data or last
         if first > last:
-            self.since.errors = [lazy_gettext("The first day is after the last day.")]
+            self.since.errors = [lazy_gettext("The start date is after the end date.")]
             return None
         if (last - first).days >= LONGEST_DAYS:
-            self.since.errors = [lazy_gettext("Choose up to 366 days.")]
+            self.since.errors = [lazy_gettext("Choose at most 366 days.")]
             return None
         return first, last
 
     def _explain(self) -> None:
         for field in (self.since, self.until):
             if field.errors:
-                field.errors = [lazy_gettext("Write a day like 2026-01-31.")]
+                field.errors = [lazy_gettext("Enter a date like 2026-01-31.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,6 @@ def preview(kind: str, value: str, zone: str, *, now_ms: int) -> Preview | None:
     except Problem as problem:
         return Preview(wrong=problem_text(problem))
     if not fires and has_schedule(kind):
-        return Preview(wrong=gettext("It never fires again."))
+        return Preview(wrong=gettext("It will not run again."))
     words = job_labels.schedule_words(kind, value)
     return Preview(words=words, fires=tuple(fires), zone=zone)

@@ -16,7 +16,7 @@ class FixedDelay(SingleTick):
     value_form = ValueForm.SECONDS
     unit = " s"
     title = "fixed delay"
-    advice = "N seconds after the previous run has ended."
+    advice = "N seconds after the previous run finishes."
     sentence = "%(value)s s after each run has ended"
     waits_for_completion = True
 

@@ -16,7 +16,7 @@ class FixedRate(Schedule):
     value_form = ValueForm.SECONDS
     unit = " s"
     title = "fixed rate"
-    advice = "Every N seconds, however long a run takes."
+    advice = "Every N seconds, regardless of how long a run takes."
     sentence = "Every %(value)s s"
 
     period_ms: int

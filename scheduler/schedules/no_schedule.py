@@ -15,7 +15,7 @@ class NoSchedule(SingleTick):
     keyword = "none"
     value_form = ValueForm.NOTHING
     title = "none"
-    advice = "Manually, by the API, or as a child of another job."
+    advice = "Manually, through the API, or as a child of another job."
     sentence = "No schedule"
     fires = False
 

@@ -20,7 +20,7 @@ class OneTime(SingleTick):
     keyword = "at"
     value_form = ValueForm.INSTANT
     title = "once"
-    advice = "A single time."
+    advice = "Runs once."
     sentence = "Once, at %(value)s"
 
     at_ms: int

@@ -153,7 +153,7 @@ def test_the_first_password_opens_the_console_once_it_is_ones_own(page: Page, si
     headed(page, "My account")
 
     choose_password(page, site.first_password, PASSWORD)
-    expect(page.get_by_text("Choose your own password")).to_have_count(0)
+    expect(page.get_by_text("Choose a new password")).to_have_count(0)
     page.goto("/")
 
     headed(page, "Dashboard")
@@ -168,14 +168,14 @@ def test_a_new_job_tells_when_it_fires_and_does_once_it_is_started(alice: Page) 
     alice.locator("[name=schedule_kind]").select_option("CRON")
     alice.locator("[name=cron]").press_sequentially("0/2 * * * * ?")
     if not MANIFEST.exists():
-        alice.get_by_role("button", name="Show its next times").click()
+        alice.get_by_role("button", name="Preview next runs").click()
     expect(alice.locator("#preview time")).to_have_count(5)
     due = [time.get_attribute("datetime") or "" for time in alice.locator("#preview time").all()]
     assert [int(at[17:19]) % 2 for at in due] == [0] * 5
 
     alice.get_by_role("button", name="Create job").click()
     headed(alice, "busy")
-    expect(alice.get_by_text("It has not run yet.")).to_be_visible()
+    expect(alice.get_by_text("No runs yet.")).to_be_visible()
     alice.get_by_role("button", name="Start").click()
 
     expect(alice.get_by_role("button", name="Stop")).to_be_visible()
@@ -190,8 +190,8 @@ def test_a_job_that_talks_is_triggered_listened_to_and_killed(alice: Page, site:
     alice.goto("/jobs?name=talker")
     alice.get_by_role("link", name="talker", exact=True).click()
     alice.get_by_role("link", name="Run once").click()
-    alice.get_by_role("button", name="Run it now").click()
-    expect(alice.get_by_text("is planned")).to_be_visible()
+    alice.get_by_role("button", name="Run now").click()
+    expect(alice.get_by_text("is queued")).to_be_visible()
     [run] = site.deployment.runs("talker")
     site.deployment.await_status(run.id, RunStatus.RUNNING)
 
@@ -202,7 +202,7 @@ def test_a_job_that_talks_is_triggered_listened_to_and_killed(alice: Page, site:
     expect(log).to_contain_text(f"line {heard + 20}")
     alice.goto(f"/runs/{run.id}")
     alice.locator("summary", has_text="Kill").click()
-    alice.get_by_role("button", name="Kill it").click()
+    alice.get_by_role("button", name="Kill run").click()
 
     expect(alice.locator(".verdict-line")).to_contain_text("killed")
 
@@ -240,20 +240,20 @@ def test_without_scripts_a_job_is_made_watched_read_and_killed(
         page.get_by_label("Handler", exact=True).fill("talk")
         page.locator("[name=schedule_kind]").select_option("CRON")
         page.locator("[name=cron]").fill("0 30 2 * * ?")
-        page.get_by_role("button", name="Show its next times").click()
+        page.get_by_role("button", name="Preview next runs").click()
         expect(page.locator("#preview time").first).to_contain_text("02:30:00")
         page.get_by_role("button", name="Create job").click()
         headed(page, "plain")
 
         page.get_by_role("link", name="Run once").click()
-        _follow(page, page.get_by_role("button", name="Run it now"))
+        _follow(page, page.get_by_role("button", name="Run now"))
         _reload_until(page, page.locator("#last-runs").get_by_text("running"))
         _follow(page, page.locator("#last-runs tbody a").first)
         _follow(page, page.get_by_role("link", name="Log", exact=True))
         _reload_until(page, page.locator("#log").get_by_text("line 20", exact=False))
         page.go_back()
         page.locator("summary", has_text="Kill").click()
-        _follow(page, page.get_by_role("button", name="Kill it"))
+        _follow(page, page.get_by_role("button", name="Kill run"))
 
         _reload_until(page, page.locator(".verdict-line").get_by_text("killed", exact=True))
 
@@ -280,16 +280,16 @@ def test_a_script_is_changed_compared_and_brought_back(alice: Page, site: Site) 
     alice.goto(f"/glue/{job_id}")
     editor = alice.locator(".cm-content" if MANIFEST.exists() else "#source")
     write(editor, 'print("two")')
-    alice.get_by_label("What has changed").fill("says two")
-    alice.get_by_role("button", name="Save as a new version").click()
+    alice.get_by_label("Change note").fill("says two")
+    alice.get_by_role("button", name="Save new version").click()
     expect(alice.locator("tr.present")).to_contain_text("says two")
 
-    alice.get_by_role("button", name="Compare the two").click()
+    alice.get_by_role("button", name="Compare").click()
     expect(alice.locator("tr.out")).to_contain_text('print("one")')
     expect(alice.locator("tr.in")).to_contain_text('print("two")')
     alice.go_back()
     alice.locator("table.versions tbody tr").last.get_by_role("link").click()
-    alice.get_by_role("button", name="Restore as a new version").click()
+    alice.get_by_role("button", name="Restore").click()
 
     expect(alice.locator("table.versions tbody tr")).to_have_count(3)
     expect(editor).to_contain_text('print("one")')
@@ -305,7 +305,7 @@ def test_a_run_that_failed_is_run_again(alice: Page, site: Site) -> None:
     alice.locator("summary", has_text="Run again").click()
     alice.get_by_role("button", name="Run again").click()
 
-    expect(alice.get_by_text("This is the new run.")).to_be_visible()
+    expect(alice.get_by_text("New run queued. This is its page.")).to_be_visible()
     [first, second] = site.deployment.runs("unlucky")
     assert (first.id, second.param) == (failed, "again")
     site.deployment.await_final(second.id)
@@ -318,9 +318,9 @@ def test_an_executor_is_drained_and_ends(alice: Page, site: Site) -> None:
     row = alice.get_by_role("row").filter(has_text="leaving")
 
     row.locator("summary", has_text="Drain").click()
-    row.get_by_role("button", name="Drain the executor").click()
+    row.get_by_role("button", name="Drain executor").click()
 
-    expect(alice.get_by_text("Draining leaving: it stops after its last run.")).to_be_visible()
+    expect(alice.get_by_text("Draining leaving. It stops after its last run.")).to_be_visible()
     assert leaving.wait(20) == 0
 
 
@@ -372,6 +372,6 @@ def test_the_days_of_the_dashboard_are_drawn_with_the_table_behind_them(
     eventually(look, 20, every=0.25)
     table = alice.locator(".days-table table")
     expect(table).not_to_be_visible()
-    alice.get_by_text("As a table").click()
+    alice.get_by_text("Show as table").click()
     expect(table).to_be_visible()
     assert re.search(r"\d{4}-\d\d-\d\d", table.inner_text())

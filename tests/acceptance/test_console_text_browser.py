@@ -166,8 +166,8 @@ class TestWithScripts:
         coloured = page.locator(".cm-line span[class]").first
         expect(coloured).to_be_visible()
 
-        page.get_by_label("What has changed").fill("<b>nothing</b>")
-        page.get_by_role("button", name="Save as a new version").click()
+        page.get_by_label("Change note").fill("<b>nothing</b>")
+        page.get_by_role("button", name="Save new version").click()
 
         expect(page.locator("tr.present")).to_contain_text("<b>nothing</b>")
         assert page.evaluate("window.refused") == []

@@ -38,7 +38,7 @@ def trigger_job(
             _say_planned(run_id, as_json=as_json)
             return SUCCEEDED
         if not is_scheduler_alive(database):
-            warn(f"run {run_id} is planned, but no scheduler is running to send it")
+            warn(f"run {run_id} is queued, but no scheduler is online to dispatch it")
         rows = wait_for_tick(database, run_id)
     return _say_outcome(run_id, rows, as_json=as_json)
 
@@ -64,7 +64,7 @@ def _say_planned(run_id: int, *, as_json: bool) -> None:
     if as_json:
         print_json({"id": run_id})
     else:
-        print(f"run {run_id} planned; to see it: warren runs show {run_id}")
+        print(f"run {run_id} queued; to see it: warren runs show {run_id}")
 
 
 def _say_outcome(run_id: int, rows: Sequence[DetailedRun], *, as_json: bool) -> int:

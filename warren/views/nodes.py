@@ -11,6 +11,8 @@ from sql.models import Registration
 from sql.registry import apps, presence
 from warren.views.terminal import relative
 
+#: What people read for a state; programs read the state itself.
+STATE_WORDS = {"alive": "online", "silent": "offline", "absent": "never connected"}
 EXECUTOR_HEADERS = ("app", "address", "state", "up", "beat", "running", "waiting", "cpu", "memory")
 SCHEDULER_HEADERS = ("node", "state", "up", "beat")
 
@@ -53,11 +55,11 @@ def is_scheduler_alive(database: Database) -> bool:
 def executor_line(executor: ExecutorView, now_ms: int) -> tuple[str, ...]:
     """Return an executor as a line of a table with `EXECUTOR_HEADERS`."""
     if not executor.beat_at:
-        return executor.app, executor.address, executor.state, *[""] * 6
+        return executor.app, executor.address, state_word(executor.state), *[""] * 6
     return (
         executor.app,
         executor.address,
-        executor.state + _troubles(executor),
+        state_word(executor.state) + _troubles(executor),
         relative(executor.boot_at, now_ms).removesuffix(" ago"),
         relative(executor.beat_at, now_ms),
         f"{executor.running}/{executor.slots}",
@@ -67,18 +69,23 @@ def executor_line(executor: ExecutorView, now_ms: int) -> tuple[str, ...]:
     )
 
 
+def state_word(state: str) -> str:
+    """Return what people read for a state of `sql.registry.liveness`."""
+    return STATE_WORDS.get(state, state)
+
+
 def _troubles(executor: ExecutorView) -> str:
     unlisted = ", not listed" if executor.listed is False else ""
     if not executor.ailments or not executor.is_online:
         return unlisted
-    return f"{unlisted}, ails: {', '.join(executor.ailments)}"
+    return f"{unlisted}, problems: {', '.join(executor.ailments)}"
 
 
 def scheduler_line(node: NodeView, now_ms: int) -> tuple[str, ...]:
     """Return a scheduler as a line of a table with `SCHEDULER_HEADERS`."""
     return (
         node.node,
-        node.state,
+        state_word(node.state),
         relative(node.boot_at, now_ms).removesuffix(" ago"),
         relative(node.beat_at, now_ms),
     )

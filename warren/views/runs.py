@@ -14,7 +14,7 @@ HEADERS = (
     "kind",
     "status",
     "due",
-    "took",
+    "duration",
     "address",
     "shard",
     "try",
@@ -31,7 +31,7 @@ def run_line(run: DetailedRun, *, now_ms: int) -> tuple[str, ...]:
         run.kind,
         run.status,
         relative(run.due_at, now_ms),
-        took(run, now_ms),
+        lasted(run, now_ms),
         run.address or "",
         "" if run.shard_total <= 1 else f"{run.shard_index}/{run.shard_total}",
         str(run.attempt + 1),
@@ -42,13 +42,13 @@ def run_line(run: DetailedRun, *, now_ms: int) -> tuple[str, ...]:
 def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
     """Return everything about a run but its texts of several lines, in words."""
     times = {
-        "tick": run.scheduled_at,
+        "scheduled": run.scheduled_at,
         "due": run.due_at,
         "routed": run.routed_at,
         "sent": run.sent_at,
         "started": run.started_at,
         "finished": run.finished_at,
-        "kill asked for": run.kill_requested_at,
+        "kill requested": run.kill_requested_at,
     }
     return {
         "run": str(run.id),
@@ -62,7 +62,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "handler": run.handler or "",
         "script": f"version {run.script_version}" if run.script_version else "",
         "param": run.param,
-        "took": took(run, now_ms),
+        "duration": lasted(run, now_ms),
     } | {
         name: f"{local(at, zone)}  ({relative(at, now_ms)})" if at else ""
         for name, at in times.items()
@@ -74,11 +74,13 @@ def job_name(run: DetailedRun | RunLine) -> str:
     return run.job or f"(deleted job {run.job_id})"
 
 
-def took(run: DetailedRun, now_ms: int) -> str:
+def lasted(run: DetailedRun, now_ms: int) -> str:
     """Return how long a run's process worked, until now when it still does."""
     if not run.started_at or (run.finished_at and run.finished_at < run.started_at):
         return ""
     if not run.finished_at and run.status != "RUNNING":
         return ""
     seconds = ((run.finished_at or now_ms) - run.started_at) / 1000
-    return f"{max(seconds, 0):.2f} s" if seconds < 10 else duration(seconds)  # noqa: PLR2004 - finer below ten
+    if seconds <= 0:
+        return "<1 ms"
+    return f"{seconds:.2f} s" if seconds < 10 else duration(seconds)  # noqa: PLR2004 - finer below ten

@@ -17,7 +17,7 @@ _GAP = "  "
 _UNITS = (("s", 1, 120), ("min", 60, 120 * 60), ("h", 3600, 48 * 3600), ("d", 86_400, None))
 _COLOURS = {
     "SUCCEEDED": "green",
-    "alive": "green",
+    "online": "green",
     "enabled": "green",
     "RUNNING": "cyan",
     "SENT": "cyan",
@@ -32,7 +32,7 @@ _COLOURS = {
     "KILLED": "red",
     "REFUSED": "red",
     "LOST": "red",
-    "silent": "red",
+    "offline": "red",
 }
 
 

@@ -153,7 +153,7 @@ def test_without_a_script_there_are_pages_to_turn(cluster: Cluster, visit: Visit
     assert "record 1300" in last
     assert f"/runs/{run_id}/log?line=501" in last
     assert 'id="log-further"' in last
-    assert "this is the end of its log" in last
+    assert "End of log." in last
 
 
 def test_lines_that_cannot_be_are_no_error(cluster: Cluster, visit: Visit) -> None:
@@ -211,7 +211,7 @@ def test_an_executor_that_is_gone_leaves_the_end_of_the_log(cluster: Cluster, vi
     page = visit.get(f"/runs/{run_id}/log").text
     file = visit.client.get(f"/runs/{run_id}/log/download").text
 
-    assert "The executor is gone or does not answer" in page
+    assert "The executor is offline or not responding" in page
     assert "record 1300" in page
     assert "record 2<" not in page
     assert ask(visit, run_id)["answer"] == "SILENT"

@@ -49,9 +49,9 @@ def test_who_is_disabled_is_asked_to_sign_in_at_the_next_click(chromium: Browser
 
     alice.locator("summary", has_text="Disable").click()
     question = alice.locator(".confirm-box", has_text="Disable victor?").bounding_box()
-    alice.get_by_role("button", name="Disable the user").click()
+    alice.get_by_role("button", name="Disable user").click()
 
-    expect(alice.get_by_text("victor can no longer sign in.")).to_be_visible()
+    expect(alice.get_by_text("User victor disabled.")).to_be_visible()
     assert question is not None
     assert question["x"] >= 0
     assert question["x"] + question["width"] <= PHONE["width"]

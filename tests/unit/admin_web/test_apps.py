@@ -90,7 +90,7 @@ class TestAdding:
     @pytest.mark.parametrize(
         ("fields", "words"),
         [
-            ({"app_name": ""}, "Fill this in."),
+            ({"app_name": ""}, "Required."),
             ({"app_name": "ab"}, "A name has 3 to 64"),
             ({"app_name": "Upper"}, "A name has 3 to 64"),
             ({"app_name": "fresh-app\n"}, "A name has 3 to 64"),
@@ -104,7 +104,7 @@ class TestAdding:
             ({"mode": "other"}, "field-error"),
             ({"emails": "nobody"}, "Not a valid e-mail address: nobody"),
             ({"webhook": "javascript:alert(1)"}, "A webhook must be a URL"),
-            ({"style": "slack"}, "A style needs a webhook."),
+            ({"style": "slack"}, "A webhook format needs a webhook."),
             ({"style": "smoke", "webhook": "https://example.com"}, "field-error"),
         ],
     )
@@ -197,4 +197,4 @@ class TestDeleting:
     ) -> None:
         admin.post(f"/apps/{database.read(apps.ids_by_name)['mails']}/delete")
 
-        assert "No app is yours yet." in signed_in(app, "stranger").get("/apps").text
+        assert "You have no apps yet." in signed_in(app, "stranger").get("/apps").text

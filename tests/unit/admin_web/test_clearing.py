@@ -90,7 +90,7 @@ def test_it_is_on_record_who_cleared_and_how_much(app: Flask, rows: Rows, clock:
     operator.post("/runs/clear/start", {"choice": "9", "app": "reports", **SURE})
 
     page = wait_done(operator)
-    assert "cleared" in page
+    assert "done" in page
     assert "5 runs" in page
     entry = rows.database.read(
         lambda session: session.execute(
@@ -111,10 +111,10 @@ def test_an_operator_clears_own_apps_only(app: Flask, rows: Rows, clock: Clock) 
     for whose, words in (
         ({}, "Choose one of your apps"),
         ({"app": "mails"}, "field-error"),
-        ({"job": "theirs"}, "No such job."),
-        ({"job": "mails/theirs"}, "No such job."),
-        ({"job": str(jobs["theirs"])}, "No such job."),
-        ({"job": "777"}, "No such job."),
+        ({"job": "theirs"}, "Job not found."),
+        ({"job": "mails/theirs"}, "Job not found."),
+        ({"job": str(jobs["theirs"])}, "Job not found."),
+        ({"job": "777"}, "Job not found."),
     ):
         answer = operator.post("/runs/clear/start", {"choice": "9", **SURE, **whose})
 
@@ -131,10 +131,10 @@ def test_what_is_wrong_stands_beside_the_field_and_nothing_is_cleared(
     jobs = fill(rows, clock)
 
     for form, words in (
-        ({"choice": "9"}, "Please confirm."),
+        ({"choice": "9"}, "Confirm to continue."),
         (SURE, "Choose what to clear."),
         ({"choice": "10", **SURE}, "field-error"),
-        ({"choice": "9", "job": "absent", **SURE}, "No such job."),
+        ({"choice": "9", "job": "absent", **SURE}, "Job not found."),
     ):
         answer = admin.post("/runs/clear/start", form)
 
@@ -157,9 +157,9 @@ def test_progress_survives_a_reload_and_a_second_one_waits_its_turn(
     second = operator.post("/runs/clear/start", {"choice": "9", "app": "reports", **SURE})
 
     assert second.status_code == 409
-    assert "Another clearing is running" in second.text
+    assert "Runs are already being cleared" in second.text
     seen = operator.get("/runs/clear").text
-    assert "Somebody else is clearing runs" in seen
+    assert "Someone else is clearing runs" in seen
     assert "2,000 runs" not in seen
     admin.post("/runs/clear/stop")
     slow.go_on.release()
@@ -190,7 +190,7 @@ def test_one_that_breaks_off_says_so_and_the_next_may_begin(
     admin.post("/runs/clear/start", {"choice": "9", **SURE})
     slow.go_on.release()
 
-    assert "broken off" in wait_done(admin)
+    assert "failed" in wait_done(admin)
     assert admin.post("/runs/clear/start", {"choice": "9", **SURE}).status_code == 303
     slow.go_on.release()
     wait_done(admin)

@@ -79,9 +79,9 @@ class TestDays:
     @pytest.mark.parametrize(
         ("since", "words"),
         [
-            ("2027-01-02", "is after the last day"),
-            ("2020-01-01", "up to 366 days"),
-            ("yesterday", "Write a day like 2026-01-31."),
+            ("2027-01-02", "is after the end date"),
+            ("2020-01-01", "at most 366 days"),
+            ("yesterday", "Enter a date like 2026-01-31."),
         ],
     )
     def test_no_range_is_told_beside_the_day_and_kept(
@@ -114,7 +114,7 @@ class TestDays:
         def numbers(visit: Visit) -> tuple[list[str], list[str]]:
             page = visit.get("/").text
             values = re.findall(r'data-value="(\d+)"', page)
-            return values[:6], re.findall(r"(\d+) (?:succeeded|failed|open)", page)[:3]
+            return values[:6], re.findall(r"(\d+) (?:succeeded|failed|unfinished)", page)[:3]
 
         assert numbers(admin) == (["6", "3", "1", "40", "2", "0"], ["6", "3", "1"])
         for name in ("operator", "viewer"):
@@ -144,7 +144,7 @@ class TestDays:
         answer = signed_in(app, "operator").get("/?range=custom&since=bad")
 
         assert answer.status_code == 422
-        assert "Write a day like 2026-01-31." in answer.text
+        assert "Enter a date like 2026-01-31." in answer.text
 
 
 class TestLateness:
@@ -165,7 +165,7 @@ class TestLateness:
         due = clock.now - lateness.WITHIN_MS - 2_000
         rows.run(rows.job("old"), due, status="SUCCEEDED", started_at=due + 5)
 
-        assert "no runs in the past hour" in admin.get("/").text
+        assert "No runs in the past hour" in admin.get("/").text
 
     def test_the_spread_of_a_hundred(self) -> None:
         assert overview.spread(range(1, 101)) == overview.Lateness(100, 50, 95, 100)
@@ -214,7 +214,7 @@ class TestOutlook:
 
         page = admin.get("/").text
 
-        assert "shown are those until 2027-01-15 08:02:00" in page
+        assert "these are due until 2027-01-15 08:02:00" in page
 
     def test_jobs_of_other_apps_have_no_part_in_it(
         self, app: Flask, rows: Rows, clock: Clock
@@ -259,7 +259,7 @@ class TestProcesses:
         assert "reports-1" in page.text
 
     def test_the_broker_is_said_to_answer(self, admin: Visit) -> None:
-        assert "answers" in admin.get("/").text
+        assert "connected" in admin.get("/").text
 
 
 class TestToday:
@@ -277,7 +277,7 @@ class TestToday:
             page = visit.get("/").text
             assert "2,000 succeeded" in page
             assert "3 failed" in page
-            assert "2 open" in page
+            assert "2 unfinished" in page
             assert re.search(r'<a href="/runs[^"]*">2,005</a>', page)
         assert "0 succeeded" in stranger.get("/").text
 

@@ -92,7 +92,7 @@ class TestListing:
 
         page = admin.get("/executors").text
 
-        assert "silent" in admin.get("/executors?state=silent&address=host-1").text
+        assert "offline" in admin.get("/executors?state=silent&address=host-1").text
         assert "not listed" in page
         assert "host-2" in admin.get("/executors?state=absent").text
         assert "host-1" not in admin.get("/executors?state=absent").text
@@ -123,9 +123,9 @@ class TestDraining:
         assert answer.status_code == 303
         assert asked(database) == ["host-1"]
         page = operator.get("/executors").text
-        assert "Draining host-1: it stops after its last run." in page
+        assert "Draining host-1. It stops after its last run." in page
         assert ">draining</span>" in page
-        assert "Drain the executor" not in page
+        assert "Drain executor" not in page
 
     @pytest.mark.parametrize("form", [{}, {"app": "reports"}, {"app": "reports", "address": "nix"}])
     def test_unknown_address_is_404(self, admin: Visit, form: dict[str, str]) -> None:
@@ -183,7 +183,7 @@ class TestSchedulers:
         page = signed_in(app, "admin").get("/schedulers").text
 
         assert "No scheduler has registered" in page
-        assert "The message broker does not answer this console." in page
+        assert "The message broker is unreachable from this console." in page
 
     def test_pausing_says_who_and_since_when_until_it_is_resumed(
         self, admin: Visit, database: Database
@@ -192,9 +192,9 @@ class TestSchedulers:
 
         assert database.read(cluster.pause) == (1_800_000_000_000, "admin")
         page = admin.get("/schedulers").text
-        assert "Dispatch was paused by admin at 2027-01-15 08:00:00" in page
+        assert "admin paused dispatch at 2027-01-15 08:00:00" in page
         admin.post("/schedulers/pause")
         assert "Dispatch is already paused." in admin.get("/schedulers").text
         admin.post("/schedulers/resume")
         assert database.read(cluster.pause) == (0, "")
-        assert "Dispatch was paused" not in admin.get("/schedulers").text
+        assert "paused dispatch" not in admin.get("/schedulers").text

@@ -104,15 +104,15 @@ BAD_INPUT: list[tuple[dict[str, str], str]] = [
 ]
 PREVIEWS = [
     ("schedule_kind=CRON&cron=0+0+2+*+*+%3F&timezone=Asia/Shanghai", "Asia/Shanghai"),
-    ("schedule_kind=CRON&cron=", "The next times are shown here."),
+    ("schedule_kind=CRON&cron=", "The next runs are shown here."),
     ("schedule_kind=CRON&cron=0+0+25+*+*+%3F", "expected hour to be 0-23"),
-    ("schedule_kind=CRON&cron=0+0+0+1+1+%3F+1999", "It never fires again."),
+    ("schedule_kind=CRON&cron=0+0+0+1+1+%3F+1999", "It will not run again."),
     ("schedule_kind=FIX_RATE&seconds=30", "Every 30 s"),
     ("schedule_kind=FIX_DELAY&seconds=5", "5 s after each run has ended"),
     ("schedule_kind=NONE", "No schedule"),
-    ("schedule_kind=X&cron=1", "The next times are shown here."),
+    ("schedule_kind=X&cron=1", "The next runs are shown here."),
     ("schedule_kind=CRON&cron=0+0+2+*+*+%3F&timezone=Mars/X", "to be an IANA name"),
-    ("", "The next times are shown here."),
+    ("", "The next runs are shown here."),
 ]
 
 
@@ -172,7 +172,7 @@ class TestList:
     def test_without_jobs_it_says_what_to_do_next(self, operator: Visit) -> None:
         page = operator.get("/jobs").text
 
-        assert "There is no job yet." in page
+        assert "No jobs yet." in page
         assert 'href="/jobs/new"' in page
         assert "warren jobs apply jobs.yaml" in page
 
@@ -364,7 +364,7 @@ class TestForm:
     ) -> None:
         page = operator.post("/jobs/create", GOOD | {field: " "}).text
 
-        assert error_of(page, field) == "Fill this in."
+        assert error_of(page, field) == "Required."
 
     def test_without_an_app_the_form_says_what_to_do_first(
         self, admin: Visit, database: Database
@@ -423,7 +423,7 @@ class TestForm:
         answer = operator.post(f"/jobs/{job.id}/save", GOOD | {"handler": "third", "seen": token})
 
         assert answer.status_code == 422
-        assert "Somebody else changed this job" in answer.text
+        assert "Someone else changed this job" in answer.text
         assert 'value="third"' in answer.text
         assert job_of(database, "reports/nightly").handler == "second"
 
@@ -598,7 +598,7 @@ class TestActions:
         after_start = [job_of(database, name).is_enabled for name in ("one", "two", "three")]
         operator.post("/jobs/stop", {"id": made[:1]})
 
-        assert "Started: 2" in started.text
+        assert "Jobs started: 2" in started.text
         assert "cannot start job bare: it has no schedule" in started.text
         assert after_start == [1, 1, 0]
         assert job_of(database, "one").is_enabled == 0
@@ -797,7 +797,7 @@ class TestJobPage:
     def test_a_schedule_that_cannot_be_read_breaks_no_page(self, admin: Visit, rows: Rows) -> None:
         job_id = rows.job("odd", schedule_kind="CRON", schedule_value="nonsense", is_enabled=1)
 
-        assert "The schedule cannot be read:" in admin.get(f"/jobs/{job_id}").text
+        assert "Invalid schedule:" in admin.get(f"/jobs/{job_id}").text
         assert admin.get("/jobs").status_code == 200
         assert admin.get(f"/jobs/{job_id}/edit").status_code == 200
 

@@ -113,7 +113,7 @@ def settled(visit: Visit, path: str) -> str:
 
     def look() -> str:
         page = visit.get(path).text
-        return "" if "being computed" in page else page
+        return "" if "Checking" in page else page
 
     return eventually(look, 20, every=0.02)
 
@@ -144,7 +144,7 @@ class TestFigures:
 
         page = settled(admin, "/ledger")
 
-        assert "Could not be computed" not in page
+        assert "The check failed" not in page
         assert cells(page) == ["0", "0", "0", "0", "0"]
 
     def test_lost_and_doubled_ticks_are_named(self, admin: Visit, books: Books) -> None:
@@ -154,7 +154,7 @@ class TestFigures:
         page = settled(admin, "/ledger")
 
         assert "1 lost</span>" in page
-        assert "1 doubled</span>" in page
+        assert "1 duplicated</span>" in page
         assert "2027-01-15 00:04:00" in page
         assert "OK</span>" not in page
 
@@ -206,7 +206,7 @@ class TestPage:
 
         page = admin.get("/ledger").text
 
-        assert "being computed" in page
+        assert "Checking" in page
         assert 'data-live="2"' in page
         may_go_on.set()
         assert "data-live" not in settled(admin, "/ledger")
@@ -235,13 +235,13 @@ class TestPage:
         ("query", "words"),
         [
             ("range=never", "field-error"),
-            ("range=custom", "Choose a day."),
-            ("range=custom&since=2027-01-01", "Choose a day."),
+            ("range=custom", "Choose a date."),
+            ("range=custom&since=2027-01-01", "Choose a date."),
             ("range=custom&since=x&until=2027-01-01", "field-error"),
             ("range=custom&since=2027-01-02&until=2027-01-01", "Choose a range of 1 to 31 days."),
             ("range=custom&since=2027-01-01&until=2027-02-01", "Choose a range of 1 to 31 days."),
-            ("range=custom&since=0001-01-01&until=0001-01-02", "Choose a day."),
-            ("range=custom&since=9999-12-31&until=9999-12-31", "Choose a day."),
+            ("range=custom&since=0001-01-01&until=0001-01-02", "Choose a date."),
+            ("range=custom&since=9999-12-31&until=9999-12-31", "Choose a date."),
         ],
     )
     def test_bad_range_is_told_beside_its_field(self, admin: Visit, query: str, words: str) -> None:
@@ -264,7 +264,7 @@ class TestPage:
 
         page = settled(admin, "/ledger")
 
-        assert "Could not be computed" in page
+        assert "The check failed" in page
         assert "OK</span>" in page
 
 

@@ -10,7 +10,7 @@ from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from tests.support.console import Clock, Visit, make_app, signed_in
 
-NOTICE = "This is the page as of"
+NOTICE = "This page is from"
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_form_is_not_sent_again_by_itself(admin: Visit, lose: Callable[[], Non
 
     assert answer.status_code == 503
     assert "Refresh" not in answer.headers
-    assert "Check whether it was done before you send it again" in answer.text
+    assert "It was probably not done." in answer.text
 
 
 def test_what_was_said_once_is_not_said_again(admin: Visit, lose: Callable[[], None]) -> None:
@@ -124,4 +124,4 @@ def test_a_lost_broker_is_told_on_every_page_once(database: Database, clock: Clo
 
     for path in ("/", "/jobs", "/runs", "/executors", "/schedulers", "/account"):
         page = visit.get(path).text
-        assert page.count("broker does not answer") == 1, path
+        assert page.count("broker is unreachable") == 1, path

@@ -39,7 +39,7 @@ class TestDashboard:
     def test_without_anything_it_says_what_to_do_next(self, admin: Visit) -> None:
         page = admin.get("/").text
 
-        assert "There is no job yet." in page
+        assert "No jobs yet." in page
         assert "warren executor --app NAME handlers.py" in page
         assert "No scheduler is online" in page
 
@@ -108,7 +108,7 @@ class TestDashboard:
         page = signed_in(make_app(database, clock, is_broker_up=lambda: False), "admin").get("/")
 
         assert "Dispatch is paused" in page.text
-        assert "The broker does not answer" in page.text
+        assert "The message broker is unreachable" in page.text
 
     def test_what_others_wrote_is_text(self, admin: Visit, rows: Rows, clock: Clock) -> None:
         job_id = rows.job(NASTY)
@@ -133,7 +133,7 @@ class TestAuditTrail:
 
         page = admin.get("/audit?kind=job").text
 
-        assert "changed a job" in page
+        assert "edited job" in page
         assert "<del>old</del>" in page
         assert "<ins>new</ins>" in page
         assert "10.0.0.9" in page

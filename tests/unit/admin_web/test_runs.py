@@ -40,7 +40,7 @@ def older(page: str) -> str:
 
 class TestList:
     def test_without_a_run_it_says_how_one_comes_to_be(self, admin: Visit) -> None:
-        assert "Nothing has run yet." in admin.get("/runs").text
+        assert "No runs yet." in admin.get("/runs").text
 
     def test_a_line_tells_all_that_is_worth_knowing(
         self, admin: Visit, rows: Rows, clock: Clock
@@ -217,13 +217,13 @@ class TestFilters:
             rows.job("twin", app)
 
         for field, typed, words in (
-            ("job", "absent", "No such job."),
-            ("job", "twin", "Several apps have a job of this name"),
-            ("since", "yesterday", "Write a time like"),
-            ("since", "0001-01-01T00:00", "Write a time like"),
+            ("job", "absent", "Job not found."),
+            ("job", "twin", "Several apps have a job with this name"),
+            ("since", "yesterday", "Enter a time like"),
+            ("since", "0001-01-01T00:00", "Enter a time like"),
             ("since", "2026-02-01T00:00&until=2026-01-01T00:00", "is before the start"),
             ("status", "1%20OR%201", "field-error"),
-            ("address", "x" * 200, "This is too long."),
+            ("address", "x" * 200, "Too long."),
         ):
             answer = admin.get(f"/runs?{field}={typed}")
 
@@ -256,7 +256,7 @@ class TestFilters:
         assert steps > 2
         first = admin.get("/runs?kind=API").text
         assert "search paused" in first
-        assert "Look further back" in first
+        assert "Search older runs" in first
 
     def test_many_apps_and_states_give_the_same_page_as_few(self, rows: Rows, clock: Clock) -> None:
         job_id = rows.job("nightly")
@@ -356,9 +356,9 @@ class TestRun:
 
         page = admin.get(f"/runs/{run_id}").text
 
-        assert "It exceeded its timeout" in page
-        assert "this run makes up for them" in page
-        for gap in ("+0.1 s", "+0.02 s", "+0.88 s", "+8 s", "1 s waited", "8 s worked"):
+        assert "Stopped because it exceeded its timeout" in page
+        assert "Makes up for missed runs." in page
+        for gap in ("+0.1 s", "+0.02 s", "+0.88 s", "+8 s", "1 s waiting", "8 s running"):
             assert gap in page, gap
         assert "over 8 s" in page
         assert "MISFIRE, online: one" in page
@@ -415,7 +415,7 @@ class TestRun:
 
         admin.post(f"/runs/{run_id}/kill")
 
-        assert "The run had already ended." in admin.get(f"/runs/{run_id}").text
+        assert "The run has already ended." in admin.get(f"/runs/{run_id}").text
         assert stored(rows, run_id).status == RunStatus.SUCCEEDED
 
     def test_run_again_is_a_run_by_hand_with_the_same_param(
@@ -455,7 +455,7 @@ class TestRun:
     ) -> None:
         run_id = rows.run(rows.job("nightly"), clock.now, status="FAILED", shard_total=3)
 
-        assert "every executor gets a shard again" in admin.get(f"/runs/{run_id}").text
+        assert "Every executor gets a shard again" in admin.get(f"/runs/{run_id}").text
 
     def test_what_others_wrote_is_text_on_every_page(
         self, admin: Visit, rows: Rows, clock: Clock
@@ -506,9 +506,9 @@ def _job(rows: Rows, name: str, app: str) -> int:
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        ("PLANNED", "No executor has this run yet."),
-        ("UNDELIVERED", "This run never reached an executor, so there is no log."),
-        ("CANCELLED", "This run never reached an executor, so there is no log."),
+        ("PLANNED", "Not sent to an executor yet."),
+        ("UNDELIVERED", "This run never reached an executor, so it has no log."),
+        ("CANCELLED", "This run never reached an executor, so it has no log."),
     ],
 )
 def test_the_log_of_a_run_without_an_executor_says_whether_one_may_come(

@@ -172,7 +172,7 @@ class TestWayIn:
         answer = visit.sign_in("admin", "")
 
         assert answer.status_code == 422
-        assert "Fill this in." in answer.text
+        assert "Required." in answer.text
         assert 'value="admin"' in answer.text
         assert entries(database, kind="session") == []
 
@@ -502,8 +502,8 @@ class TestFirstAdministrator:
     @pytest.mark.parametrize(
         ("fresh", "words"),
         [
-            ("short", "A password has 8 to 200 characters."),
-            ("x" * 201, "A password has 8 to 200 characters."),
+            ("short", "Use 8 to 200 characters."),
+            ("x" * 201, "Use 8 to 200 characters."),
             (PASSWORD, "This is already your password."),
             ("Password1", "This password is too common."),
             ("1234567890", "This password is too common."),

@@ -49,15 +49,15 @@ class TestAdding:
     @pytest.mark.parametrize(
         ("fields", "words"),
         [
-            ({"username": ""}, "Fill this in."),
+            ({"username": ""}, "Required."),
             ({"username": "abc"}, "A name has 4 to 50"),
             ({"username": "a" * 51}, "A name has 4 to 50"),
             ({"username": "fresh\n"}, "A name has 4 to 50"),
             ({"username": "<img src=x>"}, "A name has 4 to 50"),
             ({"username": "operator"}, "This user name is taken."),
             ({"username": "OPERATOR"}, "This user name is taken."),
-            ({"password": "short"}, "A password has 8 to 200"),
-            ({"password": "x" * 201}, "A password has 8 to 200"),
+            ({"password": "short"}, "Use 8 to 200 characters."),
+            ({"password": "x" * 201}, "Use 8 to 200 characters."),
             ({"password": "Password1"}, "This password is too common"),
             ({"username": "freshfresh", "password": "FreshFresh"}, "cannot be the user name"),
             ({"apps": []}, "Choose at least one app."),
@@ -232,8 +232,8 @@ class TestDisabling:
         admin.post(f"{path}/enable")
 
         page = admin.get("/audit?kind=user").text
-        assert "disabled a user" in page
-        assert "enabled a user" in page
+        assert "disabled user" in page
+        assert "enabled user" in page
 
     @pytest.mark.parametrize("deed", ["disable", "delete", "rights"])
     def test_last_administrator_stays_when_two_unmake_each_other_at_once(

@@ -93,7 +93,7 @@ def test_load_is_shown_in_words() -> None:
     assert executor_line(shown(row), NOW) == (
         "reports",
         "reports-1",
-        "alive",
+        "online",
         "60 s",
         "0 s ago",
         "3/8",
@@ -107,7 +107,7 @@ def test_load_is_shown_in_words() -> None:
 def test_executor_that_its_app_does_not_list_is_told_apart() -> None:
     lists = {"reports": ("reports-2",), "mails": ("reports-1",)}
 
-    assert executor_line(shown(executor(), lists), NOW)[2] == "alive, not listed"
+    assert executor_line(shown(executor(), lists), NOW)[2] == "online, not listed"
     assert shown(executor(), lists).listed is False
     assert shown(executor(address="reports-2"), lists).listed is True
     assert shown(executor(app="other"), lists).listed is None
@@ -117,7 +117,7 @@ def test_executor_that_is_only_listed_is_absent() -> None:
     seen, absent = executor_views([executor()], {"reports": ("reports-2", "reports-1")}, NOW)
 
     assert (seen.address, seen.state) == ("reports-1", "alive")
-    assert executor_line(absent, NOW) == ("reports", "reports-2", "absent", *[""] * 6)
+    assert executor_line(absent, NOW) == ("reports", "reports-2", "never connected", *[""] * 6)
     told = to_json(absent)
     assert (told["state"], told["listed"], told["beat_at"]) == ("absent", True, None)
     assert (told["draining"], told["handlers"]) == (False, [])
@@ -134,7 +134,7 @@ def test_scheduler_is_shown_by_its_node() -> None:
 def test_what_ails_an_executor_is_told_while_it_is_heard() -> None:
     load = json.dumps({"slots": 8, "ailments": ["JOURNAL", "DISK"]})
 
-    assert executor_line(shown(executor(load=load)), NOW)[2] == "alive, ails: journal, disk"
+    assert executor_line(shown(executor(load=load)), NOW)[2] == "online, problems: journal, disk"
     assert to_json(shown(executor(load=load)))["ailments"] == ["journal", "disk"]
-    assert executor_line(shown(executor(load=load, beat_at=NOW - 60_000)), NOW)[2] == "silent"
+    assert executor_line(shown(executor(load=load, beat_at=NOW - 60_000)), NOW)[2] == "offline"
     assert shown(executor(load='{"ailments":7}')).ailments == ()

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.views.run_view import run_json
 from sql.listings.recent import DetailedRun
-from warren.views.runs import HEADERS, job_name, run_facts, run_line, took
+from warren.views.runs import HEADERS, job_name, lasted, run_facts, run_line
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 
@@ -86,7 +86,7 @@ def test_line_holds_the_first_line_of_the_message(message: str) -> None:
     ],
 )
 def test_took_is_the_time_of_the_process(columns: dict[str, Any], words: str) -> None:
-    assert took(run(**columns), NOON) == words
+    assert lasted(run(**columns), NOON) == words
 
 
 def test_run_of_a_deleted_job_is_still_named() -> None:
@@ -111,9 +111,9 @@ def test_facts_name_every_instant_that_is_known() -> None:
     )
 
     assert facts["started"] == "2026-12-01 20:00:00 CST  (3 s ago)"
-    assert facts["kill asked for"].endswith("(2 s ago)")
+    assert facts["kill requested"].endswith("(2 s ago)")
     assert facts["routed"] == facts["finished"] == ""
-    assert facts["took"] == "3.00 s"
+    assert facts["duration"] == "3.00 s"
 
 
 @pytest.mark.parametrize("absurd", [-(2**53), 2**53 - 1])
