@@ -22,6 +22,11 @@ COMMANDS = {
     "gateway": ("warren.commands.workers.gateway", "gateway", "Serve executors of XXL-JOB."),
     "try": ("warren.commands.try_", "try_handler", "Run one handler here and now."),
     "jobs": ("warren.commands.jobs", "jobs", "Apply, export, show, start, stop and trigger jobs."),
+    "import": (
+        "warren.importing.commands",
+        "import_group",
+        "Bring in jobs of other schedulers: XXL-JOB.",
+    ),
     "runs": ("warren.commands.runs", "runs", "Show, read, kill and clear runs."),
     "executors": ("warren.commands.nodes", "executors", "Show the executors."),
     "schedulers": ("warren.commands.nodes", "schedulers", "Show the schedulers."),

@@ -78,7 +78,7 @@ class JobChanges:
             Problem: one is to be started and can never fire.
 
         """
-        made = [_new_job(app_id, spec, now_ms) for app_id, spec in specs]
+        made = [new_job(app_id, spec, now_ms) for app_id, spec in specs]
         started = [job for job, (_, spec) in zip(made, specs, strict=True) if spec.enabled]
         for job in started:
             self._schedules.begin(job, now_ms)
@@ -158,7 +158,7 @@ class JobChanges:
     ) -> tuple[str, tuple[str, ...]]:
         if spec.script_language:
             self._demand(Right.EDIT_GLUE)
-        job = _new_job(app_id, spec, now_ms)
+        job = new_job(app_id, spec, now_ms)
         session.add(job)
         session.flush()
         apply_script(session, job, spec, who=self._who, now_ms=now_ms)
@@ -180,7 +180,7 @@ class JobChanges:
         return ()
 
 
-def _new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
+def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
     """Return a job that is stopped and not stored yet."""
     return Job(
         app_id=app_id,

@@ -11,6 +11,7 @@ from sql.models.api import ApiToken, IdempotencyKey
 from sql.models.apps import App, Registration
 from sql.models.base import Model
 from sql.models.cluster import Cluster, Lease, Sequence, Uptime
+from sql.models.imports import ImportOrigin
 from sql.models.jobs import Job, JobChild, RouteMemory, ScriptVersion
 from sql.models.runs import AppDay, DayReport, Purge, Run
 from sql.models.schedules import History, SkippedTicks
@@ -25,6 +26,7 @@ __all__ = [
     "DayReport",
     "History",
     "IdempotencyKey",
+    "ImportOrigin",
     "Job",
     "JobChild",
     "Lease",

@@ -34,13 +34,17 @@ def open_client(settings: Settings) -> Iterator[LocalClient]:
 
 def client_on(database: Database, settings: Settings) -> LocalClient:
     """Return what changes anything in an open database."""
-    context = CommandContext(
+    return LocalClient(database, Commands(context_on(database, settings)), Resolver(database))
+
+
+def context_on(database: Database, settings: Settings) -> CommandContext:
+    """Return who acts in an open database: the user who types, with every right."""
+    return CommandContext(
         database=database,
         now_ms=lambda: now_ms(database),
         actor=Actor(who=operator()),
         timezone=settings.timezone,
     )
-    return LocalClient(database, Commands(context), Resolver(database))
 
 
 def operator() -> str:

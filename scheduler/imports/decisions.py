@@ -1,0 +1,198 @@
+"""Decides what an import does with each app and job. It reads, and writes nothing.
+
+A thing that was imported before has two fingerprints, one of each side. Where only the source has
+changed since, it is updated; where both have, ours is kept, unless that is to be overwritten.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from sqlalchemy.orm import Session
+
+from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival, digest, numbered
+from scheduler.imports.outcomes import Did
+from scheduler.jobs.spec import JobSpec
+from scheduler.jobs.stored_spec import app_spec, fingerprint, job_spec
+from sql.imports import origins
+from sql.imports.origins import Origin
+from sql.jobs import child_links
+from sql.models import App, Job
+
+APP, JOB = "app", "job"
+#: The highest id that their columns hold.
+HIGHEST_ID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppStep:
+    """What is to be done with an app, and its id here."""
+
+    did: Did
+    arrival: AppArrival
+    target_id: int
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStep:
+    """What is to be done with a job, its id here, and what it is to be."""
+
+    did: Did
+    arrival: JobArrival
+    target_id: int
+    spec: JobSpec
+    words: str = ""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether anything is written."""
+        return self.did in (Did.CREATE, Did.UPDATE)
+
+
+class IdSpace:
+    """Gives ids: the one of the source where it is free, else one above all."""
+
+    def __init__(self, highest: int, wanted: Collection[int]) -> None:
+        self._next = max([highest, *wanted]) + 1
+
+    def give(self, wanted: int, taken: Collection[int]) -> int:
+        """Return an id for what has `wanted` at the source."""
+        if 0 < wanted <= HIGHEST_ID and wanted not in taken:
+            return wanted
+        self._next += 1
+        return self._next - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decider:
+    """Decides for one import.
+
+    `source` names where everything comes from; `overwrite`: the source's side wins.
+    """
+
+    source: str
+    overwrite: bool
+    app_ids: IdSpace
+    job_ids: IdSpace
+
+    @classmethod
+    def make(
+        cls, session: Session, arrivals: Arrivals, *, source: str, overwrite: bool
+    ) -> "Decider":
+        """Return what decides about these arrivals."""
+        highest_app, highest_job = origins.highest_ids(session)
+        return cls(
+            source=source,
+            overwrite=overwrite,
+            app_ids=IdSpace(highest_app, [app.source_id for app in arrivals.apps]),
+            job_ids=IdSpace(highest_job, [job.source_id for job in arrivals.jobs]),
+        )
+
+    def app(self, session: Session, arrival: AppArrival) -> AppStep:
+        """Decide about an app.
+
+        Raises:
+            ValueError: what was imported under its id had another name.
+
+        """
+        known = origins.apps(session)
+        origin = origins.read(session, self.source, APP).get(arrival.source_id)
+        imported = known.get(origin.target_id) if origin else None
+        if origin and imported and imported.name == arrival.spec.name:
+            return self._known_app(arrival, origin, imported)
+        if imported and not self.overwrite:
+            raise ValueError(
+                f"group {arrival.source_id} is {arrival.spec.name} now and was {imported.name} at "
+                f"the last import from {self.source!r}: name another XXL-JOB by --source, or let "
+                "what is there win by --overwrite"
+            )
+        named = next((app for app in known.values() if app.name == arrival.spec.name), None)
+        if named is None:
+            taken = origins.taken_app_ids(session, [arrival.source_id])
+            target_id = self.app_ids.give(arrival.source_id, taken)
+            words = _id_words(arrival.source_id, target_id)
+            return AppStep(did=Did.CREATE, arrival=arrival, target_id=target_id, words=words)
+        did = Did.UPDATE if self.overwrite else Did.UNCHANGED
+        words = "it was here already, and stays as it is" if did is Did.UNCHANGED else ""
+        words = "; ".join(filter(None, (words, _id_words(arrival.source_id, named.id))))
+        return AppStep(did=did, arrival=arrival, target_id=named.id, words=words)
+
+    def _known_app(self, arrival: AppArrival, origin: Origin, app: App) -> AppStep:
+        did = self._did(origin, there=arrival.there, here=app_here(app))
+        return AppStep(did=did, arrival=arrival, target_id=app.id)
+
+    def jobs(self, session: Session, app_id: int, arrivals: Sequence[JobArrival]) -> list[JobStep]:
+        """Decide about the jobs of one app, which may not be there yet."""
+        known = origins.read(session, self.source, JOB)
+        ids = [known[one.source_id].target_id for one in arrivals if one.source_id in known]
+        imported = origins.jobs(session, ids)
+        children = child_links.children(session, ids)
+        taken = origins.taken_job_ids(session, [one.source_id for one in arrivals])
+        names = origins.names_in(session, app_id)
+        steps = []
+        for arrival in arrivals:
+            origin = known.get(arrival.source_id)
+            job = imported.get(origin.target_id) if origin else None
+            if origin is None or (job is None and self.overwrite):
+                step = self._new_job(arrival, taken, names)
+            elif job is None:
+                step = _step(Did.DELETED, arrival, origin.target_id, "it was deleted here")
+            elif job.app_id != app_id:
+                words = f"it is in app {arrival.spec.app} there now; delete it here to import it"
+                step = _step(Did.CONFLICT, arrival, job.id, words)
+            else:
+                here = job_here(job, arrival.spec.app, children.get(job.id, ()))
+                step = self._known_job(arrival, origin, here, names)
+            if step.is_written:
+                names[step.spec.name] = step.target_id
+            steps.append(step)
+        return steps
+
+    def _new_job(
+        self, arrival: JobArrival, taken: Collection[int], names: Mapping[str, int]
+    ) -> JobStep:
+        target_id = self.job_ids.give(arrival.source_id, taken)
+        step = _step(Did.CREATE, arrival, target_id, _id_words(arrival.source_id, target_id))
+        return _named(step, names)
+
+    def _known_job(
+        self, arrival: JobArrival, origin: Origin, here: str, names: Mapping[str, int]
+    ) -> JobStep:
+        did = self._did(origin, there=arrival.there, here=here)
+        words = "it was changed on both sides; ours is kept" if did is Did.CONFLICT else ""
+        return _named(_step(did, arrival, origin.target_id, words), names)
+
+    def _did(self, origin: Origin, *, there: str, here: str) -> Did:
+        if origin.there == there and not (self.overwrite and origin.here != here):
+            return Did.UNCHANGED
+        if origin.here == here or self.overwrite:
+            return Did.UPDATE
+        return Did.CONFLICT
+
+
+def app_here(app: App) -> str:
+    """Return the fingerprint of an app as it is here."""
+    return digest(asdict(app_spec(app)))
+
+
+def job_here(job: Job, app: str, child_ids: Sequence[int]) -> str:
+    """Return the fingerprint of a job as it is here, whether it is started or not."""
+    return fingerprint(job_spec(job, app, [f"#{child}" for child in child_ids]))
+
+
+def _step(did: Did, arrival: JobArrival, target_id: int, words: str = "") -> JobStep:
+    return JobStep(did=did, arrival=arrival, target_id=target_id, spec=arrival.spec, words=words)
+
+
+def _named(step: JobStep, names: Mapping[str, int]) -> JobStep:
+    """Give a job that is written a name that no other job of its app has."""
+    owner = names.get(step.spec.name, step.target_id)
+    if not step.is_written or owner == step.target_id:
+        return step
+    name = numbered(step.spec.name, step.arrival.source_id)
+    words = "; ".join(filter(None, (step.words, "another job has its name here")))
+    return replace(step, spec=replace(step.spec, name=name), words=words)
+
+
+def _id_words(wanted: int, target_id: int) -> str:
+    return "" if wanted == target_id else f"its id {wanted} is {target_id} here"

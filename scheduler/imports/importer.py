@@ -1,0 +1,82 @@
+"""One import from beginning to end: in an order in which each part may be the last.
+
+Run ids first, so that nothing that starts meanwhile meets an old log; then apps and jobs, stopped;
+then users and days.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from scheduler.commands.command_context import CommandContext
+from scheduler.imports.arrivals import Arrivals
+from scheduler.imports.decisions import APP, Decider
+from scheduler.imports.job_arrivals import JobArrivals
+from scheduler.imports.outcomes import Outcome
+from scheduler.imports.past_arrivals import PastArrivals
+from scheduler.imports.user_arrivals import Keep, UserArrivals
+from sql.imports import origins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportWish:
+    """How to import.
+
+    `source` names where it comes from; `overwrite`: the source's side wins; `today` by the source's
+    calendar; `keep` keeps the passwords of new users, None = they are disabled.
+    """
+
+    source: str
+    overwrite: bool
+    today: date
+    keep: Keep | None = None
+
+
+class Importer:
+    """Brings in arrivals, on behalf of whoever acts."""
+
+    def __init__(self, context: CommandContext, wish: ImportWish) -> None:
+        self._context = context
+        self._wish = wish
+        self._users = UserArrivals(context, wish.source, overwrite=wish.overwrite)
+        self._past = PastArrivals(context)
+
+    def preview(self, arrivals: Arrivals) -> list[Outcome]:
+        """Return what `write` would do, and write nothing."""
+        return [
+            *self._jobs(arrivals).preview(arrivals),
+            *self._users.preview(arrivals.users),
+            *self._past.days(arrivals.days, today=self._wish.today, is_preview=True),
+        ]
+
+    def write(self, arrivals: Arrivals) -> list[Outcome]:
+        """Bring everything in; return what was done.
+
+        Raises:
+            ValueError: an app of the source is another one than at the last import.
+
+        """
+        jobs = self._jobs(arrivals)
+        jobs.preview(arrivals)  # what is refused is refused before anything is written
+        self._past.raise_run_ids(arrivals.highest_run_id)
+        outcomes: Sequence[Outcome] = jobs.write(arrivals)
+        return [
+            *outcomes,
+            *self._users.write(arrivals.users, self.targets(APP), self._wish.keep),
+            *self._past.days(arrivals.days, today=self._wish.today, is_preview=False),
+        ]
+
+    def targets(self, kind: str) -> dict[int, int]:
+        """Return our ids of what was imported, by the source's."""
+        found = self._context.database.read(
+            lambda session: origins.read(session, self._wish.source, kind)
+        )
+        return {source_id: origin.target_id for source_id, origin in found.items()}
+
+    def _jobs(self, arrivals: Arrivals) -> JobArrivals:
+        decider = self._context.database.read(
+            lambda session: Decider.make(
+                session, arrivals, source=self._wish.source, overwrite=self._wish.overwrite
+            )
+        )
+        return JobArrivals(self._context, decider)

@@ -1,0 +1,207 @@
+"""Writes the apps and jobs that arrive, an app's in one transaction.
+
+Children may be in other apps, so all links are made at the end, in a transaction of their own.
+Until then the jobs that have some count as not imported whole: after a crash, the next import
+makes the links.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from sqlalchemy.orm import Session
+
+from scheduler.actor import Right
+from scheduler.commands.audit_log import Action
+from scheduler.commands.command_context import CommandContext
+from scheduler.commands.job_changes import JobChanges, new_job
+from scheduler.commands.schedule_changes import ScheduleChanges
+from scheduler.commands.script_changes import apply_script
+from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival
+from scheduler.imports.decisions import APP, JOB, AppStep, Decider, JobStep, app_here, job_here
+from scheduler.imports.links import LinkArrivals
+from scheduler.imports.outcomes import Did, Outcome
+from scheduler.jobs.audit_records import record_of
+from scheduler.jobs.script_cache import script_type
+from sql.imports import origins
+from sql.imports.origins import Origin
+from sql.jobs import child_links, jobs
+from sql.models import App, Job, ScriptVersion
+from sql.registry import apps
+
+_REASON = 512
+
+
+class JobArrivals:
+    """Brings in apps and jobs, on behalf of whoever acts; the source is their scripts' author."""
+
+    def __init__(self, context: CommandContext, decider: Decider) -> None:
+        self._context = context
+        self._decider = decider
+        self._changes = JobChanges(context)
+        self._schedules = ScheduleChanges(context)
+        self._links = LinkArrivals(context, decider.source)
+
+    def preview(self, arrivals: Arrivals) -> list[Outcome]:
+        """Return what would be done, and do nothing."""
+        by_app = _by_app(arrivals.jobs)
+
+        def unit(session: Session) -> list[Outcome]:
+            found = []
+            for arrival in arrivals.apps:
+                step = self._decider.app(session, arrival)
+                steps = self._decider.jobs(
+                    session, step.target_id, by_app.get(arrival.spec.name, [])
+                )
+                found += [_app_outcome(step), *map(_job_outcome, steps)]
+            return found
+
+        return self._context.database.read(unit)
+
+    def write(self, arrivals: Arrivals) -> list[Outcome]:
+        """Bring everything in; return what was done."""
+        by_app = _by_app(arrivals.jobs)
+        outcomes, written = [], []
+        for arrival in arrivals.apps:
+            told, steps = self._write_app(arrival, by_app.get(arrival.spec.name, []))
+            outcomes += told
+            written += [step for step in steps if step.is_written]
+        return outcomes + self._context.write(
+            Right.ADMINISTER, lambda session: self._links.write(session, written)
+        )
+
+    def _write_app(
+        self, arrival: AppArrival, of_app: Sequence[JobArrival]
+    ) -> tuple[list[Outcome], list[JobStep]]:
+        def unit(session: Session) -> tuple[list[Outcome], list[JobStep]]:
+            child_links.lock(session)
+            step = self._decider.app(session, arrival)
+            app = self._apply_app(session, step)
+            steps = self._decider.jobs(session, app.id, of_app)
+            self._apply_jobs(session, app, steps)
+            return [_app_outcome(step), *map(_job_outcome, steps)], steps
+
+        return self._context.write(Right.ADMINISTER, unit)
+
+    def _apply_app(self, session: Session, step: AppStep) -> App:
+        spec, now_ms = step.arrival.spec, self._context.now_ms()
+        if step.did is Did.CREATE:
+            app = App(id=step.target_id, name=spec.name, title=spec.title or spec.name)
+            session.add(app)
+            session.flush()
+        app = session.get_one(App, step.target_id)
+        if step.did in (Did.CREATE, Did.UPDATE):
+            apps.ensure(session, app.name, spec.title or spec.name)
+            apps.list_addresses(session, app.id, spec.addresses)
+            action = Action.APP_CREATE if step.did is Did.CREATE else Action.APP_UPDATE
+            self._context.note(session, action, app.name, app.id, now_ms, after=asdict(spec))
+            self._remember_app(session, step, app, now_ms)
+        return app
+
+    def _remember_app(self, session: Session, step: AppStep, app: App, now_ms: int) -> None:
+        there, here = step.arrival.there, app_here(app)
+        found = [
+            Origin(source_id, app.id, there, here)
+            for source_id in (step.arrival.source_id, *step.arrival.merged_ids)
+        ]
+        origins.write(session, self._decider.source, APP, found, now_ms=now_ms)
+
+    def _apply_jobs(self, session: Session, app: App, steps: Sequence[JobStep]) -> None:
+        now_ms = self._context.now_ms()
+        new = [step for step in steps if step.did is Did.CREATE]
+        changed = [step for step in steps if step.did is Did.UPDATE]
+        made = self._create(session, app, new, now_ms)
+        made += [self._update(session, step, now_ms) for step in changed]
+        session.flush()
+        children = child_links.children(session, [job.id for job in made])
+        found = [
+            Origin(
+                step.arrival.source_id,
+                job.id,
+                "" if step.arrival.child_ids or job.id in children else step.arrival.there,
+                job_here(job, app.name, children.get(job.id, ())),
+            )
+            for step, job in zip([*new, *changed], made, strict=True)
+        ]
+        origins.write(session, self._decider.source, JOB, found, now_ms=now_ms)
+
+    def _create(
+        self, session: Session, app: App, steps: Sequence[JobStep], now_ms: int
+    ) -> list[Job]:
+        made = []
+        for step in steps:
+            job = new_job(app.id, step.spec, now_ms)
+            job.id = step.target_id
+            job.add_time = step.arrival.added_at or job.add_time
+            job.update_time = step.arrival.updated_at or job.update_time
+            job.script_source = job.script_remark = job.script_updated = None
+            job.stop_reason, job.stop_why = _reason(step.arrival), None
+            made.append(job)
+        session.add_all(made)
+        session.flush()
+        for step, job in zip(steps, made, strict=True):
+            self._give_script(session, step, job, now_ms)
+            self._context.note_job(session, Action.JOB_CREATE, job, now_ms, after=record_of(job))
+        return made
+
+    def _give_script(self, session: Session, step: JobStep, job: Job, now_ms: int) -> None:
+        if not step.spec.script_language:
+            return
+        earlier = [
+            ScriptVersion(
+                job_id=job.id,
+                script_type=script_type(version.language),
+                source=version.source,
+                remark=version.remark,
+                author=self._decider.source,
+                add_time=version.saved_at,
+                update_time=version.saved_at,
+            )
+            for version in step.arrival.versions
+        ]
+        origins.add_versions(session, earlier)
+        apply_script(session, job, step.spec, who=self._decider.source, now_ms=now_ms)
+
+    def _update(self, session: Session, step: JobStep, now_ms: int) -> Job:
+        job = jobs.lock(session, step.target_id)
+        reason = _reason(step.arrival)
+        if reason:
+            self._schedules.stop(session, job, now_ms)
+        self._changes.edit(session, job, step.spec, now_ms)
+        if job.is_enabled == 0:
+            job.stop_reason, job.stop_why = reason, None
+        return job
+
+
+def _reason(arrival: JobArrival) -> str | None:
+    text = "; ".join(arrival.stop_reasons)
+    return f"not imported whole: {text}"[:_REASON] if text else None
+
+
+def _by_app(arrivals: Sequence[JobArrival]) -> Mapping[str, list[JobArrival]]:
+    found: dict[str, list[JobArrival]] = defaultdict(list)
+    for arrival in arrivals:
+        found[arrival.spec.app].append(arrival)
+    return found
+
+
+def _app_outcome(step: AppStep) -> Outcome:
+    return Outcome(
+        did=step.did,
+        what=APP,
+        source_id=step.arrival.source_id,
+        target_id=step.target_id,
+        name=step.arrival.spec.name,
+        words=step.words,
+    )
+
+
+def _job_outcome(step: JobStep) -> Outcome:
+    return Outcome(
+        did=step.did,
+        what=JOB,
+        source_id=step.arrival.source_id,
+        target_id=step.target_id,
+        name=f"{step.spec.app}/{step.spec.name}",
+        words=step.words,
+    )

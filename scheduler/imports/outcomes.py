@@ -1,0 +1,30 @@
+"""What an import does, or would do, with each thing."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Did(StrEnum):
+    """What becomes of one thing here."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    UNCHANGED = "unchanged"
+    #: Changed on both sides: ours is kept.
+    CONFLICT = "conflict"
+    #: It was imported before, and somebody deleted it here.
+    DELETED = "deleted here"
+    START = "start"
+    LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one thing: `what` is app, job, user, day or run."""
+
+    did: Did
+    what: str
+    source_id: int
+    target_id: int
+    name: str
+    words: str = ""

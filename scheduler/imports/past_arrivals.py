@@ -1,0 +1,117 @@
+"""Brings in what is over: the report of each day, and finished runs under their own ids."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+
+from sqlalchemy.orm import Session
+
+from scheduler.actor import Right
+from scheduler.commands.command_context import CommandContext
+from scheduler.imports.arrivals import DayArrival, RunArrival
+from scheduler.imports.outcomes import Did, Outcome
+from sql.batch import chunks
+from sql.imports import past
+from sql.instants import at, at_as_text
+from sql.run_status import Kind
+
+DAY = "day"
+#: Run ids that are passed over, so that no executor writes into the log of an earlier run.
+GAP = 1_000_000
+
+
+class PastArrivals:
+    """Brings in days and runs, on behalf of whoever acts."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+
+    def raise_run_ids(self, highest: int) -> None:
+        """Let new runs have ids far above all that the source has given."""
+        self._context.write(
+            Right.ADMINISTER, lambda session: past.raise_run_ids(session, highest + GAP)
+        )
+
+    def days(
+        self, arrivals: Sequence[DayArrival], *, today: date, is_preview: bool
+    ) -> list[Outcome]:
+        """Bring in the days before today that have no report here; return what was done."""
+
+        def unit(session: Session) -> list[Outcome]:
+            known = past.known_days(session, [one.day for one in arrivals])
+            new = [one for one in arrivals if one.day not in known and one.day < today]
+            if not is_preview:
+                counts = {one.day: (one.running, one.succeeded, one.failed) for one in new}
+                past.add_days(session, counts, at=at(self._context.now_ms()))
+            return [_day_outcome(one, is_new=one in new) for one in arrivals]
+
+        if is_preview:
+            return self._context.database.read(unit)
+        return self._context.write(Right.ADMINISTER, unit)
+
+    def runs(
+        self, arrivals: Iterable[RunArrival], job_ids: Mapping[int, int], app_ids: Mapping[int, int]
+    ) -> tuple[int, int]:
+        """Bring in runs whose ids are free; return how many, and how many ids were taken.
+
+        `job_ids` and `app_ids` lead from the source's ids to ours; an `app` is named by its job.
+        """
+        added = taken = 0
+        for chunk in chunks(arrivals):
+            rows = [_row(one, job_ids[one.job_id], app_ids[one.job_id]) for one in chunk]
+
+            def unit(session: Session, rows: list[dict[str, object]] = rows) -> int:
+                ids = [int(str(row["id"])) for row in rows]
+                known = past.known_run_ids(session, ids)
+                past.add_runs(session, [row for row in rows if row["id"] not in known])
+                return len(known)
+
+            there = self._context.write(Right.ADMINISTER, unit)
+            added, taken = added + len(rows) - there, taken + there
+        return added, taken
+
+
+def _row(arrival: RunArrival, job_id: int, app_id: int) -> dict[str, object]:
+    """Return the row of a run.
+
+    It is its own origin, as one that somebody triggered: its cause is in a text there only.
+    """
+    due = at_as_text(arrival.triggered_ms)
+    return {
+        "id": arrival.source_id,
+        "app_id": app_id,
+        "job_id": job_id,
+        "address": arrival.address or None,
+        "handler": arrival.handler,
+        "param": arrival.param,
+        "sharding": arrival.sharding or None,
+        "retries_left": 0,
+        "trigger_time": due,
+        "trigger_code": arrival.codes[0],
+        "trigger_message": arrival.trigger_message,
+        "handle_time": at_as_text(arrival.finished_ms),
+        "handle_code": arrival.codes[1],
+        "message": arrival.message,
+        "alarm_status": 0,
+        "status": arrival.status.value,
+        "kind": Kind.MANUAL.value,
+        "scheduled_at": arrival.triggered_ms,
+        "due_at": arrival.triggered_ms,
+        "origin_id": arrival.source_id,
+        "shard_index": 0,
+        "shard_total": 1,
+        "attempt": 0,
+        "redeliveries": 0,
+        "started_at": arrival.triggered_ms,
+        "finished_at": arrival.finished_ms,
+    }
+
+
+def _day_outcome(arrival: DayArrival, *, is_new: bool) -> Outcome:
+    return Outcome(
+        did=Did.CREATE if is_new else Did.UNCHANGED,
+        what=DAY,
+        source_id=arrival.source_id,
+        target_id=0,
+        name=arrival.day.isoformat(),
+        words="" if is_new else "it is counted here",
+    )

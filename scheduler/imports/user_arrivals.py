@@ -1,0 +1,155 @@
+"""Brings in users: disabled, or with a password that is good for one sign-in."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from scheduler.actor import Right
+from scheduler.commands.audit_log import Action
+from scheduler.commands.command_context import CommandContext
+from scheduler.commands.passwords import hash_password
+from scheduler.imports.arrivals import UserArrival, digest
+from scheduler.imports.outcomes import Did, Outcome
+from sql.accounts import user_accounts, users
+from sql.accounts.users import Rights
+from sql.imports import origins
+from sql.imports.origins import Origin
+from sql.models import User
+
+USER = "user"
+PASSWORD_BYTES = 12
+
+#: Keeps names and passwords where somebody finds them, before they are good for anything.
+Keep = Callable[[Mapping[str, str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    did: Did
+    arrival: UserArrival
+    user: User | None
+    words: str = ""
+
+
+class UserArrivals:
+    """Brings in the users of one source; a user who was here before is left alone."""
+
+    def __init__(self, context: CommandContext, source: str, *, overwrite: bool) -> None:
+        self._context = context
+        self._source = source
+        self._overwrite = overwrite
+
+    def preview(self, arrivals: Sequence[UserArrival]) -> list[Outcome]:
+        """Return what would be done, and do nothing."""
+        return self._context.database.read(
+            lambda session: [_outcome(step) for step in self._decide(session, arrivals)]
+        )
+
+    def write(
+        self, arrivals: Sequence[UserArrival], app_ids: Mapping[int, int], keep: Keep | None
+    ) -> list[Outcome]:
+        """Bring them in; return what was done.
+
+        `app_ids` are the ids here of the source's apps. With `keep`, new users get passwords.
+        """
+        given = (
+            {one.name: secrets.token_urlsafe(PASSWORD_BYTES) for one in arrivals} if keep else {}
+        )
+        hashes = {name: hash_password(password) for name, password in given.items()}
+        # Nobody knows it, and the users are disabled besides.
+        unknown = "" if keep else hash_password(secrets.token_urlsafe())
+
+        def unit(session: Session) -> list[Outcome]:
+            steps = self._decide(session, arrivals)
+            for step in steps:
+                rights = Rights(
+                    role=step.arrival.role,
+                    app_ids=tuple(
+                        sorted({app_ids[one] for one in step.arrival.app_ids if one in app_ids})
+                    ),
+                    may_edit_glue=False,
+                )
+                if step.did is Did.CREATE:
+                    self._add(session, step.arrival, rights, hashes, unknown)
+                elif step.did is Did.UPDATE and step.user is not None:
+                    users.set_rights(step.user, rights)
+                    self._remember(session, step.arrival, step.user)
+            if keep:
+                keep({one.arrival.name: given[one.arrival.name] for one in _created(steps)})
+            return [_outcome(step) for step in steps]
+
+        return self._context.write(Right.ADMINISTER, unit)
+
+    def _decide(self, session: Session, arrivals: Sequence[UserArrival]) -> list[_Step]:
+        administrators = user_accounts.lock_administrators(session)
+        known = {user.id: user for user in users.listing(session)}
+        names = {user.name.casefold() for user in known.values()}
+        imported = origins.read(session, self._source, USER)
+        steps = []
+        for arrival in arrivals:
+            origin = imported.get(arrival.source_id)
+            user = known.get(origin.target_id) if origin else None
+            if origin is None:
+                is_taken = arrival.name.casefold() in names
+                words = "a user of that name was here before, and stays as it is"
+                did = Did.LEFT_OUT if is_taken else Did.CREATE
+                steps.append(_Step(did, arrival, None, words if is_taken else ""))
+            elif user is None:
+                steps.append(_Step(Did.DELETED, arrival, None, "the user was deleted here"))
+            else:
+                is_last = administrators == [user.name]
+                steps.append(_Step(self._did(origin, arrival, user, is_last), arrival, user))
+        return steps
+
+    def _did(self, origin: Origin, arrival: UserArrival, user: User, is_last: bool) -> Did:
+        if origin.there == arrival.there:
+            return Did.UNCHANGED
+        if (origin.here == _here(user) or self._overwrite) and not is_last:
+            return Did.UPDATE
+        return Did.CONFLICT
+
+    def _add(
+        self,
+        session: Session,
+        arrival: UserArrival,
+        rights: Rights,
+        hashes: Mapping[str, str],
+        unknown: str,
+    ) -> None:
+        user_id = users.add(session, arrival.name, hashes.get(arrival.name, unknown), rights)
+        if user_id is None:
+            return  # two of the source differ in capitals only
+        user = session.get_one(User, user_id)
+        user.must_change_password = 1
+        user.is_disabled = int(arrival.name not in hashes)
+        session.flush()
+        record = {"role": rights.role.name.lower(), "app_ids": list(rights.app_ids)}
+        now_ms = self._context.now_ms()
+        self._context.note(session, Action.USER_ADD, user.name, user.id, now_ms, after=record)
+        self._remember(session, arrival, user)
+
+    def _remember(self, session: Session, arrival: UserArrival, user: User) -> None:
+        origin = Origin(arrival.source_id, user.id, arrival.there, _here(user))
+        origins.write(session, self._source, USER, [origin], now_ms=self._context.now_ms())
+
+
+def _here(user: User) -> str:
+    rights = users.rights_of(user)
+    return digest([rights.role, rights.app_ids, rights.may_edit_glue])
+
+
+def _created(steps: Sequence[_Step]) -> list[_Step]:
+    return [step for step in steps if step.did is Did.CREATE]
+
+
+def _outcome(step: _Step) -> Outcome:
+    return Outcome(
+        did=step.did,
+        what=USER,
+        source_id=step.arrival.source_id,
+        target_id=step.user.id if step.user else 0,
+        name=step.arrival.name,
+        words=step.words,
+    )

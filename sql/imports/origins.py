@@ -1,0 +1,117 @@
+"""What was imported: where each app, job and user came from, and what it was then."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.orm import Session, undefer
+
+from sql.batch import chunks
+from sql.models import App, History, ImportOrigin, Job, Run, ScriptVersion
+from sql.rows import fetch, query
+
+
+class Origin(NamedTuple):
+    """Where one thing came from; `there` and `here` are fingerprints of the last import."""
+
+    source_id: int
+    target_id: int
+    there: str
+    here: str
+
+
+def read(session: Session, source: str, kind: str) -> dict[int, Origin]:
+    """Return what was imported of a kind from a source, by its id there."""
+    wanted = query(Origin, ImportOrigin).where(
+        ImportOrigin.source == source, ImportOrigin.kind == kind
+    )
+    return {row.source_id: row for row in fetch(session, Origin, wanted)}
+
+
+def write(
+    session: Session, source: str, kind: str, origins: Sequence[Origin], *, now_ms: int
+) -> None:
+    """Remember what was imported, in place of what was known of it before."""
+    for chunk in chunks(origins):
+        ids = [origin.source_id for origin in chunk]
+        session.execute(
+            delete(ImportOrigin).where(
+                ImportOrigin.source == source,
+                ImportOrigin.kind == kind,
+                ImportOrigin.source_id.in_(ids),
+            )
+        )
+        session.execute(
+            insert(ImportOrigin),
+            [
+                origin._asdict() | {"source": source, "kind": kind, "imported_at": now_ms}
+                for origin in chunk
+            ],
+        )
+
+
+def jobs(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
+    """Return those of the jobs that exist, with the sources of their scripts."""
+    return {
+        job.id: job
+        for chunk in chunks(job_ids)
+        for job in session.execute(
+            select(Job).options(undefer(Job.script_source)).where(Job.id.in_(chunk))
+        ).scalars()
+    }
+
+
+def apps(session: Session) -> dict[int, App]:
+    """Return every app by its id."""
+    return {app.id: app for app in session.execute(select(App)).scalars()}
+
+
+def names_in(session: Session, app_id: int) -> dict[str, int]:
+    """Return the ids of an app's jobs by their names."""
+    return dict(session.execute(select(Job.name, Job.id).where(Job.app_id == app_id)).all())
+
+
+def taken_job_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
+    """Return those of the ids that a job has, or a deleted one had."""
+    taken: set[int] = set()
+    for chunk in chunks(job_ids):
+        taken |= set(session.execute(select(Job.id).where(Job.id.in_(chunk))).scalars())
+        for column in (History.job_id, Run.job_id):
+            found = select(column).where(column.in_(chunk)).distinct()
+            taken |= set(session.execute(found).scalars())
+    return taken
+
+
+def taken_app_ids(session: Session, app_ids: Sequence[int]) -> set[int]:
+    """Return those of the ids that an app has, or had while it had jobs with runs."""
+    taken = set(session.execute(select(App.id).where(App.id.in_(app_ids))).scalars())
+    return taken | set(
+        session.execute(select(Job.app_id).where(Job.app_id.in_(app_ids)).distinct()).scalars()
+    )
+
+
+def highest_ids(session: Session) -> tuple[int, int]:
+    """Return the highest id that an app and a job have or had, as far as anybody knows."""
+    highest = [
+        session.execute(select(func.max(column))).scalar_one() or 0
+        for column in (App.id, Job.id, History.job_id, Run.job_id)
+    ]
+    return highest[0], max(highest[1:])
+
+
+def started(session: Session, job_ids: Iterable[int]) -> set[int]:
+    """Return those of the jobs that were started here before."""
+    return {
+        job_id
+        for chunk in chunks(job_ids)
+        for job_id in session.execute(
+            select(History.job_id).where(History.job_id.in_(chunk)).distinct()
+        ).scalars()
+    }
+
+
+def add_versions(session: Session, versions: Sequence[ScriptVersion]) -> None:
+    """Insert versions of scripts, in their order."""
+    for version in versions:  # one by one: their ids are their order
+        session.add(version)
+        session.flush()

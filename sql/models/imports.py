@@ -1,0 +1,31 @@
+"""What was imported: where each thing came from, and what it was on both sides."""
+
+from sqlalchemy import BigInteger, Index, Integer, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from sql.dialects.columns import AUTO_ID, TABLE_OPTIONS
+from sql.models.base import Model
+
+
+class ImportOrigin(Model):
+    """One app, job or user that was imported, under its id at the source.
+
+    `there` and `here` are fingerprints of the two sides after the last import: what differs from
+    its own was changed since.
+    """
+
+    __tablename__ = "warren_import"
+    __table_args__ = (
+        UniqueConstraint("source", "kind", "source_id", name="i_import_source"),
+        Index("i_import_target", "kind", "target_id"),
+        TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    source: Mapped[str] = mapped_column(String(64))
+    kind: Mapped[str] = mapped_column(String(8))
+    source_id: Mapped[int] = mapped_column(BigInteger)
+    target_id: Mapped[int] = mapped_column(Integer)
+    there: Mapped[str] = mapped_column(String(32))
+    here: Mapped[str] = mapped_column(String(32))
+    imported_at: Mapped[int] = mapped_column(BigInteger)

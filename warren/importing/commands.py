@@ -1,0 +1,44 @@
+"""`warren import …`: jobs of other schedulers."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from warren.command_options import as_json, examples, takes_settings
+from warren.importing.xxl_job.command import XxlJobWish, import_xxl_job
+from warren.settings.settings import Settings
+
+_path = click.Path(path_type=Path)
+
+
+@click.group("import")
+def import_group() -> None:
+    """Bring in jobs from XXL-JOB."""
+
+
+@import_group.command(
+    "xxl-job",
+    epilog=examples(
+        "warren import xxl-job mysql+pymysql://reader@db/xxl_job --password-file pw \\",
+        "  --timezone Asia/Shanghai --dry-run",
+    ),
+)
+@click.argument("place", metavar="URL")
+@click.option("--timezone", required=True, metavar="ZONE", help="Of XXL-JOB's server; mandatory.")
+@click.option("--app", help="Only this app, by its name here; no users and no day report.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--print", "as_file", is_flag=True, help="Print a job file and write nothing else.")
+@click.option("--overwrite", is_flag=True, help="Let XXL-JOB's side win where both changed.")
+@click.option("--source", default="xxl-job", show_default=True, help="Tells XXL-JOBs apart.")
+@click.option("--password-file", type=_path, help="Holds the password for URL; else it is asked.")
+@click.option("--passwords", type=_path, help="New file for passwords of users; else disabled.")
+@as_json
+@takes_settings("database_url")
+def xxl_job(settings: Settings, **options: Any) -> None:
+    """Import apps, jobs, users and the day report from a database of XXL-JOB, 2.2 to 3.x.
+
+    The database is only read. Jobs are stopped here. A second import brings in what has changed
+    there, and keeps what was changed here too.
+    """
+    import_xxl_job(settings, XxlJobWish(**options))

@@ -1,0 +1,53 @@
+"""Says what an import found and did: a line each for people, or a JSON object each."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+
+from scheduler.imports.findings import Finding, Verdict, counted
+from scheduler.imports.outcomes import Did, Outcome
+from warren.views.terminal import print_json, visible
+
+_TOLD = (Did.CONFLICT, Did.DELETED, Did.LEFT_OUT, Did.START)
+
+
+def print_findings(findings: Iterable[Finding], *, as_json: bool) -> None:
+    """Print every finding as JSON, or those that people must see, and how many there are."""
+    listed = list(findings)
+    for finding in listed:
+        if as_json:
+            print_json({"type": "finding", **asdict(finding)})
+        elif finding.verdict is not Verdict.SAME:
+            print(visible(finding_line(finding)))
+    if not as_json:
+        counts = counted(listed)
+        print("found: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+
+
+def finding_line(finding: Finding) -> str:
+    """Return a finding as one line: what became of it, where it is, and why."""
+    place = f"{finding.table} {finding.id}" if finding.id else finding.table
+    value = f" {finding.value!r}" if finding.value else ""
+    return f"{finding.verdict:8}  {place} {finding.column}{value}: {finding.words}"
+
+
+def print_outcomes(outcomes: Sequence[Outcome], *, as_json: bool, is_preview: bool) -> None:
+    """Print every outcome as JSON, or those that people must see, and how many there are."""
+    for outcome in outcomes:
+        if as_json:
+            print_json({"type": "outcome", **asdict(outcome)})
+        elif outcome.did in _TOLD or outcome.words:
+            words = f": {outcome.words}" if outcome.words else ""
+            print(visible(f"{outcome.did:8}  {outcome.what} {outcome.name}{words}"))
+    if as_json:
+        return
+    for what, counts in _by_what(outcomes).items():
+        told = ", ".join(f"{count} {did}" for did, count in counts.items())
+        print(f"{'would be' if is_preview else 'done'}: {what}s: {told}")
+
+
+def _by_what(outcomes: Iterable[Outcome]) -> dict[str, Counter[Did]]:
+    counts: dict[str, Counter[Did]] = {}
+    for outcome in outcomes:
+        counts.setdefault(outcome.what, Counter())[outcome.did] += 1
+    return counts

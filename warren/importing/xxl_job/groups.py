@@ -1,0 +1,116 @@
+"""Groups become apps: named so that the gateway finds them, with the addresses of manual ones."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+from broker.messages import APP_PATTERN
+from executor.gateway.allow_list import AllowList, RemoteUrl
+from executor.gateway.errors import AddressRefused
+from scheduler.imports.arrivals import AppArrival
+from scheduler.imports.findings import Finding, Verdict
+from scheduler.jobs.spec import AppSpec
+from warren.importing.xxl_job.rows import Row
+
+_TITLE = 64
+_ADDRESSES = 65_535
+MANUAL = 1
+
+
+@dataclass(slots=True)
+class Groups:
+    """The apps that groups become.
+
+    `unreachable` are groups whose executors cannot join their app: the name is no app's.
+    """
+
+    arrivals: list[AppArrival] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+    unreachable: set[int] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def read_groups(rows: Iterable[Row]) -> Groups:
+    """Return the apps of all groups; those whose names are the same here become one."""
+    groups = Groups()
+    by_name: dict[str, AppArrival] = {}
+    for row in rows:
+        name = _name(row, groups)
+        spec = AppSpec(name=name, title=_title(row, groups), addresses=_addresses(row, groups))
+        first = by_name.get(name)
+        if first is None:
+            by_name[name] = AppArrival(source_id=row.id, spec=spec)
+        else:
+            by_name[name] = _merged(first, row.id, spec)
+            words = f"merged with group {first.source_id}: both are app {name} here"
+            groups.findings.append(row.finding(Verdict.DIFFERS, "app_name", words))
+        groups.names[row.id] = name
+    groups.arrivals = list(by_name.values())
+    return groups
+
+
+def _name(row: Row, groups: Groups) -> str:
+    there = row.text("app_name")
+    # As the gateway reads registryKey.
+    name = re.sub(r"[^a-z0-9-]", "-", there.strip().lower())
+    if not re.fullmatch(APP_PATTERN, name):
+        name = f"app-{row.id}-{name}"[:64]
+        groups.unreachable.add(row.id)
+        words = f"no app's name; it is {name} here, and its jobs are stopped"
+        groups.findings.append(row.finding(Verdict.DIFFERS, "app_name", words))
+    elif name != there:
+        words = f"it is {name} here; executors keep their name"
+        groups.findings.append(row.finding(Verdict.DIFFERS, "app_name", words))
+    return name
+
+
+def _title(row: Row, groups: Groups) -> str | None:
+    title = row.line("name")
+    if len(title) > _TITLE:
+        groups.findings.append(row.finding(Verdict.DIFFERS, "name", f"cut to {_TITLE} characters"))
+    return title[:_TITLE].strip() or None
+
+
+def _addresses(row: Row, groups: Groups) -> tuple[str, ...]:
+    """Return the addresses of a manual group, as the gateway names the executors."""
+    if row.number("address_type") != MANUAL:
+        return ()
+    found: list[str] = []
+    for text in filter(None, (part.strip() for part in row.text("address_list").split(","))):
+        remote = _remote(text)
+        if remote is None:
+            words = "no URL of an executor"
+            groups.findings.append(row.finding(Verdict.LEFT_OUT, "address_list", words, text))
+        elif len(",".join([*found, remote.address])) > _ADDRESSES:
+            words = "the list is too long here"
+            groups.findings.append(row.finding(Verdict.LEFT_OUT, "address_list", words, text))
+        elif remote.address not in found:
+            found.append(remote.address)
+            words = (
+                f"{remote.address} here; it must register at a gateway, "
+                f"WARREN_GATEWAY_ALLOW={remote.host}:{remote.port}"
+            )
+            groups.findings.append(row.finding(Verdict.DIFFERS, "address_list", words, text))
+    if not found:
+        words = "manual, and no address can be used: here it takes all that register"
+        groups.findings.append(row.finding(Verdict.DIFFERS, "address_type", words))
+    return tuple(found)
+
+
+def _remote(text: str) -> RemoteUrl | None:
+    """Return what the gateway makes of an executor's URL, whatever its allow-list."""
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return AllowList.parse(f"{host}").check(parts.geturl())
+    except (AddressRefused, ValueError):
+        return None
+
+
+def _merged(first: AppArrival, source_id: int, spec: AppSpec) -> AppArrival:
+    addresses = tuple(dict.fromkeys((*first.spec.addresses, *spec.addresses)))
+    if not (first.spec.addresses and spec.addresses):
+        addresses = ()  # one of them takes all that register
+    merged = replace(first.spec, addresses=addresses)
+    return replace(first, spec=merged, merged_ids=(*first.merged_ids, source_id))

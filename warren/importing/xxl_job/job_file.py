@@ -1,0 +1,25 @@
+"""XXL-JOB's jobs as a job file, for those who keep their jobs in a repository."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from scheduler.imports.arrivals import Arrivals, JobArrival
+from warren.jobfile.export import job_file
+
+
+def lines_of(arrivals: Arrivals) -> Iterator[str]:
+    """Give the lines of a job file with every job that may be started; it starts none."""
+    sound = {job.source_id: job for job in arrivals.jobs if not job.stop_reasons}
+    specs = [
+        replace(
+            job.spec,
+            children=tuple(_name(sound[child], job) for child in job.child_ids if child in sound),
+        )
+        for job in sound.values()
+    ]
+    return job_file([app.spec for app in arrivals.apps], specs)
+
+
+def _name(child: JobArrival, parent: JobArrival) -> str:
+    name = child.spec.name
+    return name if child.spec.app == parent.spec.app else f"{child.spec.app}/{name}"

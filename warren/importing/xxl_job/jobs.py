@@ -1,0 +1,192 @@
+"""Rows of `xxl_job_info` become jobs; what has no equal here stops them, with the reason."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
+from scheduler.imports.arrivals import JobArrival
+from scheduler.imports.findings import Finding, Verdict
+from scheduler.jobs.field_kinds import Choice, Line, Number
+from scheduler.jobs.fields import FIELDS
+from scheduler.jobs.rules import problems
+from scheduler.jobs.spec import JobSpec
+from scheduler.schedules.cron_schedule import CronSchedule
+from scheduler.schedules.fixed_rate import FixedRate
+from scheduler.schedules.no_schedule import NoSchedule
+from warren.importing.xxl_job.rows import Row
+from warren.importing.xxl_job.scripts import GROOVY, PYTHON2, Glue, read_glue
+
+_COLUMNS = {
+    "schedule": "schedule_conf",
+    "schedule/timezone": "schedule_conf",
+    "handler": "executor_handler",
+    "param": "executor_param",
+    "name": "name",
+    "script/source": "glue_source",
+    "script/remark": "glue_remark",
+}
+_CHOICES = {
+    "route": "executor_route_strategy",
+    "block": "executor_block_strategy",
+    "misfire": "misfire_strategy",
+}
+_NUMBERS = {"timeout": "executor_timeout", "retries": "executor_fail_retry_count"}
+_LONGEST_SCHEDULE = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReading:
+    """What reading jobs needs: the apps by group, the zone of the server, and the time."""
+
+    apps: Mapping[int, str]
+    unreachable: frozenset[int]
+    zone: ZoneInfo
+    now_ms: int
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was found at one job."""
+
+    row: Row
+    findings: list[Finding] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def differs(self, column: str, words: str, value: str | None = None) -> None:
+        self.findings.append(self.row.finding(Verdict.DIFFERS, column, words, value))
+
+    def leave(self, column: str, words: str, value: str | None = None) -> None:
+        self.findings.append(self.row.finding(Verdict.LEFT_OUT, column, words, value))
+
+    def stop(self, column: str, words: str) -> None:
+        self.findings.append(self.row.finding(Verdict.STOPPED, column, words))
+        self.reasons.append(f"{column}: {words}")
+
+
+def read_job(
+    row: Row, history: Sequence[Row], reading: JobReading
+) -> tuple[JobArrival, list[Finding]]:
+    """Return a job and what was found on the way; its name may be another job's still."""
+    found = _Found(row)
+    group = row.number("job_group")
+    if group in reading.unreachable:
+        found.stop("job_group", "its executors cannot join an app of that name")
+    glue = read_glue(row, history, reading.zone)
+    _tell_glue(found, glue)
+    kind, value = _schedule(found)
+    spec = JobSpec(
+        name=_name(found),
+        app=reading.apps[group],
+        author=_line(found, "author", "author"),
+        schedule_kind=kind,
+        schedule_value=value,
+        timezone=str(reading.zone) if kind == CronSchedule.kind else "",
+        handler="" if glue.language else _line(found, "handler", "executor_handler"),
+        script_language=glue.language,
+        script_source=glue.source,
+        script_remark=glue.remark,
+        param=row.text("executor_param"),
+        alarm_emails=_emails(found),
+        **{name: _choice(found, name, column) for name, column in _CHOICES.items()},
+        **{name: _number(found, name, column) for name, column in _NUMBERS.items()},
+    )
+    for problem in problems(spec, now_ms=reading.now_ms):
+        if not (glue.problem and problem.field == "handler"):
+            found.stop(_COLUMNS.get(str(problem.field), "name"), str(problem))
+    arrival = JobArrival(
+        source_id=row.id,
+        spec=spec,
+        stop_reasons=tuple(found.reasons),
+        versions=glue.versions,
+        added_at=row.utc("add_time", reading.zone),
+        updated_at=row.utc("update_time", reading.zone),
+        is_running=row.number("trigger_status") == 1,
+        next_tick_ms=max(0, row.number("trigger_next_time")),
+    )
+    return arrival, found.findings
+
+
+def _name(found: _Found) -> str:
+    there = found.row.text("name")
+    name = found.row.line("name").replace("/", "_")[: _most("name")].strip() or f"#{found.row.id}"
+    if name != there:
+        found.differs("name", f"it is {name!r} here")
+    return name
+
+
+def _line(found: _Found, name: str, column: str) -> str:
+    there = found.row.text(column)
+    line = found.row.line(column)[: _most(name)].strip()
+    if line != there.strip():
+        found.differs(column, f"it is {line!r} here")
+    return line
+
+
+def _most(name: str) -> int:
+    kind = FIELDS[name].kind
+    assert isinstance(kind, Line)
+    return kind.longest
+
+
+def _schedule(found: _Found) -> tuple[str, str]:
+    row = found.row
+    if "schedule_type" not in row.values:
+        kind, column = CronSchedule.kind, "job_cron"
+    else:
+        kind, column = row.text("schedule_type").strip() or NoSchedule.kind, "schedule_conf"
+    value = row.line(column)
+    if kind == CronSchedule.kind and len(value) > _LONGEST_SCHEDULE:
+        found.stop(column, f"longer than {_LONGEST_SCHEDULE} characters")
+        return NoSchedule.kind, ""
+    if kind in (CronSchedule.kind, FixedRate.kind):
+        return kind, value
+    if kind != NoSchedule.kind:
+        found.stop("schedule_type", "XXL-JOB has no such schedule")
+    return NoSchedule.kind, ""
+
+
+def _choice(found: _Found, name: str, column: str) -> Any:
+    default, kind = FIELDS[name].default, FIELDS[name].kind
+    value = found.row.text(column).strip()
+    if not value:
+        return default
+    assert isinstance(kind, Choice)
+    if value not in kind.known:
+        found.stop(column, f"XXL-JOB has no such choice; it is {default} here")
+        return default
+    return value
+
+
+def _number(found: _Found, name: str, column: str) -> Any:
+    kind = FIELDS[name].kind
+    assert isinstance(kind, Number)
+    value = found.row.number(column)
+    fitting = min(max(value, kind.least), kind.most)
+    if fitting != value:
+        found.differs(column, f"it is {fitting} here")
+    return fitting
+
+
+def _emails(found: _Found) -> tuple[str, ...]:
+    column, kept = "alarm_email", list[str]()
+    for email in filter(None, (part.strip() for part in found.row.text(column).split(","))):
+        if not is_email(email):
+            found.leave(column, "no e-mail address", email)
+        elif len(",".join([*kept, email])) > LONGEST_EMAIL:
+            found.leave(column, "the list is too long here", email)
+        elif email not in kept:
+            kept.append(email)
+    return tuple(kept)
+
+
+def _tell_glue(found: _Found, glue: Glue) -> None:
+    kind = found.row.text("glue_type").strip()
+    if glue.problem:
+        found.stop("glue_type" if kind == PYTHON2 else "glue_source", glue.problem)
+        if not glue.language:
+            found.leave("glue_source", "the job is here without it")
+    elif kind == GROOVY:
+        words = "a Groovy program here; as a class with beans only behind a gateway"
+        found.differs("glue_type", words)

@@ -1,0 +1,202 @@
+"""All tables together become what arrives here. Pure: rows in, values out."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from zoneinfo import ZoneInfo
+
+from scheduler.commands.users import check_user_name
+from scheduler.imports.arrivals import Arrivals, DayArrival, JobArrival, UserArrival, numbered
+from scheduler.imports.findings import Finding, Verdict
+from scheduler.problems import Problem
+from sql.accounts.users import Role
+from warren.errors import CommandError
+from warren.importing.xxl_job.children import link
+from warren.importing.xxl_job.groups import Groups, read_groups
+from warren.importing.xxl_job.jobs import JobReading, read_job
+from warren.importing.xxl_job.rows import Row, Source
+from warren.importing.xxl_job.tables import (
+    GLUE,
+    GROUP,
+    INFO,
+    READ_WHOLE,
+    REPORT,
+    RULES,
+    USER,
+    check_tables,
+    known_as,
+    unknown_columns,
+)
+from warren.importing.xxl_job.zones import check_zone
+
+
+def read_arrivals(source: Source, *, zone: ZoneInfo, now_ms: int, app: str | None) -> Arrivals:
+    """Return all of a source but its runs; `app` = only that app, by its name here.
+
+    Raises:
+        CommandError: it is no database of XXL-JOB, has no such app, or the zone cannot be right.
+
+    """
+    columns = source.columns()
+    check_tables(columns, source.name)
+    wanted = {
+        table: [name for name in columns[table] if known_as(table, name) in RULES[table]]
+        for table in READ_WHOLE
+    }
+    read = source.rows(wanted)
+    tables = {table: [Row.of(table, row) for row in read[table]] for table in READ_WHOLE}
+    arrivals = map_tables(tables, zone=zone, now_ms=now_ms)
+    arrivals.highest_run_id = source.highest_run_id()
+    arrivals.findings[:0] = [
+        Finding(
+            verdict=Verdict.LEFT_OUT,
+            table=table,
+            id=0,
+            column=column,
+            words="no version of XXL-JOB has this column",
+        )
+        for table, column in unknown_columns(columns)
+    ]
+    check_zone(arrivals, zone)
+    return arrivals if app is None else _only(arrivals, app, source.name)
+
+
+def map_tables(tables: Mapping[str, Sequence[Row]], *, zone: ZoneInfo, now_ms: int) -> Arrivals:
+    """Return what the rows of all tables become."""
+    groups = read_groups(tables[GROUP])
+    arrivals = Arrivals(apps=groups.arrivals, findings=groups.findings)
+    reading = JobReading(
+        apps=groups.names, unreachable=frozenset(groups.unreachable), zone=zone, now_ms=now_ms
+    )
+    _read_jobs(tables, reading, arrivals)
+    _read_users(tables[USER], groups, arrivals)
+    _read_days(tables[REPORT], arrivals)
+    told = {(finding.table, finding.id) for finding in arrivals.findings}
+    for table, described in ((GROUP, groups.names), (INFO, _names(arrivals.jobs))):
+        arrivals.findings += [
+            Finding(verdict=Verdict.SAME, table=table, id=row_id, value=name)
+            for row_id, name in described.items()
+            if (table, row_id) not in told
+        ]
+    return arrivals
+
+
+def _names(jobs: Iterable[JobArrival]) -> dict[int, str]:
+    return {job.source_id: f"{job.spec.app}/{job.spec.name}" for job in jobs}
+
+
+def _read_jobs(
+    tables: Mapping[str, Sequence[Row]], reading: JobReading, arrivals: Arrivals
+) -> None:
+    history: dict[int, list[Row]] = defaultdict(list)
+    for row in sorted(tables[GLUE], key=lambda row: row.id):
+        history[row.number("job_id")].append(row)
+    rows = {row.id: row for row in sorted(tables[INFO], key=lambda row: row.id)}
+    found = []
+    for row in rows.values():
+        if row.number("job_group") not in reading.apps:
+            words = "there is no such group; the job is left out"
+            arrivals.findings.append(row.finding(Verdict.LEFT_OUT, "job_group", words))
+            continue
+        job, findings = read_job(row, history.pop(row.id, []), reading)
+        found.append(job)
+        arrivals.findings += findings
+    for job_id, left in history.items():
+        if job_id not in rows:
+            words = f"of job {job_id}, which is gone"
+            arrivals.findings += [row.finding(Verdict.LEFT_OUT, "job_id", words) for row in left]
+    linked, findings = link(_with_own_names(found, rows, arrivals), rows)
+    arrivals.jobs = linked
+    arrivals.findings += findings
+
+
+def _with_own_names(
+    jobs: Iterable[JobArrival], rows: Mapping[int, Row], arrivals: Arrivals
+) -> list[JobArrival]:
+    """Give each job a name that no other one of its app has."""
+    taken: set[tuple[str, str]] = set()
+    named = []
+    for job in jobs:
+        spec = job.spec
+        if (spec.app, spec.name) in taken:
+            spec = replace(spec, name=numbered(spec.name, job.source_id))
+            words = f"it is {spec.name!r} here, as another job has its name"
+            arrivals.findings.append(rows[job.source_id].finding(Verdict.DIFFERS, "name", words))
+        taken.add((spec.app, spec.name))
+        named.append(replace(job, spec=spec))
+    return named
+
+
+def _read_users(rows: Iterable[Row], groups: Groups, arrivals: Arrivals) -> None:
+    for row in rows:
+        name = row.text("username").strip()
+        try:
+            check_user_name(name)
+        except Problem as problem:
+            arrivals.findings.append(row.finding(Verdict.LEFT_OUT, "username", str(problem)))
+            continue
+        is_administrator = row.number("role") == Role.ADMINISTRATOR
+        app_ids = () if is_administrator else _permitted(row, groups, arrivals)
+        if not (is_administrator or app_ids):
+            words = f"{name} may see no app; the user is left out"
+            arrivals.findings.append(row.finding(Verdict.LEFT_OUT, "permission", words))
+            continue
+        role = Role.ADMINISTRATOR if is_administrator else Role.OPERATOR
+        arrivals.users.append(UserArrival(source_id=row.id, name=name, role=role, app_ids=app_ids))
+
+
+def _permitted(row: Row, groups: Groups, arrivals: Arrivals) -> tuple[int, ...]:
+    found = []
+    for part in filter(None, (part.strip() for part in row.text("permission").split(","))):
+        group = int(part) if part.isascii() and part.isdecimal() else 0
+        if group in groups.names:
+            found.append(group)
+        else:
+            words = "there is no such group; dropped"
+            arrivals.findings.append(row.finding(Verdict.DIFFERS, "permission", words, part))
+    return tuple(dict.fromkeys(found))
+
+
+def _read_days(rows: Iterable[Row], arrivals: Arrivals) -> None:
+    for row in rows:
+        day = row.wall_time("trigger_day")
+        if day is None:
+            words = "no day"
+            arrivals.findings.append(row.finding(Verdict.LEFT_OUT, "trigger_day", words))
+            continue
+        counts = [max(0, row.number(f"{name}_count")) for name in ("running", "suc", "fail")]
+        arrivals.days.append(
+            DayArrival(
+                source_id=row.id,
+                day=day.date(),
+                running=counts[0],
+                succeeded=counts[1],
+                failed=counts[2],
+            )
+        )
+
+
+def _only(arrivals: Arrivals, app: str, where: str) -> Arrivals:
+    """Return one app and its jobs; users and days are not of one app."""
+    apps = [one for one in arrivals.apps if one.spec.name == app]
+    if not apps:
+        raise CommandError(f"{where} has no app {app}")
+    group_ids = {apps[0].source_id, *apps[0].merged_ids}
+    jobs = [job for job in arrivals.jobs if job.spec.app == app]
+    job_ids = {job.source_id for job in jobs}
+    kept = {GROUP: group_ids, INFO: job_ids}
+    findings = [one for one in arrivals.findings if one.id in kept.get(one.table, {0})]
+    findings += [
+        Finding(
+            verdict=Verdict.DIFFERS,
+            table=INFO,
+            id=job.source_id,
+            column="child_jobid",
+            value=str(child),
+            words="of another app; linked when that is imported too",
+        )
+        for job in jobs
+        for child in job.child_ids
+        if child not in job_ids
+    ]
+    return replace(arrivals, apps=apps, jobs=jobs, users=[], days=[], findings=findings)

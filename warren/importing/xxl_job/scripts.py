@@ -1,0 +1,71 @@
+"""GLUE becomes a script, with its earlier versions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from scheduler.imports.arrivals import VersionArrival
+from scheduler.jobs.script_cache import language_of
+from scheduler.jobs.script_source import REMARK_LENGTH, check_source, normal_source
+from scheduler.problems import Problem
+from sql.jobs.script_versions import KEPT_VERSIONS
+from warren.importing.xxl_job.rows import Row
+
+HANDLER = "BEAN"
+#: What runs by another interpreter here, or in another way than there.
+PYTHON2, GROOVY = "GLUE_PYTHON2", "GLUE_GROOVY"
+_PORT_IT = "it is Python 2, which is not run here: port it to Python 3"
+
+
+@dataclass(frozen=True, slots=True)
+class Glue:
+    """A job's script; `language` "" = it has none. What is wrong with it stops the job."""
+
+    language: str = ""
+    source: str = ""
+    remark: str = ""
+    versions: tuple[VersionArrival, ...] = ()
+    problem: str = ""
+
+
+def read_glue(row: Row, history: Sequence[Row], zone: ZoneInfo) -> Glue:
+    """Return the script of a job; `history` are its rows of the GLUE history, oldest first."""
+    kind = row.text("glue_type").strip() or HANDLER
+    if kind == HANDLER:
+        return Glue()
+    language = language_of("GLUE_PYTHON" if kind == PYTHON2 else kind)
+    if not language:
+        return Glue(problem="there is no such kind of script here")
+    source = normal_source(language, row.text("glue_source"))
+    try:
+        check_source(source)
+    except Problem as fault:
+        return Glue(problem=f"its script is left out: {fault}")
+    problem = _PORT_IT if kind == PYTHON2 else ""
+    remark = row.line("glue_remark")[:REMARK_LENGTH].strip()
+    return Glue(language, source, remark, _versions(language, source, history, zone), problem)
+
+
+def _versions(
+    language: str, current: str, history: Sequence[Row], zone: ZoneInfo
+) -> tuple[VersionArrival, ...]:
+    """Return the versions before the current one, oldest first."""
+    found = []
+    for row in history:
+        source = normal_source(language, row.text("glue_source"))
+        try:
+            check_source(source)
+        except Problem:
+            continue
+        remark = row.line("glue_remark")[:REMARK_LENGTH].strip()
+        found.append(
+            VersionArrival(
+                language=language_of(row.text("glue_type").strip()) or language,
+                source=source,
+                remark=remark,
+                saved_at=row.utc("add_time", zone),
+            )
+        )
+    if found and found[-1].source == current:
+        found.pop()
+    return tuple(found[-(KEPT_VERSIONS - 1) :])

@@ -1,0 +1,151 @@
+"""The tables of XXL-JOB 2.2 to 3.5, and for each column what becomes of it."""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from warren.errors import CommandError
+
+GROUP, INFO, GLUE = "xxl_job_group", "xxl_job_info", "xxl_job_logglue"
+USER, LOG, REPORT = "xxl_job_user", "xxl_job_log", "xxl_job_log_report"
+#: Holds Warren's own state, beside tables that are named like XXL-JOB's.
+OF_WARREN = "warren_cluster"
+
+
+class Rule(Enum):
+    """What becomes of a column."""
+
+    MAPPED = "it is carried over"
+    KEY = "it names the row"
+    #: Live state, secrets, and what follows from the rest.
+    LEFT = "it is left"
+
+
+_M, _K, _L = Rule.MAPPED, Rule.KEY, Rule.LEFT
+
+#: Every column that a version of XXL-JOB has, by the name of the newest.
+RULES: Mapping[str, Mapping[str, Rule]] = {
+    GROUP: {
+        "id": _K,
+        "app_name": _M,
+        "name": _M,
+        "address_type": _M,
+        "address_list": _M,
+        "access_token": _L,  # never stored and never printed
+        "update_time": _L,  # an app has its own
+    },
+    INFO: {
+        "id": _K,
+        "job_group": _M,
+        "name": _M,
+        "author": _M,
+        "alarm_email": _M,
+        "job_cron": _M,
+        "schedule_type": _M,
+        "schedule_conf": _M,
+        "misfire_strategy": _M,
+        "executor_route_strategy": _M,
+        "executor_handler": _M,
+        "executor_param": _M,
+        "executor_block_strategy": _M,
+        "executor_timeout": _M,
+        "executor_fail_retry_count": _M,
+        "glue_type": _M,
+        "glue_source": _M,
+        "glue_remark": _M,
+        "glue_updatetime": _L,  # a version of the script has its own
+        "child_jobid": _M,
+        "trigger_status": _M,
+        "trigger_last_time": _L,  # the first tick that is not decided is `trigger_next_time`
+        "trigger_next_time": _M,
+        "add_time": _M,
+        "update_time": _M,
+    },
+    GLUE: {
+        "id": _K,
+        "job_id": _M,
+        "glue_type": _M,
+        "glue_source": _M,
+        "glue_remark": _M,
+        "add_time": _M,
+        "update_time": _L,  # a version does not change
+    },
+    USER: {
+        "id": _K,
+        "username": _M,
+        "password": _L,  # a hash without salt, of no use
+        "token": _L,
+        "role": _M,
+        "permission": _M,
+    },
+    REPORT: {
+        "id": _K,
+        "trigger_day": _M,
+        "running_count": _M,
+        "suc_count": _M,
+        "fail_count": _M,
+        "update_time": _L,
+    },
+    LOG: {
+        "id": _K,
+        "job_group": _M,
+        "job_id": _M,
+        "executor_address": _M,
+        "executor_handler": _M,
+        "executor_param": _M,
+        "executor_sharding_param": _M,
+        "executor_fail_retry_count": _L,  # nothing is retried any more
+        "trigger_time": _M,
+        "trigger_code": _M,
+        "trigger_msg": _M,
+        "handle_time": _M,
+        "handle_code": _M,
+        "handle_msg": _M,
+        "alarm_status": _L,  # nobody is alarmed any more
+    },
+}
+#: Names of columns before 3.5, and what they are called since.
+OLD_NAMES = {(GROUP, "title"): "name", (INFO, "job_desc"): "name"}
+#: Columns that not every version has: all others must be there.
+OPTIONAL = {
+    GROUP: {"access_token", "update_time"},
+    INFO: {"job_cron", "schedule_type", "schedule_conf", "misfire_strategy"},
+    USER: {"token"},
+    REPORT: {"update_time"},
+}
+#: What is read whole; runs may be very many and are read in pages.
+READ_WHOLE = (GROUP, INFO, GLUE, USER, REPORT)
+
+
+def known_as(table: str, column: str) -> str:
+    """Return what a column is called since 3.5."""
+    return OLD_NAMES.get((table, column), column)
+
+
+def check_tables(columns: Mapping[str, Sequence[str]], where: str) -> None:
+    """Raise CommandError unless these are the tables of XXL-JOB, 2.2 or later; more is no harm."""
+    if OF_WARREN in columns:
+        raise CommandError(f"{where} is a database of Warren, not of XXL-JOB")
+    missing = [table for table in RULES if table not in columns]
+    if len(missing) == len(RULES):
+        raise CommandError(
+            f"{where} is no database of XXL-JOB: it has no table {INFO}, or none to read"
+        )
+    if missing:
+        raise CommandError(f"{where} has only a part of XXL-JOB: no {', '.join(missing)} to read")
+    for table, rules in RULES.items():
+        there = {known_as(table, column) for column in columns[table]}
+        for column in rules.keys() - OPTIONAL.get(table, set()) - there:
+            raise CommandError(f"{where}: table {table} has no column {column}, which 2.2 has")
+    there = set(columns[INFO])
+    if "job_cron" not in there and not {"schedule_type", "schedule_conf"} <= there:
+        raise CommandError(f"{where}: table {INFO} has neither job_cron nor schedule_type")
+
+
+def unknown_columns(columns: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Return each column, with its table, that no version of XXL-JOB has."""
+    return [
+        (table, column)
+        for table, rules in RULES.items()
+        for column in columns[table]
+        if known_as(table, column) not in rules
+    ]

@@ -1,0 +1,81 @@
+"""Whether a time zone can be the server's: its next fire times say so.
+
+No column names the zone of XXL-JOB's server. But the server computed `trigger_next_time` from the
+cron expression in that zone, so an expression that gives another instant was read in another one.
+"""
+
+from collections.abc import Iterable
+from zoneinfo import ZoneInfo
+
+from scheduler.imports.arrivals import Arrivals, JobArrival
+from scheduler.imports.findings import Finding, Verdict
+from scheduler.problems import Problem
+from scheduler.schedules.cron_schedule import CronSchedule
+from sql.instants import iso
+from warren.errors import CommandError
+from warren.importing.xxl_job.tables import INFO
+
+#: Zones that are tried where the one that was given does not fit.
+_OTHERS = (
+    *("UTC", "Asia/Shanghai", "Asia/Tokyo", "Asia/Singapore", "Asia/Kolkata", "Asia/Dubai"),
+    *("Europe/London", "Europe/Berlin", "Europe/Moscow", "Europe/Istanbul"),
+    *("America/New_York", "America/Chicago", "America/Los_Angeles", "America/Sao_Paulo"),
+    *(f"Etc/GMT{hours:+d}" for hours in range(-14, 13)),
+)
+#: Jobs that are looked at; more make it no surer.
+_LOOKED_AT = 500
+
+
+def check_zone(arrivals: Arrivals, zone: ZoneInfo) -> None:
+    """Refuse a zone that next fire times speak against where another one explains them.
+
+    A few that no zone explains become findings.
+
+    Raises:
+        CommandError: the zone is wrong.
+
+    """
+    told = [job for job in arrivals.jobs if _tells(job)][:_LOOKED_AT]
+    wrong = [job for job in told if not _fits(job, str(zone))]
+    if not wrong:
+        return
+    better = _better_zone(wrong, told)
+    if better:
+        first = wrong[0]
+        raise CommandError(
+            f"expected --timezone to be that of XXL-JOB's server, got: {zone}; "
+            f"the next time of {len(wrong)} jobs is another there, as of job {first.source_id} "
+            f"({first.spec.schedule_value}, {iso(first.next_tick_ms)}); they fit {better}"
+        )
+    arrivals.findings += [
+        Finding(
+            verdict=Verdict.DIFFERS,
+            table=INFO,
+            id=job.source_id,
+            column="trigger_next_time",
+            value=str(iso(job.next_tick_ms)),
+            words=f"by its schedule it is not due then in {zone}; here the schedule decides",
+        )
+        for job in wrong
+    ]
+
+
+def _tells(job: JobArrival) -> bool:
+    has_cron = job.spec.schedule_kind == CronSchedule.kind and not job.stop_reasons
+    return job.is_running and has_cron and job.next_tick_ms > 0
+
+
+def _fits(job: JobArrival, zone: str) -> bool:
+    try:
+        schedule = CronSchedule.read(job.spec.schedule_value, zone)
+    except Problem:
+        return True
+    second = job.next_tick_ms // 1_000 * 1_000
+    return schedule.next_after(second - 1, 0) == second
+
+
+def _better_zone(wrong: Iterable[JobArrival], told: Iterable[JobArrival]) -> str | None:
+    for name in _OTHERS:
+        if all(_fits(job, name) for job in wrong) and all(_fits(job, name) for job in told):
+            return name
+    return None
