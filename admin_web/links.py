@@ -20,5 +20,11 @@ def same_list(**places: object) -> str:
 
     Not by `url_for`: it would take names of the query, like `_scheme`, for its own.
     """
+    return f"{request.path}{query_string(**places) or '?'}"
+
+
+def query_string(**places: object) -> str:
+    """Return the filter of this list with its `?`, changed in places; empty for no filter."""
     query = request.args.to_dict() | places
-    return f"{request.path}?{urlencode({name: at for name, at in query.items() if at is not None})}"
+    found = urlencode({name: at for name, at in query.items() if at not in (None, "")})
+    return f"?{found}" if found else ""

@@ -8,7 +8,8 @@ from pathlib import Path
 from flask import Flask, request, url_for
 
 from admin_web.language import labels
-from admin_web.links import link_to, same_list
+from admin_web.language.problem_text import problem_text
+from admin_web.links import link_to, query_string, same_list
 from admin_web.visitors import known_visitor
 
 STATIC = Path(__file__).parent / "static"
@@ -28,6 +29,8 @@ def install(app: Flask) -> None:
         labels=labels,
         link_to=link_to,
         same_list=same_list,
+        query_string=query_string,
+        problem_text=problem_text,
     )
 
 

@@ -1,17 +1,14 @@
-"""The forms that filter runs and clear them."""
+"""The forms that ask for an app and a job: one of them clears runs."""
 
 import re
 from collections.abc import Collection
-from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from flask import url_for
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from wtforms import (
     BooleanField,
-    DateTimeLocalField,
     Field,
     RadioField,
     SelectField,
@@ -23,30 +20,12 @@ from wtforms.validators import InputRequired, Length, Optional
 from admin_web.access.gate import LIVE_HEADER
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
-from admin_web.language import labels
-from admin_web.url_ids import LARGEST
 from scheduler.retention.clearing import Choice
 from sql.listings import run_choices
-from sql.listings.dashboard import FAILURES
-from sql.listings.run_search import Place
 from sql.registry.apps import ids_by_name
-from sql.run_status import OPEN, RunStatus
 
-_ALL = ("", lazy_gettext("all"))
-_TOO_LONG = lazy_gettext("Too long.")
-_YEARS = range(2000, 2200)
-#: The largest instant that a DATETIME holds.
-_LAST_MS = 253_402_300_799_000
-_PLACE = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19}){1,3}", re.ASCII)
-
-#: States that are chosen together, by the value that stands for them.
-GROUPS = {"open": OPEN, "failures": FAILURES}
-_STATUSES = [
-    _ALL,
-    ("open", lazy_gettext("unfinished")),
-    ("failures", lazy_gettext("any failure")),
-    *((status.value, state.word) for status, state in labels.STATUS.items()),
-]
+ALL = ("", lazy_gettext("all"))
+TOO_LONG = lazy_gettext("Too long.")
 #: XXL-JOB's nine choices, in its order.
 CLEARED = {
     Choice.OLDER_THAN_1_MONTH: lazy_gettext("Older than 1 month"),
@@ -65,7 +44,7 @@ class RunScopeForm(ConsoleForm):
     """Asks for an app and a job; their choices are those of whoever looks."""
 
     app = SelectField(lazy_gettext("App"), default="")
-    job = StringField(lazy_gettext("Job"), [Optional(), Length(max=255, message=_TOO_LONG)])
+    job = StringField(lazy_gettext("Job"), [Optional(), Length(max=255, message=TOO_LONG)])
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -88,7 +67,7 @@ class RunScopeForm(ConsoleForm):
     def set_choices(self, session: Session, app_ids: Collection[int] | None) -> None:
         """Fill in the apps to choose from, and look the job up among them."""
         known = ids_by_name(session, app_ids)
-        self.app.choices = select_choices([_ALL, *((name, name) for name in known)])
+        self.app.choices = select_choices([ALL, *((name, name) for name in known)])
         chosen = self.app.data or ""
         self._app_ids = {known[chosen]} if chosen in known else app_ids
         self._found = self._look_up(session)
@@ -124,46 +103,6 @@ class RunScopeForm(ConsoleForm):
         return [job_id] if run_choices.has_runs(session, job_id, self._app_ids) else []
 
 
-class RunFilterForm(RunScopeForm):
-    """Asks which runs to show; times are in the zone of whoever looks."""
-
-    status = SelectField(lazy_gettext("State"), choices=select_choices(_STATUSES), default="")
-    kind = SelectField(
-        lazy_gettext("Trigger type"),
-        choices=select_choices([_ALL, *labels.KIND.items()]),
-        default="",
-    )
-    address = StringField(
-        lazy_gettext("Executor"), [Optional(), Length(max=128, message=_TOO_LONG)]
-    )
-    since = DateTimeLocalField(lazy_gettext("Due from"), [Optional()])
-    until = DateTimeLocalField(lazy_gettext("Due before"), [Optional()])
-
-    @property
-    def statuses(self) -> frozenset[RunStatus]:
-        """The states that were asked for, none = all."""
-        chosen = self.status.data
-        if not chosen:
-            return frozenset()
-        return GROUPS.get(chosen) or frozenset({RunStatus(chosen)})
-
-    def validate_since(self, field: Field) -> None:
-        """Refuse a time that no run can have."""
-        _check_year(field)
-
-    def validate_until(self, field: Field) -> None:
-        """Refuse a time that no run can have, or that lies before the other one."""
-        _check_year(field)
-        if self.since.data and field.data and field.data <= self.since.data:
-            raise ValidationError(gettext("This is before the start time."))
-
-    def show_time_errors(self) -> None:
-        """Say in our own words what is wrong with a time that cannot be read."""
-        for field in (self.since, self.until):
-            if field.errors and field.data is None:
-                field.errors = [gettext("Enter a time like 2026-01-31 08:00.")]
-
-
 class ClearForm(RunScopeForm):
     """Asks which runs to clear; who has not all apps must say whose."""
 
@@ -176,21 +115,3 @@ class ClearForm(RunScopeForm):
         lazy_gettext("I understand that cleared runs cannot be restored."),
         [InputRequired(lazy_gettext("Confirm to continue."))],
     )
-
-
-def place_of(text: str | None) -> Place | None:
-    """Return where a list goes on, None for what is no place."""
-    if text is None or not _PLACE.fullmatch(text):
-        return None
-    place = tuple(int(part) for part in text.split("-"))
-    return place if place[0] <= _LAST_MS and max(place) <= LARGEST else None
-
-
-def instant_ms(moment: datetime | None, zone: str) -> int | None:
-    """Return a time of a form, which is one of the viewer's zone."""
-    return int(moment.replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000) if moment else None
-
-
-def _check_year(field: Field) -> None:
-    if field.data is not None and field.data.year not in _YEARS:
-        raise ValidationError(gettext("Enter a time like 2026-01-31 08:00."))

@@ -5,9 +5,11 @@ from admin_web.console_services import ConsoleServices
 from admin_web.pages.account import AccountPages
 from admin_web.pages.apps import AppPages
 from admin_web.pages.audit_log import AuditPages
+from admin_web.pages.bulk.bulk_runs import BulkRunPages
 from admin_web.pages.clearing import ClearingPages
 from admin_web.pages.dashboard import DashboardPages
 from admin_web.pages.executors import ExecutorPages
+from admin_web.pages.finding.run_errors import RunErrorPages
 from admin_web.pages.glue import GluePages
 from admin_web.pages.health import HealthPages
 from admin_web.pages.job_actions import JobActions
@@ -31,6 +33,8 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         JobActions(services),
         AccountPages(services, sign_ins),
         RunPages(services),
+        RunErrorPages(services),
+        BulkRunPages(services),
         TimelinePages(services),
         ClearingPages(services),
         GluePages(services),

@@ -8,20 +8,20 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as AnyResponse
 
 from admin_web.console_services import ConsoleServices
-from admin_web.forms.runs import RunFilterForm, instant_ms, place_of
+from admin_web.forms.run_filter import PERIODS, place_of
 from admin_web.language import run_labels
-from admin_web.local_times import LocalTimes
 from admin_web.logs.log_pages import LogPages
 from admin_web.logs.log_reader import LogReader
 from admin_web.logs.text import shown_text
 from admin_web.url_routes import route
 from admin_web.views import run_timeline
+from admin_web.views.run_finder import Asked, RunFinder
 from admin_web.visitors import Visitor, visitor
 from scheduler.actor import Right
 from scheduler.problems import Code, Problem
 from sql.listings import recent, run_choices, run_relations, run_search
 from sql.listings.recent import DetailedRun
-from sql.listings.run_search import Found, RunSearch
+from sql.listings.run_search import Found
 from sql.registry.apps import ids_by_name
 from sql.run_status import OPEN
 
@@ -37,20 +37,19 @@ class RunPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
-        self._local_times = LocalTimes(services.timezone, services.now_ms)
+        self._finder = RunFinder(services)
         self._logs = LogPages(services, LogReader(services.requester))
 
     @route("/runs", Right.VIEW)
     def index(self) -> str | tuple[str, int]:
         """Show runs, newest first."""
-        known, form = visitor(), RunFilterForm(request.args)
-        self._services.database.read(lambda session: form.set_choices(session, known.app_ids))
-        if not form.validate():
-            form.show_time_errors()
-            return self._list(form, Found(runs=[])), 422
-        wanted = self._wanted(form)
+        asked = self._finder.ask(request.args)
+        if not asked.is_valid:
+            return self._list(asked, Found(runs=[])), 422
+        before = place_of(request.args.get("before"))
+        wanted = self._finder.search(asked, before=before, limit=LINES)
         return self._list(
-            form, self._services.database.read(lambda session: run_search.page(session, wanted))
+            asked, self._services.database.read(lambda session: run_search.page(session, wanted))
         )
 
     @route("/runs/jobs", Right.VIEW)
@@ -128,28 +127,15 @@ class RunPages:
         """Give a whole log as a text file."""
         return self._logs.download(visitor(), run_id)
 
-    def _list(self, form: RunFilterForm, found: Found) -> str:
+    def _list(self, asked: Asked, found: Found) -> str:
         return render_template(
             "pages/runs.html",
-            form=form,
+            form=asked.form,
+            periods=PERIODS,
             found=found,
             older="-".join(map(str, found.older)) if found.older else "",
             is_first=place_of(request.args.get("before")) is None,
             now_ms=self._services.now_ms(),
-        )
-
-    def _wanted(self, form: RunFilterForm) -> RunSearch:
-        zone = self._local_times.zone()
-        return RunSearch(
-            app_ids=form.app_ids,
-            job_id=form.job_id,
-            statuses=form.statuses,
-            kind=form.kind.data or None,
-            address=(form.address.data or "").strip() or None,
-            since_ms=instant_ms(form.since.data, zone),
-            until_ms=instant_ms(form.until.data, zone),
-            before=place_of(request.args.get("before")),
-            limit=LINES,
         )
 
 

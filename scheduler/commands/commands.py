@@ -1,6 +1,7 @@
 """Everything that people can do, for the console, the command line and programs alike."""
 
 from scheduler.commands.apps import AppCommands
+from scheduler.commands.bulk.bulk_runs import BulkRunCommands
 from scheduler.commands.cluster import ClusterCommands
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.job_file import JobFileCommands
@@ -20,6 +21,7 @@ class Commands:
 
     def __init__(self, context: CommandContext) -> None:
         self.apps = AppCommands(context)
+        self.bulk_runs = BulkRunCommands(context)
         self.cluster = ClusterCommands(context)
         self.job_files = JobFileCommands(context)
         self.jobs = JobCommands(context)

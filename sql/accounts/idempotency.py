@@ -1,5 +1,6 @@
 """Keys that programs send with a trigger: a unique row each, in the transaction of the run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import delete, select
@@ -43,6 +44,38 @@ def claim(
         IdempotencyKey.user_id == once.user_id, IdempotencyKey.key == once.key
     )
     return session.execute(noted).scalar_one()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormKey:
+    """A form of the console: who was given it, and what tells it from every other one."""
+
+    user_id: int
+    key: str
+
+
+def claim_many(
+    session: Session, form: FormKey, runs: Mapping[str, int], *, now_ms: int
+) -> dict[str, int]:
+    """Note a run for each thing that a form is about; return what is noted: these or earlier."""
+    if not runs:
+        return {}
+    names = {f"{form.key}:{thing}": thing for thing in runs}
+    rows = [
+        {
+            "user_id": form.user_id,
+            "key": name,
+            "body_hash": "",
+            "run_id": runs[thing],
+            "created_at": now_ms,
+        }
+        for name, thing in names.items()
+    ]
+    insert_unless_there(session, IdempotencyKey, rows)
+    noted = select(IdempotencyKey.key, IdempotencyKey.run_id).where(
+        IdempotencyKey.user_id == form.user_id, IdempotencyKey.key.in_(names)
+    )
+    return {names[key]: run_id for key, run_id in session.execute(noted)}
 
 
 def clean(session: Session, *, before_ms: int, limit: int = 1_000) -> int:

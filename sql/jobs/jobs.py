@@ -136,6 +136,15 @@ def for_runs(session: Session, job_ids: Iterable[int]) -> dict[int, JobToRun]:
     }
 
 
+def by_ids(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
+    """Return those of the jobs that there are."""
+    return {
+        job.id: job
+        for chunk in chunks(job_ids)
+        for job in session.execute(select(Job).where(Job.id.in_(chunk))).scalars()
+    }
+
+
 def lock(session: Session, job_id: int) -> Job:
     """Lock a job's row and return it.
 

@@ -32,6 +32,7 @@ class WalkedRun(NamedTuple):
     """A run that is looked at for a list."""
 
     id: int
+    job_id: int
     kind: str
     address: str | None
     status: str

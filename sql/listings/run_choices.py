@@ -1,6 +1,7 @@
 """What people may choose from when they look for runs: their apps, and a job by its name."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
@@ -8,6 +9,13 @@ from sqlalchemy.orm import Session
 from sql.dialects.hints import use_index
 from sql.models import Job, Run
 from sql.registry.apps import ids_by_name
+from sql.rows import fetch, query
+
+
+class _NamedJob(NamedTuple):
+    id: int
+    app_id: int
+    name: str
 
 
 def jobs_named(session: Session, name: str, app_ids: Collection[int] | None) -> Sequence[int]:
@@ -34,12 +42,26 @@ def job_names(
     The text may itself be APP/ and a part of a name.
     """
     known = ids_by_name(session, app_ids)
+    by_id = {app_id: name for name, app_id in known.items()}
+    found = _jobs_with(session, text, known, limit)
+    return [f"{by_id[row.app_id]}/{row.name}" for row in found]
+
+
+def jobs_with(
+    session: Session, text: str, app_ids: Collection[int] | None, *, limit: int
+) -> list[int]:
+    """Return the ids of the same jobs."""
+    return [row.id for row in _jobs_with(session, text, ids_by_name(session, app_ids), limit)]
+
+
+def _jobs_with(
+    session: Session, text: str, known: Mapping[str, int], limit: int
+) -> list[_NamedJob]:
     app, _, short = text.partition("/")
     wanted = [known[app]] if app in known and "/" in text else sorted(known.values())
     part = short if app in known and "/" in text else text
-    by_id = {app_id: name for name, app_id in known.items()}
-    found = session.execute(
-        use_index(select(Job.app_id, Job.name), Job, "i_search")
+    statement = (
+        use_index(query(_NamedJob, Job), Job, "i_search")
         .where(
             Job.app_id.in_(wanted),
             # The column's collation is case-sensitive; people are not.
@@ -48,7 +70,7 @@ def job_names(
         .order_by(Job.app_id, Job.name)
         .limit(limit)
     )
-    return [f"{by_id[row.app_id]}/{row.name}" for row in found]
+    return fetch(session, _NamedJob, statement)
 
 
 def has_runs(session: Session, job_id: int, app_ids: Collection[int] | None) -> bool:

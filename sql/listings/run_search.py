@@ -1,23 +1,23 @@
 """The console's list of runs: newest first, page by page, always along an index.
 
-    a job's runs                along `i_tick`, by tick
+    a job's runs, a few jobs'   along `i_tick`, by tick
     of some states or apps      along `i_status_due`, by due time: see `newest_runs`
     all runs                    along `i_trigger_time`, by due time to the second
 
-Kind and address have no index: runs are looked at in one of those orders, so many for a page and
-no more. A page that was not filled by then says where looking goes on.
+Kind, address and message have no index: runs are looked at in one of those orders, so many for a
+page and no more. A page that was not filled by then says where looking goes on.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_
+from sqlalchemy import ColumnElement, CompoundSelect, and_, or_, select, union_all
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.dialects.hints import use_index
 from sql.instants import at, epoch_ms
-from sql.listings import newest_runs, run_lines
+from sql.listings import newest_runs, run_lines, run_messages
 from sql.listings.newest_runs import Parts, WalkedRun
 from sql.listings.run_lines import RunLine
 from sql.models import Run
@@ -26,6 +26,8 @@ from sql.run_status import RunStatus
 
 #: Runs looked at for one page; each costs a read by primary key.
 LOOKED_AT = newest_runs.MOST
+#: Runs read by one statement of a sweep.
+AT_ONCE = 2_000
 #: A page that is not filled by then is left so.
 ROUNDS = 8
 #: Of one job, runs due so long after their tick are still found by when they were due.
@@ -42,11 +44,14 @@ class RunSearch:
     """Which runs to show. None, and no statuses, mean all; `before` is where the last page ended.
 
     `app_ids` are those that exist for whoever asks, or fewer. Instants are those of due times:
-    from `since_ms` up to `until_ms`, without it.
+    from `since_ms` up to `until_ms`, without it. `job_ids` are a few jobs at most, `job_id` is one.
+    `text` is a part of the message.
     """
 
     app_ids: Collection[int] | None = None
     job_id: int | None = None
+    job_ids: Sequence[int] | None = None
+    text: str | None = None
     statuses: frozenset[RunStatus] = frozenset()
     kind: str | None = None
     address: str | None = None
@@ -70,6 +75,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """Runs that fit; `is_all` is False when a bound ended the search."""
+
+    runs: list[WalkedRun]
+    is_all: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Walk:
     """Rows in the list's order, each with its place; `end`: where looking stopped, if it did."""
 
@@ -84,7 +97,7 @@ def page(session: Session, wanted: RunSearch) -> Found:
     rest, looked_at = wanted, 0
     for _ in range(ROUNDS):
         walk = _walk(session, rest)
-        chosen += [(place, row) for place, row in walk.rows if _fits(row, wanted)]
+        chosen += _fitting(session, walk, wanted)
         looked_at += walk.looked_at
         if walk.end is None or len(chosen) > wanted.limit or looked_at >= wanted.looked_at:
             break
@@ -96,27 +109,86 @@ def page(session: Session, wanted: RunSearch) -> Found:
     return Found(runs=_lines(session, chosen), older=walk.end, is_cut=is_cut)
 
 
+def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> Swept:
+    """Return all runs that fit, newest first, but no more than a bound of each kind.
+
+    Args:
+        session: reads a part of the index at a time.
+        wanted: its `before`, `limit` and `looked_at` do not count.
+        most: runs returned at most.
+        looked_at: runs looked at, fitting or not, about so many at most.
+
+    """
+    rest = replace(wanted, before=None, limit=AT_ONCE, looked_at=AT_ONCE)
+    chosen: list[WalkedRun] = []
+    seen = 0
+    while True:
+        walk = _walk(session, rest)
+        chosen += [row for _, row in _fitting(session, walk, wanted)]
+        seen += walk.looked_at
+        if len(chosen) > most:
+            return Swept(runs=chosen[:most], is_all=False)
+        if walk.end is None or seen >= looked_at:
+            return Swept(runs=chosen, is_all=walk.end is None)
+        rest = replace(rest, before=walk.end)
+
+
+def _fitting(session: Session, walk: _Walk, wanted: RunSearch) -> list[tuple[Place, WalkedRun]]:
+    rows = [(place, row) for place, row in walk.rows if _fits(row, wanted)]
+    if wanted.text is None:
+        return rows
+    said = run_messages.with_text(session, [row.id for _, row in rows], wanted.text)
+    return [(place, row) for place, row in rows if row.id in said]
+
+
 def _walk(session: Session, wanted: RunSearch) -> _Walk:
     if wanted.job_id is not None:
         return _along_ticks(session, wanted, wanted.job_id)
+    if wanted.job_ids is not None:
+        return _along_ticks_of_jobs(session, wanted, wanted.job_ids)
     if wanted.app_ids is None and not wanted.statuses:
         return _along_time(session, wanted)
     return _along_parts(session, wanted)
 
 
 def _along_ticks(session: Session, wanted: RunSearch, job_id: int) -> _Walk:
+    statement = _ticks_of(wanted, job_id, _before(_TICK, wanted.before))
+    limit = _limit(wanted, has_rest=_has_rest(wanted) or bool(wanted.statuses))
+    rows = _pairs(session, statement.limit(limit))
+    return _walked(rows, limit)
+
+
+def _along_ticks_of_jobs(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> _Walk:
+    """Look at a part of each job's runs, and go no further than all of these parts reach."""
+    if not job_ids:
+        return _Walk(rows=[], end=None, looked_at=0)
+    limit = _limit(wanted, has_rest=_has_rest(wanted) or bool(wanted.statuses))
+    each = max(newest_runs.PART_ROWS, min(limit, LOOKED_AT // len(job_ids)))
+    parts = [
+        _ticks_of(wanted, job_id, _before_of_job(wanted.before, job_id)).limit(each)
+        for job_id in job_ids
+    ]
+    found = _pairs(session, union_all(*(select(part.subquery()) for part in parts)))
+    shares: dict[int, list[Place]] = {}
+    placed = sorted((((*tick, run.job_id), run) for tick, run in found), reverse=True)
+    for place, run in placed:
+        shares.setdefault(run.job_id, []).append(place)
+    end = max((places[-1] for places in shares.values() if len(places) >= each), default=None)
+    known = [one for one in placed if end is None or one[0] >= end]
+    return _Walk(rows=known, end=end, looked_at=len(placed))
+
+
+def _ticks_of(wanted: RunSearch, job_id: int, before: Sequence[ColumnElement[bool]]) -> Query:
     statement = (
         use_index(query(WalkedRun, Run).add_columns(*_TICK), Run, "i_tick")
-        .where(Run.job_id == job_id, *_before(_TICK, wanted.before))
+        .where(Run.job_id == job_id, *before)
         .order_by(*(column.desc() for column in _TICK))
     )
     if wanted.since_ms is not None:
         statement = statement.where(Run.scheduled_at >= wanted.since_ms - LATE_MS)
     if wanted.until_ms is not None:
         statement = statement.where(Run.scheduled_at < wanted.until_ms)
-    limit = _limit(wanted, has_rest=_has_rest(wanted) or bool(wanted.statuses))
-    rows = _pairs(session, statement.limit(limit))
-    return _walked(rows, limit)
+    return statement
 
 
 def _along_time(session: Session, wanted: RunSearch) -> _Walk:
@@ -166,16 +238,28 @@ def _before(
     return [columns[0] <= place[0], or_(*earlier)]
 
 
+def _before_of_job(place: Place | None, job_id: int) -> list[ColumnElement[bool]]:
+    """Return the same of the runs of one of several jobs, which come by tick and then by job."""
+    if place is None or len(place) != len(_TICK) + 1:
+        return []
+    *tick, last_job = place
+    first, rest = _before(_TICK, tuple(tick))
+    same = and_(*(column == value for column, value in zip(_TICK, tick, strict=True)))
+    return [first, or_(rest, same) if job_id < last_job else rest]
+
+
 def _has_rest(wanted: RunSearch) -> bool:
     """Whether something is asked for that no index knows."""
-    return wanted.kind is not None or wanted.address is not None
+    return any(one is not None for one in (wanted.kind, wanted.address, wanted.text))
 
 
 def _limit(wanted: RunSearch, *, has_rest: bool) -> int:
     return wanted.looked_at if has_rest else wanted.limit + 1
 
 
-def _pairs(session: Session, statement: Query) -> list[tuple[tuple[Any, ...], WalkedRun]]:
+def _pairs(
+    session: Session, statement: Query | CompoundSelect[Any]
+) -> list[tuple[tuple[Any, ...], WalkedRun]]:
     """Return runs, each after what was selected of it besides."""
     width = len(WalkedRun._fields)
     return [(row[width:], WalkedRun._make(row[:width])) for row in session.execute(statement)]

@@ -158,12 +158,17 @@ def note_late(session: Session, run_id: int, status: RunStatus) -> bool:
 
 def request_kill(session: Session, run_id: int, *, now_ms: int) -> bool:
     """Ask for a run in flight to be killed; False when it is not, or was asked for already."""
+    return bool(request_kills(session, [run_id], now_ms=now_ms))
+
+
+def request_kills(session: Session, run_ids: Iterable[int], *, now_ms: int) -> int:
+    """Ask for runs in flight to be killed; return of how many that was not asked already."""
     statement = (
         update(Run)
         .where(Run.status.in_(IN_FLIGHT), Run.kill_requested_at.is_(None))
         .values(kill_requested_at=now_ms)
     )
-    return bool(_update_ids(session, [run_id], statement))
+    return _update_ids(session, run_ids, statement)
 
 
 def take_over(session: Session, runs: Sequence[RoutedRun], *, node: str, now_ms: int) -> list[int]:

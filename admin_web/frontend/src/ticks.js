@@ -2,7 +2,7 @@
 // so it is listened to from the form.
 
 export function tickAll() {
-  for (const form of document.querySelectorAll("form.jobs")) {
+  for (const form of document.querySelectorAll("form.tickable")) {
     reveal(form);
     new MutationObserver(() => reveal(form)).observe(form, { childList: true, subtree: true });
     form.addEventListener("change", (event) => {

@@ -36,6 +36,10 @@ SEARCHES = [
     ("a state nobody has", {"statuses": frozenset({RunStatus.LOST})}, 100),
     ("a job", {"job_id": 7}, PAGE),
     ("failures of a job", {"job_id": 7, "statuses": FAILURES}, LOOKED_AT + PAGE),
+    ("some jobs", {"job_ids": range(1, 50)}, 50 * 41 + PAGE),
+    ("failures of some jobs", {"job_ids": (7, 8), "statuses": FAILURES}, 2 * LOOKED_AT + PAGE),
+    ("a message", {"text": "absent"}, SECOND + 2 * LOOKED_AT + PAGE),
+    ("a message of failures", {"text": "a # b", "statuses": FAILURES}, 2 * LOOKED_AT + 1_000),
     ("a time", {"since_ms": NOW_MS + 9_000, "until_ms": NOW_MS + 20_000}, PAGE),
     ("a time of an app", {"app_ids": {1}, "until_ms": NOW_MS + 20_000}, 1_000),
     ("a kind nobody has", {"kind": "API"}, SECOND + LOOKED_AT + PAGE),
@@ -81,6 +85,23 @@ def test_each_page_reads_a_page(
         before = found.older
         if before is None:
             break
+
+
+def test_a_sweep_ends_at_either_bound(
+    crowded: Database,  # noqa: F811 - the fixture
+) -> None:
+    failed, absent = RunSearch(statuses=FAILURES), RunSearch(kind="absent")
+
+    count, found = reads(
+        crowded, lambda session: run_search.sweep(session, failed, most=300, looked_at=9_999)
+    )
+    _, none = reads(
+        crowded, lambda session: run_search.sweep(session, absent, most=300, looked_at=4_000)
+    )
+
+    assert (len(found.runs), found.is_all) == (300, False)
+    assert (none.runs, none.is_all) == ([], False)
+    assert count < 10_000
 
 
 def test_many_parts_are_asked_for_little_at_a_time(

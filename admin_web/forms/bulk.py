@@ -1,0 +1,46 @@
+"""What a form says that is about many things: which were ticked, or what all of them fit."""
+
+import re
+import secrets
+from collections.abc import Sequence
+
+from flask import abort, request
+
+from admin_web.url_ids import LARGEST
+
+#: Things that can be ticked on one page.
+MOST_TICKED = 200
+_KEY = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
+
+
+def fresh_key() -> str:
+    """Return what tells one form from every other one."""
+    return secrets.token_urlsafe(16)
+
+
+def sent_key() -> str:
+    """Return the key that a form was given; 400 when it has none."""
+    key = request.form.get("key", "")
+    if not _KEY.fullmatch(key):
+        abort(400)
+    return key
+
+
+def ticked_ids() -> Sequence[int]:
+    """Return the ids that were ticked, each once."""
+    sent = request.form.getlist("id")[:MOST_TICKED]
+    ids = (int(text) for text in sent if text.isascii() and text.isdecimal())
+    return list(dict.fromkeys(one for one in ids if one <= LARGEST))
+
+
+def is_about_all() -> bool:
+    """Return whether all that fit a filter are meant, not those that were ticked."""
+    return request.form.get("all") == "1"
+
+
+def sent_number(name: str) -> int:
+    """Return a number that the page wrote into the form; 400 for anything else."""
+    found = request.form.get(name, type=int)
+    if found is None or not 0 <= found <= LARGEST:
+        abort(400)
+    return found

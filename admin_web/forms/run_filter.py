@@ -1,0 +1,176 @@
+"""The form that filters runs, and what it asks of the database."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qsl
+from zoneinfo import ZoneInfo
+
+from flask_babel import gettext, lazy_gettext
+from sqlalchemy.orm import Session
+from werkzeug.datastructures import MultiDict
+from wtforms import DateTimeLocalField, Field, SelectField, StringField, ValidationError
+from wtforms.validators import Length, Optional
+
+from admin_web.forms.choices import select_choices
+from admin_web.forms.runs import ALL, TOO_LONG, RunScopeForm
+from admin_web.language import labels
+from admin_web.url_ids import LARGEST
+from sql.instants import moment
+from sql.listings import run_choices
+from sql.listings.dashboard import FAILURES
+from sql.listings.run_search import Place, RunSearch
+from sql.run_status import OPEN, RunStatus
+
+#: Jobs that a part of a name stands for, at most.
+FEW_JOBS = 50
+#: Runs whose messages are searched for a page.
+SEARCHED = 6_000
+_YEARS = range(2000, 2200)
+#: The largest instant that a DATETIME holds.
+_LAST_MS = 253_402_300_799_000
+_PLACE = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19}){1,4}", re.ASCII)
+
+#: States that are chosen together, by the value that stands for them.
+GROUPS = {"open": OPEN, "failures": FAILURES}
+_STATUSES = [
+    ALL,
+    ("open", lazy_gettext("unfinished")),
+    ("failures", lazy_gettext("any failure")),
+    *((status.value, state.word) for status, state in labels.STATUS.items()),
+]
+#: Times that move on by themselves, by the value that stands for them.
+PERIODS = {
+    "hour": lazy_gettext("Last hour"),
+    "night": lazy_gettext("Last night (20:00 to 08:00)"),
+    "evening": lazy_gettext("Since yesterday 18:00"),
+}
+
+
+class RunFilterForm(RunScopeForm):
+    """Asks which runs to show; times are in the zone of whoever looks.
+
+    `more_jobs`: the name is part of more jobs than are looked at.
+    """
+
+    status = SelectField(lazy_gettext("State"), choices=select_choices(_STATUSES), default="")
+    kind = SelectField(
+        lazy_gettext("Trigger type"),
+        choices=select_choices([ALL, *labels.KIND.items()]),
+        default="",
+    )
+    address = StringField(lazy_gettext("Executor"), [Optional(), Length(max=128, message=TOO_LONG)])
+    text = StringField(lazy_gettext("Message"), [Optional(), Length(max=200, message=TOO_LONG)])
+    period = SelectField(
+        lazy_gettext("Time"), choices=select_choices([ALL, *PERIODS.items()]), default=""
+    )
+    since = DateTimeLocalField(lazy_gettext("Due from"), [Optional()])
+    until = DateTimeLocalField(lazy_gettext("Due before"), [Optional()])
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.more_jobs = False
+
+    @property
+    def statuses(self) -> frozenset[RunStatus]:
+        """The states that were asked for, none = all."""
+        chosen = self.status.data
+        if not chosen:
+            return frozenset()
+        return GROUPS.get(chosen) or frozenset({RunStatus(chosen)})
+
+    @property
+    def job_ids(self) -> Sequence[int] | None:
+        """The jobs that a name stands for, when it is not one job alone; None = all."""
+        return self._found if (self.job.data or "").strip() and len(self._found) > 1 else None
+
+    def validate_job(self, field: Field) -> None:
+        """Refuse a name that is no part of any job's."""
+        if len(self._found) <= 1:
+            super().validate_job(field)
+
+    def validate_since(self, field: Field) -> None:
+        """Refuse a time that no run can have."""
+        _check_year(field)
+
+    def validate_until(self, field: Field) -> None:
+        """Refuse a time that no run can have, or that lies before the other one."""
+        _check_year(field)
+        if self.since.data and field.data and field.data <= self.since.data:
+            raise ValidationError(gettext("This is before the start time."))
+
+    def show_time_errors(self) -> None:
+        """Say in our own words what is wrong with a time that cannot be read."""
+        for field in (self.since, self.until):
+            if field.errors and field.data is None:
+                field.errors = [gettext("Enter a time like 2026-01-31 08:00.")]
+
+    def search(self, *, zone: str, now_ms: int, before: Place | None, limit: int) -> RunSearch:
+        """Return what a valid form asks for, a page of it."""
+        since_ms, until_ms = period(self.period.data or "", now_ms, zone)
+        text = (self.text.data or "").strip() or None
+        return RunSearch(
+            app_ids=self.app_ids,
+            job_id=self.job_id,
+            job_ids=self.job_ids,
+            statuses=self.statuses,
+            kind=self.kind.data or None,
+            address=(self.address.data or "").strip() or None,
+            text=text,
+            since_ms=instant_ms(self.since.data, zone) or since_ms,
+            until_ms=instant_ms(self.until.data, zone) or until_ms,
+            before=before,
+            limit=limit,
+            **({"looked_at": SEARCHED} if text else {}),
+        )
+
+    def _look_up(self, session: Session) -> list[int]:
+        """Return the job of this name, else those with it in their names."""
+        found = super()._look_up(session)
+        name = (self.job.data or "").strip()
+        if found or not name:
+            return found
+        some = run_choices.jobs_with(session, name, self._app_ids, limit=FEW_JOBS + 1)
+        self.more_jobs = len(some) > FEW_JOBS
+        return some[:FEW_JOBS]
+
+
+def read_query(text: str) -> MultiDict[str, str]:
+    """Return the fields of a query, as a form takes them."""
+    try:
+        return MultiDict(parse_qsl(text[:4_000], max_num_fields=40))
+    except ValueError:
+        return MultiDict()
+
+
+def place_of(text: str | None) -> Place | None:
+    """Return where a list goes on, None for what is no place."""
+    if text is None or not _PLACE.fullmatch(text):
+        return None
+    place = tuple(int(part) for part in text.split("-"))
+    return place if place[0] <= _LAST_MS and max(place) <= LARGEST else None
+
+
+def instant_ms(time: datetime | None, zone: str) -> int | None:
+    """Return a time of a form, which is one of the viewer's zone."""
+    return int(time.replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000) if time else None
+
+
+def period(name: str, now_ms: int, zone: str) -> tuple[int | None, int | None]:
+    """Return from when up to when a period goes now, in the zone of whoever looks."""
+    if name == "hour":
+        return now_ms - 3_600_000, None
+    now = moment(now_ms, ZoneInfo(zone)).replace(minute=0, second=0, microsecond=0, tzinfo=None)
+    yesterday = now - timedelta(days=1)
+    known: Mapping[str, tuple[datetime, datetime | None]] = {
+        "night": (yesterday.replace(hour=20), now.replace(hour=8)),
+        "evening": (yesterday.replace(hour=18), None),
+    }
+    since, until = known.get(name, (None, None))
+    return instant_ms(since, zone), instant_ms(until, zone)
+
+
+def _check_year(field: Field) -> None:
+    if field.data is not None and field.data.year not in _YEARS:
+        raise ValidationError(gettext("Enter a time like 2026-01-31 08:00."))

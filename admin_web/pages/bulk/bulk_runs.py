@@ -1,0 +1,130 @@
+"""Runs again, or kills, the runs that were ticked or all that fit the filter."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from flask import abort, flash, redirect, render_template, request, url_for
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from admin_web.console_services import ConsoleServices
+from admin_web.forms import bulk
+from admin_web.forms.run_filter import read_query
+from admin_web.url_routes import route
+from admin_web.views.bulk_work import BulkWork, Work
+from admin_web.views.run_finder import RunFinder
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+from scheduler.commands.bulk.outcomes import Part
+from scheduler.commands.commands import Commands
+from sql.accounts.idempotency import FormKey
+
+AGAIN, KILL = "again", "kill"
+Page = Response | str | tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The runs that a form is about; `is_all` is False when there are more."""
+
+    run_ids: Sequence[int]
+    is_all: bool
+
+
+class BulkRunPages:
+    """Many runs of the apps of whoever acts."""
+
+    name = "bulk_runs"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._finder = RunFinder(services)
+        self._work = BulkWork()
+
+    @route("/runs/bulk/ask", Right.OPERATE, methods=("POST",))
+    def ask(self) -> Page:
+        """Say how many runs it is about, and ask whether it shall be done."""
+        now_ms = self._services.now_ms()
+        chosen = self._chosen(now_ms)
+        if not chosen.run_ids:
+            flash(gettext("No run was selected."), "error")
+            return redirect(_list_url(), 303)
+        return self._question(chosen, now_ms)
+
+    @route("/runs/bulk/start", Right.OPERATE, methods=("POST",))
+    def start(self) -> Page:
+        """Begin, unless this form was sent before."""
+        known, key, asked_at = visitor(), bulk.sent_key(), bulk.sent_number("asked_at")
+        if self._work.find(key, known.user_id) is None:
+            chosen, action = self._chosen(asked_at), _action()
+            if len(chosen.run_ids) > bulk.sent_number("count"):
+                flash(gettext("More runs match by now. Look again."), "error")
+                return self._question(chosen, self._services.now_ms())
+            work = Work(
+                key=key,
+                action=action,
+                user_id=known.user_id,
+                total=len(chosen.run_ids),
+                began_at=self._services.now_ms(),
+                is_all=chosen.is_all,
+            )
+            commands = self._services.commands(known.actor)
+            form = FormKey(user_id=known.user_id, key=key)
+            self._work.start(work, _parts(commands, action, chosen.run_ids, form))
+        return redirect(url_for("bulk_runs.show", key=key), 303)
+
+    @route("/runs/bulk/work", Right.OPERATE)
+    def show(self) -> Page:
+        """Show how far it is, and what came of it."""
+        key = request.args.get("key", "")
+        work = self._work.find(key, visitor().user_id)
+        return render_template("pages/bulk_runs.html", work=work), 200 if work else 404
+
+    @route("/runs/bulk/resume", Right.OPERATE, methods=("POST",))
+    def resume(self) -> Response:
+        """Go on with what a lost database ended."""
+        key = bulk.sent_key()
+        self._work.resume(key, visitor().user_id)
+        return redirect(url_for("bulk_runs.show", key=key), 303)
+
+    def _question(self, chosen: Chosen, now_ms: int) -> str:
+        return render_template(
+            "pages/bulk_runs_ask.html",
+            action=_action(),
+            chosen=chosen,
+            is_about_all=bulk.is_about_all(),
+            filter=request.form.get("filter", "")[:4_000],
+            key=bulk.fresh_key(),
+            asked_at=now_ms,
+            back=_list_url(),
+        )
+
+    def _chosen(self, asked_at: int) -> Chosen:
+        if not bulk.is_about_all():
+            return Chosen(bulk.ticked_ids(), is_all=True)
+        asked = self._finder.ask(read_query(request.form.get("filter", "")))
+        if not asked.is_valid:
+            abort(400)
+        # Runs that come into being later, as by running others again, are not meant.
+        found = self._finder.all(asked, until_ms=asked_at)
+        return Chosen([run.id for run in found.runs], found.is_all)
+
+
+def _action() -> str:
+    action = request.form.get("action", "")
+    if action not in (AGAIN, KILL):
+        abort(400)
+    return action
+
+
+def _list_url() -> str:
+    query = request.form.get("filter", "")[:4_000]
+    return url_for("runs.index") + (f"?{query}" if query else "")
+
+
+def _parts(
+    commands: Commands, action: str, run_ids: Sequence[int], form: FormKey
+) -> Callable[[], Iterator[Part]]:
+    if action == KILL:
+        return lambda: commands.bulk_runs.kill(run_ids)
+    return lambda: commands.bulk_runs.again(run_ids, form)

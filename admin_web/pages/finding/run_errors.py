@@ -1,0 +1,57 @@
+"""Failed runs gathered by what they say, and how many runs a filter fits."""
+
+from flask import render_template, request
+from sqlalchemy.orm import Session
+
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.run_filter import PERIODS
+from admin_web.url_routes import route
+from admin_web.views.run_finder import MOST, RunFinder
+from scheduler.actor import Right
+from sql.listings import error_groups, run_lines
+from sql.listings.dashboard import FAILURES
+from sql.listings.error_groups import ErrorGroup
+from sql.listings.run_lines import RunLine
+from sql.listings.run_search import Swept
+
+#: Groups of a page; who wants to see more takes a shorter time.
+GROUPS = 100
+
+
+class RunErrorPages:
+    """Errors of the apps of whoever looks."""
+
+    name = "run_errors"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._finder = RunFinder(services)
+
+    @route("/runs/errors", Right.VIEW)
+    def show(self) -> str | tuple[str, int]:
+        """Show groups of failed runs, the largest first."""
+        asked = self._finder.ask(request.args)
+        facts = {"form": asked.form, "periods": PERIODS}
+        if not asked.is_valid:
+            nothing = Swept(runs=[], is_all=True)
+            return render_template("pages/runs_errors.html", **facts, groups=[], found=nothing), 422
+        found = self._finder.all(asked, statuses=None if asked.form.statuses else FAILURES)
+
+        def read(session: Session) -> tuple[list[tuple[ErrorGroup, RunLine]], int]:
+            groups = error_groups.group(session, found.runs)
+            lines = run_lines.by_ids(session, [one.newest for one in groups[:GROUPS]])
+            by_id = {line.id: line for line in lines}
+            shown = [(one, by_id[one.newest]) for one in groups[:GROUPS] if one.newest in by_id]
+            return shown, len(groups) - len(shown)
+
+        groups, hidden = self._services.database.read(read)
+        return render_template(
+            "pages/runs_errors.html", **facts, groups=groups, hidden=hidden, found=found
+        )
+
+    @route("/runs/total", Right.VIEW)
+    def total(self) -> str:
+        """Give the number of runs that fit, up to a bound, to the page of runs."""
+        asked = self._finder.ask(request.args)
+        found = self._finder.all(asked) if asked.is_valid else Swept(runs=[], is_all=True)
+        return render_template("pages/runs_total.html", swept=found, most=MOST)

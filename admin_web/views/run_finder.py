@@ -1,0 +1,70 @@
+"""Runs found by what the form above their list says, for the list and for what goes with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from admin_web.console_services import ConsoleServices
+from admin_web.forms.run_filter import RunFilterForm
+from admin_web.local_times import LocalTimes
+from admin_web.visitors import visitor
+from sql.listings import run_search
+from sql.listings.run_search import Place, RunSearch, Swept
+from sql.run_status import RunStatus
+
+#: Runs that are counted, acted on or gathered together, and looked at for that.
+MOST, LOOKED_AT = 10_000, 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A filled form, and whether it can be answered."""
+
+    form: RunFilterForm
+    is_valid: bool
+
+
+class RunFinder:
+    """Finds runs for whoever looks."""
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._database = services.database
+        self._now_ms = services.now_ms
+        self._local_times = LocalTimes(services.timezone, services.now_ms)
+
+    def ask(self, query: Mapping[str, str]) -> Asked:
+        """Fill the form from a query."""
+        form, app_ids = RunFilterForm(query), visitor().app_ids
+        self._database.read(lambda session: form.set_choices(session, app_ids))
+        is_valid = form.validate()
+        if not is_valid:
+            form.show_time_errors()
+        return Asked(form, is_valid)
+
+    def search(self, asked: Asked, *, before: Place | None = None, limit: int = 1) -> RunSearch:
+        """Return what a valid form asks for."""
+        zone, now_ms = self._local_times.zone(), self._now_ms()
+        return asked.form.search(zone=zone, now_ms=now_ms, before=before, limit=limit)
+
+    def all(
+        self,
+        asked: Asked,
+        *,
+        until_ms: int | None = None,
+        statuses: frozenset[RunStatus] | None = None,
+    ) -> Swept:
+        """Return all runs that a valid form asks for, up to a bound.
+
+        Args:
+            asked: the form.
+            until_ms: only those due before; so what comes into being meanwhile is left out.
+            statuses: only these, in place of what the form says.
+
+        """
+        wanted = self.search(asked)
+        if until_ms is not None:
+            wanted = replace(wanted, until_ms=min(wanted.until_ms or until_ms, until_ms))
+        if statuses is not None:
+            wanted = replace(wanted, statuses=statuses)
+        return self._database.read(
+            lambda session: run_search.sweep(session, wanted, most=MOST, looked_at=LOOKED_AT)
+        )

@@ -1,0 +1,46 @@
+"""Runs that went wrong, gathered by job and by what they say, numbers left out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from sql.batch import chunks
+from sql.listings import run_messages
+from sql.listings.newest_runs import WalkedRun
+
+_AT_ONCE = 1_000
+
+
+@dataclass(slots=True)
+class ErrorGroup:
+    """Runs of a job that say the same; `newest` is the one due last.
+
+    `text` is what they say, with `#` for numbers; the due times are epoch milliseconds.
+    """
+
+    job_id: int
+    text: str
+    newest: int
+    first_due: int
+    last_due: int
+    count: int = 0
+
+
+def group(session: Session, runs: Iterable[WalkedRun]) -> list[ErrorGroup]:
+    """Return the groups of some runs, that with the most runs first."""
+    groups: dict[tuple[int, str], ErrorGroup] = {}
+    for part in chunks(runs, _AT_ONCE):
+        said = run_messages.beginnings(session, [run.id for run in part])
+        for run in part:
+            if run.id in said:
+                _count(groups, run, run_messages.without_numbers(said[run.id]))
+    return sorted(groups.values(), key=lambda one: (-one.count, -one.last_due))
+
+
+def _count(groups: dict[tuple[int, str], ErrorGroup], run: WalkedRun, text: str) -> None:
+    fresh = ErrorGroup(run.job_id, text, run.id, run.due_at, run.due_at)
+    known = groups.setdefault((run.job_id, text), fresh)
+    known.count += 1
+    known.first_due = min(known.first_due, run.due_at)
+    known.last_due, known.newest = max((known.last_due, known.newest), (run.due_at, run.id))

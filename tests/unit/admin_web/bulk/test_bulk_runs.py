@@ -1,0 +1,231 @@
+"""Many runs at once through the console: counted before, told afterwards, never twice."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from sql.accounts import audit_log
+from sql.accounts.audit_log import AuditFilter
+from sql.engine import Database
+from sql.models import AuditEntry
+from tests.support.console import Clock, Visit, make_app, signed_in
+from tests.support.eventually import eventually
+from tests.support.sql_rows import all_runs
+from tests.support.stored_rows import Rows
+
+
+@pytest.fixture
+def rows(database: Database) -> Iterator[Rows]:
+    rows = Rows(database.url.render_as_string(hide_password=False))
+    yield rows
+    rows.database.close()
+
+
+def hidden(page: str) -> dict[str, list[str]]:
+    """Return the hidden fields of the form that asks."""
+    found: dict[str, list[str]] = {}
+    form = page[page.index('action="/runs/bulk/start"') :]
+    for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form):
+        if name == "csrf_token":
+            continue
+        found.setdefault(name, []).append(value.replace("&amp;", "&"))
+    return found
+
+
+def finish(visit: Visit, path: str) -> str:
+    """Return the page of a piece of work when it is done."""
+    return eventually(lambda: (page := visit.get(path).text) and "done</span>" in page and page)
+
+
+def do(visit: Visit, **asked: Any) -> str:
+    """Ask, confirm, and return the page of the result."""
+    visit.get("/runs")
+    question = visit.post("/runs/bulk/ask", asked)
+    answer = visit.post("/runs/bulk/start", hidden(question.text))
+    assert answer.status_code == 303
+    return finish(visit, answer.location)
+
+
+def entries(database: Database, action: str) -> list[AuditEntry]:
+    wanted = AuditFilter(action=action)
+    return list(database.read(lambda session: audit_log.listing(session, wanted)))
+
+
+def manual(database: Database) -> list[tuple[int, str | None]]:
+    return [(run.job_id, run.param) for run in all_runs(database) if run.kind == "MANUAL"]
+
+
+def test_ticked_runs_run_again_with_their_parameters(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("nightly")
+    ids = [
+        rows.run(job_id, clock.now - n * 1_000, status="FAILED", param=f"p{n}") for n in range(3)
+    ]
+
+    page = do(admin, action="again", id=ids[:2])
+
+    assert "Queued again: 2" in page
+    assert sorted(manual(rows.database)) == [(job_id, "p0"), (job_id, "p1")]
+    [entry] = entries(rows.database, "run.again")
+    assert entry.name == "2 runs"
+    assert all(str(run_id) in (entry.after or "") for run_id in ids[:2])
+
+
+def test_the_question_tells_how_many_fit_the_filter(admin: Visit, rows: Rows, clock: Clock) -> None:
+    job_id, other = rows.job("nightly"), rows.job("hourly")
+    for n in range(120):
+        rows.run(job_id, clock.now - n * 1_000 - 1, status="FAILED")
+        rows.run(other, clock.now - n * 1_000 - 1, status="FAILED")
+    asked = {"action": "again", "all": "1", "filter": "job=reports/nightly&status=failures"}
+
+    admin.get("/runs")
+    question = admin.post("/runs/bulk/ask", asked).text
+    page = do(admin, **asked)
+
+    assert "Run 120 runs again?" in question
+    assert "120 of 120" in page
+    assert len(manual(rows.database)) == 120
+    assert {found for found, _ in manual(rows.database)} == {job_id}
+
+
+def test_a_form_that_is_sent_twice_plans_nothing_twice(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    run_id = rows.run(rows.job("nightly"), clock.now - 1_000, status="FAILED")
+    admin.get("/runs")
+    form = hidden(admin.post("/runs/bulk/ask", {"action": "again", "id": run_id}).text)
+
+    first = admin.post("/runs/bulk/start", form)
+    finish(admin, first.location)
+    assert admin.post("/runs/bulk/start", form).location == first.location
+    # Another console, which knows nothing of the first one's work.
+    beside = signed_in(make_app(rows.database, clock), "admin")
+    beside.get("/runs")
+    page = finish(beside, beside.post("/runs/bulk/start", form).location)
+
+    assert "Queued once already" in page
+    assert len(manual(rows.database)) == 1
+
+
+def test_attempts_and_shards_of_a_tick_run_again_once(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("wide", route="SHARDING_BROADCAST")
+    at = clock.now - 5_000
+    ids = [
+        rows.run(job_id, at, status="FAILED", shard_index=shard, shard_total=3, attempt=attempt)
+        for shard in range(3)
+        for attempt in range(2)
+    ]
+
+    page = do(admin, action="again", id=ids)
+
+    assert "Queued again: 1" in page
+    assert len(manual(rows.database)) == 1
+
+
+def test_what_cannot_run_again_is_counted_and_left_alone(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    gone = rows.run(999, clock.now - 1_000, status="FAILED")
+    running = rows.run(rows.job("nightly"), clock.now - 1_000, status="RUNNING")
+
+    page = do(admin, action="again", id=[gone, running, 123_456_789])
+
+    for line in ("Not over yet: 1", "Job deleted: 1", "Not there, or not yours: 1"):
+        assert line in page
+    assert manual(rows.database) == []
+    assert entries(rows.database, "run.again") == []
+
+
+def test_kills_cancel_what_is_queued_and_ask_for_the_rest(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("nightly")
+    by_status = {
+        status: rows.run(job_id, clock.now - n * 1_000 - 1, status=status)
+        for n, status in enumerate(("PLANNED", "RUNNING", "SENT", "SUCCEEDED"))
+    }
+
+    page = do(admin, action="kill", all="1", filter="job=nightly")
+
+    assert "Killed or cancelled, or asked to be: 3" in page
+    assert "Over already, or asked to be killed before: 1" in page
+    after = {run.id: run for run in all_runs(rows.database)}
+    assert after[by_status["PLANNED"]].status == "CANCELLED"
+    assert after[by_status["RUNNING"]].kill_requested_at
+    assert after[by_status["SENT"]].kill_requested_at
+    assert after[by_status["SUCCEEDED"]].kill_requested_at is None
+    [entry] = entries(rows.database, "run.kill")
+    assert entry.name == "3 runs"
+
+
+def test_runs_of_foreign_apps_are_not_there(app: Flask, rows: Rows, clock: Clock) -> None:
+    theirs = rows.run(rows.job("secret", "mails"), clock.now - 1_000, app="mails", status="FAILED")
+    operator = signed_in(app, "operator")
+
+    page = do(operator, action="again", id=theirs)
+
+    assert "Not there, or not yours: 1" in page
+    assert manual(rows.database) == []
+
+
+def test_a_viewer_is_offered_nothing_and_may_nothing(app: Flask, rows: Rows, clock: Clock) -> None:
+    run_id = rows.run(rows.job("nightly"), clock.now - 1_000, status="FAILED")
+    viewer = signed_in(app, "viewer")
+
+    assert "/runs/bulk/ask" not in viewer.get("/runs").text.replace('action="/runs/bulk/ask"', "")
+    assert 'name="id"' not in viewer.get("/runs").text
+    assert viewer.post("/runs/bulk/ask", {"action": "again", "id": run_id}).status_code == 403
+
+
+def test_more_runs_than_were_counted_are_asked_about_again(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("nightly")
+    rows.run(job_id, clock.now - 1_000, status="FAILED")
+    admin.get("/runs")
+    asked = {"action": "again", "all": "1", "filter": "status=failures"}
+    form = hidden(admin.post("/runs/bulk/ask", asked).text)
+    rows.run(job_id, clock.now - 2_000, status="FAILED")
+
+    answer = admin.post("/runs/bulk/start", form)
+
+    assert "More runs match by now." in answer.text
+    assert "Run 2 runs again?" in answer.text
+    assert manual(rows.database) == []
+
+
+def test_what_was_begun_is_shown_to_nobody_else(
+    admin: Visit, app: Flask, rows: Rows, clock: Clock
+) -> None:
+    run_id = rows.run(rows.job("nightly"), clock.now - 1_000, status="FAILED")
+    admin.get("/runs")
+    form = hidden(admin.post("/runs/bulk/ask", {"action": "again", "id": run_id}).text)
+    path = admin.post("/runs/bulk/start", form).location
+    finish(admin, path)
+
+    answer = signed_in(app, "operator").get(path)
+
+    assert answer.status_code == 404
+    assert "Nothing is known of this." in answer.text
+
+
+def test_without_a_tick_nothing_is_asked(admin: Visit) -> None:
+    admin.get("/runs")
+
+    answer = admin.post("/runs/bulk/ask", {"action": "kill"}, follow_redirects=True)
+
+    assert "No run was selected." in answer.text
+
+
+@pytest.mark.parametrize("wrong", [{"action": "burn"}, {"key": "x"}, {"asked_at": "-1"}])
+def test_a_form_that_no_page_has_is_refused(admin: Visit, wrong: dict[str, str]) -> None:
+    admin.get("/runs")
+    form = {"action": "again", "key": "k" * 22, "asked_at": "1", "count": "1", "id": "1"}
+
+    assert admin.post("/runs/bulk/start", form | wrong).status_code == 400
