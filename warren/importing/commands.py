@@ -24,7 +24,7 @@ def import_group() -> None:
         "  --timezone Asia/Shanghai --dry-run",
     ),
 )
-@click.argument("place", metavar="URL")
+@click.argument("place", metavar="URL|DUMP")
 @click.option("--timezone", required=True, metavar="ZONE", help="Of XXL-JOB's server; mandatory.")
 @click.option("--app", help="Only this app, by its name here; no users and no day report.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
@@ -36,9 +36,9 @@ def import_group() -> None:
 @as_json
 @takes_settings("database_url")
 def xxl_job(settings: Settings, **options: Any) -> None:
-    """Import apps, jobs, users and the day report from a database of XXL-JOB, 2.2 to 3.x.
+    """Import apps, jobs, users and the day report from XXL-JOB, 2.2 to 3.x.
 
-    The database is only read. Jobs are stopped here. A second import brings in what has changed
-    there, and keeps what was changed here too.
+    From its database, or from a file of mysqldump; it is only read. Jobs are stopped here. A second
+    import brings in what has changed there, and keeps what was changed here too.
     """
     import_xxl_job(settings, XxlJobWish(**options))

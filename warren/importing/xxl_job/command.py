@@ -1,30 +1,24 @@
 """`warren import xxl-job`: reads, reports, and writes unless it is a dry run."""
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import click
-
 from scheduler.commands.command_context import CommandContext
 from scheduler.cron.wall_clock import load_zone
 from scheduler.imports.arrivals import Arrivals
 from scheduler.imports.importer import Importer, ImportWish
-from sql.imports.foreign import ForeignDatabase
 from warren.actions.local_client import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
 from warren.importing.report import finding_line, print_findings, print_outcomes
 from warren.importing.xxl_job.job_file import lines_of
-from warren.importing.xxl_job.live import LiveSource
 from warren.importing.xxl_job.mapping import read_arrivals
-from warren.settings.setting_rules import has_password
+from warren.importing.xxl_job.sources import open_source
 from warren.settings.settings import Settings
 from warren.views.terminal import warn
 
@@ -73,29 +67,6 @@ def _print_file(arrivals: Arrivals) -> None:
     for finding in arrivals.findings:
         if finding.words:
             warn(finding_line(finding))
-
-
-@contextmanager
-def open_source(place: str, password_file: Path | None) -> Iterator[LiveSource]:
-    """Give the tables of a database."""
-    if has_password(place):
-        raise CommandError(
-            "expected a URL without a password, as a list of processes shows it; "
-            "write it into a file and name that by --password-file"
-        )
-    database = ForeignDatabase(place, _password(place, password_file))
-    try:
-        yield LiveSource(database)
-    finally:
-        database.close()
-
-
-def _password(place: str, path: Path | None) -> str:
-    if path is not None:
-        return path.read_text(encoding="utf-8").strip()
-    if sys.stdin.isatty():
-        return str(click.prompt(f"Password for {place}", default="", hide_input=True, err=True))
-    return ""
 
 
 def _keeper(path: Path | None) -> Callable[[Mapping[str, str]], None] | None:

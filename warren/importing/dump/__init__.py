@@ -1,0 +1,1 @@
+"""Reads what mysqldump and mariadb-dump write, without a server."""

@@ -1,0 +1,191 @@
+"""The statements of a dump that say which tables there are, and what is in them."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from warren.importing.dump.tokens import Data, Kind, Token, Tokens
+
+_NO_COLUMNS = (
+    b"PRIMARY",
+    b"KEY",
+    b"UNIQUE",
+    b"INDEX",
+    b"FULLTEXT",
+    b"SPATIAL",
+    b"CONSTRAINT",
+    b"CHECK",
+    b"FOREIGN",
+    b"PERIOD",
+)
+_CHARSETS = (b"UTF8", b"UTF8MB3", b"UTF8MB4", b"BINARY")
+
+
+@dataclass(frozen=True, slots=True)
+class TableMade:
+    """A table with its columns in order; `next_id` is that of the next row, 0 = it is not said."""
+
+    database: str
+    name: str
+    columns: tuple[str, ...]
+    next_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowInserted:
+    """A row of a table, everything as text."""
+
+    table: str
+    values: Mapping[str, str | None]
+
+
+class Statements:
+    """Reads a dump statement by statement.
+
+    Args:
+        data: its bytes.
+        name: what to call it to people.
+        wanted: the tables whose rows are read; others are skipped, which is quick.
+
+    """
+
+    def __init__(self, data: Data, name: str, wanted: Collection[str]) -> None:
+        self._tokens = Tokens(data, name)
+        self._wanted = set(wanted)
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._database = ""
+
+    def __iter__(self) -> Iterator[TableMade | RowInserted]:
+        """Give tables and rows in the order of the dump.
+
+        Raises:
+            CommandError: the dump is cut, or cannot be read; it names the line.
+
+        """
+        for token in self._tokens:
+            if token.is_word(b"CREATE"):
+                yield from self._create()
+            elif token.is_word(b"INSERT", b"REPLACE"):
+                yield from self._insert()
+            elif token.is_word(b"USE"):
+                self._database = self._tokens.needed().text
+                self._tokens.skip_statement()
+            elif token.is_word(b"SET"):
+                self._set()
+            elif not token.is_sign(b";"):
+                self._tokens.skip_statement()
+
+    def _set(self) -> None:
+        token = self._tokens.needed()
+        if token.is_word(b"NAMES"):
+            charset = self._tokens.needed()
+            if charset.value.upper() not in _CHARSETS:
+                words = f"expected a dump in UTF-8, got: {charset.text}"
+                raise self._tokens.fault(words, charset.at)
+        if not token.is_sign(b";"):
+            self._tokens.skip_statement()
+
+    def _create(self) -> Iterator[TableMade]:
+        token = self._tokens.needed()
+        if not token.is_word(b"TABLE"):
+            if not token.is_sign(b";"):
+                self._tokens.skip_statement()
+            return
+        token = self._tokens.needed()
+        while token.is_word(b"IF", b"NOT", b"EXISTS"):
+            token = self._tokens.needed()
+        database, name, token = self._name(token)
+        if not token.is_sign(b"("):
+            self._tokens.skip_statement()
+            return
+        columns = tuple(self._described_columns())
+        self._columns[name] = columns
+        yield TableMade(database, name, columns, self._next_id())
+
+    def _described_columns(self) -> Iterator[str]:
+        depth, is_first = 1, True
+        while depth:
+            token = self._tokens.needed()
+            if (
+                is_first
+                and token.kind in (Kind.NAME, Kind.WORD)
+                and not token.is_word(*_NO_COLUMNS)
+            ):
+                yield token.text
+            is_first = depth == 1 and token.is_sign(b",")
+            depth += token.is_sign(b"(") - token.is_sign(b")")
+
+    def _next_id(self) -> int:
+        """Return the AUTO_INCREMENT among the options that end the statement."""
+        found = 0
+        while not (token := self._tokens.needed()).is_sign(b";"):
+            if token.is_word(b"AUTO_INCREMENT"):
+                while not (token := self._tokens.needed()).is_sign(b";"):
+                    if token.value.isdigit():
+                        found = int(token.value)
+                        break
+                else:
+                    break
+        return found
+
+    def _insert(self) -> Iterator[RowInserted]:
+        token = self._tokens.needed()
+        while token.is_word(b"INTO", b"IGNORE", b"DELAYED", b"LOW_PRIORITY"):
+            token = self._tokens.needed()
+        began_at = token.at
+        _, name, token = self._name(token)
+        if name not in self._wanted:
+            self._tokens.skip_statement()
+            return
+        columns = self._columns.get(name, ())
+        if token.is_sign(b"("):
+            columns = tuple(self._listed_columns())
+            token = self._tokens.needed()
+        if not columns:
+            words = f"rows of {name} without its columns; dump it with CREATE TABLE"
+            raise self._tokens.fault(words, began_at)
+        if not token.is_word(b"VALUES", b"VALUE"):
+            raise self._tokens.fault(f"expected VALUES, got: {token.text[:40]}", token.at)
+        yield from self._rows(name, columns)
+
+    def _rows(self, name: str, columns: tuple[str, ...]) -> Iterator[RowInserted]:
+        while not (token := self._tokens.needed()).is_sign(b";"):
+            if not token.is_sign(b"("):
+                continue  # a comma
+            values = list(self._values())
+            if len(values) != len(columns):
+                words = f"{name} has {len(columns)} columns, a row has {len(values)} values"
+                raise self._tokens.fault(words, token.at)
+            yield RowInserted(name, dict(zip(columns, values, strict=True)))
+
+    def _values(self) -> Iterator[str | None]:
+        """Give the values up to the closing parenthesis."""
+        parts: list[Token] = []
+        while True:
+            token = self._tokens.needed()
+            if token.is_sign(b",") or token.is_sign(b")"):
+                yield _value(parts)
+                parts = []
+                if token.is_sign(b")"):
+                    return
+            else:
+                parts.append(token)
+
+    def _listed_columns(self) -> Iterator[str]:
+        while not (token := self._tokens.needed()).is_sign(b")"):
+            if not token.is_sign(b","):
+                yield token.text
+
+    def _name(self, token: Token) -> tuple[str, str, Token]:
+        """Return a table's database and name, and the token behind them."""
+        after = self._tokens.needed()
+        if not after.is_sign(b"."):
+            return self._database, token.text, after
+        return token.text, self._tokens.needed().text, self._tokens.needed()
+
+
+def _value(parts: list[Token]) -> str | None:
+    """Return a value; a character set may stand before it, as in `_binary 'x'`."""
+    if len(parts) == 1 and parts[0].is_word(b"NULL"):
+        return None
+    kept = [part for part in parts if not (part.kind is Kind.WORD and part.value[:1] == b"_")]
+    return "".join(part.text for part in kept)

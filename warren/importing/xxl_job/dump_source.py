@@ -1,0 +1,122 @@
+"""XXL-JOB's tables in a file that mysqldump or mariadb-dump wrote, plain or compressed."""
+
+import gzip
+import mmap
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from sql.imports.foreign import Values
+from warren.errors import CommandError
+from warren.importing.dump.statements import RowInserted, Statements, TableMade
+from warren.importing.dump.tokens import Data
+from warren.importing.xxl_job.tables import LOG, READ_WHOLE, RULES
+
+_GZIP = b"\x1f\x8b"
+#: Bytes at either end in which the tools write who they are, and that they have finished.
+_NOTE = 512
+_TOOLS = (b"-- MySQL dump", b"-- MariaDB dump")
+_FINISHED = b"-- Dump completed"
+
+
+class DumpSource:
+    """Reads a whole dump once, and the runs in it only when they are asked for.
+
+    Raises:
+        CommandError: it is cut, is none, or holds several databases of XXL-JOB.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = _opened(path)
+        self._data: Data = _mapped(self._file)
+        self._columns: dict[str, list[str]] = {}
+        self._rows: dict[str, list[Values]] = {table: [] for table in READ_WHOLE}
+        self._highest_run_id = 0
+        _check_whole(self._data, str(path))
+        self._read()
+
+    @property
+    def name(self) -> str:
+        """What to call it to people."""
+        return str(self._path)
+
+    def close(self) -> None:
+        """Close the file."""
+        if isinstance(self._data, mmap.mmap):
+            self._data.close()
+        self._file.close()
+
+    def columns(self) -> Mapping[str, list[str]]:
+        """Return the columns of each table."""
+        return self._columns
+
+    def rows(self, tables: Mapping[str, list[str]]) -> Mapping[str, list[Values]]:
+        """Return all rows of some tables."""
+        return {
+            table: [
+                {name: row[name] for name in columns if name in row} for row in self._rows[table]
+            ]
+            for table, columns in tables.items()
+        }
+
+    def highest_run_id(self) -> int:
+        """Return the highest id that a run can have had."""
+        return self._highest_run_id
+
+    def runs(self, _columns: list[str]) -> Iterator[Values]:
+        """Give the runs, in the order of the dump."""
+        for found in Statements(self._data, self.name, {LOG}):
+            if isinstance(found, RowInserted):
+                yield found.values
+
+    def _read(self) -> None:
+        for found in Statements(self._data, self.name, READ_WHOLE):
+            if isinstance(found, RowInserted):
+                self._rows[found.table].append(found.values)
+            else:
+                self._add_table(found)
+        if not self._highest_run_id and LOG in self._columns:
+            ids = (int(row["id"] or 0) for row in self.runs([]))
+            self._highest_run_id = max(ids, default=0)
+
+    def _add_table(self, table: TableMade) -> None:
+        if table.name in self._columns and table.name in RULES:
+            raise CommandError(
+                f"{self._path} makes {table.name} twice (the second time in database "
+                f"{table.database or 'of no name'}): dump one database of XXL-JOB"
+            )
+        self._columns[table.name] = list(table.columns)
+        if table.name == LOG:
+            self._highest_run_id = max(0, table.next_id - 1)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    file = path.open("rb")
+    if file.read(2) != _GZIP:
+        return file
+    with file, gzip.open(path) as packed:
+        plain = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+        try:
+            shutil.copyfileobj(packed, plain)
+        except (EOFError, gzip.BadGzipFile) as error:
+            plain.close()
+            raise CommandError(f"{path}: cannot unpack it; is it cut? ({error})") from error
+        plain.flush()
+        return plain
+
+
+def _mapped(file: IO[bytes]) -> Data:
+    try:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except ValueError:
+        return b""  # nothing can be mapped of an empty file
+
+
+def _check_whole(data: Data, name: str) -> None:
+    has_tool = any(tool in data[:_NOTE] for tool in _TOOLS)
+    if has_tool and _FINISHED not in data[-_NOTE:]:
+        raise CommandError(f'{name} has no last line "{_FINISHED.decode()}": the dump is cut')

@@ -1,0 +1,48 @@
+"""Opens what somebody names: a database by its URL, or a dump by its path."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import click
+
+from sql.imports.foreign import ForeignDatabase
+from warren.errors import CommandError
+from warren.importing.xxl_job.dump_source import DumpSource
+from warren.importing.xxl_job.live import LiveSource
+from warren.settings.setting_rules import has_password
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a database, and no file."""
+    return ":" in place and not Path(place).exists()
+
+
+@contextmanager
+def open_source(place: str, password_file: Path | None) -> Iterator[LiveSource | DumpSource]:
+    """Give the tables of a database or a dump.
+
+    Raises:
+        CommandError: the URL holds a password, or the dump is cut.
+
+    """
+    if not is_url(place):
+        with closing(DumpSource(Path(place))) as dump:
+            yield dump
+        return
+    if has_password(place):
+        raise CommandError(
+            "expected a URL without a password, as a list of processes shows it; "
+            "write it into a file and name that by --password-file"
+        )
+    with closing(ForeignDatabase(place, _password(place, password_file))) as database:
+        yield LiveSource(database)
+
+
+def _password(place: str, path: Path | None) -> str:
+    if path is not None:
+        return path.read_text(encoding="utf-8").strip()
+    if sys.stdin.isatty():
+        return str(click.prompt(f"Password for {place}", default="", hide_input=True, err=True))
+    return ""
