@@ -12,7 +12,7 @@ import structlog
 from scheduler.dispatch.planner import BEGIN_MS
 from scheduler.retention.reporter import LOOK_SECONDS
 from scheduler.roles import Roles
-from scheduler.rounds import wants
+from scheduler.rounds import wake_conditions
 from sql.clock import SAMPLE_SECONDS
 
 #: How long the stopping roles may take together to finish their rounds.
@@ -84,7 +84,9 @@ class SchedulerNode:
         loops.add_waiting("registrar", roles.registrar.tick, roles.registrar.awake)
         loops.add("presence", roles.presence.tick, on_stop=roles.presence.wake)
         loops.add("pending work", roles.work.tick)
-        loops.add_resting("planner", self._when_steady(roles.planner.tick), wants.planner(BEGIN_MS))
+        loops.add_resting(
+            "planner", self._when_steady(roles.planner.tick), wake_conditions.planner(BEGIN_MS)
+        )
         loops.add("missed runs", self._when_steady(roles.missed_runs.tick))
         loops.add_rester("dispatcher", roles.dispatching)
         confirmations, callbacks = roles.confirmations, roles.callbacks
@@ -92,11 +94,11 @@ class SchedulerNode:
             "confirmations", confirmations.tick, confirmations.awake
         )
         loops.add("callbacks", callbacks.tick, on_stop=callbacks.wake)
-        loops.add_resting("rescuer", roles.rescuer.tick, wants.rescuer)
+        loops.add_resting("rescuer", roles.rescuer.tick, wake_conditions.rescuer)
         for name, tick in (("reaper", roles.reaper.tick), ("reconciler", roles.reconciler.tick)):
-            loops.add_resting(name, tick, wants.settlers, longest_seconds=SETTLE_SECONDS)
-        loops.add_resting("killer", roles.killer.tick, wants.killer)
-        loops.add_resting("drainer", roles.drainer.tick, wants.drainer)
+            loops.add_resting(name, tick, wake_conditions.settlers, longest_seconds=SETTLE_SECONDS)
+        loops.add_resting("killer", roles.killer.tick, wake_conditions.killer)
+        loops.add_resting("drainer", roles.drainer.tick, wake_conditions.drainer)
         loops.add("reporter", roles.reporter.tick, longest_seconds=LOOK_SECONDS)
         loops.add("cleaner", roles.cleaner.tick, longest_seconds=LOOK_SECONDS)
 

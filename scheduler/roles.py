@@ -19,7 +19,7 @@ from scheduler.completion.completion import Completion
 from scheduler.completion.run_ender import RunEnder
 from scheduler.connections import Connections
 from scheduler.counters import Counters
-from scheduler.dispatch.claiming import Claimer
+from scheduler.dispatch.claimer import Claimer
 from scheduler.dispatch.confirmations import Confirmations
 from scheduler.dispatch.delivery import Delivery
 from scheduler.dispatch.destinations import Destinations
@@ -27,8 +27,8 @@ from scheduler.dispatch.dispatcher import SWEEP_MS, Dispatcher
 from scheduler.dispatch.missed_runs import MissedRuns
 from scheduler.dispatch.planner import Planner
 from scheduler.dispatch.route_resolver import RouteResolver
-from scheduler.dispatch.sending import Sender
 from scheduler.dispatch.trigger_messages import TriggerMessages
+from scheduler.dispatch.trigger_sender import TriggerSender
 from scheduler.dispatch.workload import Workload
 from scheduler.membership.app_addresses import AppAddresses
 from scheduler.membership.boot_accounts import BootAccounts
@@ -46,7 +46,7 @@ from scheduler.recovery.reconciler import Reconciler
 from scheduler.recovery.rescuer import Rescuer
 from scheduler.retention.cleaner import Cleaner
 from scheduler.retention.reporter import Reporter
-from scheduler.rounds import wants
+from scheduler.rounds import wake_conditions
 from scheduler.rounds.loop import WakeUp
 from scheduler.rounds.pending_work import PendingWork
 from scheduler.rounds.role_loops import RoleLoops
@@ -223,7 +223,7 @@ class Roles:
                 resolver=resolver,
             ),
             resolver=resolver,
-            sender=Sender(self._delivery, self.confirmations, self.workload, probes),
+            sender=TriggerSender(self._delivery, self.confirmations, self.workload, probes),
             uptime=self._uptime,
         )
         self.work = PendingWork(
@@ -231,7 +231,7 @@ class Roles:
         )
         self.dispatching = self.work.resting(
             self.dispatcher.tick,
-            wants.dispatcher,
+            wake_conditions.dispatcher,
             awake=self._context.wake,
             rest=self.dispatcher.rest,
             rest_seconds=SWEEP_MS / 1000,

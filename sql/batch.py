@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy.orm import DeclarativeBase, Session
 
-from sql.dialects.dialect import Locking, Same
+from sql.dialects.dialect import Locking, UpdateRule
 from sql.dialects.supported import of
 from sql.models import Model
 from sql.rows import column_names
@@ -31,7 +31,7 @@ class Guard(NamedTuple):
         return self.condition.format(*[parameter] * len(self.values))
 
 
-_NOTHING = Same()
+_NOTHING = UpdateRule()
 
 #: Rows in one statement; SQLite allows 32,766 parameters. MariaDB turns a list of over 1,000 ids
 #: into a join with other plans.
@@ -60,21 +60,21 @@ def update_each(
     rows: Iterable[Values],
     *,
     guard: Guard,
-    same: Same = _NOTHING,
+    rule: UpdateRule = _NOTHING,
     key: str = "id",
 ) -> int:
     """Set, for each row, its other attributes where `key` matches and the guard holds.
 
     Measured per row on MariaDB: executemany 186 us, this 28 us. All rows must have the same
     attributes, none of type TEXT: MariaDB would cut 64 kB from a longer value without an error.
-    `same` is what all rows have in common. Returns how many rows the guard let through, changed or
+    `rule` is what all rows have in common. Returns how many rows the guard let through, changed or
     not.
     """
     dialect = of(session)
     words = guard.words(dialect.parameter)
 
     def build(table: str, names: list[str], count: int, key: str) -> str:
-        return dialect.update_rows(table, names, count, key, same) + words
+        return dialect.update_rows(table, names, count, key, rule) + words
 
     return _execute(session, model, rows, key, build, further=guard.values)
 

@@ -67,7 +67,7 @@ class BoundedFile:
         return False
 
 
-class _Patient:
+class _LossyStream:
     """A stream on which a full disk costs lines, and nobody who logs their work."""
 
     def __init__(self, stream: Stream) -> None:
@@ -90,7 +90,7 @@ class _Patient:
 
 def configure_logs(level: str, stream: Stream | None = None) -> None:
     """Send every event of `level` and above to `stream`, standard error by default."""
-    target = _Patient(stream or sys.stderr)
+    target = _LossyStream(stream or sys.stderr)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

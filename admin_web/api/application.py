@@ -8,14 +8,14 @@ from flask import Flask, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wrappers import Response
 
-from admin_web.api.admission import Admission, too_often
 from admin_web.api.api_services import ApiServices, JobFiles
+from admin_web.api.authentication import Authentication, too_often
 from admin_web.api.bodies import parsed, read_body, read_query
 from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
 from admin_web.api.endpoints import groups
 from admin_web.api.openapi import document
 from admin_web.api.problem_answers import ProblemAnswers
-from admin_web.api.rate_limits import Places
+from admin_web.api.rate_limits import ConcurrencyLimits
 from admin_web.api.refusals import Refusal
 from admin_web.url_ids import IdConverter
 from sql.engine import Database
@@ -44,7 +44,9 @@ def create_api(services: ApiServices) -> Flask:
     app.url_map.merge_slashes = False
     views = mounted(groups(services))
     limits = services.limits
-    server = _Server(Admission(services), Places(limits.heavy, limits.heavy_of_user))
+    server = _Server(
+        Authentication(services), ConcurrencyLimits(limits.heavy, limits.heavy_of_user)
+    )
     for one in views:
         app.add_url_rule(
             BASE + one.endpoint.rule,
@@ -88,7 +90,7 @@ def described() -> dict[str, Any]:
 class _Server:
     """Lets a request in, reads it, calls its view, and writes what that returned."""
 
-    def __init__(self, admission: Admission, heavy: Places) -> None:
+    def __init__(self, admission: Authentication, heavy: ConcurrencyLimits) -> None:
         self._admission = admission
         self._heavy = heavy
 

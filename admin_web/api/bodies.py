@@ -18,13 +18,13 @@ MOST_ERRORS = 100
 _AT = re.compile(r" - at `\$(.*)`$")
 
 
-class Wrong(list[dict[str, str]]):
-    """The problems so far; `is_unknown`: one is a field that nobody knows."""
+class FieldErrors(list[dict[str, str]]):
+    """The problems found so far; `is_unknown`: one of them is an unknown field."""
 
     is_unknown = False
 
     def say(self, pointer: str, detail: str) -> None:
-        """Note a problem of a place in the body; with MOST_ERRORS of them it is refused at once."""
+        """Add a problem at a place in the body; refuses the body once there are MOST_ERRORS."""
         self.append({"pointer": pointer, "detail": detail})
         if len(self) >= MOST_ERRORS:
             refuse(self)
@@ -50,14 +50,14 @@ def read_body(kind: type[T], value: Any) -> T:
         Refusal: 400 for unknown fields, 422 for all else, with every problem.
 
     """
-    wrong = Wrong()
+    wrong = FieldErrors()
     found = read_struct(kind, value, "", wrong)
     refuse(wrong)
     assert found is not None
     return found
 
 
-def refuse(wrong: Wrong) -> None:
+def refuse(wrong: FieldErrors) -> None:
     """Raise Refusal when there is a problem."""
     if wrong.is_unknown:
         raise Refusal(400, "the body has fields that are not known", errors=wrong)
@@ -65,7 +65,7 @@ def refuse(wrong: Wrong) -> None:
         raise Refusal(422, "the body is not acceptable", errors=wrong)
 
 
-def read_struct(kind: type[T], value: Any, pointer: str, wrong: Wrong) -> T | None:
+def read_struct(kind: type[T], value: Any, pointer: str, wrong: FieldErrors) -> T | None:
     """Return an object as a struct, None when anything of it is wrong, which is noted."""
     if not isinstance(value, Mapping):
         wrong.say(pointer, f"expected an object, got: {_shown(value)}")
@@ -123,7 +123,7 @@ def _parameter(name: str, detail: str) -> dict[str, str]:
     return {"parameter": name[:100], "detail": detail}
 
 
-def _read(kind: Any, value: Any, pointer: str, wrong: Wrong) -> Any:
+def _read(kind: Any, value: Any, pointer: str, wrong: FieldErrors) -> Any:
     inner = next(_structs_in(kind), None)
     if inner is not None and isinstance(value, Mapping):
         return read_struct(inner, value, pointer, wrong)

@@ -21,12 +21,12 @@ JSON, MERGE_PATCH, YAML, TEXT = (
 BODY_BYTES = 1_000_000
 
 
-class Opening(StrEnum):
-    """What opens a view that needs no scope."""
+class OpenAccess(StrEnum):
+    """Who may call a view that needs no scope."""
 
-    #: Nothing: it tells what stands in the documentation.
+    #: Everybody: the documentation says the same.
     ANYONE = "anyone"
-    #: Any token that counts.
+    #: Holders of any valid token.
     ANY_TOKEN = "any token"  # noqa: S105 - the name of an opening
 
 
@@ -43,7 +43,7 @@ class Endpoint:
 
     method: str
     rule: str
-    opens: Scope | Opening
+    opens: Scope | OpenAccess
     answer: Any
     status: int = 200
     query: type | None = None
@@ -109,7 +109,7 @@ class Group(Protocol):
 
 
 def endpoint(
-    method: str, rule: str, opens: Scope | Opening, answer: Any, **more: Any
+    method: str, rule: str, opens: Scope | OpenAccess, answer: Any, **more: Any
 ) -> Callable[[View], View]:
     """Mark a method as a view; it takes a Call and what the rule names."""
     mark = Endpoint(method=method, rule=rule, opens=opens, answer=answer, **more)
@@ -139,7 +139,7 @@ def mounted(groups: Iterable[Group]) -> list[Mounted]:
         for name in dir(type(group))
         if isinstance(mark := getattr(getattr(type(group), name), _MARK, None), Endpoint)
     ]
-    shut = [one.name for one in found if not isinstance(one.endpoint.opens, Scope | Opening)]
+    shut = [one.name for one in found if not isinstance(one.endpoint.opens, Scope | OpenAccess)]
     if shut:
         raise LookupError(f"views without a scope: {', '.join(sorted(shut))}")
     return sorted(found, key=lambda one: (one.endpoint.rule, one.endpoint.method))

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from admin_web.api.bodies import Wrong
+from admin_web.api.bodies import FieldErrors
 from scheduler.jobs.fields import Field, in_group
 from scheduler.jobs.spec import JobSpec
 from scheduler.schedules.no_schedule import NoSchedule
@@ -129,7 +129,7 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
     }
 
 
-def spec_of(body: Any, place: Place, wrong: Wrong) -> JobSpec | None:
+def spec_of(body: Any, place: Place, wrong: FieldErrors) -> JobSpec | None:
     """Return what a body describes; what cannot be is noted, and then there is no spec."""
     before = len(wrong)
     values: dict[str, Any] = {
@@ -169,7 +169,7 @@ def merged(target: Any, patch: Any) -> Any:
     return found
 
 
-def _schedule_of(schedule: Any, place: Place, wrong: Wrong) -> dict[str, Any]:
+def _schedule_of(schedule: Any, place: Place, wrong: FieldErrors) -> dict[str, Any]:
     if schedule is None or schedule == NoSchedule.keyword:
         return {}
     said = {word: value for word in _KEYWORDS if (value := getattr(schedule, word)) is not None}

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from admin_web.api.endpoint import BASE, JSON, Endpoint, Mounted, Opening
+from admin_web.api.endpoint import BASE, JSON, Endpoint, Mounted, OpenAccess
 from admin_web.api.problem_answers import MEDIA, ProblemBody
 
 #: Grows with every change that programs see; within v1 nothing is ever removed.
@@ -75,7 +75,7 @@ def _operation(one: Mounted, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     if more.strip():
         found["description"] = more.strip()
-    if endpoint.opens is Opening.ANYONE:
+    if endpoint.opens is OpenAccess.ANYONE:
         found["security"] = []
     if endpoint.body is not None:
         schema = {"$ref": _REF.format(name=endpoint.body.__name__)}

@@ -1,4 +1,4 @@
-"""How often a token may call this process, and how much of it one user may take at a time."""
+"""How often a token may call this process, and how many requests of one user run at a time."""
 
 import threading
 import time
@@ -6,16 +6,16 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Buckets that are kept; what was used last stays.
+#: Keys to remember; the least recently used is forgotten first.
 KEPT = 10_000
 
 
-class Buckets:
-    """One bucket for each key; thread-safe.
+class RateLimits:
+    """A token bucket for each key; thread-safe.
 
     Args:
-        rate: how many go in a second.
-        at_once: how many go at once after a rest.
+        rate: calls per second in the long run.
+        at_once: calls that may come at once after a pause.
         clock: monotonic seconds.
 
     """
@@ -31,7 +31,7 @@ class Buckets:
         self._left: OrderedDict[int, tuple[float, float]] = OrderedDict()
 
     def take(self, key: int) -> float:
-        """Count one call and return 0, or the seconds until one more goes."""
+        """Count one call and return 0, or return the seconds until the next one is allowed."""
         now = self._clock()
         with self._lock:
             left, at = self._left.pop(key, (self._at_once, now))
@@ -43,12 +43,12 @@ class Buckets:
         return wait
 
 
-class Places:
-    """So many places, of which one key takes a part at most; thread-safe.
+class ConcurrencyLimits:
+    """A limit on concurrent uses, in total and for each key; thread-safe.
 
     Args:
-        total: how many there are.
-        of_one: how many of them one key may take.
+        total: how many uses are allowed at a time.
+        of_one: how many of them one key may have.
 
     """
 
@@ -60,7 +60,7 @@ class Places:
 
     @contextmanager
     def taken(self, key: int) -> Iterator[bool]:
-        """Take a place for as long as the block runs; gives False when there was none."""
+        """Count as one use while the block runs; gives False when the limit is reached."""
         is_taken = self._take(key)
         try:
             yield is_taken

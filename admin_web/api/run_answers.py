@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from admin_web.api.answers import answer_type
+from admin_web.api.answer_types import answer_type
 from scheduler.views.run_view import OF_PAGES, run_json
 from sql.listings.recent import DetailedRun
 from sql.listings.tick_ends import TickRun

@@ -20,7 +20,7 @@ from wtforms.validators import InputRequired, Length, Optional
 from admin_web.access.gate import LIVE_HEADER
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
-from scheduler.retention.clearing import Choice
+from scheduler.retention.clearing import ClearingPreset
 from sql.listings import run_choices
 from sql.registry.apps import ids_by_name
 
@@ -28,15 +28,15 @@ ALL = ("", lazy_gettext("all"))
 TOO_LONG = lazy_gettext("Too long.")
 #: XXL-JOB's nine choices, in its order.
 CLEARED = {
-    Choice.OLDER_THAN_1_MONTH: lazy_gettext("Older than 1 month"),
-    Choice.OLDER_THAN_3_MONTHS: lazy_gettext("Older than 3 months"),
-    Choice.OLDER_THAN_6_MONTHS: lazy_gettext("Older than 6 months"),
-    Choice.OLDER_THAN_1_YEAR: lazy_gettext("Older than 1 year"),
-    Choice.ALL_BUT_1_000: lazy_gettext("All except the newest 1,000"),
-    Choice.ALL_BUT_10_000: lazy_gettext("All except the newest 10,000"),
-    Choice.ALL_BUT_30_000: lazy_gettext("All except the newest 30,000"),
-    Choice.ALL_BUT_100_000: lazy_gettext("All except the newest 100,000"),
-    Choice.ALL: lazy_gettext("All finished runs"),
+    ClearingPreset.OLDER_THAN_1_MONTH: lazy_gettext("Older than 1 month"),
+    ClearingPreset.OLDER_THAN_3_MONTHS: lazy_gettext("Older than 3 months"),
+    ClearingPreset.OLDER_THAN_6_MONTHS: lazy_gettext("Older than 6 months"),
+    ClearingPreset.OLDER_THAN_1_YEAR: lazy_gettext("Older than 1 year"),
+    ClearingPreset.ALL_BUT_1_000: lazy_gettext("All except the newest 1,000"),
+    ClearingPreset.ALL_BUT_10_000: lazy_gettext("All except the newest 10,000"),
+    ClearingPreset.ALL_BUT_30_000: lazy_gettext("All except the newest 30,000"),
+    ClearingPreset.ALL_BUT_100_000: lazy_gettext("All except the newest 100,000"),
+    ClearingPreset.ALL: lazy_gettext("All finished runs"),
 }
 
 

@@ -10,7 +10,7 @@ from admin_web.url_routes import route
 from admin_web.views.clearings import Clearings, ClearingState, Progress
 from admin_web.visitors import Visitor, visitor
 from scheduler.actor import Right
-from scheduler.retention.clearing import Choice, wish_of
+from scheduler.retention.clearing import ClearingPreset, criteria_of
 from sql.listings import run_choices
 
 
@@ -35,9 +35,9 @@ class ClearingPages:
         form = self._form(known)
         if not form.validate() or not self._is_allowed(form, known):
             return self._page(form), 422
-        choice, now_ms = Choice(int(form.choice.data)), self._services.now_ms()
+        choice, now_ms = ClearingPreset(int(form.choice.data)), self._services.now_ms()
         app_id = None if form.job_id is not None else form.app_id
-        wish = wish_of(choice, now_ms=now_ms, job_id=form.job_id, app_id=app_id)
+        criteria = criteria_of(choice, now_ms=now_ms, job_id=form.job_id, app_id=app_id)
         progress = Progress(
             choice=choice,
             who=known.name,
@@ -46,7 +46,7 @@ class ClearingPages:
             app=form.app.data or "",
             job=(form.job.data or "").strip(),
         )
-        if not self._clearings.start(self._services.commands(known.actor).runs, wish, progress):
+        if not self._clearings.start(self._services.commands(known.actor).runs, criteria, progress):
             form.add_error(gettext("Runs are already being cleared. Only one can run at a time."))
             return self._page(form), 409
         return redirect(url_for("clearing.show"), 303)

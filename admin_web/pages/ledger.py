@@ -13,7 +13,7 @@ from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
-from admin_web.views.tally_cache import Question, TallyCache
+from admin_web.views.tally_cache import TallyCache, TallyKey
 from admin_web.visitors import visitor
 from scheduler.actor import Right
 from sql.listings import ledger
@@ -73,7 +73,7 @@ class LedgerPages:
         )
         found = self._services.database.read(lambda session: ledger.jobs(session, wanted))
         after_ms, until_ms = self._bounds(form)
-        questions = [Question(job.id, after_ms, until_ms) for job in found[:LINES]]
+        questions = [TallyKey(job.id, after_ms, until_ms) for job in found[:LINES]]
         answers = self._tallies.ask(questions)
         return render_template(
             "pages/ledger.html",

@@ -21,7 +21,7 @@ from scheduler.actor import Right
 from scheduler.problems import Code, Problem
 from sql.listings import recent, run_choices, run_relations, run_search
 from sql.listings.recent import DetailedRun
-from sql.listings.run_search import Found
+from sql.listings.run_search import RunPage
 from sql.registry.apps import ids_by_name
 from sql.run_status import OPEN
 
@@ -45,7 +45,7 @@ class RunPages:
         """Show runs, newest first."""
         asked = self._finder.ask(request.args)
         if not asked.is_valid:
-            return self._list(asked, Found(runs=[])), 422
+            return self._list(asked, RunPage(runs=[])), 422
         before = place_of(request.args.get("before"))
         wanted = self._finder.search(asked, before=before, limit=LINES)
         return self._list(
@@ -127,7 +127,7 @@ class RunPages:
         """Give a whole log as a text file."""
         return self._logs.download(visitor(), run_id)
 
-    def _list(self, asked: Asked, found: Found) -> str:
+    def _list(self, asked: Asked, found: RunPage) -> str:
         return render_template(
             "pages/runs.html",
             form=asked.form,

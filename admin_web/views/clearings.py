@@ -8,7 +8,7 @@ from enum import StrEnum
 import structlog
 
 from scheduler.commands.runs import RunCommands
-from scheduler.retention.clearing import Choice, Wish
+from scheduler.retention.clearing import ClearingCriteria, ClearingPreset
 from sql.errors import DatabaseUnavailable
 
 log = structlog.get_logger()
@@ -30,7 +30,7 @@ class Progress:
     `app_id` None = of all apps; `job` is the name as it was typed.
     """
 
-    choice: Choice
+    choice: ClearingPreset
     who: str
     began_at: int
     app_id: int | None = None
@@ -57,7 +57,7 @@ class Clearings:
         """How it stands; None before the first one."""
         return self._progress
 
-    def start(self, commands: RunCommands, wish: Wish, progress: Progress) -> bool:
+    def start(self, commands: RunCommands, criteria: ClearingCriteria, progress: Progress) -> bool:
         """Begin; False while another one is at work."""
         with self._lock:
             if self._progress is not None and self._progress.state is ClearingState.RUNNING:
@@ -66,7 +66,7 @@ class Clearings:
             self._is_to_stop.clear()
         # As a daemon: a console that ends leaves the rest, as every step is whole.
         threading.Thread(
-            target=self._clear, args=(commands, wish), name="clearing", daemon=True
+            target=self._clear, args=(commands, criteria), name="clearing", daemon=True
         ).start()
         return True
 
@@ -74,9 +74,9 @@ class Clearings:
         """Let it end after its present step."""
         self._is_to_stop.set()
 
-    def _clear(self, commands: RunCommands, wish: Wish) -> None:
+    def _clear(self, commands: RunCommands, criteria: ClearingCriteria) -> None:
         try:
-            count = commands.clear(wish, on_progress=self._note)
+            count = commands.clear(criteria, on_progress=self._note)
         except _StopAsked:
             self._set(state=ClearingState.STOPPED)
         except DatabaseUnavailable as error:

@@ -36,7 +36,7 @@ LONGEST_REST_SECONDS = 1.0
 log = structlog.get_logger()
 
 
-class Question(NamedTuple):
+class TallyKey(NamedTuple):
     """One job's tally for the due times in (after, until]; `until_ms` None = up to now."""
 
     job_id: int
@@ -45,8 +45,8 @@ class Question(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A tally and why due times were skipped, as of `at_ms`; no tally = it could not be had."""
+class CachedTally:
+    """A tally and why due times were skipped, as of `at_ms`; no tally = computing it failed."""
 
     at_ms: int
     tally: JobTally | None
@@ -54,14 +54,14 @@ class Answer:
 
 
 class TallyCache:
-    """Takes questions and gives what is known; thread-safe.
+    """Returns known tallies and computes the others in the background; thread-safe.
 
     Args:
         database: where rows, skips and history are.
         now_ms: the database's clock.
         timezone: for jobs that name none.
-        kept: most answers that are kept.
-        waiting: most questions that wait.
+        kept: most tallies that are kept.
+        waiting: most tallies that wait to be computed.
 
     """
 
@@ -80,18 +80,18 @@ class TallyCache:
         self._kept_limit = kept
         self._waiting_limit = waiting
         self._lock = threading.Lock()
-        self._known: OrderedDict[Question, Answer] = OrderedDict()
-        self._waiting: OrderedDict[Question, None] = OrderedDict()
+        self._known: OrderedDict[TallyKey, CachedTally] = OrderedDict()
+        self._waiting: OrderedDict[TallyKey, None] = OrderedDict()
         self._is_working = False
 
-    def ask(self, questions: Iterable[Question]) -> dict[Question, Answer | None]:
+    def ask(self, keys: Iterable[TallyKey]) -> dict[TallyKey, CachedTally | None]:
         """Return what is known; what is not, or not any more, will be known later."""
         now_ms = self._now_ms()
         with self._lock:
-            found = {question: self._known.get(question) for question in questions}
-            for question, answer in found.items():
-                if answer is None or now_ms - answer.at_ms > FRESH_MS:
-                    self._waiting.setdefault(question)
+            found = {key: self._known.get(key) for key in keys}
+            for key, cached in found.items():
+                if cached is None or now_ms - cached.at_ms > FRESH_MS:
+                    self._waiting.setdefault(key)
             while len(self._waiting) > self._waiting_limit:
                 self._waiting.popitem(last=False)
             if self._waiting and not self._is_working:
@@ -100,34 +100,32 @@ class TallyCache:
         return found
 
     def _work(self) -> None:
-        while (question := self._next()) is not None:
+        while (key := self._next()) is not None:
             try:
-                answer = self._answer(question)
+                cached = self._compute(key)
             except Exception as error:  # noqa: BLE001 - the top of a loop
-                log.warning("ledger_not_computed", job_id=question.job_id, error=str(error))
-                answer = Answer(at_ms=self._now_ms(), tally=None, reasons={})
+                log.warning("ledger_not_computed", job_id=key.job_id, error=str(error))
+                cached = CachedTally(at_ms=self._now_ms(), tally=None, reasons={})
             with self._lock:
-                self._known[question] = answer
-                self._waiting.pop(question, None)
+                self._known[key] = cached
+                self._waiting.pop(key, None)
                 while len(self._known) > self._kept_limit:
                     self._known.popitem(last=False)
 
-    def _next(self) -> Question | None:
+    def _next(self) -> TallyKey | None:
         with self._lock:
-            question = next(iter(self._waiting), None)
-            self._is_working = question is not None
-            return question
+            key = next(iter(self._waiting), None)
+            self._is_working = key is not None
+            return key
 
-    def _answer(self, question: Question) -> Answer:
+    def _compute(self, key: TallyKey) -> CachedTally:
         now_ms = self._now_ms()
-        until_ms = now_ms if question.until_ms is None else min(question.until_ms, now_ms)
-        tally = self._tally(question.job_id, question.after_ms, until_ms)
+        until_ms = now_ms if key.until_ms is None else min(key.until_ms, now_ms)
+        tally = self._tally(key.job_id, key.after_ms, until_ms)
         reasons = self._database.read(
-            lambda session: ledger.skip_reasons(
-                session, question.job_id, (question.after_ms, until_ms)
-            )
+            lambda session: ledger.skip_reasons(session, key.job_id, (key.after_ms, until_ms))
         )
-        return Answer(at_ms=now_ms, tally=tally, reasons=reasons)
+        return CachedTally(at_ms=now_ms, tally=tally, reasons=reasons)
 
     def _tally(self, job_id: int, start_ms: int, until_ms: int) -> JobTally | None:
         whole: JobTally | None = None

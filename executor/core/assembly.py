@@ -19,9 +19,9 @@ from executor.messaging.load import LoadMeter
 from executor.messaging.outbox import Outbox
 from executor.messaging.signed_sender import Sender
 from executor.processes.interface import SlotEvents, SlotPool
-from executor.requests.answers import Answers
 from executor.requests.command_handler import CommandHandler
 from executor.requests.intake import EarlyKills, Intake
+from executor.requests.query_responder import QueryResponder
 
 #: Most unsettled commands, or messages of up to fifty triggers; the rest stays with the broker,
 #: where it provably never started if this host dies.
@@ -122,7 +122,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
         reporting=reporting,
     )
     load = LoadMeter(clock.monotonic)
-    answers = Answers(
+    answers = QueryResponder(
         context,
         sender=sender,
         active_runs=active_runs,

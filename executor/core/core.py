@@ -36,7 +36,7 @@ from broker.transport import Confirm
 from broker.trigger_packs import PACK_TRIGGERS
 from executor.boot_context import BootContext
 from executor.core.assembly import assemble, make_inbox
-from executor.core.opening import Opening
+from executor.core.startup import Startup
 from executor.core.watch import Watch
 from executor.errors import JournalFailed
 from executor.messaging.inbox import Arrival, deliveries_of
@@ -88,14 +88,14 @@ class Core:
         commands = command_queue(who.app, who.address, who.boot_id).name
         self._command_inbox = make_inbox(context, self, commands, Command, self._handle)
         take = partial(make_inbox, context, self, run_queue(who.app, who.address).name)
-        self._opening = Opening(context, self._roles, partial(take, Trigger | Triggers, self._take))
+        self._startup = Startup(context, self._roles, partial(take, Trigger | Triggers, self._take))
 
     def start(self) -> None:
         """Start sending heartbeats, and wait for the welcome."""
         self._active_runs.resume(self._identity.boot_id)
         self._roles.heartbeats.start()
         self._command_inbox.start()
-        self._opening.start()
+        self._startup.start()
         self._tick()
         self._log.info("executor_started", handlers=list(self._roles.handlers))
 
@@ -181,19 +181,19 @@ class Core:
                 continue
             if isinstance(message, Welcome):
                 if not arrival.delivery.redelivered:  # its time is that of the first delivery
-                    self._opening.welcome(message, arrival.cluster)
+                    self._startup.welcome(message, arrival.cluster)
             elif isinstance(message, Refused):
                 if message.boot_id == self._identity.boot_id:
                     self._on_refused(message.reason)
             elif isinstance(message, Drain):
                 if message.boot_id == self._identity.boot_id:
                     self._on_drain()
-            elif self._opening.was_welcomed:
+            elif self._startup.was_welcomed:
                 self._roles.commands.handle(message)
         self._command_inbox.ack(deliveries_of(arrivals))
 
     def _take(self, arrivals: list[Arrival]) -> None:
-        inbox = self._opening.run_inbox
+        inbox = self._startup.run_inbox
         if inbox is None or self._is_closed:
             return
         self._roles.intake.receive(arrivals)
@@ -226,12 +226,12 @@ class Core:
         self._roles.sender.send(question, valid_seconds=QUESTION_SECONDS)
 
     def _balance(self) -> None:
-        if self._opening.run_inbox is None:
+        if self._startup.run_inbox is None:
             return
         if self._roles.readiness.may_take and not self._active_runs.is_heavy:
-            self._opening.run_inbox.resume()
+            self._startup.run_inbox.resume()
         else:
-            self._opening.run_inbox.pause()
+            self._startup.run_inbox.pause()
 
     def _compact(self) -> None:
         if not self._run_states.is_due_for_compaction or self._commits.is_failing:
@@ -246,7 +246,7 @@ class Core:
     @property
     def is_taking(self) -> bool:
         """Whether it was welcomed and takes triggers."""
-        return self._opening.run_inbox is not None
+        return self._startup.run_inbox is not None
 
     @property
     def is_working(self) -> bool:
@@ -261,7 +261,7 @@ class Core:
     @property
     def has_unconfirmed(self) -> bool:
         """Whether reports wait for the broker's confirm."""
-        return self._opening.was_welcomed and not self._roles.outbox.is_empty
+        return self._startup.was_welcomed and not self._roles.outbox.is_empty
 
     @property
     def is_settled(self) -> bool:
@@ -280,8 +280,8 @@ class Core:
 
     def stop_taking(self) -> None:
         """Leave the run queue and end the job processes."""
-        if self._opening.run_inbox is not None:
-            self._opening.run_inbox.close()
+        if self._startup.run_inbox is not None:
+            self._startup.run_inbox.close()
         self._slots_closed = self._roles.slots.close(self._context.limits.grace_seconds)
 
     def close(self) -> None:
@@ -289,11 +289,11 @@ class Core:
         is_clean = not self._active_runs.running_count and not self.has_unconfirmed
         self._roles.heartbeats.close()
         self._roles.outbox.close()
-        if is_clean and self._opening.was_welcomed:
+        if is_clean and self._startup.was_welcomed:
             self.was_clean = True
             self._say_goodbye()
         self._is_closed = True
-        self._opening.close()
+        self._startup.close()
         self._command_inbox.close()
         self._roles.publisher.close()
         self._commits.commit()
@@ -303,7 +303,7 @@ class Core:
 
     def counts(self) -> dict[str, int]:
         """Return how many triggers were taken, answered or rejected, by what they were."""
-        inbox = self._opening.run_inbox
+        inbox = self._startup.run_inbox
         return {**self._roles.intake.counts, **(inbox.rejected if inbox else {})}
 
     def _say_goodbye(self) -> None:

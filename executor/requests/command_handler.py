@@ -20,8 +20,8 @@ from broker.reasons.stored import from_json
 from executor.boot_context import BootContext
 from executor.lanes.active_runs import ActiveRuns
 from executor.messaging.contact import Contact
-from executor.requests.answers import Answers
 from executor.requests.intake import EarlyKills, Intake
+from executor.requests.query_responder import QueryResponder
 
 #: Most lines in one answer, whatever the question says.
 LINE_LIMIT = 10_000
@@ -41,7 +41,7 @@ class CommandHandler:
         intake: Intake,
         early_kills: EarlyKills,
         contact: Contact,
-        answers: Answers,
+        answers: QueryResponder,
     ) -> None:
         self._identity = context.identity
         self._loop = context.loop
@@ -51,7 +51,7 @@ class CommandHandler:
         self._intake = intake
         self._early_kills = early_kills
         self._contact = contact
-        self._answers = answers
+        self._responder = answers
 
     def handle(self, message: Message) -> None:
         """Execute a command or answer a question; a failure does not affect the others."""
@@ -67,11 +67,11 @@ class CommandHandler:
             case StillOpen():
                 self._resume(message)
             case Beat():
-                self._answers.beat(message)
+                self._responder.beat(message)
             case IdleBeat():
-                self._answers.idle_beat(message)
+                self._responder.idle_beat(message)
             case Know():
-                self._answers.know(message)
+                self._responder.know(message)
             case ReadLog():
                 self._active_runs.refresh_log(message.run_id, partial(self._show_log, message))
             case _:
@@ -98,10 +98,10 @@ class CommandHandler:
         try:
             chunk = self._read_log(question, growing=growing)
             try:
-                self._answers.send(chunk, question.reply_to)
+                self._responder.send(chunk, question.reply_to)
             except Malformed:
                 plain = msgspec.structs.replace(chunk, text=_CONTROLS.sub("\ufffd", chunk.text))
-                self._answers.send(plain, question.reply_to)
+                self._responder.send(plain, question.reply_to)
         except Exception:  # noqa: BLE001 - the asker sees a timeout, runs are not affected
             self._log.exception("log_read_failed", run_id=question.run_id)
 

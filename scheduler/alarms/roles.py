@@ -14,9 +14,9 @@ from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.policy import AlarmPolicy
 from scheduler.alarms.rate_limiter import AlarmRateLimiter
 from scheduler.membership.roster import Roster
-from scheduler.rounds import wants
+from scheduler.rounds import wake_conditions
 from scheduler.rounds.loop import Loop
-from scheduler.rounds.pending_work import PendingWork, Wants
+from scheduler.rounds.pending_work import PendingWork, WakeCondition
 from scheduler.rounds.role_loops import RoleLoops
 from sql.engine import Database
 
@@ -50,17 +50,17 @@ class AlarmRoles:
         )
         ailments = AilmentWatch(database=database, roster=roster, defaults=policy.defaults)
         self.loops = RoleLoops(now_ms, work)
-        self._add("alarm rate limiter", limiter.tick, wants.alarm_rate_limiter)
+        self._add("alarm rate limiter", limiter.tick, wake_conditions.alarm_rate_limiter)
         self.loops.add("absence watch", watch.tick, longest_seconds=LONGEST_SECONDS)
         self.loops.add("ailment watch", ailments.tick, longest_seconds=LONGEST_SECONDS)
         webhook = self._sender(Webhook(policy.webhook_allow).send, mails=False)
-        self._senders = [self._add("webhooks", webhook.tick, wants.webhooks)]
+        self._senders = [self._add("webhooks", webhook.tick, wake_conditions.webhooks)]
         if policy.mail_server is not None:
             mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
             mailer = self._sender(mail.send, mails=True)
-            self._senders.append(self._add("mailer", mailer.tick, wants.mailer))
+            self._senders.append(self._add("mailer", mailer.tick, wake_conditions.mailer))
 
-    def _add(self, name: str, tick: Callable[[int], float], wanted: Wants) -> Loop:
+    def _add(self, name: str, tick: Callable[[int], float], wanted: WakeCondition) -> Loop:
         return self.loops.add_resting(name, tick, wanted, longest_seconds=LONGEST_SECONDS)
 
     def _sender(self, send: Send, *, mails: bool) -> AlarmSender:

@@ -11,7 +11,7 @@ from scheduler.commands.command_context import CommandContext
 from scheduler.commands.job_comparison import is_as_described
 from scheduler.commands.schedule_changes import TICKS, ScheduleChanges
 from scheduler.commands.script_changes import apply_script, has_script
-from scheduler.explaining import explanation
+from scheduler.explanations import explanation
 from scheduler.jobs.audit_records import record_of, record_of_fields
 from scheduler.jobs.edit_summary import differences, script_difference
 from scheduler.jobs.fields import changed, columns_of

@@ -17,10 +17,10 @@ from scheduler.completion.retry_policy import End
 from scheduler.jobs.param import check_param
 from scheduler.problems import Code, Problem
 from scheduler.retention.calendar_days import CalendarDays
-from scheduler.retention.clearing import Clearing, Wish, clear_all
+from scheduler.retention.clearing import Clearing, ClearingCriteria, clear_all
 from scheduler.routing.routes import planned_shards
 from sql.accounts import idempotency
-from sql.accounts.idempotency import Once
+from sql.accounts.idempotency import IdempotentRequest
 from sql.ids import RunIds
 from sql.models import App, Job
 from sql.registry import apps, presence
@@ -58,7 +58,7 @@ class RunCommands:
         param: str | None = None,
         addresses: Sequence[str] = (),
         kind: Kind = Kind.MANUAL,
-        once: Once | None = None,
+        once: IdempotentRequest | None = None,
     ) -> tuple[int, bool]:
         """Plan a run of a job now, as `trigger`; return its id, and whether it was planned now.
 
@@ -133,7 +133,7 @@ class RunCommands:
 
     def clear(
         self,
-        wish: Wish,
+        criteria: ClearingCriteria,
         *,
         dry_run: bool = False,
         on_progress: Callable[[int], None] = lambda _count: None,
@@ -148,23 +148,25 @@ class RunCommands:
 
         """
         self._context.write(
-            Right.OPERATE, lambda session: self._note_clearing(session, wish, dry_run=dry_run)
+            Right.OPERATE, lambda session: self._note_clearing(session, criteria, dry_run=dry_run)
         )
         days = CalendarDays(self._context.timezone)
         clearing = Clearing(
-            self._context.database, wish, by=self._context.actor.who, days=days, dry_run=dry_run
+            self._context.database, criteria, by=self._context.actor.who, days=days, dry_run=dry_run
         )
         return clear_all(clearing, self._context.now_ms(), on_progress=on_progress)
 
-    def _note_clearing(self, session: Session, wish: Wish, *, dry_run: bool) -> None:
-        app_id = wish.app_id
-        if wish.job_id is not None:
-            job = session.get(Job, wish.job_id)
+    def _note_clearing(
+        self, session: Session, criteria: ClearingCriteria, *, dry_run: bool
+    ) -> None:
+        app_id = criteria.app_id
+        if criteria.job_id is not None:
+            job = session.get(Job, criteria.job_id)
             app_id = job.app_id if job else None
         if not self._context.actor.knows(app_id):
             raise Problem(Code.NOTHING_TO_CLEAR)
         if not dry_run:
-            wanted = {name: value for name, value in asdict(wish).items() if value is not None}
+            wanted = {name: value for name, value in asdict(criteria).items() if value is not None}
             now_ms = self._context.now_ms()
             self._context.note(session, Action.RUN_CLEAR, "runs", 0, now_ms, after=wanted)
 
@@ -178,7 +180,7 @@ class RunCommands:
         )
 
 
-def _claimed(session: Session, once: Once, run_id: int, now_ms: int) -> int:
+def _claimed(session: Session, once: IdempotentRequest, run_id: int, now_ms: int) -> int:
     """Return the run that a key stands for: this one, or that of an earlier request."""
     noted = idempotency.claim(session, once, run_id=run_id, now_ms=now_ms, kept_ms=KEY_MS)
     if noted.body_hash != once.body_hash:

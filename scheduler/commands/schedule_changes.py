@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from broker.reasons.codes import Why
 from scheduler.commands.command_context import CommandContext
-from scheduler.explaining import explanation
+from scheduler.explanations import explanation
 from scheduler.problems import Code, Problem
 from scheduler.schedules.no_schedule import NoSchedule
 from scheduler.schedules.registry import read_schedule

@@ -14,7 +14,7 @@ from scheduler.completion.follow_ups import Ending, FollowUps
 from scheduler.completion.plain_successes import end_plain, split
 from scheduler.completion.reported_ends import dated
 from scheduler.completion.retry_policy import NO_FAILURE, End, next_attempt
-from scheduler.explaining import explanation
+from scheduler.explanations import explanation
 from sql.ids import RunIds
 from sql.jobs import jobs
 from sql.run_status import ENTERED_FROM, FINAL, RunStatus

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from scheduler.completion.follow_ups import Ending, FollowUps
 from scheduler.completion.reported_ends import AHEAD_MS, EARLY_MS
 from scheduler.completion.retry_policy import End
-from scheduler.explaining import cut
+from scheduler.explanations import cut
 from scheduler.schedules.registry import WAITING_KINDS
 from sql.jobs import child_links
 from sql.run_status import RunStatus

@@ -1,4 +1,4 @@
-"""What one claiming transaction knows, and what it decides."""
+"""What one claiming transaction knows and decides."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from sql.runs.shards import Shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ClaimContext:
     """An app and its executors when the claim began, and what it read of the jobs it locked.
 
     `live` are all boots by address. Runs go to `addresses`: all of them, or those of the app's own
@@ -47,7 +47,7 @@ class Known:
 
 
 @dataclass(slots=True, kw_only=True)
-class Decided:
+class ClaimOutcome:
     """What becomes of the runs of a claim; a run that is mentioned nowhere stays PLANNED.
 
     Sent: `triggers` are published after the commit, `routed` are their runs, `shards` the further
@@ -76,8 +76,8 @@ class Decided:
 
 
 @dataclass(slots=True)
-class Spent:
-    """What a claim has used up so far: room by address, jobs by address, characters of scripts."""
+class ClaimUsage:
+    """What a claim has used so far: room by address, jobs by address, characters of scripts."""
 
     room: Counter[str] = field(default_factory=Counter)
     jobs: set[tuple[str, int]] = field(default_factory=set)

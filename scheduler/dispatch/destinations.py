@@ -1,6 +1,6 @@
 """Where an app's runs may go now: who is online, who is well, who has room."""
 
-from scheduler.dispatch.claim import Known
+from scheduler.dispatch.claim import ClaimContext
 from scheduler.dispatch.workload import Workload
 from scheduler.membership.app_addresses import AppAddresses
 from scheduler.membership.roster import Roster
@@ -26,10 +26,10 @@ class Destinations:
         """Return for how long no executor of an app has taken triggers."""
         return self._roster.absent_seconds(app)
 
-    def known(self, app_id: int, app: str, live: dict[str, str], now_ms: int) -> Known:
+    def context(self, app_id: int, app: str, live: dict[str, str], now_ms: int) -> ClaimContext:
         """Return what a claim goes by."""
         listed = self._listed(app_id)
-        return Known(
+        return ClaimContext(
             app_id=app_id,
             app=app,
             now_ms=now_ms,

@@ -18,11 +18,11 @@ from sqlalchemy.orm import Session
 from broker.reasons.codes import Why
 from scheduler.bisection import bisect
 from scheduler.completion.run_ender import RunEnder
-from scheduler.dispatch.claim import Decided, Known, undelivered
-from scheduler.dispatch.claiming import Claimer
+from scheduler.dispatch.claim import ClaimContext, ClaimOutcome, undelivered
+from scheduler.dispatch.claimer import Claimer
 from scheduler.dispatch.destinations import Destinations
 from scheduler.dispatch.route_resolver import RouteResolver
-from scheduler.dispatch.sending import Sender
+from scheduler.dispatch.trigger_sender import TriggerSender
 from scheduler.membership.uptime import SendingUptime
 from scheduler.node_context import NodeContext
 from sql.errors import DatabaseUnavailable
@@ -72,7 +72,7 @@ class Dispatcher:
         destinations: Destinations,
         claimer: Claimer,
         resolver: RouteResolver,
-        sender: Sender,
+        sender: TriggerSender,
         uptime: SendingUptime,
     ) -> None:
         self._context = context
@@ -148,11 +148,11 @@ class Dispatcher:
         contended = self._random.uniform(*CONTENDED_SECONDS)
         if not peeked:
             return FULL_SECONDS if not room or self._left_out() else contended
-        claims: list[Decided] = []
+        claims: list[ClaimOutcome] = []
 
         def send(rows: Sequence[DueRun]) -> None:
-            known = self._destinations.known(app_id, app, live, self._context.now_ms())
-            claims.extend(self._claim_and_send(rows, known))
+            context = self._destinations.context(app_id, app, live, self._context.now_ms())
+            claims.extend(self._claim_and_send(rows, context))
 
         bisect(peeked, send, self._put_aside)
         if any(claim.has_moved or claim.undecided for claim in claims):
@@ -180,24 +180,28 @@ class Dispatcher:
             )
         )
 
-    def _claim_and_send(self, peeked: Sequence[DueRun], known: Known) -> list[Decided]:
+    def _claim_and_send(
+        self, peeked: Sequence[DueRun], context: ClaimContext
+    ) -> list[ClaimOutcome]:
         """Claim runs and send them; added routes choose between a first claim and a second."""
-        decided = self._claim([row.id for row in peeked], known)
-        if not decided.asked:
-            return [decided]
-        decisions = self._resolver.decide(decided.asked)
-        return [decided, self._claim(list(decisions), replace(known, decisions=decisions))]
+        outcome = self._claim([row.id for row in peeked], context)
+        if not outcome.asked:
+            return [outcome]
+        decisions = self._resolver.decide(outcome.asked)
+        return [outcome, self._claim(list(decisions), replace(context, decisions=decisions))]
 
-    def _claim(self, run_ids: list[int], known: Known) -> Decided:
+    def _claim(self, run_ids: list[int], context: ClaimContext) -> ClaimOutcome:
         """Claim runs in one transaction and, after it, send what was routed."""
         if not self._uptime.is_valid:
-            return Decided()  # frozen since the peek: what it saw may have been missed meanwhile
-        decided = self._claimer.claim(run_ids, known)
+            return (
+                ClaimOutcome()
+            )  # frozen since the peek: what it saw may have been missed meanwhile
+        outcome = self._claimer.claim(run_ids, context)
         committed_at = time.monotonic()
-        self._aside.update(dict.fromkeys(decided.full_jobs, committed_at + JOB_FULL_SECONDS))
-        self._sender.send(known.app_id, decided.triggers, committed_at)
-        self._resolver.ask(known, decided.undecided)
-        return decided
+        self._aside.update(dict.fromkeys(outcome.full_jobs, committed_at + JOB_FULL_SECONDS))
+        self._sender.send(context.app_id, outcome.triggers, committed_at)
+        self._resolver.ask(context, outcome.undecided)
+        return outcome
 
     def _give_up(self, app_id: int, app: str) -> float:
         """End what has been due for an app while none of its executors was seen."""

@@ -18,7 +18,7 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from scheduler.completion.completion import Completion
 from scheduler.completion.retry_policy import End
-from scheduler.explaining import explanation
+from scheduler.explanations import explanation
 from scheduler.membership.uptime import SendingUptime, due_times
 from scheduler.node_context import NodeContext
 from scheduler.schedules.misfire import MisfirePolicy

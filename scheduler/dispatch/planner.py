@@ -17,7 +17,7 @@ from broker.reasons.reason import Reason
 from scheduler.alarms import overdue as overdue_alarms
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.bisection import bisect
-from scheduler.explaining import explanation
+from scheduler.explanations import explanation
 from scheduler.node_context import NodeContext
 from scheduler.routing.routes import planned_shards
 from scheduler.schedules.misfire import LATE_MS, MisfirePolicy, Plan, decide
@@ -55,7 +55,7 @@ class _Batch:
     advanced: list[dict[str, int]]
     skips: list[SkippedTicks]
     overdue: list[tuple[SkippedTicks, int]]
-    stops: list[jobs.Stop]
+    stops: list[jobs.JobStop]
 
 
 class Planner:
@@ -199,7 +199,7 @@ class Planner:
             }
         )
 
-    def _write_stops(self, session: Session, stops: Sequence[jobs.Stop], now_ms: int) -> None:
+    def _write_stops(self, session: Session, stops: Sequence[jobs.JobStop], now_ms: int) -> None:
         jobs.stop(session, stops)
         history.record_stops(session, stops, by="scheduler", now_ms=now_ms)
 
@@ -215,11 +215,11 @@ class Planner:
         self._overdue_age_ms = max(OVERDUE_AGE_MS, OVERDUE_TIMES * took_ms)
 
 
-def _stop(job: JobToPlan, reason: Reason, watermark_ms: int | None = None) -> jobs.Stop:
+def _stop(job: JobToPlan, reason: Reason, watermark_ms: int | None = None) -> jobs.JobStop:
     """Return that a job stops by itself, and log it: as a fault, unless it did all it was to do."""
     if reason.code is Why.NO_FURTHER_TIME:
         log.info("job_ended", job_id=job.id, job=job.name)
     else:
         log.warning("job_stopped", job_id=job.id, job=job.name, reason=str(reason))
     watermark = job.last_tick_at if watermark_ms is None else watermark_ms
-    return jobs.Stop(job_id=job.id, watermark_ms=watermark, reason=explanation(reason))
+    return jobs.JobStop(job_id=job.id, watermark_ms=watermark, reason=explanation(reason))

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
-from scheduler.dispatch.claim import Known
+from scheduler.dispatch.claim import ClaimContext
 from scheduler.routing import added_routes, routes
 from scheduler.routing.added_routes import Asked, Decision
 from scheduler.routing.choice import Choice, Memory, Router, RouteRequest
-from scheduler.routing.probe_answers import Among
+from scheduler.routing.probe_answers import Candidates
 from scheduler.routing.probes import Probes, Undecided
 from sql.jobs.jobs import JobToRun
 from sql.runs.run_rows import PlannedRun
@@ -38,7 +38,12 @@ class RouteResolver:
         return router is not None and router.needs_memory
 
     def request(
-        self, row: PlannedRun, job: JobToRun, known: Known, memory: Memory | None, among: Among
+        self,
+        row: PlannedRun,
+        job: JobToRun,
+        context: ClaimContext,
+        memory: Memory | None,
+        among: Candidates,
     ) -> RouteRequest:
         """Return what the job's route may look at for this run.
 
@@ -53,10 +58,10 @@ class RouteResolver:
         is_free = not wanted
         request = RouteRequest(
             job_id=job.id,
-            addresses=known.well(known.addresses) if is_free else tuple(known.live),
+            addresses=context.well(context.addresses) if is_free else tuple(context.live),
             memory=_own_memory(job, memory),
-            wanted=known.well(wanted),
-            away=known.away if is_free else (),
+            wanted=context.well(wanted),
+            away=context.away if is_free else (),
             shard_index=row.shard_index,
         )
         if router.probe is None:
@@ -64,7 +69,7 @@ class RouteResolver:
         return self._probes.answered(router, request, among, row.due_at)
 
     def choose(
-        self, row: PlannedRun, job: JobToRun, request: RouteRequest, known: Known
+        self, row: PlannedRun, job: JobToRun, request: RouteRequest, context: ClaimContext
     ) -> Choice | Undecided | Asked:
         """Return the route's choice, or what it still waits for.
 
@@ -77,7 +82,7 @@ class RouteResolver:
             return Undecided(job.id, router, request, row.due_at)
         if route in routes.BUILT_IN or not request.candidates:
             return routes.choose(route, request, self._random, self._routers)
-        decision = known.decisions.get(row.id)
+        decision = context.decisions.get(row.id)
         if decision is None or decision.request != request:
             return Asked(row.id, route, request)
         if decision.fault:
@@ -88,9 +93,9 @@ class RouteResolver:
         """Let added routes choose; between two claims, as they are other people's code."""
         return added_routes.decide(asked, self._routers, self._random)
 
-    def ask(self, known: Known, undecided: Sequence[Undecided]) -> None:
+    def ask(self, context: ClaimContext, undecided: Sequence[Undecided]) -> None:
         """Ask executors for what routes wait for, and hold those jobs back meanwhile."""
-        self._probes.ask(known.app, known.live, undecided, known.now_ms)
+        self._probes.ask(context.app, context.live, undecided, context.now_ms)
 
     def held_back(self) -> set[int]:
         """Return the jobs whose runs cannot be routed yet."""

@@ -10,18 +10,18 @@ from broker.reasons.reason import Words
 from scheduler.completion import retry_policy
 from scheduler.completion.retry_policy import End
 from scheduler.dispatch import expansion
-from scheduler.dispatch.claim import Decided, Known, Spent, undelivered
+from scheduler.dispatch.claim import ClaimContext, ClaimOutcome, ClaimUsage, undelivered
 from scheduler.dispatch.delivery import routed_trigger
 from scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
 from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.dispatch.workload import Workload
-from scheduler.explaining import explanation
+from scheduler.explanations import explanation
 from scheduler.jobs.script_cache import Script
 from scheduler.membership.roster import Roster
 from scheduler.node_context import NodeContext
 from scheduler.routing.added_routes import Asked
 from scheduler.routing.choice import Choice, RouteRequest
-from scheduler.routing.probe_answers import ANSWER_SECONDS, Among
+from scheduler.routing.probe_answers import ANSWER_SECONDS, Candidates
 from scheduler.routing.probes import Undecided
 from sql.explanation import Explanation
 from sql.jobs.jobs import JobToRun
@@ -49,7 +49,7 @@ class RunRouting:
     """The decisions of one claim.
 
     Args:
-        known: what there is to go by.
+        claim: what there is to go by.
         take_ids: gives so many ids for the shards of broadcasts.
 
     """
@@ -57,35 +57,35 @@ class RunRouting:
     def __init__(
         self,
         context: NodeContext,
-        known: Known,
+        claim: ClaimContext,
         *,
         roster: Roster,
         workload: Workload,
         resolver: RouteResolver,
         take_ids: Callable[[int], list[int]],
     ) -> None:
-        self.decided = Decided()
-        self._known = known
+        self.outcome = ClaimOutcome()
+        self._claim = claim
         self._node = context.node
         self._no_executor_seconds = context.timeouts.no_executor
         self._roster = roster
         self._workload = workload
         self._resolver = resolver
         self._take_ids = take_ids
-        self._spent = Spent()
-        self._online = ", ".join(known.live)
-        self._away = (Why.LISTED_AND_AWAY(addresses=", ".join(known.away)),) if known.away else ()
+        self._usage = ClaimUsage()
+        self._online = ", ".join(claim.live)
+        self._away = (Why.LISTED_AND_AWAY(addresses=", ".join(claim.away)),) if claim.away else ()
         self._ailing = tuple(
             Why.AILING(address=address, ailments=", ".join(ailments).lower())
-            for address, ailments in sorted(known.ailing.items())
+            for address, ailments in sorted(claim.ailing.items())
         )
         self._explanations: dict[tuple[object, ...], Explanation] = {}
-        self._among = Among(known.app, known.live, self._spent.room, self._spent.jobs)
+        self._among = Candidates(claim.app, claim.live, self._usage.room, self._usage.jobs)
 
     def route(self, row: PlannedRun, job: JobToRun | None) -> None:
         """Decide about one run; `job` None = it was deleted."""
         if job is None or retry_policy.was_stopped(row, job):
-            self.decided.ends.append(_cancelled(row, job, self._known.now_ms))
+            self.outcome.ends.append(_cancelled(row, job, self._claim.now_ms))
         elif row.script_version is not None:
             self._route_script(row, job, row.script_version)
         else:
@@ -93,17 +93,17 @@ class RunRouting:
 
     def _route_script(self, row: PlannedRun, job: JobToRun, version: int) -> None:
         """Route the run of a script, unless this claim has read or sent enough of them."""
-        scripts, spent = self._known.scripts, self._spent
-        if version not in scripts or spent.script_characters >= SCRIPT_CHARACTERS:
+        scripts, usage = self._claim.scripts, self._usage
+        if version not in scripts or usage.script_characters >= SCRIPT_CHARACTERS:
             return  # it stays PLANNED
         script = scripts[version]
         if script is None:
             self._end(row, Why.SCRIPT_GONE(version=version))
             return
-        before = len(self.decided.triggers)
+        before = len(self.outcome.triggers)
         self._route(_Due(row, job, script))
-        copies = max(1, len(self.decided.triggers) - before)
-        spent.script_characters += len(script.source) * copies
+        copies = max(1, len(self.outcome.triggers) - before)
+        usage.script_characters += len(script.source) * copies
 
     def _route(self, due: _Due) -> None:
         try:
@@ -111,34 +111,34 @@ class RunRouting:
             if request.candidates and expansion.is_unexpanded(due.row, due.job):
                 self._broadcast(due, request)
                 return
-            choice = self._resolver.choose(due.row, due.job, request, self._known)
+            choice = self._resolver.choose(due.row, due.job, request, self._claim)
         except RouteFailed as error:
             why = Why.NOT_ROUTABLE(why=error.why)
             self._end(due.row, why, pause_seconds=ANSWER_SECONDS)
             return
         match choice:
             case Undecided():
-                self.decided.undecided.append(choice)
+                self.outcome.undecided.append(choice)
             case Asked():
-                self.decided.asked.append(choice)
+                self.outcome.asked.append(choice)
             case Choice(address=None):
                 self._give_up(due.row, request, choice)
             case Choice() if self._has_room(choice.address or ""):
                 self._send(due, choice, due.row.shard_total or 1)
             case _:
-                self.decided.full_jobs.add(due.job.id)
+                self.outcome.full_jobs.add(due.job.id)
 
     def _request(self, due: _Due) -> RouteRequest:
-        memory = self.decided.memories.get(due.job.id) or self._known.memories.get(due.job.id)
-        return self._resolver.request(due.row, due.job, self._known, memory, self._among)
+        memory = self.outcome.memories.get(due.job.id) or self._claim.memories.get(due.job.id)
+        return self._resolver.request(due.row, due.job, self._claim, memory, self._among)
 
     def _broadcast(self, due: _Due, request: RouteRequest) -> None:
         """Make a run as many shards as there are executors, once each of them has room."""
         total = len(request.candidates)
-        if self.decided.triggers and len(self.decided.triggers) + total > SHARDS_LIMIT:
+        if self.outcome.triggers and len(self.outcome.triggers) + total > SHARDS_LIMIT:
             return  # it stays PLANNED for the next claim
         if not all(self._has_room(address) for address in request.candidates):
-            self.decided.full_jobs.add(due.job.id)
+            self.outcome.full_jobs.add(due.job.id)
             return
         first, *others = expansion.choices(request)
         zero = self._send(due, first, total)
@@ -149,44 +149,44 @@ class RunRouting:
                 index=index,
                 total=total,
                 address=request.candidates[index],
-                boot_id=self._known.live[request.candidates[index]],
+                boot_id=self._claim.live[request.candidates[index]],
                 message=self._explain(due.row, others[index - 1]),
             )
-            self.decided.shards.append(shard)
+            self.outcome.shards.append(shard)
             self._add(expansion.shard_trigger(zero, shard))
 
     def _send(self, due: _Due, choice: Choice, total: int) -> RoutedTrigger:
         row, address = due.row, choice.address or ""
-        boot_id = self._known.live[address]
+        boot_id = self._claim.live[address]
         item = routed_trigger(
             row,
             due.job,
-            app=self._known.app,
+            app=self._claim.app,
             address=address,
             boot_id=boot_id,
-            routed_at=self._known.now_ms,
+            routed_at=self._claim.now_ms,
             script=due.script,
         )
         if total != row.shard_total:
-            self.decided.totals[row.id] = total
+            self.outcome.totals[row.id] = total
             trigger = msgspec.structs.replace(item.trigger, shard_total=total)
             item = replace(item, trigger=trigger)
         self._add(item)
         how = self._explain(row, choice)
-        self.decided.routed.append(
+        self.outcome.routed.append(
             transitions.Routed(run_id=row.id, address=address, boot_id=boot_id, message=how)
         )
         if choice.memory is not None:
-            self.decided.memories[due.job.id] = choice.memory
+            self.outcome.memories[due.job.id] = choice.memory
         return item
 
     def _add(self, item: RoutedTrigger) -> None:
-        self.decided.triggers.append(item)
-        self._spent.add(item)
+        self.outcome.triggers.append(item)
+        self._usage.add(item)
 
     def _has_room(self, address: str) -> bool:
-        also = self._spent.room[address]
-        return self._workload.has_room(self._known.app_id, address, also=also)
+        also = self._usage.room[address]
+        return self._workload.has_room(self._claim.app_id, address, also=also)
 
     def _explain(self, row: PlannedRun, choice: Choice) -> Explanation:
         """Return how this came about; runs that go alike are told alike, and share the words."""
@@ -222,24 +222,24 @@ class RunRouting:
         elif self._unseen_seconds(row, request) >= self._no_executor_seconds:
             pause_seconds = 0.0
         else:
-            self.decided.full_jobs.add(row.job_id)
+            self.outcome.full_jobs.add(row.job_id)
             return
-        self.decided.explained[row.id] = self._explain(row, choice)
+        self.outcome.explained[row.id] = self._explain(row, choice)
         self._end(row, choice.words, pause_seconds=pause_seconds)
 
     def _unseen_seconds(self, row: PlannedRun, request: RouteRequest) -> float:
         """Return for how long none of the executors that may take a run was heard or seen."""
-        waited_seconds: float = (self._known.now_ms - row.due_at) / 1000
+        waited_seconds: float = (self._claim.now_ms - row.due_at) / 1000
         if request.candidates:  # they beat, and do not answer
             return min(waited_seconds, self._roster.healthy_seconds)
         meant = request.wanted or request.away
         if not meant:
             return 0.0  # the dispatcher looks after apps without any executor
-        return min(waited_seconds, self._roster.absent_seconds(self._known.app, meant))
+        return min(waited_seconds, self._roster.absent_seconds(self._claim.app, meant))
 
     def _end(self, row: PlannedRun, why: Words, *, pause_seconds: float = 0.0) -> None:
-        end = undelivered(row.id, why, self._known.now_ms, pause_seconds=pause_seconds)
-        self.decided.ends.append(end)
+        end = undelivered(row.id, why, self._claim.now_ms, pause_seconds=pause_seconds)
+        self.outcome.ends.append(end)
 
 
 def _cancelled(row: PlannedRun, job: JobToRun | None, now_ms: int) -> End:

@@ -10,8 +10,8 @@ from datetime import timedelta
 import structlog
 
 from scheduler.retention.calendar_days import CalendarDays
-from scheduler.retention.clearing import Clearing, Wish
-from scheduler.retention.turn import Turn
+from scheduler.retention.clearing import Clearing, ClearingCriteria
+from scheduler.retention.lease_holder import LeaseHolder
 from sql.engine import Database
 from sql.instants import at, epoch_ms
 from sql.registry import presence
@@ -45,7 +45,7 @@ class Cleaner:
         self, *, node: str, database: Database, timezone: str, run_retention_days: int
     ) -> None:
         self._database = database
-        self._turn = Turn(LEASE, node=node, database=database)
+        self._lease = LeaseHolder(LEASE, node=node, database=database)
         self._days = CalendarDays(timezone)
         self._retention = timedelta(days=run_retention_days)
         self._clearing: Clearing | None = None
@@ -54,7 +54,7 @@ class Cleaner:
 
     def tick(self, now_ms: int) -> float:
         """Delete a chunk when it is time; return the seconds to wait."""
-        if not self._turn.take(now_ms):
+        if not self._lease.take(now_ms):
             self._clearing = None
             return LOOK_SECONDS
         if self._clearing is None and 0 < self._next_ms - now_ms <= ROUND_MS:
@@ -69,7 +69,7 @@ class Cleaner:
 
     def leave(self) -> None:
         """Let another scheduler go on at once."""
-        self._turn.pass_on()
+        self._lease.release()
 
     def _begin(self, now_ms: int) -> None:
         self._database.write(
@@ -77,8 +77,8 @@ class Cleaner:
         )
         if self._retention:
             oldest = self._days.start(self._days.of(at(now_ms)) - self._retention)
-            wish = Wish(before_ms=epoch_ms(oldest))
-            self._clearing = Clearing(self._database, wish, by=WHO, days=self._days)
+            criteria = ClearingCriteria(before_ms=epoch_ms(oldest))
+            self._clearing = Clearing(self._database, criteria, by=WHO, days=self._days)
             self._cleared = 0
 
     def _step(self, now_ms: int) -> bool:

@@ -30,7 +30,7 @@ _FAR_MS = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ClearingCriteria:
     """Which runs to clear: those due before `before_ms`, or all but the newest `keep`, or all.
 
     Of one job, of one app, or of all.
@@ -42,7 +42,7 @@ class Wish:
     keep: int | None = None
 
 
-class Choice(IntEnum):
+class ClearingPreset(IntEnum):
     """The nine things to clear that XXL-JOB offers, by its numbers."""
 
     OLDER_THAN_1_MONTH = 1
@@ -60,13 +60,15 @@ _MONTHS = {1: 1, 2: 3, 3: 6, 4: 12}
 _KEPT = {5: 1_000, 6: 10_000, 7: 30_000, 8: 100_000}
 
 
-def wish_of(
-    choice: Choice, *, now_ms: int, job_id: int | None = None, app_id: int | None = None
-) -> Wish:
+def criteria_of(
+    choice: ClearingPreset, *, now_ms: int, job_id: int | None = None, app_id: int | None = None
+) -> ClearingCriteria:
     """Return what one of XXL-JOB's choices means now."""
     months = _MONTHS.get(choice)
     before_ms = months_before(now_ms, months) if months else None
-    return Wish(job_id=job_id, app_id=app_id, before_ms=before_ms, keep=_KEPT.get(choice))
+    return ClearingCriteria(
+        job_id=job_id, app_id=app_id, before_ms=before_ms, keep=_KEPT.get(choice)
+    )
 
 
 def months_before(now_ms: int, months: int) -> int:
@@ -92,11 +94,11 @@ class _Walk(Protocol):
 
 
 class Clearing:
-    """One wish being carried out; call `step` until it returns None.
+    """One clearing in progress; call `step` until it returns None.
 
     Args:
         database: where everything is.
-        wish: what to clear.
+        criteria: what to clear.
         by: recorded as the one who cleared.
         days: whose days the day report has.
         dry_run: only count.
@@ -104,13 +106,19 @@ class Clearing:
     """
 
     def __init__(
-        self, database: Database, wish: Wish, *, by: str, days: CalendarDays, dry_run: bool = False
+        self,
+        database: Database,
+        criteria: ClearingCriteria,
+        *,
+        by: str,
+        days: CalendarDays,
+        dry_run: bool = False,
     ) -> None:
         self._database = database
         self._by = by
         self._days = days
         self._dry_run = dry_run
-        self._walk = database.read(lambda session: _walk_of(session, wish))
+        self._walk = database.read(lambda session: _walk_of(session, criteria))
 
     def step(self, now_ms: int) -> int | None:
         """Clear a little; return the number of runs, None when nothing is left."""
@@ -156,24 +164,24 @@ def _steps(clearing: Clearing, now_ms: int) -> Iterator[int]:
         began = time.monotonic()
 
 
-def _walk_of(session: Session, wish: Wish) -> _Walk:
-    if wish.job_id is not None:
-        return _JobWalk(wish.job_id, _last_tick(session, wish, wish.job_id))
-    return _TimeWalk(_last_place(session, wish), wish.app_id)
+def _walk_of(session: Session, criteria: ClearingCriteria) -> _Walk:
+    if criteria.job_id is not None:
+        return _JobWalk(criteria.job_id, _last_tick(session, criteria, criteria.job_id))
+    return _TimeWalk(_last_place(session, criteria), criteria.app_id)
 
 
-def _last_tick(session: Session, wish: Wish, job_id: int) -> int:
-    if wish.keep is None:
-        return _FAR_MS if wish.before_ms is None else wish.before_ms
-    if not wish.keep:
+def _last_tick(session: Session, criteria: ClearingCriteria, job_id: int) -> int:
+    if criteria.keep is None:
+        return _FAR_MS if criteria.before_ms is None else criteria.before_ms
+    if not criteria.keep:
         return _FAR_MS
-    return purges.nth_newest_tick(session, wish.keep, job_id=job_id) or 0
+    return purges.nth_newest_tick(session, criteria.keep, job_id=job_id) or 0
 
 
-def _last_place(session: Session, wish: Wish) -> Place:
-    if wish.keep:
-        return purges.nth_newest(session, wish.keep, app_id=wish.app_id) or START
-    return END if wish.before_ms is None else Place(at(wish.before_ms), 0)
+def _last_place(session: Session, criteria: ClearingCriteria) -> Place:
+    if criteria.keep:
+        return purges.nth_newest(session, criteria.keep, app_id=criteria.app_id) or START
+    return END if criteria.before_ms is None else Place(at(criteria.before_ms), 0)
 
 
 class _JobWalk:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from scheduler.retention.calendar_days import CalendarDays, days_between
-from scheduler.retention.turn import Turn
+from scheduler.retention.lease_holder import LeaseHolder
 from sql.engine import Database
 from sql.instants import at
 from sql.models import DayReport
@@ -74,7 +74,7 @@ class Reporter:
         self._monotonic = monotonic
         self._round_seconds = round_seconds
         self._database = database
-        self._turn = Turn(LEASE, node=node, database=database)
+        self._lease = LeaseHolder(LEASE, node=node, database=database)
         self._days = CalendarDays(timezone)
         self._tallies: dict[date, _Tally] = {}
         self._counted_ms: dict[date, int] = {}
@@ -82,7 +82,7 @@ class Reporter:
 
     def tick(self, now_ms: int) -> float:
         """Count today and earlier days that are not settled; return the seconds to wait."""
-        if not self._turn.take(now_ms):
+        if not self._lease.take(now_ms):
             self._tallies.clear()
             self._counted_ms.clear()
             self._next_ms = 0
@@ -98,7 +98,7 @@ class Reporter:
 
     def leave(self) -> None:
         """Let another scheduler go on at once."""
-        self._turn.pass_on()
+        self._lease.release()
 
     def _count(self, now_ms: int) -> bool:
         """Count; False while there are days that were not counted yet."""

@@ -22,11 +22,11 @@ STALE_SECONDS = 2.0
 REST_SECONDS = 30.0
 
 #: Whether a role has something to do, by what is pending and the database's clock.
-Wants = Callable[[Pending, int], bool]
+WakeCondition = Callable[[Pending, int], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class WorkSnapshot:
     """What was pending at an instant of the monotonic clock."""
 
     began_at: float
@@ -53,13 +53,13 @@ class PendingWork:
         self._since_ms = since_ms
         self._on_look = on_look
         self._roles: list[RestingRole] = []
-        self.latest: Look | None = None
+        self.latest: WorkSnapshot | None = None
 
     def tick(self, now_ms: int) -> float:
         """Look, and wake the roles for which work has appeared."""
         began_at = time.monotonic()
         found = look(self._database, since_ms=self._since_ms(now_ms), now_ms=now_ms)
-        self.latest = Look(began_at, found)
+        self.latest = WorkSnapshot(began_at, found)
         self._on_look(found, began_at, now_ms)
         for role in self._roles:
             role.hear(found, now_ms)
@@ -68,7 +68,7 @@ class PendingWork:
     def resting(
         self,
         tick: Callable[[int], float],
-        wants: Wants,
+        wants: WakeCondition,
         *,
         longest_seconds: float = LONGEST_SECONDS,
         awake: WakeUp | None = None,
@@ -100,7 +100,7 @@ class RestingRole:
         self,
         work: PendingWork,
         tick: Callable[[int], float],
-        wants: Wants,
+        wants: WakeCondition,
         *,
         longest_seconds: float,
         awake: WakeUp,

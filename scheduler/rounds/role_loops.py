@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, Loop, WakeUp
-from scheduler.rounds.pending_work import PendingWork, RestingRole, Wants
+from scheduler.rounds.pending_work import PendingWork, RestingRole, WakeCondition
 
 
 class RoleLoops:
@@ -59,7 +59,7 @@ class RoleLoops:
         self,
         name: str,
         tick: Callable[[int], float],
-        wants: Wants,
+        wants: WakeCondition,
         *,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> Loop:

@@ -40,10 +40,10 @@ Sent = tuple[Boot, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
-    """The executors of an app, by address, and what a claim that is not over sends there.
+class Candidates:
+    """The executors of an app by address, and the runs that an unfinished claim sends to them.
 
-    `taken` counts it by address, `given` says of which jobs.
+    `taken` counts these runs by address; `given` has the address and job of each.
     """
 
     app: str
@@ -58,7 +58,7 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class AskedAt:
-    """When a question went out: monotonic seconds, and the database's clock."""
+    """When a probe was sent: monotonic seconds, and the database's clock."""
 
     at: float
     at_ms: int
@@ -82,7 +82,7 @@ class _Answered:
 
 
 @dataclass(slots=True)
-class _Known:
+class _BootAnswers:
     """What is known of one boot; `jobs` are the answers that told of each job.
 
     `sent` is when runs went there, counted once it was asked about jobs; `underway` are those runs
@@ -98,7 +98,7 @@ class _Known:
     underway: dict[int, dict[int, float]] = field(default_factory=dict)
 
 
-class Answers:
+class ProbeAnswers:
     """What is known of executors; `answer_seconds` is how long one has to answer.
 
     `now` is monotonic seconds everywhere. `stale` are boots whose silence was counted, and is old
@@ -108,7 +108,7 @@ class Answers:
     def __init__(self, answer_seconds: float) -> None:
         self.stale: set[Boot] = set()
         self._answer_seconds = answer_seconds
-        self._known: dict[Boot, _Known] = {}
+        self._known: dict[Boot, _BootAnswers] = {}
         self._forgot_at = -math.inf
 
     def expect(
@@ -157,7 +157,7 @@ class Answers:
                     known.underway.setdefault(job_id, {})[run_id] = now
 
     def complete(
-        self, router: Router, request: RouteRequest, among: Among, now: float, due_at: int
+        self, router: Router, request: RouteRequest, among: Candidates, now: float, due_at: int
     ) -> RouteRequest:
         """Return the request of a run due at `due_at` with what is known, as far as it looks."""
         probe, job_id = router.probe or Probe.BEAT, request.job_id
@@ -180,7 +180,7 @@ class Answers:
         now: float,
         *,
         due_at: int,
-        among: Among | None = None,
+        among: Candidates | None = None,
     ) -> ProbeAnswer | None:
         """Return what a boot's answer, or its silence, says of a run; None = it is to be asked."""
         known = self._of(boot, now)
@@ -205,12 +205,12 @@ class Answers:
             }
             self._known = used
 
-    def _of(self, boot: Boot, now: float) -> _Known:
-        known = self._known.setdefault(boot, _Known(now))
+    def _of(self, boot: Boot, now: float) -> _BootAnswers:
+        known = self._known.setdefault(boot, _BootAnswers(now))
         known.used_at = now
         return known
 
-    def _silence(self, boot: Boot, known: _Known, now: float) -> ProbeAnswer | None:
+    def _silence(self, boot: Boot, known: _BootAnswers, now: float) -> ProbeAnswer | None:
         heard_at = known.heard.at if known.heard else -math.inf
         silent_seconds = now - known.silent_at
         if known.silent_at < heard_at or silent_seconds > SILENCE_SECONDS:
@@ -222,7 +222,7 @@ class Answers:
 
 
 def _idle(
-    known: _Known, answered: _Answered, answer: IdleBeatAnswer, job_id: int, more: int
+    known: _BootAnswers, answered: _Answered, answer: IdleBeatAnswer, job_id: int, more: int
 ) -> ProbeAnswer:
     """Return what an answer to an idle beat, and `more` runs that go there, say of a job."""
     if job_id in answer.busy_jobs:
@@ -247,7 +247,7 @@ def _reasons(answer: Answer) -> dict[str, Reason]:
     return {str(reason): reason for reason in map(from_json, whys) if reason is not None}
 
 
-def _coming(known: _Known, job_id: int, now: float) -> tuple[int, ...]:
+def _coming(known: _BootAnswers, job_id: int, now: float) -> tuple[int, ...]:
     """Return the runs of a job that may be on their way, and forget those that cannot."""
     sent = known.underway.pop(job_id, {})
     coming = {run_id: at for run_id, at in sent.items() if now - at < UNDERWAY_SECONDS}
@@ -256,7 +256,7 @@ def _coming(known: _Known, job_id: int, now: float) -> tuple[int, ...]:
     return tuple(coming)
 
 
-def _count(known: _Known, now: float) -> None:
+def _count(known: _BootAnswers, now: float) -> None:
     known.sent.append(now)
     if len(known.sent) > SENT_KEPT:
         # What was sent before the oldest answer that is still good was asked for counts no more.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from broker.messages import Beat, IdleBeat
 from broker.rpc import Answer, Question, Requester
 from scheduler.routing.choice import Probe, Router, RouteRequest
-from scheduler.routing.probe_answers import Among, Answers, AskedAt, Boot, Sent
+from scheduler.routing.probe_answers import AskedAt, Boot, Candidates, ProbeAnswers, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Undecided:
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _OpenProbe:
     """A question that is not answered yet; `underway` are runs sent there of each of its jobs."""
 
     boot: Boot
@@ -42,11 +42,11 @@ class _Open:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _HeldJob:
     """A job held back until its route can choose or the last answer is overdue."""
 
     undecided: Undecided
-    among: Among
+    among: Candidates
     until: float
 
 
@@ -74,12 +74,12 @@ class Probes:
         self._on_let_go = on_let_go
         self._clock = clock
         self._lock = threading.Lock()
-        self._answers = Answers(answer_seconds)
-        self._open: dict[tuple[Boot, Probe], list[_Open]] = {}
-        self._held: dict[int, _Held] = {}
+        self._answers = ProbeAnswers(answer_seconds)
+        self._open: dict[tuple[Boot, Probe], list[_OpenProbe]] = {}
+        self._held: dict[int, _HeldJob] = {}
 
     def answered(
-        self, router: Router, request: RouteRequest, among: Among, due_at: int
+        self, router: Router, request: RouteRequest, among: Candidates, due_at: int
     ) -> RouteRequest:
         """Return the request with what is known now of a run due at `due_at`; it does not ask."""
         now = self._clock()
@@ -97,7 +97,7 @@ class Probes:
         """
         with self._lock:
             now = AskedAt(self._clock(), now_ms)
-            asked = self._questions(Among(app, boots), list(undecided), now)
+            asked = self._questions(Candidates(app, boots), list(undecided), now)
         for probe in Probe:
             self._post([one for one in asked if one.probe is probe])
 
@@ -127,7 +127,9 @@ class Probes:
 
     # -- with the lock held, but for `_post` and `_hear` ----------------------------------------
 
-    def _questions(self, among: Among, undecided: list[Undecided], now: AskedAt) -> list[_Open]:
+    def _questions(
+        self, among: Candidates, undecided: list[Undecided], now: AskedAt
+    ) -> list[_OpenProbe]:
         self._answers.forget_old(now.at)
         jobs: dict[tuple[Boot, Probe], set[int]] = {}
         for boot in self._answers.stale:
@@ -135,7 +137,7 @@ class Probes:
                 jobs[boot, Probe.BEAT] = set()
         self._answers.stale.clear()
         for one in undecided:
-            self._held[one.job_id] = _Held(one, among, now.at + self._answer_seconds)
+            self._held[one.job_id] = _HeldJob(one, among, now.at + self._answer_seconds)
             probe = one.router.probe or Probe.BEAT
             for address in one.request.candidates:
                 boot = among.boot(address)
@@ -148,10 +150,10 @@ class Probes:
             self._open.setdefault((question.boot, question.probe), []).append(question)
         return asked
 
-    def _question(self, boot: Boot, probe: Probe, job_ids: set[int], now: AskedAt) -> _Open:
+    def _question(self, boot: Boot, probe: Probe, job_ids: set[int], now: AskedAt) -> _OpenProbe:
         underway = self._answers.expect(boot, probe, job_ids, now.at)
         give_up_at = now.at + self._answer_seconds
-        return _Open(boot, probe, tuple(sorted(job_ids)), underway, now, give_up_at)
+        return _OpenProbe(boot, probe, tuple(sorted(job_ids)), underway, now, give_up_at)
 
     def _is_to_be_asked(self, probe: Probe, boot: Boot, one: Undecided, now: float) -> bool:
         if self._answers.answer(probe, boot, one.job_id, now, due_at=one.due_at) is not None:
@@ -166,7 +168,7 @@ class Probes:
             for question in asked
         )
 
-    def _post(self, asked: list[_Open]) -> None:
+    def _post(self, asked: list[_OpenProbe]) -> None:
         if not asked:
             return
 
@@ -175,7 +177,7 @@ class Probes:
 
         self._requester.post([_question(one) for one in asked], self._answer_seconds, hear)
 
-    def _hear(self, question: _Open, answer: Answer) -> None:
+    def _hear(self, question: _OpenProbe, answer: Answer) -> None:
         now = self._clock()
         with self._lock:
             self._answers.hear(question.boot, answer, question.job_ids, question.asked, now)
@@ -192,7 +194,7 @@ class Probes:
             self._answers.miss(one.boot, now)
         return bool(overdue)
 
-    def _close(self, question: _Open) -> None:
+    def _close(self, question: _OpenProbe) -> None:
         asked = self._open.get((question.boot, question.probe), [])
         if question in asked:
             asked.remove(question)
@@ -209,7 +211,7 @@ class Probes:
     def _held_until(self) -> float:
         return min((held.until for held in self._held.values()), default=math.inf)
 
-    def _is_free(self, held: _Held, now: float) -> bool:
+    def _is_free(self, held: _HeldJob, now: float) -> bool:
         if held.until <= now:
             return True
         one = held.undecided
@@ -217,7 +219,7 @@ class Probes:
         return one.router.is_decided(request)
 
 
-def _question(asked: _Open) -> Question:
+def _question(asked: _OpenProbe) -> Question:
     app, address, boot_id = asked.boot
 
     def build(question_id: str, reply_to: str) -> Beat | IdleBeat:

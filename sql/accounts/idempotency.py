@@ -11,8 +11,8 @@ from sql.models import IdempotencyKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Once:
-    """What a request says of itself: whose it is, its key, and the hash of what it asks for."""
+class IdempotentRequest:
+    """A request with an idempotency key: its user, the key, and a hash of its body."""
 
     user_id: int
     key: str
@@ -20,7 +20,7 @@ class Once:
 
 
 def claim(
-    session: Session, once: Once, *, run_id: int, now_ms: int, kept_ms: int
+    session: Session, once: IdempotentRequest, *, run_id: int, now_ms: int, kept_ms: int
 ) -> IdempotencyKey:
     """Note a run under a key and return what is noted there: this run, or an earlier one.
 

@@ -43,7 +43,7 @@ class Group(NamedTuple):
         )
 
 
-class Held(NamedTuple):
+class HeldAlarms(NamedTuple):
     """A group's alarms that are held back, at least one."""
 
     number: int
@@ -113,7 +113,7 @@ def overdue_groups(session: Session, now_ms: int, limit: int) -> list[Group]:
     return fetch(session, Group, overdue.distinct().limit(limit))
 
 
-def held_of(session: Session, group: Group) -> Held:
+def held_of(session: Session, group: Group) -> HeldAlarms:
     """Return how many alarms of a group with any are held back, and since when."""
     found = session.execute(
         select(
@@ -123,7 +123,7 @@ def held_of(session: Session, group: Group) -> Held:
             func.max(Alarm.id),
         ).where(*group.where(), Alarm.status == AlarmStatus.HELD)
     )
-    return Held(*found.one())
+    return HeldAlarms(*found.one())
 
 
 def last_runs(session: Session, group: Group, count: int) -> list[int]:

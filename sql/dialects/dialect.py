@@ -37,12 +37,12 @@ class Connecting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Same:
-    """What `update_rows` does alike with all rows, as SQL and names of columns.
+class UpdateRule:
+    """What `update_rows` does with every row, in SQL.
 
     Args:
-        sets: what each column is set to.
-        matched: columns that have to be as the values say, and are not set.
+        sets: columns that get the same expression in every row.
+        matched: columns that are compared with the given values, not set.
 
     """
 
@@ -121,7 +121,7 @@ class Dialect(Protocol):
         """
 
     def update_rows(
-        self, table: str, columns: Sequence[str], count: int, key: str, same: "Same"
+        self, table: str, columns: Sequence[str], count: int, key: str, rule: "UpdateRule"
     ) -> str:
         """Return an UPDATE that gives each of many rows values of its own, up to `WHERE`/`AND`.
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
-from sql.dialects.dialect import Connecting, Locking, Same
+from sql.dialects.dialect import Connecting, Locking, UpdateRule
 from sql.dialects.server_version import too_old
 
 CONNECT_SECONDS = 5
@@ -146,15 +146,15 @@ class MySQL:
         return f"{into} VALUES {', '.join([row] * count)} {otherwise}"
 
     def update_rows(
-        self, table: str, columns: Sequence[str], count: int, key: str, same: Same
+        self, table: str, columns: Sequence[str], count: int, key: str, rule: UpdateRule
     ) -> str:
         """Join from the values to the rows: the other way round would lock rows not ours."""
         first = "SELECT " + ", ".join(f"%s AS {column}" for column in columns)
         other = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}"
-        own = (column for column in columns if column not in (key, *same.matched))
-        sets = {column: f"v.{column}" for column in own} | dict(same.sets)
+        own = (column for column in columns if column not in (key, *rule.matched))
+        sets = {column: f"v.{column}" for column in own} | dict(rule.sets)
         changes = ", ".join(f"{table}.{column} = {value}" for column, value in sets.items())
-        matches = "".join(f"{table}.{column} = v.{column} AND " for column in same.matched)
+        matches = "".join(f"{table}.{column} = v.{column} AND " for column in rule.matched)
         values = f"({first}{other * (count - 1)}) v"
         join = f"{values} STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON {table}.{key} = v.{key}"
         return f"UPDATE {join} SET {changes} WHERE {matches}"  # noqa: S608 - constants of ours

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
-from sql.dialects.dialect import Connecting, Locking, Same
+from sql.dialects.dialect import Connecting, Locking, UpdateRule
 from sql.dialects.server_version import too_old
 
 #: The first with UPDATE ... FROM.
@@ -86,14 +86,14 @@ class SQLite:
         return f"{into} VALUES {_placeholders(columns, count)} ON CONFLICT DO NOTHING"
 
     def update_rows(
-        self, table: str, columns: Sequence[str], count: int, key: str, same: Same
+        self, table: str, columns: Sequence[str], count: int, key: str, rule: UpdateRule
     ) -> str:
         """Begin with UPDATE, not WITH: else the driver does not count the rows."""
         names = {column: f"v.column{number}" for number, column in enumerate(columns, 1)}
-        held = (key, *same.matched)
+        held = (key, *rule.matched)
         sets = {column: name for column, name in names.items() if column not in held}
         changes = ", ".join(
-            f"{column} = {value}" for column, value in (sets | dict(same.sets)).items()
+            f"{column} = {value}" for column, value in (sets | dict(rule.sets)).items()
         )
         values = f"(VALUES {_placeholders(columns, count)}) AS v"
         matches = "".join(f"{table}.{column} = {names[column]} AND " for column in held)

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from sql.explanation import Explanation
 from sql.job_choices import NO_SCHEDULE
-from sql.jobs.jobs import Stop
+from sql.jobs.jobs import JobStop
 from sql.models import History, Job, SkippedTicks
 
 #: Characters of a reason that the record of a skip keeps.
@@ -34,7 +34,7 @@ def record_change(
     )
 
 
-def record_stops(session: Session, stops: Sequence[Stop], *, by: str, now_ms: int) -> None:
+def record_stops(session: Session, stops: Sequence[JobStop], *, by: str, now_ms: int) -> None:
     """Record that jobs stopped by themselves."""
     rows = [
         {

@@ -94,7 +94,7 @@ def advance(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class JobStop:
     """That a job stops by itself after its watermark, and why."""
 
     job_id: int
@@ -102,7 +102,7 @@ class Stop:
     reason: Explanation
 
 
-def stop(session: Session, stops: Sequence[Stop]) -> None:
+def stop(session: Session, stops: Sequence[JobStop]) -> None:
     """Stop claimed jobs whose schedules have ended or cannot be computed."""
     rows = [
         {

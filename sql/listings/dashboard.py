@@ -6,7 +6,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from sql.listings import newest_runs, run_lines
-from sql.listings.newest_runs import Parts
+from sql.listings.newest_runs import RunSelection
 from sql.listings.run_lines import RunLine
 from sql.models import App, Job, Registration, Run
 from sql.registry.presence import EXECUTOR
@@ -51,6 +51,6 @@ def failed(
     session: Session, app_ids: Collection[int] | None, *, since_ms: int, limit: int
 ) -> list[RunLine]:
     """Return what failed, due last first."""
-    failures = Parts(statuses=FAILURES, app_ids=app_ids, since_ms=since_ms)
+    failures = RunSelection(statuses=FAILURES, app_ids=app_ids, since_ms=since_ms)
     newest = newest_runs.read(session, failures, limit=limit)
     return run_lines.by_ids(session, [run.id for _, run in newest.rows[:limit]])

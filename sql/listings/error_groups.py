@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from sql.batch import chunks
 from sql.listings import run_messages
-from sql.listings.newest_runs import WalkedRun
+from sql.listings.newest_runs import ScannedRun
 
 _AT_ONCE = 1_000
 
@@ -27,7 +27,7 @@ class ErrorGroup:
     count: int = 0
 
 
-def group(session: Session, runs: Iterable[WalkedRun]) -> list[ErrorGroup]:
+def group(session: Session, runs: Iterable[ScannedRun]) -> list[ErrorGroup]:
     """Return the groups of some runs, that with the most runs first."""
     groups: dict[tuple[int, str], ErrorGroup] = {}
     for part in chunks(runs, _AT_ONCE):
@@ -38,7 +38,7 @@ def group(session: Session, runs: Iterable[WalkedRun]) -> list[ErrorGroup]:
     return sorted(groups.values(), key=lambda one: (-one.count, -one.last_due))
 
 
-def _count(groups: dict[tuple[int, str], ErrorGroup], run: WalkedRun, text: str) -> None:
+def _count(groups: dict[tuple[int, str], ErrorGroup], run: ScannedRun, text: str) -> None:
     fresh = ErrorGroup(run.job_id, text, run.id, run.due_at, run.due_at)
     known = groups.setdefault((run.job_id, text), fresh)
     known.count += 1

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
 from sql.listings import newest_runs
-from sql.listings.newest_runs import Parts
+from sql.listings.newest_runs import RunSelection
 from sql.models import App, Job, Run
 from sql.rows import fetch, query
 from sql.run_status import OPEN, RunStatus
@@ -72,7 +72,7 @@ def sample(
     found = [
         newest_runs.read(
             session,
-            Parts(statuses=statuses, app_ids=app_ids, since_ms=since, until_ms=until_ms),
+            RunSelection(statuses=statuses, app_ids=app_ids, since_ms=since, until_ms=until_ms),
             limit=LOOKED_AT,
         )
         for statuses, since in shares

@@ -18,14 +18,14 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sql.dialects.hints import use_index
 from sql.instants import at, epoch_ms
 from sql.listings import newest_runs, run_lines, run_messages
-from sql.listings.newest_runs import Parts, WalkedRun
+from sql.listings.newest_runs import RunSelection, ScannedRun
 from sql.listings.run_lines import RunLine
 from sql.models import Run
 from sql.rows import Query, query
 from sql.run_status import RunStatus
 
 #: Runs looked at for one page; each costs a read by primary key.
-LOOKED_AT = newest_runs.MOST
+LOOKED_AT = newest_runs.ALL_ROWS
 #: Runs read by one statement of a sweep.
 AT_ONCE = 2_000
 #: A page that is not filled by then is left so.
@@ -63,7 +63,7 @@ class RunSearch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RunPage:
     """A page of runs; `older` is where the next one begins, None when there is no more.
 
     `is_cut`: so many runs were looked at that the page was left unfilled.
@@ -78,7 +78,7 @@ class Found:
 class Swept:
     """Runs that fit; `is_all` is False when a bound ended the search."""
 
-    runs: list[WalkedRun]
+    runs: list[ScannedRun]
     is_all: bool
 
 
@@ -86,14 +86,14 @@ class Swept:
 class _Walk:
     """Rows in the list's order, each with its place; `end`: where looking stopped, if it did."""
 
-    rows: Sequence[tuple[Place, WalkedRun]]
+    rows: Sequence[tuple[Place, ScannedRun]]
     end: Place | None
     looked_at: int
 
 
-def page(session: Session, wanted: RunSearch) -> Found:
+def page(session: Session, wanted: RunSearch) -> RunPage:
     """Return a page of runs, newest first; a place of another list's order gives its first page."""
-    chosen: list[tuple[Place, WalkedRun]] = []
+    chosen: list[tuple[Place, ScannedRun]] = []
     rest, looked_at = wanted, 0
     for _ in range(ROUNDS):
         walk = _walk(session, rest)
@@ -104,9 +104,9 @@ def page(session: Session, wanted: RunSearch) -> Found:
         rest = replace(wanted, before=walk.end)
     if len(chosen) > wanted.limit:
         chosen = chosen[: wanted.limit]
-        return Found(runs=_lines(session, chosen), older=chosen[-1][0])
+        return RunPage(runs=_lines(session, chosen), older=chosen[-1][0])
     is_cut = walk.end is not None and len(chosen) < wanted.limit
-    return Found(runs=_lines(session, chosen), older=walk.end, is_cut=is_cut)
+    return RunPage(runs=_lines(session, chosen), older=walk.end, is_cut=is_cut)
 
 
 def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> Swept:
@@ -120,7 +120,7 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
 
     """
     rest = replace(wanted, before=None, limit=AT_ONCE, looked_at=AT_ONCE)
-    chosen: list[WalkedRun] = []
+    chosen: list[ScannedRun] = []
     seen = 0
     while True:
         walk = _walk(session, rest)
@@ -133,7 +133,7 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
         rest = replace(rest, before=walk.end)
 
 
-def _fitting(session: Session, walk: _Walk, wanted: RunSearch) -> list[tuple[Place, WalkedRun]]:
+def _fitting(session: Session, walk: _Walk, wanted: RunSearch) -> list[tuple[Place, ScannedRun]]:
     rows = [(place, row) for place, row in walk.rows if _fits(row, wanted)]
     if wanted.text is None:
         return rows
@@ -163,7 +163,7 @@ def _along_ticks_of_jobs(session: Session, wanted: RunSearch, job_ids: Sequence[
     if not job_ids:
         return _Walk(rows=[], end=None, looked_at=0)
     limit = _limit(wanted, has_rest=_has_rest(wanted) or bool(wanted.statuses))
-    each = max(newest_runs.PART_ROWS, min(limit, LOOKED_AT // len(job_ids)))
+    each = max(newest_runs.PARTITION_ROWS, min(limit, LOOKED_AT // len(job_ids)))
     parts = [
         _ticks_of(wanted, job_id, _before_of_job(wanted.before, job_id)).limit(each)
         for job_id in job_ids
@@ -180,7 +180,7 @@ def _along_ticks_of_jobs(session: Session, wanted: RunSearch, job_ids: Sequence[
 
 def _ticks_of(wanted: RunSearch, job_id: int, before: Sequence[ColumnElement[bool]]) -> Query:
     statement = (
-        use_index(query(WalkedRun, Run).add_columns(*_TICK), Run, "i_tick")
+        use_index(query(ScannedRun, Run).add_columns(*_TICK), Run, "i_tick")
         .where(Run.job_id == job_id, *before)
         .order_by(*(column.desc() for column in _TICK))
     )
@@ -193,7 +193,7 @@ def _ticks_of(wanted: RunSearch, job_id: int, before: Sequence[ColumnElement[boo
 
 def _along_time(session: Session, wanted: RunSearch) -> _Walk:
     statement = (
-        use_index(query(WalkedRun, Run).add_columns(Run.trigger_time), Run, "i_trigger_time")
+        use_index(query(ScannedRun, Run).add_columns(Run.trigger_time), Run, "i_trigger_time")
         .where(Run.trigger_time.is_not(None))
         .order_by(Run.trigger_time.desc(), Run.id.desc())
     )
@@ -213,7 +213,7 @@ def _along_time(session: Session, wanted: RunSearch) -> _Walk:
 
 def _along_parts(session: Session, wanted: RunSearch) -> _Walk:
     before = wanted.before
-    parts = Parts(
+    parts = RunSelection(
         statuses=wanted.statuses or frozenset(RunStatus),
         app_ids=wanted.app_ids,
         since_ms=wanted.since_ms,
@@ -259,23 +259,23 @@ def _limit(wanted: RunSearch, *, has_rest: bool) -> int:
 
 def _pairs(
     session: Session, statement: Query | CompoundSelect[Any]
-) -> list[tuple[tuple[Any, ...], WalkedRun]]:
+) -> list[tuple[tuple[Any, ...], ScannedRun]]:
     """Return runs, each after what was selected of it besides."""
-    width = len(WalkedRun._fields)
-    return [(row[width:], WalkedRun._make(row[:width])) for row in session.execute(statement)]
+    width = len(ScannedRun._fields)
+    return [(row[width:], ScannedRun._make(row[:width])) for row in session.execute(statement)]
 
 
-def _lines(session: Session, chosen: Sequence[tuple[Place, WalkedRun]]) -> list[RunLine]:
+def _lines(session: Session, chosen: Sequence[tuple[Place, ScannedRun]]) -> list[RunLine]:
     # One that was cleared in between is gone.
     return run_lines.by_ids(session, [run.id for _, run in chosen])
 
 
-def _walked(placed: list[tuple[Place, WalkedRun]], limit: int) -> _Walk:
+def _walked(placed: list[tuple[Place, ScannedRun]], limit: int) -> _Walk:
     end = placed[-1][0] if len(placed) >= limit else None
     return _Walk(rows=placed, end=end, looked_at=len(placed))
 
 
-def _fits(row: WalkedRun, wanted: RunSearch) -> bool:
+def _fits(row: ScannedRun, wanted: RunSearch) -> bool:
     return (
         (wanted.app_ids is None or row.app_id in wanted.app_ids)
         and (not wanted.statuses or row.status in wanted.statuses)

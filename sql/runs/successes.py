@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from sql.batch import Guard, lock_rows, update_each
-from sql.dialects.dialect import Locking, Same
+from sql.dialects.dialect import Locking, UpdateRule
 from sql.errors import NotAllWon
 from sql.instants import at_as_text
 from sql.models import Run
@@ -40,7 +40,7 @@ class Success:
     log_tail: str
 
 
-class _Alone(NamedTuple):
+class _SingleRunTick(NamedTuple):
     id: int
     job_id: int
     app_id: int
@@ -49,7 +49,7 @@ class _Alone(NamedTuple):
 
 
 _TRIGGER_CODE, _HANDLE_CODE = CODES[RunStatus.SUCCEEDED]
-_SUCCEEDED = Same(
+_SUCCEEDED = UpdateRule(
     sets={
         "status": f"'{RunStatus.SUCCEEDED.value}'",
         "trigger_code": str(_TRIGGER_CODE),
@@ -78,7 +78,7 @@ def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> None:
     """
     rows = [_row(run) for run in sorted(runs, key=lambda run: run.run_id)]
     guard = Guard(f"{_OPEN_AND_ALONE} AND {_SENT_TO}", who)
-    if update_each(session, Run, rows, guard=guard, same=_SUCCEEDED) != len(runs):
+    if update_each(session, Run, rows, guard=guard, rule=_SUCCEEDED) != len(runs):
         raise NotAllWon
 
 
@@ -87,7 +87,7 @@ def lock_open(session: Session, who: SentTo, jobs: Mapping[int, int]) -> set[int
     how = Locking(guard=_OPEN_AND_ALONE, order="id")
     return {
         row.id
-        for row in lock_rows(session, _Alone, Run, sorted(jobs), how)
+        for row in lock_rows(session, _SingleRunTick, Run, sorted(jobs), how)
         if (row.app_id, row.address, row.boot_id) == who and jobs[row.id] == row.job_id
     }
 

@@ -9,7 +9,7 @@ from scheduler.commands.commands import Commands
 from scheduler.commands.job_file import Change
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.resolver import Resolver
-from scheduler.retention.clearing import Wish
+from scheduler.retention.clearing import ClearingCriteria
 from sql.accounts.users import Rights, Role
 from sql.clock import database_now_ms
 from sql.engine import Database
@@ -77,8 +77,8 @@ class NamedCommands:
     def kill(self, run_id: int) -> str:
         return self._commands.runs.kill(run_id)
 
-    def clear_runs(self, wish: Wish, **options: Any) -> int:
-        return self._commands.runs.clear(wish, **options)
+    def clear_runs(self, criteria: ClearingCriteria, **options: Any) -> int:
+        return self._commands.runs.clear(criteria, **options)
 
     def drain(self, name: str) -> bool:
         return self._commands.cluster.drain(self._ids.executor(name))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from scheduler.resolver import Resolver
-from scheduler.retention.clearing import Wish
+from scheduler.retention.clearing import ClearingCriteria
 from warren.actions.local_client import open_client
 from warren.database_access import now_ms
 from warren.settings.settings import Settings
@@ -45,8 +45,10 @@ def clear_runs(settings: Settings, wanted: ClearOptions) -> None:
             "keep": wanted.keep,
             "before_ms": read_instant(before, now_ms=now, zone=settings.zone) if before else None,
         }
-        wish = Wish(**_whose(client.ids, wanted), **when)
-        count = client.commands.runs.clear(wish, dry_run=wanted.dry_run, on_progress=_show_progress)
+        criteria = ClearingCriteria(**_whose(client.ids, wanted), **when)
+        count = client.commands.runs.clear(
+            criteria, dry_run=wanted.dry_run, on_progress=_show_progress
+        )
     _end_progress()
     verb = "would be cleared" if wanted.dry_run else "cleared"
     print(f"{count:,} {'run' if count == 1 else 'runs'} {verb}")

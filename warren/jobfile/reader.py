@@ -20,7 +20,15 @@ from scheduler.problems import Problem
 from warren.errors import JobFileError
 from warren.jobfile.grammar import JobReader, read_alarm, texts
 from warren.jobfile.yaml_reader import YamlReader, did_you_mean
-from warren.jobfile.yaml_tree import Entry, Wrong, is_nothing, line_of, read_tree, text, tree_of
+from warren.jobfile.yaml_tree import (
+    Entry,
+    InvalidEntry,
+    is_nothing,
+    line_of,
+    read_tree,
+    text,
+    tree_of,
+)
 
 #: How many problems are said; a file with more of them is another kind of file.
 MOST_PROBLEMS = 50
@@ -46,7 +54,7 @@ class JobFile:
         _raise(
             self.path,
             [
-                Wrong(line, f"unknown app {name!r}{_hint(name, known)}")
+                InvalidEntry(line, f"unknown app {name!r}{_hint(name, known)}")
                 for name, line in self.app_lines.items()
                 if name not in known
             ],
@@ -96,7 +104,7 @@ def _read(
 def _read_tree(path: Path, read: Callable[[], yaml.Node]) -> yaml.Node:
     try:
         return read()
-    except Wrong as wrong:
+    except InvalidEntry as wrong:
         raise _refused(path, [wrong]) from wrong
     except OSError as error:
         raise JobFileError([f"cannot read {path}: {error.strerror or error}"]) from error
@@ -203,12 +211,12 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return did_you_mean(name, known) or "; name it under 'apps'"
 
 
-def _raise(path: Path, wrong: list[Wrong]) -> None:
+def _raise(path: Path, wrong: list[InvalidEntry]) -> None:
     if wrong:
         raise _refused(path, wrong)
 
 
-def _refused(path: Path, wrong: list[Wrong]) -> JobFileError:
+def _refused(path: Path, wrong: list[InvalidEntry]) -> JobFileError:
     ordered = sorted(wrong, key=lambda problem: problem.line)
     lines = [f"{path}:{problem.line}: {problem.text}" for problem in ordered[:MOST_PROBLEMS]]
     if len(ordered) > MOST_PROBLEMS:

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from warren.jobfile.yaml_tree import Entry, Wrong, entries, items
+from warren.jobfile.yaml_tree import Entry, InvalidEntry, entries, items
 
 Read = Callable[[yaml.Node, str], Any]
 
@@ -15,18 +15,18 @@ class YamlReader:
     """The problems of one file so far, and the ways to find more."""
 
     def __init__(self) -> None:
-        self.wrong: list[Wrong] = []
+        self.wrong: list[InvalidEntry] = []
 
     def say(self, line: int, words: str) -> None:
         """Note a problem."""
-        self.wrong.append(Wrong(line, words))
+        self.wrong.append(InvalidEntry(line, words))
 
     def fields(self, node: yaml.Node, what: str, known: Sequence[str]) -> dict[str, Entry]:
         """Return the known fields of a mapping by name; others and doubles are problems."""
         found = {}
         try:
             for entry in entries(node, what):
-                if isinstance(entry, Wrong):
+                if isinstance(entry, InvalidEntry):
                     self.wrong.append(entry)
                 elif entry.name in known:
                     found[entry.name] = entry
@@ -35,7 +35,7 @@ class YamlReader:
                         entry.line,
                         f"unknown field {entry.name[:100]!r}{did_you_mean(entry.name, known)}",
                     )
-        except Wrong as wrong:
+        except InvalidEntry as wrong:
             self.wrong.append(wrong)
         return found
 
@@ -45,7 +45,7 @@ class YamlReader:
             return None
         try:
             return read(entry.node, entry.name)
-        except Wrong as wrong:
+        except InvalidEntry as wrong:
             self.wrong.append(wrong)
             return None
 

@@ -25,7 +25,7 @@ _TAG = "tag:yaml.org,2002:"
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 
 
-class Wrong(Exception):
+class InvalidEntry(Exception):
     """Something in the file is wrong, at a line of it."""
 
     def __init__(self, line: int, text: str) -> None:
@@ -47,8 +47,8 @@ def read_tree(path: Path) -> yaml.Node:
     """Return the one document of a file.
 
     Raises:
-        Wrong: it is too large, too deep, has too many aliases, is not UTF-8, not YAML, empty, or
-            several documents.
+        InvalidEntry: it is too large, too deep, has too many aliases, is not UTF-8, not YAML,
+            empty, or several documents.
         OSError: it cannot be read.
 
     """
@@ -57,9 +57,9 @@ def read_tree(path: Path) -> yaml.Node:
 
 
 def tree_of(data: bytes) -> yaml.Node:
-    """Return the one document of a file's bytes; raises `Wrong` as `read_tree` does."""
+    """Return the one document of a file's bytes; raises `InvalidEntry` as `read_tree` does."""
     if len(data) > FILE_BYTES:
-        raise Wrong(1, f"expected a file of up to {FILE_BYTES} bytes, got a larger one")
+        raise InvalidEntry(1, f"expected a file of up to {FILE_BYTES} bytes, got a larger one")
     text = _decoded(data)
     try:
         _check_events(text)
@@ -69,7 +69,7 @@ def tree_of(data: bytes) -> yaml.Node:
     except yaml.YAMLError as error:
         raise _of_reader(error, text) from error
     if node is None:
-        raise Wrong(1, "the file is empty")
+        raise InvalidEntry(1, "the file is empty")
     return node
 
 
@@ -78,16 +78,16 @@ def line_of(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def entries(node: yaml.Node, what: str) -> Iterator[Entry | Wrong]:
+def entries(node: yaml.Node, what: str) -> Iterator[Entry | InvalidEntry]:
     """Give the entries of a mapping, and what is wrong with its keys: not text, or there twice."""
     if not isinstance(node, yaml.MappingNode) or node.tag != _TAG + "map":
-        raise Wrong(line_of(node), f"expected {what} to be a mapping, got: {shown(node)}")
+        raise InvalidEntry(line_of(node), f"expected {what} to be a mapping, got: {shown(node)}")
     seen: set[str] = set()
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            yield Wrong(line_of(key), f"expected a field's name, got: {shown(key)}")
+            yield InvalidEntry(line_of(key), f"expected a field's name, got: {shown(key)}")
         elif key.value in seen:
-            yield Wrong(line_of(key), f"duplicate field {key.value[:100]!r}")
+            yield InvalidEntry(line_of(key), f"duplicate field {key.value[:100]!r}")
         else:
             seen.add(key.value)
             yield Entry(key.value, line_of(key), value)
@@ -96,7 +96,7 @@ def entries(node: yaml.Node, what: str) -> Iterator[Entry | Wrong]:
 def items(node: yaml.Node, what: str) -> list[yaml.Node]:
     """Return the items of a list."""
     if not isinstance(node, yaml.SequenceNode) or node.tag != _TAG + "seq":
-        raise Wrong(line_of(node), f"expected {what} to be a list, got: {shown(node)}")
+        raise InvalidEntry(line_of(node), f"expected {what} to be a list, got: {shown(node)}")
     return list(node.value)
 
 
@@ -106,7 +106,7 @@ def text(node: yaml.Node, what: str) -> str:
         return str(node.value)
     quoted = isinstance(node, yaml.ScalarNode) and not is_nothing(node)
     hint = "; put it in quotes" if quoted else ""
-    raise Wrong(line_of(node), f"expected {what} to be a text, got: {shown(node)}{hint}")
+    raise InvalidEntry(line_of(node), f"expected {what} to be a text, got: {shown(node)}{hint}")
 
 
 def instant(node: yaml.Node, what: str) -> str:
@@ -118,14 +118,14 @@ def whole_number(node: yaml.Node, what: str) -> int:
     """Return a whole number written in plain decimal digits."""
     if _is(node, "int") and _INTEGER.fullmatch(node.value):
         return int(node.value)
-    raise Wrong(line_of(node), f"expected {what} to be a whole number, got: {shown(node)}")
+    raise InvalidEntry(line_of(node), f"expected {what} to be a whole number, got: {shown(node)}")
 
 
 def truth(node: yaml.Node, what: str) -> bool:
     """Return true or false."""
     if _is(node, "bool"):
         return _BOOLEANS[node.value.lower()]
-    raise Wrong(line_of(node), f"expected {what} to be true or false, got: {shown(node)}")
+    raise InvalidEntry(line_of(node), f"expected {what} to be true or false, got: {shown(node)}")
 
 
 def is_nothing(node: yaml.Node) -> bool:
@@ -151,17 +151,19 @@ def _decoded(data: bytes) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Wrong(line, f"expected UTF-8, got the byte 0x{data[error.start]:02x}") from error
+        raise InvalidEntry(
+            line, f"expected UTF-8, got the byte 0x{data[error.start]:02x}"
+        ) from error
 
 
 def _check_events(text: str) -> None:
-    gauge = _Gauge()
+    gauge = _SizeGuard()
     for event in yaml.parse(text, Loader=_LOADER):
         gauge.take(event)
 
 
-class _Gauge:
-    """Measures a file's events as they come, and raises Wrong as soon as they are too much."""
+class _SizeGuard:
+    """Measures a file's events as they come, and raises InvalidEntry when there are too many."""
 
     def __init__(self) -> None:
         self._values = 0
@@ -179,7 +181,9 @@ class _Gauge:
             self._open.append((event.anchor, self._values))
             self._values += 1
             if len(self._open) > DEPTH:
-                raise Wrong(_line(event.start_mark), f"expected up to {DEPTH} levels of nesting")
+                raise InvalidEntry(
+                    _line(event.start_mark), f"expected up to {DEPTH} levels of nesting"
+                )
         elif isinstance(event, yaml.CollectionEndEvent):
             self._note_size(*self._open.pop())
         elif isinstance(event, yaml.AliasEvent):
@@ -196,21 +200,25 @@ class _Gauge:
             (self._aliased, ALIASED_VALUES, "values behind aliases"),
         ):
             if count > most:
-                raise Wrong(_line(event.start_mark), f"expected up to {most} {what}, got more")
+                raise InvalidEntry(
+                    _line(event.start_mark), f"expected up to {most} {what}, got more"
+                )
 
     def _note_size(self, anchor: str | None, began: int) -> None:
         if anchor is not None:
             self._sizes[anchor] = self._values - began
 
 
-def _of_mark(error: yaml.MarkedYAMLError) -> Wrong:
+def _of_mark(error: yaml.MarkedYAMLError) -> InvalidEntry:
     line = _line(error.problem_mark or error.context_mark)
-    return Wrong(line, f"not YAML: {error.problem or error.context}")
+    return InvalidEntry(line, f"not YAML: {error.problem or error.context}")
 
 
-def _of_reader(error: yaml.YAMLError, text: str) -> Wrong:
+def _of_reader(error: yaml.YAMLError, text: str) -> InvalidEntry:
     position = getattr(error, "position", 0) or 0
-    return Wrong(text.count("\n", 0, position) + 1, "not YAML: a character that YAML forbids")
+    return InvalidEntry(
+        text.count("\n", 0, position) + 1, "not YAML: a character that YAML forbids"
+    )
 
 
 def _line(mark: Any) -> int:

@@ -2,6 +2,7 @@
 
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Group
+from admin_web.api.endpoints.activity import ActivityEndpoints
 from admin_web.api.endpoints.apps import AppEndpoints
 from admin_web.api.endpoints.cluster import ClusterEndpoints
 from admin_web.api.endpoints.job_files import JobFileEndpoints
@@ -9,18 +10,17 @@ from admin_web.api.endpoints.job_switches import JobSwitchEndpoints
 from admin_web.api.endpoints.jobs import JobEndpoints
 from admin_web.api.endpoints.ledger import LedgerEndpoints
 from admin_web.api.endpoints.meta import MetaEndpoints
-from admin_web.api.endpoints.records import RecordEndpoints
 from admin_web.api.endpoints.runs import RunEndpoints
-from admin_web.api.rate_limits import Places
-from admin_web.api.waiting import Waiting
+from admin_web.api.long_polling import LongPolling
+from admin_web.api.rate_limits import ConcurrencyLimits
 
 
 def groups(services: ApiServices) -> list[Group]:
     """Return every group, with what it needs."""
     limits = services.limits
-    waiting = Waiting(
+    waiting = LongPolling(
         services.database,
-        places=Places(limits.waiting, limits.waiting_of_user),
+        places=ConcurrencyLimits(limits.waiting, limits.waiting_of_user),
         look_seconds=limits.look_seconds,
     )
     return [
@@ -32,5 +32,5 @@ def groups(services: ApiServices) -> list[Group]:
         JobFileEndpoints(services),
         ClusterEndpoints(services),
         LedgerEndpoints(services),
-        RecordEndpoints(services),
+        ActivityEndpoints(services),
     ]

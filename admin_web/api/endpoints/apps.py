@@ -5,7 +5,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from admin_web.api.answers import page_type
+from admin_web.api.answer_types import page_type
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import BASE, Call, Reply, endpoint
 from admin_web.api.paging import PageQuery, page, place_of

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from sqlalchemy.orm import Session
 
-from admin_web.api.answers import answer_type, page_type, told
+from admin_web.api.answer_types import answer_type, page_type, told
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call, endpoint
 from admin_web.api.endpoints.apps import app_id_of

@@ -8,7 +8,7 @@ from flask import request
 from sqlalchemy.orm import Session
 
 from admin_web.api.api_services import ApiServices
-from admin_web.api.bodies import Wrong, refuse
+from admin_web.api.bodies import FieldErrors, refuse
 from admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
 from admin_web.api.endpoints.apps import AppBody, app_spec_of
 from admin_web.api.job_bodies import JobBody, Place, job_answer_body, spec_of
@@ -165,7 +165,7 @@ class JobFileEndpoints:
             raise Refusal(422, "the job file is not acceptable", errors=errors) from error
 
     def _json(self, body: JobFileBody) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
-        wrong = Wrong()
+        wrong = FieldErrors()
         apps = [app_spec_of(app.name or "", app) for app in body.apps]
         specs = []
         for number, job in enumerate(body.jobs):

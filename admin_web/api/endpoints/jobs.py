@@ -8,9 +8,9 @@ import msgspec
 from sqlalchemy.orm import Session
 
 from admin_web.api import conditions
-from admin_web.api.answers import page_type
+from admin_web.api.answer_types import page_type
 from admin_web.api.api_services import ApiServices
-from admin_web.api.bodies import Wrong, parsed, read_body, refuse
+from admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
 from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
 from admin_web.api.endpoints.job_lookup import JOB, job_id_of, read_job
 from admin_web.api.job_bodies import (
@@ -128,7 +128,7 @@ class JobEndpoints:
         if conditions.is_known():
             return self._change(call, job_id_of(self._services, call, app, name, 412), spec)
         if spec.name != name:
-            wrong = Wrong()
+            wrong = FieldErrors()
             wrong.say("/name", f"expected {name!r} as in the path")
             refuse(wrong)
         try:
@@ -269,7 +269,7 @@ def _version(row: ListedVersion, current: int | None) -> ScriptVersion:
 
 
 def _spec(body: Any, place: Place) -> JobSpec:
-    wrong = Wrong()
+    wrong = FieldErrors()
     spec = spec_of(body, place, wrong)
     refuse(wrong)
     assert spec is not None

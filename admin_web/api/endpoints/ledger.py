@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from sqlalchemy.orm import Session
 
-from admin_web.api.answers import page_type
+from admin_web.api.answer_types import page_type
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call, endpoint
 from admin_web.api.endpoints.job_lookup import job_id_of

@@ -7,7 +7,7 @@ from flask import current_app
 from sqlalchemy.orm import Session
 
 from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import BASE, Call, Opening, Reply, endpoint
+from admin_web.api.endpoint import BASE, Call, OpenAccess, Reply, endpoint
 from admin_web.api.openapi import document
 from sql.jobs import child_links
 from sql.registry.apps import ids_by_name
@@ -43,12 +43,12 @@ class MetaEndpoints:
         self._services = services
         self._description = b""
 
-    @endpoint("GET", "/", Opening.ANYONE, About)
+    @endpoint("GET", "/", OpenAccess.ANYONE, About)
     def about(self, _call: Call | None) -> About:
         """Tell what answers here."""
         return About(name="warren", version=self._services.version, openapi=f"{BASE}/openapi.json")
 
-    @endpoint("GET", "/openapi.json", Opening.ANYONE, dict[str, Any])
+    @endpoint("GET", "/openapi.json", OpenAccess.ANYONE, dict[str, Any])
     def openapi(self, _call: Call | None) -> Reply:
         """Give this description, in OpenAPI 3.1."""
         # Made once: it takes a hundred times as long as to send it, and needs no token.
@@ -57,7 +57,7 @@ class MetaEndpoints:
             self._description = msgspec.json.encode(described)
         return Reply(value=self._description)
 
-    @endpoint("GET", "/whoami", Opening.ANY_TOKEN, WhoAmI)
+    @endpoint("GET", "/whoami", OpenAccess.ANY_TOKEN, WhoAmI)
     def whoami(self, call: Call) -> WhoAmI:
         """Tell what the token may do now."""
         actor = call.actor

@@ -8,11 +8,12 @@ import msgspec
 from flask import request
 from sqlalchemy.orm import Session
 
-from admin_web.api.answers import page_type
+from admin_web.api.answer_types import page_type
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
 from admin_web.api.endpoints.apps import app_id_of
 from admin_web.api.endpoints.job_lookup import job_id_of
+from admin_web.api.long_polling import LONGEST_SECONDS, LongPolling, wished_seconds
 from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, cursor, instant_ms, place_of
 from admin_web.api.refusals import at_parameter
 from admin_web.api.run_answers import (
@@ -24,9 +25,8 @@ from admin_web.api.run_answers import (
     tick_end,
 )
 from admin_web.api.run_logs import RunLogs
-from admin_web.api.waiting import LONGEST_SECONDS, Waiting, wished_seconds
 from scheduler.commands.tokens.scopes import Scope
-from sql.accounts.idempotency import Once
+from sql.accounts.idempotency import IdempotentRequest
 from sql.errors import NotFound
 from sql.listings import recent, run_search, tick_ends
 from sql.listings.recent import DetailedRun
@@ -110,7 +110,7 @@ class RunEndpoints:
 
     name = "runs"
 
-    def __init__(self, services: ApiServices, waiting: Waiting) -> None:
+    def __init__(self, services: ApiServices, waiting: LongPolling) -> None:
         self._services = services
         self._waiting = waiting
         self._logs = RunLogs(services.requester)
@@ -158,7 +158,7 @@ class RunEndpoints:
             limit=query.limit,
         )
 
-        def read(session: Session) -> tuple[run_search.Found, list[DetailedRun]]:
+        def read(session: Session) -> tuple[run_search.RunPage, list[DetailedRun]]:
             found = run_search.page(session, wanted)
             return found, recent.by_ids(session, [line.id for line in found.runs])
 
@@ -267,7 +267,7 @@ class RunEndpoints:
         return job_id_of(self._services, call, app, name)
 
 
-def _once(call: Call) -> Once | None:
+def _once(call: Call) -> IdempotentRequest | None:
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None
@@ -275,4 +275,6 @@ def _once(call: Call) -> Once | None:
         words = "expected 1 to 128 visible ASCII characters"
         raise at_parameter("Idempotency-Key", words)
     asked = msgspec.json.encode([request.path, call.body.param, call.body.addresses])
-    return Once(user_id=call.user_id, key=key, body_hash=hashlib.sha256(asked).hexdigest())
+    return IdempotentRequest(
+        user_id=call.user_id, key=key, body_hash=hashlib.sha256(asked).hexdigest()
+    )

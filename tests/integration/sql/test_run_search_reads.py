@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from sql.engine import Database
 from sql.listings import newest_runs, recent, run_choices, run_relations, run_search
 from sql.listings.dashboard import FAILURES
-from sql.listings.run_search import Found, RunSearch
+from sql.listings.run_search import RunPage, RunSearch
 from sql.run_status import OPEN, RunStatus
 from tests.integration.sql.test_plans import RUNS, crowded  # noqa: F401 - a fixture
 from tests.support.sql_rows import NOW_MS
@@ -73,14 +73,14 @@ def test_each_page_reads_a_page(
     asked: dict[str, Any],
     most: int,
 ) -> None:
-    monkeypatch.setattr(newest_runs, "MOST", LOOKED_AT)
+    monkeypatch.setattr(newest_runs, "ALL_ROWS", LOOKED_AT)
     before = None
 
     for _ in range(3):
         wanted = RunSearch(before=before, looked_at=LOOKED_AT, **asked)
         count, found = reads(crowded, lambda session, w=wanted: run_search.page(session, w))
 
-        assert isinstance(found, Found)
+        assert isinstance(found, RunPage)
         assert count <= most < sum(RUNS.values()) / 10
         before = found.older
         if before is None:

@@ -156,7 +156,7 @@ class TestHistory:
                 session, job, timezone="UTC", by="ops", now_ms=NOW_MS + 1, anchor_ms=3
             )
             session.flush()
-            stop = jobs.Stop(job_id=job_id, watermark_ms=NOW_MS + 2, reason=Explanation("done"))
+            stop = jobs.JobStop(job_id=job_id, watermark_ms=NOW_MS + 2, reason=Explanation("done"))
             history.record_stops(session, [stop], by="scheduler", now_ms=NOW_MS + 3)
 
         database.write(record)

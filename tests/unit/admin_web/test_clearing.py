@@ -8,7 +8,7 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from scheduler.commands.runs import RunCommands
-from scheduler.retention.clearing import Wish
+from scheduler.retention.clearing import ClearingCriteria
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from sql.models import AuditEntry, Purge, Run
@@ -57,7 +57,7 @@ class Slow:
         self.steps = 0
 
         def clear(
-            _commands: RunCommands, _wish: Wish, *, on_progress: Callable[[int], None]
+            _commands: RunCommands, _wish: ClearingCriteria, *, on_progress: Callable[[int], None]
         ) -> int:
             while self.go_on.acquire(timeout=20):
                 if end is not None:

@@ -8,7 +8,7 @@ from flask import Flask
 from sqlalchemy import update
 
 from admin_web.views import tally_cache
-from admin_web.views.tally_cache import Answer, Question, TallyCache
+from admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
 from sql.engine import Database
 from sql.models import History, Job, Run, SkippedTicks, Uptime
 from sql.registry import apps
@@ -269,13 +269,13 @@ class TestPage:
 
 
 class TestDesk:
-    def ask(self, desk: TallyCache, question: Question) -> Answer | None:
+    def ask(self, desk: TallyCache, question: TallyKey) -> CachedTally | None:
         return desk.ask([question])[question]
 
     def test_answer_is_kept_until_it_is_old(
         self, database: Database, books: Books, clock: Clock
     ) -> None:
-        question = Question(books.job("one", until_ms=MIDNIGHT), MIDNIGHT - 1, None)
+        question = TallyKey(books.job("one", until_ms=MIDNIGHT), MIDNIGHT - 1, None)
         desk = TallyCache(database, clock.now_ms, "UTC")
         first = eventually(lambda: self.ask(desk, question))
 
@@ -289,7 +289,7 @@ class TestDesk:
     def test_what_is_kept_and_waited_for_is_bounded(
         self, database: Database, clock: Clock, limits: dict[str, int]
     ) -> None:
-        questions = [Question(number, MIDNIGHT, None) for number in range(1, 50)]
+        questions = [TallyKey(number, MIDNIGHT, None) for number in range(1, 50)]
         desk = TallyCache(database, clock.now_ms, "UTC", **limits)
 
         desk.ask(questions)

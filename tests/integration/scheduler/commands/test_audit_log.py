@@ -10,7 +10,7 @@ from scheduler.commands.audit_log import LONGEST_VALUE, Action, AuditLog
 from scheduler.jobs.fields import WRITTEN
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Problem
-from scheduler.retention.clearing import Wish
+from scheduler.retention.clearing import ClearingCriteria
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
 from sql.accounts.users import Role
@@ -231,11 +231,13 @@ def test_clearing_runs_is_noted_before_the_first_one_goes_and_a_dry_run_is_not(r
     rows.run(job_id, NOW - 2_000, status="SUCCEEDED")
     noted: list[list[str]] = []
 
-    assert commands(rows).clear_runs(Wish(job_id=job_id), dry_run=True) == 1
+    assert commands(rows).clear_runs(ClearingCriteria(job_id=job_id), dry_run=True) == 1
     assert deeds(rows) == []
 
-    wish = Wish(job_id=job_id, keep=0)
-    count = commands(rows).clear_runs(wish, on_progress=lambda _count: noted.append(deeds(rows)))
+    criteria = ClearingCriteria(job_id=job_id, keep=0)
+    count = commands(rows).clear_runs(
+        criteria, on_progress=lambda _count: noted.append(deeds(rows))
+    )
     assert (count, noted) == (1, [["run.clear"]])
     [entry] = entries(rows.database)
     assert json.loads(entry.after or "") == {"job_id": job_id, "keep": 0}
@@ -246,9 +248,13 @@ def test_whoever_may_touch_another_app_only_clears_nothing(rows: Rows, whose: st
     job_id = rows.job("nightly")
     rows.run(job_id, NOW - 2_000, status="SUCCEEDED")
     other, own = rows.app("other"), rows.app("reports")
-    wish = {"job": Wish(job_id=job_id), "app": Wish(app_id=own), "all": Wish()}[whose]
+    criteria = {
+        "job": ClearingCriteria(job_id=job_id),
+        "app": ClearingCriteria(app_id=own),
+        "all": ClearingCriteria(),
+    }[whose]
 
     with pytest.raises(Problem, match="no such job or app"):
-        commands(rows, app_ids=frozenset({other})).clear_runs(wish)
+        commands(rows, app_ids=frozenset({other})).clear_runs(criteria)
 
-    assert commands(rows, app_ids=frozenset({own})).clear_runs(Wish(app_id=own)) == 1
+    assert commands(rows, app_ids=frozenset({own})).clear_runs(ClearingCriteria(app_id=own)) == 1

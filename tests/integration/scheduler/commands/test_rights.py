@@ -11,7 +11,7 @@ from scheduler.commands.job_file import Change
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.jobs.stored_spec import fingerprint
 from scheduler.problems import Code, Problem
-from scheduler.retention.clearing import Wish
+from scheduler.retention.clearing import ClearingCriteria
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
 from sql.accounts.users import Rights, Role
@@ -32,7 +32,7 @@ OPERATING: dict[str, Act] = {
     "stop": lambda commands, job_id: commands.jobs.stop(job_id),
     "trigger": lambda commands, job_id: commands.runs.trigger(job_id),
     "kill": lambda commands, _: commands.runs.kill(1),
-    "clear": lambda commands, job_id: commands.runs.clear(Wish(job_id=job_id)),
+    "clear": lambda commands, job_id: commands.runs.clear(ClearingCriteria(job_id=job_id)),
     "drain": lambda commands, _: commands.cluster.drain(1),
     "apply": lambda commands, _: commands.job_files.apply([], [JOB], dry_run=False, prune=False),
 }

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from broker.messages import Trigger
 from broker.topology import run_queue
 from scheduler.completion.retry_policy import End
-from scheduler.dispatch.claim import Decided
+from scheduler.dispatch.claim import ClaimOutcome
 from scheduler.jobs.spec import AppSpec
 from scheduler.node import SchedulerNode
 from scheduler.routing.routes import Choice, Router, RouteRequest, with_added
@@ -573,9 +573,9 @@ def test_a_broadcast_whose_commit_got_no_answer_is_not_made_twice(
     live = still.roster.routable(APP)
     [app_id] = [job.app_id for job in cluster.jobs()]
 
-    def claim() -> Decided:
-        known = still.dispatcher._destinations.known(app_id, APP, live, cluster.now_ms())
-        return claimer.claim([run_id], known)
+    def claim() -> ClaimOutcome:
+        context = still.dispatcher._destinations.context(app_id, APP, live, cluster.now_ms())
+        return claimer.claim([run_id], context)
 
     # As the database layer does it: the whole unit of work once more.
     first, again = claim(), claim()

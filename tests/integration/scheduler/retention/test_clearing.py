@@ -12,14 +12,14 @@ from scheduler.node import SchedulerNode
 from scheduler.retention.calendar_days import CalendarDays
 from scheduler.retention.cleaner import ROUND_MS, Cleaner
 from scheduler.retention.clearing import (
-    Choice,
     Clearing,
-    Wish,
+    ClearingCriteria,
+    ClearingPreset,
     clear_all,
+    criteria_of,
     months_before,
-    wish_of,
 )
-from scheduler.retention.turn import LEASE_MS
+from scheduler.retention.lease_holder import LEASE_MS
 from sql.models import DayReport, Purge
 from sql.registry import presence
 from sql.run_status import OPEN, Kind, RunStatus
@@ -43,9 +43,11 @@ def past(
     return run_ids
 
 
-def clear(cluster: Cluster, wish: Wish, *, by: str = "me", dry_run: bool = False) -> int:
+def clear(
+    cluster: Cluster, criteria: ClearingCriteria, *, by: str = "me", dry_run: bool = False
+) -> int:
     days = CalendarDays("UTC")
-    return clear_all(Clearing(cluster.database, wish, by=by, days=days, dry_run=dry_run), NOW)
+    return clear_all(Clearing(cluster.database, criteria, by=by, days=days, dry_run=dry_run), NOW)
 
 
 def left(cluster: Cluster) -> list[int]:
@@ -66,7 +68,7 @@ def purges(cluster: Cluster) -> list[tuple[int, int, int, str]]:
 def test_what_is_older_goes_and_is_recorded(cluster: Cluster, job_id: int | None) -> None:
     _, _, young = past(cluster, 3 * DAY, 2 * DAY, DAY)
 
-    count = clear(cluster, Wish(before_ms=NOW - DAY, job_id=job_id))
+    count = clear(cluster, ClearingCriteria(before_ms=NOW - DAY, job_id=job_id))
 
     assert (count, left(cluster)) == (2, [young])
     assert purges(cluster) == [(1, NOW - 2 * DAY, 2, "me")]
@@ -78,7 +80,7 @@ def test_what_is_older_goes_and_is_recorded(cluster: Cluster, job_id: int | None
 def test_all_but_the_newest_go(cluster: Cluster, job_id: int | None, keep: int, kept: int) -> None:
     run_ids = past(cluster, 5 * DAY, 4 * DAY, 3 * DAY, 2 * DAY, DAY)
 
-    clear(cluster, Wish(keep=keep, job_id=job_id))
+    clear(cluster, ClearingCriteria(keep=keep, job_id=job_id))
 
     assert left(cluster) == run_ids[5 - kept :]
 
@@ -87,7 +89,7 @@ def test_all_but_the_newest_go(cluster: Cluster, job_id: int | None, keep: int, 
 def test_of_runs_due_in_the_same_second_exactly_the_newest_stay(cluster: Cluster) -> None:
     run_ids = past(cluster, DAY, DAY - 1, DAY - 2, DAY - 3)
 
-    clear(cluster, Wish(keep=2))
+    clear(cluster, ClearingCriteria(keep=2))
 
     assert left(cluster) == run_ids[2:]
 
@@ -97,9 +99,9 @@ def test_only_the_runs_of_one_job_or_app_go(cluster: Cluster) -> None:
     [two] = past(cluster, DAY, job_id=2)
     [three] = past(cluster, DAY, job_id=3, app_id=2)
 
-    assert clear(cluster, Wish(job_id=2)) == 1
+    assert clear(cluster, ClearingCriteria(job_id=2)) == 1
     assert left(cluster) == [one, three]
-    assert clear(cluster, Wish(app_id=2, keep=0)) == 1
+    assert clear(cluster, ClearingCriteria(app_id=2, keep=0)) == 1
     assert left(cluster) == [one]
     assert two not in left(cluster)
 
@@ -109,7 +111,7 @@ def test_the_newest_of_an_app_stay_whatever_others_have(cluster: Cluster) -> Non
     old, young = past(cluster, 2 * DAY, DAY, job_id=3, app_id=2)
     others = past(cluster, HOUR, 2 * HOUR)
 
-    clear(cluster, Wish(app_id=2, keep=1))
+    clear(cluster, ClearingCriteria(app_id=2, keep=1))
 
     assert set(left(cluster)) == {young, *others}
     assert old not in left(cluster)
@@ -121,7 +123,7 @@ def test_runs_that_are_not_over_stay(cluster: Cluster, job_id: int | None) -> No
     for number, status in enumerate(RunStatus):
         past(cluster, (number + 1) * DAY, status=status)
 
-    clear(cluster, Wish(job_id=job_id))
+    clear(cluster, ClearingCriteria(job_id=job_id))
 
     assert {run.status for run in cluster.runs()} == OPEN
 
@@ -138,10 +140,10 @@ def test_a_tick_stays_whole_while_one_of_its_shards_is_open(
     run_ids = plan(cluster.database, *shards)
     put(cluster.database, run_ids[:2], status=SUCCEEDED)
 
-    assert clear(cluster, Wish(job_id=job_id)) == 0
+    assert clear(cluster, ClearingCriteria(job_id=job_id)) == 0
 
     put(cluster.database, run_ids[2:], status=FAILED)
-    assert clear(cluster, Wish(job_id=job_id)) == 3
+    assert clear(cluster, ClearingCriteria(job_id=job_id)) == 3
 
 
 @on_memory
@@ -151,15 +153,15 @@ def test_a_tick_stays_whole_while_one_of_its_attempts_is_young(cluster: Cluster)
     run_ids = first + plan(cluster.database, retry)
     put(cluster.database, run_ids[1:], status=SUCCEEDED)
 
-    assert clear(cluster, Wish(before_ms=NOW - DAY)) == 0
-    assert clear(cluster, Wish(before_ms=NOW + 1_000)) == 2
+    assert clear(cluster, ClearingCriteria(before_ms=NOW - DAY)) == 0
+    assert clear(cluster, ClearingCriteria(before_ms=NOW + 1_000)) == 2
 
 
 @on_memory
 def test_a_dry_run_counts_and_deletes_nothing(cluster: Cluster) -> None:
     run_ids = past(cluster, *range(DAY, DAY + 500_000, 1_000))
 
-    assert clear(cluster, Wish(), dry_run=True) == 500
+    assert clear(cluster, ClearingCriteria(), dry_run=True) == 500
     assert left(cluster) == run_ids
     assert purges(cluster) == []
 
@@ -173,7 +175,7 @@ def test_many_go_in_chunks_and_the_progress_is_told(
     told: list[int] = []
 
     with statements(cluster.database) as sent:
-        clearing = Clearing(cluster.database, Wish(), by="me", days=CalendarDays("UTC"))
+        clearing = Clearing(cluster.database, ClearingCriteria(), by="me", days=CalendarDays("UTC"))
         count = clear_all(clearing, NOW, on_progress=told.append)
 
     deleted = [values for words, values in sent if words.startswith("DELETE")]
@@ -187,7 +189,8 @@ def test_two_who_clear_at_the_same_time_record_each_run_once(cluster: Cluster) -
     past(cluster, *range(DAY, DAY + 300_000, 1_000))
 
     counts = side_by_side(
-        lambda: clear(cluster, Wish(), by="one"), lambda: clear(cluster, Wish(), by="two")
+        lambda: clear(cluster, ClearingCriteria(), by="one"),
+        lambda: clear(cluster, ClearingCriteria(), by="two"),
     )
 
     assert sum(counts) == 300
@@ -203,7 +206,7 @@ def test_the_audit_knows_what_was_cleared(cluster: Cluster, still: SchedulerNode
     planned = cluster.runs()
     put(cluster.database, [run.id for run in planned[:-1]], status=SUCCEEDED)
 
-    clear(cluster, Wish())
+    clear(cluster, ClearingCriteria())
 
     report = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC")
     [job] = report.jobs
@@ -226,7 +229,9 @@ def test_the_audit_of_families_is_content_with_what_was_cleared(
     put(cluster.database, [one.id, two.id], status=FAILED)
 
     job_id = cluster.jobs(name=cleared)[0].id if cleared else None
-    assert clear(cluster, Wish(job_id=job_id)) == {"wide": 6, "child": 2, None: 8}[cleared]
+    assert (
+        clear(cluster, ClearingCriteria(job_id=job_id)) == {"wide": 6, "child": 2, None: 8}[cleared]
+    )
 
     assert audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC").is_sound
 
@@ -236,7 +241,7 @@ def test_a_result_that_comes_after_its_run_was_cleared_changes_nothing(cluster: 
     cluster.job("one")
     [run_id] = tick_in_flight(cluster, "one")
     put(cluster.database, [run_id], status=RunStatus.LOST)
-    clear(cluster, Wish())
+    clear(cluster, ClearingCriteria())
 
     end(cluster, run_id)
 
@@ -244,17 +249,17 @@ def test_a_result_that_comes_after_its_run_was_cleared_changes_nothing(cluster: 
 
 
 @pytest.mark.parametrize(
-    ("choice", "wish"),
+    ("choice", "criteria"),
     [
-        (1, Wish(before_ms=NOW - 31 * DAY)),
-        (4, Wish(before_ms=NOW - 365 * DAY)),
-        (5, Wish(keep=1_000)),
-        (8, Wish(keep=100_000)),
-        (9, Wish()),
+        (1, ClearingCriteria(before_ms=NOW - 31 * DAY)),
+        (4, ClearingCriteria(before_ms=NOW - 365 * DAY)),
+        (5, ClearingCriteria(keep=1_000)),
+        (8, ClearingCriteria(keep=100_000)),
+        (9, ClearingCriteria()),
     ],
 )
-def test_xxl_jobs_choices(choice: int, wish: Wish) -> None:
-    assert wish_of(Choice(choice), now_ms=NOW) == wish
+def test_xxl_jobs_choices(choice: int, criteria: ClearingCriteria) -> None:
+    assert criteria_of(ClearingPreset(choice), now_ms=NOW) == criteria
 
 
 def test_a_month_before_the_end_of_a_long_one_is_the_end_of_a_short_one() -> None:

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from scheduler.retention.calendar_days import CalendarDays
+from scheduler.retention.lease_holder import LEASE_MS
 from scheduler.retention.reporter import LOOK_SECONDS, Reporter
-from scheduler.retention.turn import LEASE_MS
 from sql.instants import at
 from sql.models import AppDay, DayReport
 from sql.run_status import RunStatus

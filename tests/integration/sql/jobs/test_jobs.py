@@ -126,7 +126,7 @@ class TestAdvance:
             lambda session: jobs.stop(
                 session,
                 [
-                    jobs.Stop(
+                    jobs.JobStop(
                         job_id=job_id, reason=Explanation("🛑" * 600, "{}"), watermark_ms=NOW_MS
                     )
                 ],

@@ -8,7 +8,7 @@ from sqlalchemy import insert
 
 from sql.engine import Database
 from sql.listings import newest_runs
-from sql.listings.newest_runs import Due, Parts
+from sql.listings.newest_runs import Due, RunSelection
 from sql.models import App, Run
 from sql.run_status import RunStatus
 from sql.runs import transitions
@@ -22,9 +22,9 @@ LIMIT = 7
 @pytest.fixture
 def filled(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
     """Runs of many apps and states, most of them due in few instants, read few parts at a time."""
-    monkeypatch.setattr(newest_runs, "PARTS", 6)
-    monkeypatch.setattr(newest_runs, "PART_ROWS", 2)
-    monkeypatch.setattr(newest_runs, "MOST", 30)
+    monkeypatch.setattr(newest_runs, "PARTITIONS", 6)
+    monkeypatch.setattr(newest_runs, "PARTITION_ROWS", 2)
+    monkeypatch.setattr(newest_runs, "ALL_ROWS", 30)
     database.write(
         lambda session: session.execute(
             insert(App),
@@ -47,7 +47,7 @@ def _new(chance: Random, app_id: int, number: int) -> transitions.NewRun:
     return new_run(app_id=app_id, job_id=number, scheduled_at=due_at, due_at=due_at)
 
 
-def walk(database: Database, wanted: Parts) -> tuple[list[Due], int]:
+def walk(database: Database, wanted: RunSelection) -> tuple[list[Due], int]:
     """Return all places, read piece by piece, and how many pieces there were."""
     found: list[Due] = []
     for piece in range(1, 1_000):
@@ -57,7 +57,7 @@ def walk(database: Database, wanted: Parts) -> tuple[list[Due], int]:
             return found, piece
         assert wanted.before is None or newest.end < wanted.before, "it goes on from further back"
         assert len(newest.rows) <= newest.looked_at < 40
-        wanted = Parts(
+        wanted = RunSelection(
             statuses=wanted.statuses,
             app_ids=wanted.app_ids,
             since_ms=wanted.since_ms,
@@ -67,12 +67,12 @@ def walk(database: Database, wanted: Parts) -> tuple[list[Due], int]:
     raise AssertionError("it has no end")
 
 
-def expected(database: Database, wanted: Parts) -> list[Due]:
+def expected(database: Database, wanted: RunSelection) -> list[Due]:
     fitting = [run for run in all_runs(database) if _fits(run, wanted)]
     return sorted(((run.due_at, run.id) for run in fitting), reverse=True)
 
 
-def _fits(run: Run, wanted: Parts) -> bool:
+def _fits(run: Run, wanted: RunSelection) -> bool:
     return (
         run.status in wanted.statuses
         and (wanted.app_ids is None or run.app_id in wanted.app_ids)
@@ -88,7 +88,7 @@ def test_read_piece_by_piece_each_run_is_there_once_and_in_order(
 ) -> None:
     since_ms, until_ms = times
     statuses = frozenset(states)
-    wanted = Parts(statuses=statuses, app_ids=None, since_ms=since_ms, until_ms=until_ms)
+    wanted = RunSelection(statuses=statuses, app_ids=None, since_ms=since_ms, until_ms=until_ms)
 
     found, pieces = walk(filled, wanted)
 
@@ -97,7 +97,7 @@ def test_read_piece_by_piece_each_run_is_there_once_and_in_order(
 
 
 def test_apps_that_were_not_asked_for_are_left_out(filled: Database) -> None:
-    wanted = Parts(statuses=frozenset(STATES), app_ids=frozenset({1, 2, 3, 999}))
+    wanted = RunSelection(statuses=frozenset(STATES), app_ids=frozenset({1, 2, 3, 999}))
 
     found, _ = walk(filled, wanted)
 
@@ -105,7 +105,7 @@ def test_apps_that_were_not_asked_for_are_left_out(filled: Database) -> None:
 
 
 def test_the_first_piece_has_as_many_as_were_asked_for(filled: Database) -> None:
-    wanted = Parts(statuses=frozenset(STATES), app_ids=None)
+    wanted = RunSelection(statuses=frozenset(STATES), app_ids=None)
 
     newest = filled.read(lambda session: newest_runs.read(session, wanted, limit=5))
 
@@ -114,7 +114,7 @@ def test_the_first_piece_has_as_many_as_were_asked_for(filled: Database) -> None
 
 
 def test_no_app_has_no_run(filled: Database) -> None:
-    wanted = Parts(statuses=frozenset(STATES), app_ids=frozenset())
+    wanted = RunSelection(statuses=frozenset(STATES), app_ids=frozenset())
 
     newest = filled.read(lambda session: newest_runs.read(session, wanted, limit=5))
 

@@ -7,7 +7,7 @@ import pytest
 from flask import Flask
 
 from admin_web.api.application import create_api
-from admin_web.api.endpoint import Mounted, Opening, endpoint, mounted
+from admin_web.api.endpoint import Mounted, OpenAccess, endpoint, mounted
 from scheduler.commands.tokens.scopes import Scope
 from sql.engine import Database
 from tests.support.api import Program, make_token
@@ -48,7 +48,7 @@ def test_every_scope_opens_its_own_routes_and_no_other(
             continue
         for scope, program in programs.items():
             answer = call(program, one, values)
-            opens = one.endpoint.opens in (scope, *Opening)
+            opens = one.endpoint.opens in (scope, *OpenAccess)
             assert (answer.status_code != 403) == opens, (one.name, scope, answer.text)
             assert answer.status_code < 500, (one.name, answer.text)
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.api.rate_limits import Places
-from admin_web.api.waiting import Waiting
+from admin_web.api.long_polling import LongPolling
+from admin_web.api.rate_limits import ConcurrencyLimits
 from scheduler.commands.tokens.scopes import Scope
 from sql.engine import Database
 from sql.run_status import RunStatus
@@ -269,7 +269,7 @@ class TestWaiting:
         self, database: Database, rows: Rows, job_id: int, clock: Clock
     ) -> None:
         run = rows.run(job_id, clock.now)
-        waiting = Waiting(database, places=Places(1, of_one=1), look_seconds=0.01)
+        waiting = LongPolling(database, places=ConcurrencyLimits(1, of_one=1), look_seconds=0.01)
 
         assert waiting.wait(1, run, 0.01)
         assert waiting.wait(1, run, 0.01)

@@ -10,8 +10,8 @@ from flask import Flask
 
 from admin_web.api.api_services import Limits
 from admin_web.api.endpoints import ledger
-from admin_web.api.rate_limits import Places
-from admin_web.api.waiting import Waiting
+from admin_web.api.long_polling import LongPolling
+from admin_web.api.rate_limits import ConcurrencyLimits
 from sql.accounts.users import Role
 from sql.engine import Database
 from tests.support.acting import NamedUsers
@@ -24,7 +24,7 @@ NEW = {"If-None-Match": "*"}
 
 class TestPlaces:
     def test_one_key_takes_its_part_and_leaves_the_rest(self) -> None:
-        places = Places(3, of_one=2)
+        places = ConcurrencyLimits(3, of_one=2)
 
         with ExitStack() as stack:
             taken = [stack.enter_context(places.taken(key)) for key in (1, 1, 1, 2, 3)]
@@ -32,7 +32,7 @@ class TestPlaces:
         assert taken == [True, True, False, True, False]
 
     def test_a_place_is_free_again_even_after_a_failure(self) -> None:
-        places = Places(1, of_one=1)
+        places = ConcurrencyLimits(1, of_one=1)
 
         with pytest.raises(RuntimeError), places.taken(1):
             raise RuntimeError
@@ -45,7 +45,7 @@ def test_one_user_leaves_places_to_wait_at_for_the_others(
     database: Database, clock: Clock, rows: Rows
 ) -> None:
     run = rows.run(rows.job("nightly"), clock.now)
-    waiting = Waiting(database, places=Places(2, of_one=1), look_seconds=0.01)
+    waiting = LongPolling(database, places=ConcurrencyLimits(2, of_one=1), look_seconds=0.01)
     has_place, may_end = threading.Event(), threading.Event()
 
     def is_enough() -> bool:

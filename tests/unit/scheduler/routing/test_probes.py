@@ -8,12 +8,12 @@ import pytest
 from broker.messages import Beat, BeatAnswer, IdleBeat, IdleBeatAnswer
 from broker.rpc import Answer, Question
 from scheduler.routing.choice import Probe, ProbeAnswer, Route, Router, RouteRequest
-from scheduler.routing.probe_answers import Among
+from scheduler.routing.probe_answers import Candidates
 from scheduler.routing.probes import Probes, Undecided
 from scheduler.routing.routes import BUILT_IN, Choice, choose
 
 BOOTS = {"a": "boot-a", "b": "boot-b", "c": "boot-c"}
-AMONG = Among("demo", BOOTS)
+AMONG = Candidates("demo", BOOTS)
 FAILOVER, BUSYOVER = BUILT_IN[Route.FAILOVER], BUILT_IN[Route.BUSYOVER]
 ALL = Router(lambda request, _: Choice(request.candidates[-1], "last"), probe=Probe.BEAT)
 
@@ -78,7 +78,7 @@ class Desk:
         router: Router,
         job_id: int = 1,
         addresses: tuple[str, ...] = ("a", "b", "c"),
-        among: Among = AMONG,
+        among: Candidates = AMONG,
         due_at: int = 0,
     ) -> RouteRequest:
         request = RouteRequest(job_id=job_id, addresses=addresses)
@@ -393,7 +393,7 @@ def test_what_a_claim_has_given_already_counts(desk: Desk) -> None:
     desk.want(BUSYOVER, 1, 2)
     desk.answer(0, free_slots=1)
 
-    taken = Among("demo", BOOTS, {"a": 1}, {("a", 1)})
+    taken = Candidates("demo", BOOTS, {"a": 1}, {("a", 1)})
     full = desk.request(BUSYOVER, 2, among=taken).probes or {}
     same = desk.request(BUSYOVER, 1, among=taken).probes
 
@@ -417,7 +417,7 @@ def test_many_runs_sent_elsewhere_are_not_kept(desk: Desk) -> None:
 def test_a_new_boot_has_to_answer_for_itself(desk: Desk) -> None:
     desk.want(FAILOVER, 1)
     desk.answer(0)
-    renewed = Among("demo", BOOTS | {"a": "boot-new"})
+    renewed = Candidates("demo", BOOTS | {"a": "boot-new"})
 
     assert desk.request(FAILOVER, among=renewed).probes == {}
 

@@ -9,7 +9,7 @@ from warren.jobfile.yaml_reader import YamlReader, did_you_mean
 from warren.jobfile.yaml_tree import (
     DEPTH,
     Entry,
-    Wrong,
+    InvalidEntry,
     entries,
     instant,
     is_nothing,
@@ -42,7 +42,7 @@ def test_whole_number_is_plain_decimal(source: str, value: int) -> None:
     ["1.0", "0x1F", "0b1", "1:30", "1_000", "'30'", "x", "", "[1]", "9" * 19, "true", "1e3"],
 )
 def test_anything_else_is_no_whole_number(source: str) -> None:
-    with pytest.raises(Wrong, match="expected timeout to be a whole number"):
+    with pytest.raises(InvalidEntry, match="expected timeout to be a whole number"):
         whole_number(node(source or "~"), "timeout")
 
 
@@ -58,7 +58,7 @@ def test_falsehood_too(source: str) -> None:
 
 @pytest.mark.parametrize("source", ["1", "'true'", "maybe", "~", "{}"])
 def test_anything_else_is_no_truth(source: str) -> None:
-    with pytest.raises(Wrong, match="expected enabled to be true or false"):
+    with pytest.raises(InvalidEntry, match="expected enabled to be true or false"):
         truth(node(source), "enabled")
 
 
@@ -72,7 +72,7 @@ def test_text_is_text(source: str, value: str) -> None:
 
 @pytest.mark.parametrize("source", ["7", "yes", "1.5", "2026-12-01"])
 def test_what_only_looks_like_text_must_be_quoted(source: str) -> None:
-    with pytest.raises(Wrong, match="put it in quotes"):
+    with pytest.raises(InvalidEntry, match="put it in quotes"):
         text(node(source), "param")
 
 
@@ -96,7 +96,7 @@ def test_entries_know_their_lines_and_doubles() -> None:
     found = list(entries(node("a: 1\nb: 2\na: 3\n"), "it"))
 
     assert [(one.name, one.line) for one in found if isinstance(one, Entry)] == [("a", 1), ("b", 2)]
-    [double] = [one for one in found if isinstance(one, Wrong)]
+    [double] = [one for one in found if isinstance(one, InvalidEntry)]
     assert (double.line, double.text) == (3, "duplicate field 'a'")
 
 
@@ -114,7 +114,7 @@ def test_nesting_up_to_the_limit_is_read(tmp_path: Path, depth: int) -> None:
 def test_nesting_beyond_the_limit_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("\n" + "[" * (DEPTH + 1) + "]" * (DEPTH + 1))
 
-    with pytest.raises(Wrong) as refused:
+    with pytest.raises(InvalidEntry) as refused:
         read_tree(tmp_path / "x.yaml")
 
     assert refused.value.line == 2

@@ -1,4 +1,4 @@
-"""Reasons and other words as what rows keep of them."""
+"""Turns reasons and other texts into what rows store of them."""
 
 from broker.messages import MESSAGE_LIMIT
 from broker.reasons.reason import Words
@@ -7,7 +7,7 @@ from sql.explanation import Explanation
 
 
 def explanation(words: Words) -> Explanation:
-    """Return what a row keeps of why something is so."""
+    """Return what a row stores of a reason or text."""
     if isinstance(words, str):
         return Explanation(cut(words))
     return Explanation(cut(str(words)), to_json(words) or None)

@@ -1,4 +1,4 @@
-"""Waits for the ends of ticks: one thread looks at all of them by one query at a time."""
+"""Lets requests wait for ticks to end: one thread polls all of them with one query."""
 
 import re
 import threading
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import structlog
 from flask import request
 
-from admin_web.api.rate_limits import Places
+from admin_web.api.rate_limits import ConcurrencyLimits
 from admin_web.api.refusals import at_parameter
 from sql.engine import Database
 from sql.listings import tick_ends
@@ -22,20 +22,20 @@ log = structlog.get_logger()
 
 
 @dataclass
-class _Wish:
-    """What one request waits for."""
+class _Waiter:
+    """One waiting request."""
 
     run_id: int
     is_over: threading.Event = field(default_factory=threading.Event)
 
 
-class Waiting:
-    """Lets some requests wait for ticks; what is one too many is not held up, and not refused.
+class LongPolling:
+    """Lets a limited number of requests wait; any further one is answered at once, not refused.
 
     Args:
         database: where runs are.
-        places: of those that may wait at a time.
-        look_seconds: how often all of them are looked at.
+        places: limits how many may wait at a time.
+        look_seconds: seconds between two polls.
         clock: monotonic seconds.
 
     """
@@ -44,7 +44,7 @@ class Waiting:
         self,
         database: Database,
         *,
-        places: Places,
+        places: ConcurrencyLimits,
         look_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -53,7 +53,7 @@ class Waiting:
         self._look_seconds = look_seconds
         self._clock = clock
         self._changed = threading.Condition()
-        self._wishes: list[_Wish] = []
+        self._waiters: list[_Waiter] = []
         self._is_looking = False
 
     def wait(
@@ -76,41 +76,41 @@ class Waiting:
             return is_taken
 
     def _wait(self, run_id: int, seconds: float, is_enough: Callable[[], bool]) -> None:
-        wish = _Wish(run_id)
+        waiter = _Waiter(run_id)
         end_at = self._clock() + seconds
         try:
-            self._begin(wish)
-            while not is_enough() and not wish.is_over.is_set():
+            self._begin(waiter)
+            while not is_enough() and not waiter.is_over.is_set():
                 left = end_at - self._clock()
                 if left <= 0:
                     break
-                wish.is_over.wait(min(left, max(self._look_seconds, 0.5)))
+                waiter.is_over.wait(min(left, max(self._look_seconds, 0.5)))
         finally:
-            self._end(wish)
+            self._end(waiter)
 
-    def _begin(self, wish: _Wish) -> None:
+    def _begin(self, waiter: _Waiter) -> None:
         with self._changed:
-            self._wishes.append(wish)
+            self._waiters.append(waiter)
             if not self._is_looking:
                 self._is_looking = True
                 threading.Thread(target=self._look, name="waiting requests", daemon=True).start()
 
-    def _end(self, wish: _Wish) -> None:
+    def _end(self, waiter: _Waiter) -> None:
         with self._changed:
-            self._wishes = [one for one in self._wishes if one is not wish]
+            self._waiters = [one for one in self._waiters if one is not waiter]
 
     def _look(self) -> None:
         while True:
             with self._changed:
-                waiting: dict[int, list[_Wish]] = defaultdict(list)
-                for wish in self._wishes:
-                    waiting[wish.run_id].append(wish)
+                waiting: dict[int, list[_Waiter]] = defaultdict(list)
+                for waiter in self._waiters:
+                    waiting[waiter.run_id].append(waiter)
                 if not waiting:
                     self._is_looking = False
                     return
             for run_id in self._over(set(waiting)):
-                for wish in waiting[run_id]:
-                    wish.is_over.set()
+                for waiter in waiting[run_id]:
+                    waiter.is_over.set()
             time.sleep(self._look_seconds)
 
     def _over(self, run_ids: set[int]) -> set[int]:

@@ -9,8 +9,8 @@ from flask import request
 
 from admin_web.access.sign_ins import network_of
 from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import Call, Endpoint, Opening
-from admin_web.api.rate_limits import Buckets
+from admin_web.api.endpoint import Call, Endpoint, OpenAccess
+from admin_web.api.rate_limits import RateLimits
 from admin_web.api.refusals import Refusal
 from scheduler.actor import Actor
 from scheduler.commands.tokens.scopes import RIGHTS, Scope, actor_of, scopes_of
@@ -29,14 +29,14 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="warren"'}
 log = structlog.get_logger()
 
 
-class Admission:
+class Authentication:
     """Finds out who calls, and whether they may, before anything else is read."""
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
         limits = services.limits
-        self._requests = Buckets(limits.requests, limits.requests_at_once)
-        self._triggers = Buckets(limits.triggers, limits.triggers_at_once)
+        self._requests = RateLimits(limits.requests, limits.requests_at_once)
+        self._triggers = RateLimits(limits.triggers, limits.triggers_at_once)
 
     def admit(self, endpoint: Endpoint) -> Call | None:
         """Return who calls a view; None where nobody needs to be known.
@@ -46,7 +46,7 @@ class Admission:
                 scope.
 
         """
-        if endpoint.opens is Opening.ANYONE:
+        if endpoint.opens is OpenAccess.ANYONE:
             return None
         token, owner = self._found(request.headers.get("Authorization", ""))
         self._limit(token.id, endpoint)

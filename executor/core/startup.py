@@ -1,4 +1,4 @@
-"""Opens a boot: waits for its welcome, reports what earlier boots left, then takes triggers."""
+"""Starts a boot: waits for its welcome, reports what earlier boots left, then takes triggers."""
 
 from collections.abc import Callable
 
@@ -14,8 +14,8 @@ JOURNAL_RETRY_SECONDS = 1.0
 WELCOME_SECONDS = 10.0
 
 
-class Opening:
-    """The beginning of one boot. Used from the core's thread.
+class Startup:
+    """The startup of one boot. Used from the core's thread.
 
     `make_run_inbox` makes the inbox for triggers, available as `run_inbox` from then on.
     """

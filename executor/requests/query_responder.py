@@ -1,4 +1,4 @@
-"""Answers the questions of schedulers and consoles; each answer goes to the asker's own queue."""
+"""Answers queries of schedulers and consoles; each answer goes to the asker's own queue."""
 
 import re
 from collections.abc import Collection
@@ -33,8 +33,8 @@ REPLY_TO_PATTERN = re.compile(rf"answer\.{ADDRESS_PATTERN}")
 VALID_SECONDS = 30.0
 
 
-class Answers:
-    """Answers for one boot. Used from the core thread, except `send`."""
+class QueryResponder:
+    """Answers queries for one boot. Used from the core thread, except `send`."""
 
     def __init__(
         self,

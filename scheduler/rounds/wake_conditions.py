@@ -1,13 +1,13 @@
 """Which pending work wakes which role. Pure."""
 
-from scheduler.rounds.pending_work import Wants
+from scheduler.rounds.pending_work import WakeCondition
 from sql.pending import Pending
 
 #: A role is woken this long before its work is due, and waits for the exact time itself.
 NEAR_MS = 1_000
 
 
-def planner(begin_ms: int) -> Wants:
+def planner(begin_ms: int) -> WakeCondition:
     """Return whether a tick is about to be planned, which happens `begin_ms` before it."""
 
     def is_tick_near(work: Pending, now_ms: int) -> bool:

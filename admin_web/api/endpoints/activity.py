@@ -1,4 +1,4 @@
-"""What is on record: alarms, days, and who did what."""
+"""What happened: alarms, runs per day, and who did what."""
 
 import json
 from datetime import date, timedelta
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from admin_web.api.answers import answer_type, page_type, told
+from admin_web.api.answer_types import answer_type, page_type, told
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call, endpoint
 from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, instant_ms, page, place_of
@@ -92,7 +92,7 @@ class TrailEntry(msgspec.Struct, kw_only=True):
 TrailPage = page_type(TrailEntry)
 
 
-class RecordEndpoints:
+class ActivityEndpoints:
     """What is on record."""
 
     name = "records"

@@ -9,7 +9,7 @@ from scheduler.dispatch.workload import Workload
 from scheduler.routing.probes import Probes
 
 
-class Sender:
+class TriggerSender:
     """Sends the triggers of one scheduler's claims."""
 
     def __init__(

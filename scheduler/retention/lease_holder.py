@@ -1,14 +1,14 @@
-"""Whose turn it is to do what one scheduler at a time does."""
+"""Lets one scheduler at a time do a role's work."""
 
 from sql.engine import Database
 from sql.registry import leases
 
-#: Longer than the longest pause between two rounds of whoever has it.
+#: Longer than the longest pause between two rounds of the role.
 LEASE_MS = 15_000
 
 
-class Turn:
-    """One scheduler's hold on a lease.
+class LeaseHolder:
+    """Takes and keeps a lease for one scheduler.
 
     Args:
         name: of the lease.
@@ -30,6 +30,6 @@ class Turn:
             )
         )
 
-    def pass_on(self) -> None:
-        """Let another scheduler go on at once."""
+    def release(self) -> None:
+        """Let another scheduler take it at once."""
         self._database.write(lambda session: leases.release(session, self._name, self._node))

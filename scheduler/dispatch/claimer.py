@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from scheduler.completion.completion import Completion
 from scheduler.dispatch import expansion
-from scheduler.dispatch.claim import Decided, Known
+from scheduler.dispatch.claim import ClaimContext, ClaimOutcome
 from scheduler.dispatch.route_resolver import RouteResolver
 from scheduler.dispatch.run_routing import RunRouting
 from scheduler.dispatch.workload import Workload
@@ -45,7 +45,7 @@ class Claimer:
         self._resolver = resolver
         self._scripts = Scripts()
 
-    def claim(self, run_ids: Sequence[int], known: Known) -> Decided:
+    def claim(self, run_ids: Sequence[int], context: ClaimContext) -> ClaimOutcome:
         """Route what is still PLANNED of these runs and held by nobody else.
 
         Raises:
@@ -53,30 +53,36 @@ class Claimer:
 
         """
         return self._context.write_runs(
-            lambda session: self._claim(session, run_ids, known),
-            has_planned=lambda decided: decided.ends,
+            lambda session: self._claim(session, run_ids, context),
+            has_planned=lambda outcome: outcome.ends,
         )
 
-    def _claim(self, session: Session, run_ids: Sequence[int], known: Known) -> Decided:
+    def _claim(
+        self, session: Session, run_ids: Sequence[int], context: ClaimContext
+    ) -> ClaimOutcome:
         rows = transitions.claim(session, list(run_ids))
         found = jobs.for_runs(session, {row.job_id for row in rows})
         remembering = {job.id for job in found.values() if self._resolver.needs_memory(job)}
-        known = replace(
-            known,
+        context = replace(
+            context,
             now_ms=self._context.now_ms(),
             memories=route_memory.lock(session, remembering) if remembering else {},
             scripts=self._scripts.read(session, [row.script_version for row in rows]),
         )
-        decided = self._decide(session, rows, found, known)
-        self._write(session, decided, known.now_ms)
-        return decided
+        outcome = self._decide(session, rows, found, context)
+        self._write(session, outcome, context.now_ms)
+        return outcome
 
     def _decide(
-        self, session: Session, rows: Sequence[PlannedRun], found: dict[int, JobToRun], known: Known
-    ) -> Decided:
+        self,
+        session: Session,
+        rows: Sequence[PlannedRun],
+        found: dict[int, JobToRun],
+        context: ClaimContext,
+    ) -> ClaimOutcome:
         routing = RunRouting(
             self._context,
-            known,
+            context,
             roster=self._roster,
             workload=self._workload,
             resolver=self._resolver,
@@ -84,14 +90,14 @@ class Claimer:
         )
         for row in rows:
             routing.route(row, found.get(row.job_id))
-        return routing.decided
+        return routing.outcome
 
-    def _write(self, session: Session, decided: Decided, now_ms: int) -> None:
+    def _write(self, session: Session, outcome: ClaimOutcome, now_ms: int) -> None:
         node = self._context.node
-        if decided.routed:
-            transitions.route(session, decided.routed, node=node, now_ms=now_ms)
-        expansion.write(session, decided.totals, decided.shards, node=node, now_ms=now_ms)
-        route_memory.store(session, decided.memories)
-        transitions.explain(session, decided.explained)
-        if decided.ends:
-            self._completion.end(session, decided.ends)
+        if outcome.routed:
+            transitions.route(session, outcome.routed, node=node, now_ms=now_ms)
+        expansion.write(session, outcome.totals, outcome.shards, node=node, now_ms=now_ms)
+        route_memory.store(session, outcome.memories)
+        transitions.explain(session, outcome.explained)
+        if outcome.ends:
+            self._completion.end(session, outcome.ends)
