@@ -168,7 +168,8 @@ class Know(Message, frozen=True, kw_only=True):
 class ReadLog(Message, frozen=True, kw_only=True):
     """Asks for lines of a run's log from `from_line` (1-based). Answered with `LogChunk`.
 
-    `at_end`: for the last `limit` lines instead, whatever `from_line` says.
+    `at_end`: for the last `limit` lines instead, whatever `from_line` says. `find`: for the numbers
+    of lines from there on that hold these words instead.
     """
 
     question_id: str
@@ -178,6 +179,7 @@ class ReadLog(Message, frozen=True, kw_only=True):
     from_line: Natural
     limit: Natural = 1_000
     at_end: bool = False
+    find: str = ""
 
 
 class StillOpen(Message, frozen=True, kw_only=True):
@@ -241,7 +243,11 @@ class KnowAnswer(Message, frozen=True, kw_only=True):
 
 
 class LogChunk(Message, frozen=True, kw_only=True):
-    """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` when there are none."""
+    """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` when there are none.
+
+    `times`: from which line on which time counts, in epoch milliseconds, 0 where it is not known.
+    `found`: of a search, the numbers of lines among them that hold the words; None = no search.
+    """
 
     question_id: str
     address: Address
@@ -252,6 +258,8 @@ class LogChunk(Message, frozen=True, kw_only=True):
     text: str
     is_end: bool
     missing: bool = False
+    times: tuple[tuple[Natural, Natural], ...] = ()
+    found: tuple[Natural, ...] | None = None
 
 
 # -- executor -> scheduler, callbacks ---------------------------------------------------------

@@ -7,17 +7,23 @@ from flask import Response, get_template_attribute, jsonify, render_template, re
 from sqlalchemy.orm import Session
 
 from admin_web.console_services import ConsoleServices
+from admin_web.local_times import LocalTimes
+from admin_web.logs.colours import Piece, pieces
 from admin_web.logs.downloads import Downloads
-from admin_web.logs.log_reader import Answer, LogPart, LogReader, Source
-from admin_web.logs.text import shown, shown_text
+from admin_web.logs.log_reader import Answer, LogMatches, LogPart, LogReader, Source
+from admin_web.logs.text import shown_text
 from admin_web.visitors import Visitor
 from sql.listings import recent
 from sql.listings.recent import DetailedRun
 from sql.registry import presence
-from sql.run_status import OPEN
+from sql.run_status import OPEN, RunStatus
 
 #: Lines of a page, of one answer to a script, and of one piece of a file.
 PAGE_LINES, SCRIPT_LINES, FILE_LINES = 500, 1_000, 10_000
+#: Characters that are looked for.
+MOST_WORDS = 200
+#: A run that took less has one time for all of its lines.
+SHORT_MS = 1_000
 #: No log has more lines: it holds 50 MB.
 LAST_LINE = 50_000_000
 #: Where a file ends, whatever an executor goes on to say.
@@ -35,22 +41,24 @@ class LogPages:
         self._services = services
         self._reader = reader
         self._downloads = Downloads()
+        self._local_times = LocalTimes(services.timezone, services.now_ms)
 
     def show(self, known: Visitor, run_id: int) -> str:
-        """Show a page of lines: from `line` on; else an open run's last ones, or the first."""
+        """Show a page of lines: from `line` on; else the last ones, or the first of a success."""
         run, source = self._find(known, run_id)
         line = _line("line")
+        # What failed says so in the end.
+        opens_at_end = run.status != RunStatus.SUCCEEDED or "end" in request.args
         part = self._reader.read(
-            source,
-            line or 1,
-            limit=PAGE_LINES,
-            at_end=line is None and run.status in OPEN,
+            source, line or 1, limit=PAGE_LINES, at_end=line is None and opens_at_end
         )
         return render_template(
             "pages/run_log.html",
             run=run,
             part=part,
-            lines=[shown(line) for line in part.lines],
+            lines=[pieces(line) for line in part.lines],
+            times=self._times(run, part),
+            is_at_end=line is None and opens_at_end,
             kept=_kept(run, part),
             is_open=run.status in OPEN,
             earlier=max(1, part.from_line - PAGE_LINES) if part.from_line > 1 else None,
@@ -66,11 +74,28 @@ class LogPages:
             answer=part.answer.value,
             first=part.from_line,
             next=part.next_line,
-            lines=[shown(line) for line in part.lines],
+            lines=[_for_script(pieces(line)) for line in part.lines],
+            times=self._times(run, part),
             is_end=part.is_end,
             # Read before the executor was asked: what is over then, was written whole by then.
             is_open=run.status in OPEN,
             state=str(badge(run.status)),
+        )
+
+    def search(self, known: Visitor, run_id: int) -> Response:
+        """Give the numbers of the lines from `from` on that hold the words `q`, as JSON."""
+        _, source = self._find(known, run_id)
+        words = request.args.get("q", "").strip()[:MOST_WORDS]
+        found = (
+            self._reader.search(source, words, _line("from") or 1)
+            if words
+            else LogMatches(answer=Answer.LINES, is_end=True)
+        )
+        return jsonify(
+            answer=found.answer.value,
+            lines=found.lines,
+            looked_to=found.to_line,
+            is_end=found.is_end,
         )
 
     def download(self, known: Visitor, run_id: int) -> Response:
@@ -82,6 +107,16 @@ class LogPages:
         answer.call_on_close(lambda: self._downloads.end(known.user_id))
         answer.headers["Content-Disposition"] = f'attachment; filename="run-{run.id}.log"'
         return answer
+
+    def _times(self, run: DetailedRun, part: LogPart) -> list[str]:
+        """Return when each line was written, in the viewer's zone, empty where it is not known."""
+        ended, began = run.finished_at or 0, run.started_at or 0
+        # So short a run has no notes, and needs none.
+        otherwise = ended if began and ended - began < SHORT_MS else 0
+        return [
+            self._local_times.format(at_ms or otherwise)[11:] if at_ms or otherwise else ""
+            for at_ms in part.line_times
+        ]
 
     def _pieces(self, run: DetailedRun, source: Source) -> Iterator[bytes]:
         line, size = 1, 0
@@ -135,6 +170,12 @@ def _line(name: str) -> int | None:
     if not text.isdecimal() or not text.isascii():
         return None
     return max(1, min(int(text[:12]), LAST_LINE))
+
+
+def _for_script(line: list[Piece]) -> str | list[Piece]:
+    """Return a line as JSON has it: a text, or its pieces where some have looks."""
+    [(looks, text), *more] = line
+    return line if looks or more else text
 
 
 def _kept(run: DetailedRun, part: LogPart) -> list[str]:

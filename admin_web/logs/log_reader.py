@@ -49,17 +49,40 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """Lines of a log from `from_line` (1-based) on; `is_end`: there are no more at present."""
+    """Lines of a log from `from_line` (1-based) on; `is_end`: there are no more at present.
+
+    `times`: from which line on which time counts, in epoch milliseconds, 0 where it is not known.
+    """
 
     answer: Answer
     from_line: int = 1
     lines: tuple[str, ...] = ()
     is_end: bool = False
+    times: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def line_times(self) -> list[int]:
+        """When each line was written, 0 where that is not known."""
+        since = dict(self.times)
+        found: list[int] = []
+        for line in range(self.from_line, self.next_line):
+            found.append(since.get(line, found[-1] if found else 0))
+        return found
 
     @property
     def next_line(self) -> int:
         """The number of the line after these."""
         return self.from_line + len(self.lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMatches:
+    """Which lines of a log hold some words; those up to `to_line` were looked at."""
+
+    answer: Answer
+    lines: tuple[int, ...] = ()
+    to_line: int = 0
+    is_end: bool = False
 
 
 class LogReader:
@@ -93,23 +116,10 @@ class LogReader:
 
         With patience it waits for a place while too many others are asking.
         """
-        if self._requester is None or not source.boot_id:
-            return LogPart(answer=Answer.SILENT, from_line=from_line)
-        with self._place(source, wait_seconds) as obstacle:
-            if obstacle is not None:
-                return LogPart(answer=obstacle, from_line=from_line)
-            question = _question(source, from_line, limit, at_end=at_end)
-            try:
-                chunk = self._requester.ask([question], ANSWER_SECONDS)[0]
-            except ValueError:  # an address of XXL-JOB's, which is a URL, can be asked nothing
-                chunk = None
-            return self._part(source, chunk, from_line)
-
-    def _part(self, source: Source, chunk: object, from_line: int) -> LogPart:
-        if not isinstance(chunk, LogChunk) or chunk.run_id != source.run_id:
-            with self._changed:
-                self._silent_until[_key(source)] = self._clock() + PAUSE_SECONDS
-            return LogPart(answer=Answer.SILENT, from_line=from_line)
+        question = _question(source, from_line, limit, at_end=at_end)
+        chunk = self._ask(source, question, wait_seconds)
+        if isinstance(chunk, Answer):
+            return LogPart(answer=chunk, from_line=from_line)
         if chunk.missing:
             return LogPart(answer=Answer.MISSING, from_line=chunk.from_line, is_end=True)
         lines = chunk.text.split("\n") if chunk.to_line >= chunk.from_line else []
@@ -118,7 +128,37 @@ class LogReader:
             from_line=chunk.from_line,
             lines=tuple(lines),
             is_end=chunk.is_end,
+            times=chunk.times,
         )
+
+    def search(self, source: Source, words: str, from_line: int) -> LogMatches:
+        """Return which lines from a line on hold the words, as far as one answer looks."""
+        question = _question(source, from_line, 1, find=words)
+        chunk = self._ask(source, question, 0.0)
+        if isinstance(chunk, Answer):
+            return LogMatches(answer=chunk)
+        if chunk.found is None:  # an executor of before
+            return LogMatches(answer=Answer.MISSING)
+        return LogMatches(
+            answer=Answer.LINES, lines=chunk.found, to_line=chunk.to_line, is_end=chunk.is_end
+        )
+
+    def _ask(self, source: Source, question: Question, wait_seconds: float) -> LogChunk | Answer:
+        """Return what the executor says, or why it said nothing."""
+        if self._requester is None or not source.boot_id:
+            return Answer.SILENT
+        with self._place(source, wait_seconds) as obstacle:
+            if obstacle is not None:
+                return obstacle
+            try:
+                chunk = self._requester.ask([question], ANSWER_SECONDS)[0]
+            except ValueError:  # an address of XXL-JOB's, which is a URL, can be asked nothing
+                chunk = None
+            if isinstance(chunk, LogChunk) and chunk.run_id == source.run_id:
+                return chunk
+            with self._changed:
+                self._silent_until[_key(source)] = self._clock() + PAUSE_SECONDS
+            return Answer.SILENT
 
     @contextmanager
     def _place(self, source: Source, wait_seconds: float) -> Iterator[Answer | None]:
@@ -154,7 +194,9 @@ def _key(source: Source) -> tuple[str, str]:
     return (source.app, source.address)
 
 
-def _question(source: Source, from_line: int, limit: int, *, at_end: bool) -> Question:
+def _question(
+    source: Source, from_line: int, limit: int, *, at_end: bool = False, find: str = ""
+) -> Question:
     day = moment(source.scheduled_at_ms).date().isoformat()
 
     def build(question_id: str, reply_to: str) -> ReadLog:
@@ -166,6 +208,7 @@ def _question(source: Source, from_line: int, limit: int, *, at_end: bool) -> Qu
             from_line=from_line,
             limit=limit,
             at_end=at_end,
+            find=find,
         )
 
     return (source.app, source.address, source.boot_id, build)

@@ -21,7 +21,7 @@ _SIGNS = (
 def shown(line: str) -> str:
     """Return a line without terminal codes, its other control characters made visible."""
     plain = _TERMINAL.sub("", line) if "\x1b" in line else line
-    return _last_state(plain).translate(_SIGNS)
+    return last_state(plain).translate(_SIGNS)
 
 
 def shown_text(text: str) -> str:
@@ -29,7 +29,7 @@ def shown_text(text: str) -> str:
     return "\n".join(shown(line) for line in text.split("\n"))
 
 
-def _last_state(line: str) -> str:
+def last_state(line: str) -> str:
     """Return what a line that writes over itself, as progress bars do, shows in the end."""
     text = line.rstrip("\r")
     return text.rpartition("\r")[2] + line[len(text) :]

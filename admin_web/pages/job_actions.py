@@ -103,7 +103,7 @@ class JobActions:
             form[problem.field].errors = (problem_text(problem),)
             return render_template("pages/jobs_trigger.html", form=form, job=job), 422
         flash(gettext("Run %(id)s is queued.", id=run_id))
-        return redirect(url_for("jobs.show", job_id=job_id), 303)
+        return redirect(url_for("runs.log", run_id=run_id), 303)
 
     @property
     def _commands(self) -> Commands:

@@ -19,11 +19,12 @@ from admin_web.views.run_finder import Asked, RunFinder
 from admin_web.visitors import Visitor, visitor
 from scheduler.actor import Right
 from scheduler.problems import Code, Problem
+from sql.accounts import audit_log
 from sql.listings import recent, run_choices, run_relations, run_search
 from sql.listings.recent import DetailedRun
 from sql.listings.run_search import RunPage
 from sql.registry.apps import ids_by_name
-from sql.run_status import OPEN
+from sql.run_status import OPEN, Kind
 
 LINES = 50
 #: Jobs that are suggested while a name is typed.
@@ -96,7 +97,8 @@ class RunPages:
             flash(gettext("The run has already ended."), "error")
         else:
             flash(gettext("Kill requested."))
-        return redirect(url_for("runs.show", run_id=run_id), 303)
+        page = "runs.log" if "log" in request.form else "runs.show"
+        return redirect(url_for(page, run_id=run_id), 303)
 
     @route("/runs/<id:run_id>/again", Right.OPERATE, methods=("POST",))
     def again(self, run_id: int) -> AnyResponse:
@@ -121,6 +123,11 @@ class RunPages:
     def log_lines(self, run_id: int) -> Response:
         """Give the lines from `from` on to the script that follows a log."""
         return self._logs.lines(visitor(), run_id)
+
+    @route("/runs/<id:run_id>/log/search", Right.VIEW)
+    def search_log(self, run_id: int) -> Response:
+        """Give the lines of a whole log that hold some words."""
+        return self._logs.search(visitor(), run_id)
 
     @route("/runs/<id:run_id>/log/download", Right.VIEW)
     def download_log(self, run_id: int) -> Response:
@@ -149,11 +156,19 @@ def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
     is_cut = len(found.tick) >= run_relations.SHOWN
     return {
         "run": run,
+        "triggered_by": _triggered_by(session, run),
         "relations": found,
         "attempts": attempts,
         "shards": shards,
         "is_cut": is_cut,
     }
+
+
+def _triggered_by(session: Session, run: DetailedRun) -> str:
+    """Return who triggered the tick of a run, empty when nobody did or it is not known."""
+    if run.origin_id == 0 or run.kind == Kind.PARENT:
+        return ""
+    return audit_log.trigger_of(session, run.job_id, run.origin_id, run.scheduled_at) or ""
 
 
 def _job_url(run: DetailedRun) -> str:

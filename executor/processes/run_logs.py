@@ -17,6 +17,9 @@ from pathlib import Path
 
 from broker.messages import LOG_TAIL_BYTES
 from executor.disk import DEFAULT_RESERVE, Reserve, Space, space_of
+from executor.processes import line_times, log_search
+from executor.processes.line_times import TimeChanges
+from executor.processes.log_search import FoundLines
 
 #: Most bytes of one run's log.
 CAP_BYTES = 50_000_000
@@ -36,6 +39,7 @@ class Lines:
     """Lines `from_line` to `to_line`, 1-based; `to_line` < `from_line` if there are none.
 
     `is_end`: there are no more lines at present. `missing`: no logs of that day are kept here.
+    `times`: from which line on which time counts.
     """
 
     from_line: int
@@ -43,6 +47,7 @@ class Lines:
     text: str
     is_end: bool
     missing: bool = False
+    times: TimeChanges = ()
 
 
 class RunLogs:
@@ -136,15 +141,29 @@ class RunLogs:
         from_line = max(1, from_line)
         if not _DAY.fullmatch(day):
             return _nothing(from_line, missing=True)
+        path = f"{self._prefix}{day}/{int(run_id)}.log"
         try:
-            with _open(f"{self._prefix}{day}/{int(run_id)}.log") as file:
+            with _open(path) as file:
                 if at_end:
                     from_line = max(1, _count_lines(file) - limit + 1)
                 if not _skip_lines(file, from_line - 1):
                     return _nothing(from_line)
-                return _take_lines(file, from_line, max(0, limit), growing=growing)
+                return _take_lines(file, path, from_line, max(0, limit), growing=growing)
         except OSError:
             return _nothing(from_line, missing=not (self.folder / day).is_dir())
+
+    def search(self, run_id: int, day: str, words: str, from_line: int) -> FoundLines:
+        """Return which lines of a run's log hold some words, as far as one answer looks."""
+        nothing = FoundLines(lines=(), to_line=max(1, from_line) - 1, is_end=True)
+        if not _DAY.fullmatch(day) or not words:
+            return nothing
+        try:
+            with _open(f"{self._prefix}{day}/{int(run_id)}.log") as file:
+                if not _skip_lines(file, max(1, from_line) - 1):
+                    return nothing
+                return log_search.find(file, words, max(1, from_line))
+        except OSError:
+            return nothing
 
     def clean(self, keep_days: int, now: datetime | None = None) -> int:
         """Delete the folders of days more than `keep_days` ago; return how many.
@@ -237,21 +256,28 @@ def _skip_lines(file: io.BufferedReader, count: int) -> bool:
     return True
 
 
-def _take_lines(file: io.BufferedReader, from_line: int, limit: int, *, growing: bool) -> Lines:
+def _take_lines(
+    file: io.BufferedReader, path: str, from_line: int, limit: int, *, growing: bool
+) -> Lines:
     taken: list[str] = []
+    offsets: list[int] = []
     size = 0
     while len(taken) < limit and size < CHUNK_BYTES:
+        offset = file.tell()
         line = file.readline(LINE_BYTES)
         is_whole = line.endswith(b"\n") or _skip_rest(file, line)
         if not line or (growing and not is_whole):
             break
         size += len(line)
         taken.append(_as_text(line))
+        offsets.append(offset)
+    last_change_ms = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
     return Lines(
         from_line=from_line,
         to_line=from_line + len(taken) - 1,
         text="\n".join(taken),
         is_end=not file.peek(1),
+        times=line_times.changes(path, offsets, from_line, last_change_ms),
     )
 
 

@@ -37,6 +37,7 @@ from executor.processes.endings import (
 )
 from executor.processes.interface import SlotEvents, SlotPool
 from executor.processes.job_process import JobProcess, SlotRun
+from executor.processes.line_times import LineTimes
 from executor.processes.log_limiter import LogLimiter
 from executor.processes.pool import Pool, PoolEvents
 from executor.processes.run_logs import RunLogs
@@ -70,6 +71,7 @@ class Slots(SlotPool):
         self._options = options
         self._run_logs = run_logs
         self._log_limiter = LogLimiter(run_logs)
+        self._line_times = LineTimes(run_logs.size, lambda: time.time_ns() // 1_000_000)
         self._log = structlog.get_logger()
         self._confinement = replace(
             options.confinement,
@@ -355,6 +357,7 @@ class Slots(SlotPool):
     def _sweep(self) -> None:
         paths = [run.log_path for run in self._runs.values() if run.process is not None]
         self._log_limiter.enforce(paths)
+        self._line_times.look(paths)
         self._pool.end_idle()
         self._supervisor.watch()
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)

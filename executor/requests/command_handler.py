@@ -106,6 +106,8 @@ class CommandHandler:
             self._log.exception("log_read_failed", run_id=question.run_id)
 
     def _read_log(self, question: ReadLog, *, growing: bool) -> LogChunk:
+        if question.find:
+            return self._search_log(question)
         lines = self._run_logs.read(
             question.run_id,
             question.scheduled_day,
@@ -124,4 +126,21 @@ class CommandHandler:
             text=lines.text,
             is_end=lines.is_end,
             missing=lines.missing,
+            times=lines.times,
+        )
+
+    def _search_log(self, question: ReadLog) -> LogChunk:
+        found = self._run_logs.search(
+            question.run_id, question.scheduled_day, question.find, question.from_line
+        )
+        return LogChunk(
+            question_id=question.question_id,
+            address=self._identity.address,
+            boot_id=self._identity.boot_id,
+            run_id=question.run_id,
+            from_line=question.from_line,
+            to_line=found.to_line,
+            text="",
+            is_end=found.is_end,
+            found=found.lines,
         )

@@ -1,5 +1,6 @@
 """The audit log: who did what, when and from where. Rows are added, never changed."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from sql.models import AuditEntry
+
+#: Entries about one job in one millisecond.
+_OF_ONE_INSTANT = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,17 @@ class AuditFilter:
 def add(session: Session, entry: AuditEntry) -> None:
     """Note what somebody did, in the transaction that does it."""
     session.add(entry)
+
+
+def trigger_of(session: Session, job_id: int, run_id: int, at_ms: int) -> str | None:
+    """Return who triggered a run of a job at an instant; None when that was not noted."""
+    noted = select(AuditEntry.who, AuditEntry.after).where(
+        AuditEntry.at == at_ms, AuditEntry.kind == "job", AuditEntry.object_id == job_id
+    )
+    for who, after in session.execute(noted.limit(_OF_ONE_INSTANT)):
+        if str(json.loads(after or "{}").get("run")) == str(run_id):
+            return str(who)
+    return None
 
 
 def listing(session: Session, wanted: AuditFilter) -> Sequence[AuditEntry]:

@@ -195,16 +195,19 @@ def test_a_job_that_talks_is_triggered_listened_to_and_killed(alice: Page, site:
     [run] = site.deployment.runs("talker")
     site.deployment.await_status(run.id, RunStatus.RUNNING)
 
-    alice.goto(f"/runs/{run.id}/log")
     log = alice.locator("#log")
     expect(log).to_contain_text("line 1")
     heard = len(log.inner_text().splitlines())
     expect(log).to_contain_text(f"line {heard + 20}")
-    alice.goto(f"/runs/{run.id}")
+    alice.locator("[data-log-look=with-times]").check()
+    expect(alice.locator(".log-line[data-time]").first).to_be_visible()
+    alice.locator("#log-search").fill("LINE 12")
+    alice.get_by_role("button", name="Search the whole log").click()
+    expect(alice.locator("#log-whole a").first).to_be_visible()
     alice.locator("summary", has_text="Kill").click()
     alice.get_by_role("button", name="Kill run").click()
 
-    expect(alice.locator(".verdict-line")).to_contain_text("killed")
+    expect(alice.locator("#log-state")).to_contain_text("killed")
 
 
 @needs_scripts
@@ -247,15 +250,11 @@ def test_without_scripts_a_job_is_made_watched_read_and_killed(
 
         page.get_by_role("link", name="Run once").click()
         _follow(page, page.get_by_role("button", name="Run now"))
-        _reload_until(page, page.locator("#last-runs").get_by_text("running"))
-        _follow(page, page.locator("#last-runs tbody a").first)
-        _follow(page, page.get_by_role("link", name="Log", exact=True))
         _reload_until(page, page.locator("#log").get_by_text("line 20", exact=False))
-        page.go_back()
         page.locator("summary", has_text="Kill").click()
         _follow(page, page.get_by_role("button", name="Kill run"))
 
-        _reload_until(page, page.locator(".verdict-line").get_by_text("killed", exact=True))
+        _reload_until(page, page.locator("#log-state").get_by_text("killed", exact=True))
 
 
 def _follow(page: Page, link: Locator) -> None:

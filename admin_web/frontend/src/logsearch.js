@@ -19,8 +19,16 @@ export function searchLog(box, tools, nothing) {
     show(isMoving);
   }
 
+  // A line with colours has several texts; each is looked at by itself.
   function mark(code, wanted) {
-    const text = code.textContent;
+    const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
+    const texts = [];
+    while (walker.nextNode()) texts.push(walker.currentNode);
+    for (const node of texts) markText(node, wanted);
+  }
+
+  function markText(node, wanted) {
+    const text = node.data;
     const low = text.toLowerCase();
     // Some letters change their number when they become small: then places would not agree.
     if (low.length !== text.length || !low.includes(wanted)) return;
@@ -34,11 +42,13 @@ export function searchLog(box, tools, nothing) {
       from = at + wanted.length;
     }
     parts.push(text.slice(from));
-    code.replaceChildren(...parts);
+    node.replaceWith(...parts);
   }
 
   function clear() {
-    for (const code of new Set(marks.map((found) => found.parentNode))) if (code) code.textContent = code.textContent;
+    const parents = new Set(marks.map((found) => found.parentNode));
+    for (const found of marks) found.replaceWith(found.textContent);
+    for (const parent of parents) parent?.normalize();
     marks = [];
   }
 

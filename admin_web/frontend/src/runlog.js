@@ -2,7 +2,9 @@
 //
 // The server tells three things with each answer: what came of asking the executor, whether there
 // are more lines at present, and whether the run is still open. Lines are text, never HTML.
+import { rememberLooks } from "./loglooks.js";
 import { searchLog } from "./logsearch.js";
+import { searchWholeLog } from "./wholelog.js";
 
 const HEADERS = { "Warren-Live": "1", Accept: "application/json" };
 // A line is seen after half of this on average, and the way of one question, some 30 ms.
@@ -36,7 +38,10 @@ class Follower {
     this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
     document.addEventListener("visibilitychange", () => document.hidden || this.plan(0));
     document.getElementById("log-further").hidden = true;
+    rememberLooks(this.box);
+    searchWholeLog(this.box);
     this.settle();
+    if ("ended" in this.text && !location.hash) this.box.scrollTop = this.box.scrollHeight;
     this.say();
     this.plan(this.isEnd || this.failures ? POLL_MS : 0);
   }
@@ -87,7 +92,8 @@ class Follower {
     this.failures = 0;
     this.isEnd = found.is_end;
     document.querySelector("[data-log-notice]")?.remove();
-    if (found.lines.length) this.append(found.first, found.lines);
+    if (!this.isOpen) document.getElementById("log-kill")?.remove();
+    if (found.lines.length) this.append(found.first, found.lines, found.times);
     this.say();
     return this.isEnd ? POLL_MS : 0;
   }
@@ -98,10 +104,10 @@ class Follower {
     return Math.min(POLL_MS * 2 ** this.failures, SLOWEST_MS);
   }
 
-  append(first, lines) {
+  append(first, lines, times) {
     if (first !== this.next) return;
     const rows = document.createDocumentFragment();
-    lines.forEach((line, index) => rows.append(row(first + index, line)));
+    lines.forEach((line, index) => rows.append(row(first + index, line, times[index])));
     for (const other of this.box.querySelectorAll(".log-empty, .kept")) other.remove();
     this.box.append(rows);
     this.next = first + lines.length;
@@ -169,16 +175,24 @@ class Follower {
   }
 }
 
-function row(number, text) {
+function row(number, pieces, time) {
   const line = document.createElement("div");
   line.className = "log-line";
   line.id = `L${number}`;
+  if (time) line.dataset.time = time;
   const link = document.createElement("a");
   link.className = "log-number";
   link.href = `#L${number}`;
   link.textContent = number;
   const code = document.createElement("code");
-  code.textContent = text;
+  for (const [looks, text] of typeof pieces === "string" ? [["", pieces]] : pieces) code.append(looks ? styled(looks, text) : text);
   line.append(link, code);
   return line;
+}
+
+function styled(looks, text) {
+  const piece = document.createElement("span");
+  piece.className = looks;
+  piece.textContent = text;
+  return piece;
 }

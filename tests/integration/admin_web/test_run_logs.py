@@ -177,7 +177,7 @@ def test_whatever_was_printed_is_only_text(cluster: Cluster, visit: Visit) -> No
     assert "\x1b" not in page
     assert "\u202e" not in page
     assert lines[0] == "<script>alert(1)</script> &amp; {{7*7}}"
-    assert lines[1] == "red"
+    assert lines[1] == [["ansi-red", "red"]]
     assert "\ufffd" in lines[2]
     assert len(lines[3]) < 20_000
     assert lines[3].endswith("[line cut]")

@@ -66,6 +66,7 @@ TABLE: dict[str, Expected] = {
     "runs.show": Expected(values={"run_id": 999}, admits=frozenset({404})),
     "runs.log": Expected(values={"run_id": 999}, admits=frozenset({404})),
     "runs.log_lines": Expected(values={"run_id": 999}, admits=frozenset({404})),
+    "runs.search_log": Expected(values={"run_id": 999}, admits=frozenset({404})),
     "runs.download_log": Expected(values={"run_id": 999}, admits=frozenset({404})),
     "runs.kill": Expected(OPERATORS, values={"run_id": 999}, admits=frozenset({404})),
     "runs.again": Expected(OPERATORS, values={"run_id": 999}, admits=frozenset({404})),

@@ -174,3 +174,32 @@ def test_who_has_patience_waits_for_a_place(reader: LogReader, executors: Execut
         thread.join(10)
 
     assert answers == [Answer.BUSY, *[Answer.LINES] * (OF_ONE + 3)]
+
+
+def test_times_count_until_the_next_one(reader: LogReader, executors: Executors) -> None:
+    executors.text = "a\nb\nc\nd"
+    executors.values = {"times": ((6, 1_000), (8, 0))}
+
+    assert reader.read(source(), 5, limit=100).line_times == [0, 1_000, 1_000, 0]
+
+
+def test_a_search_names_lines_and_how_far_it_looked(
+    reader: LogReader, executors: Executors
+) -> None:
+    executors.values = {"found": (7, 9), "to_line": 12, "is_end": False}
+
+    found = reader.search(source(), "words", 5)
+
+    assert (found.answer, found.lines, found.to_line, found.is_end) == (
+        Answer.LINES,
+        (7, 9),
+        12,
+        False,
+    )
+    assert (executors.asked[-1].find, executors.asked[-1].from_line) == ("words", 5)
+
+
+def test_an_executor_that_cannot_search_is_not_believed(
+    reader: LogReader, executors: Executors
+) -> None:
+    assert reader.search(source(), "words", 1).answer is Answer.MISSING

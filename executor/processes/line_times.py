@@ -1,0 +1,92 @@
+"""When the lines of a log were written, to half a second: noted beside it, in `<run id>.times`.
+
+A log itself stays as its job writes it. Each line of the notes is `size milliseconds`: by then the
+log had grown to this size. What was written after the last note is as old as the log's last change.
+A log without notes is that of a shorter run, or of an executor that noted nothing.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Sequence
+
+#: Most bytes of notes beside one log: some six hours of a job that prints all the time.
+NOTES_BYTES = 1_000_000
+_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+#: From which line on which time counts, in epoch milliseconds.
+TimeChanges = tuple[tuple[int, int], ...]
+
+
+class LineTimes:
+    """Notes when logs grow. Used from one thread.
+
+    Args:
+        size_of: gives the size of a log.
+        now_ms: the host's clock.
+
+    """
+
+    def __init__(self, size_of: Callable[[str], int], now_ms: Callable[[], int]) -> None:
+        self._size_of = size_of
+        self._now_ms = now_ms
+        self._sizes: dict[str, int] = {}
+
+    def look(self, paths: Collection[str]) -> None:
+        """Note which logs have grown since the last look; `paths` are all logs of running jobs."""
+        sizes = {path: self._size_of(path) for path in paths}
+        for path, size in sizes.items():
+            if size > self._sizes.get(path, 0):
+                _note(path, size, self._now_ms())
+        self._sizes = sizes
+
+
+def notes_path(path: str) -> str:
+    """Return where the notes about a log are."""
+    return f"{path.removesuffix('.log')}.times"
+
+
+def _note(path: str, size: int, at_ms: int) -> None:
+    try:
+        notes = os.open(notes_path(path), _APPENDING, 0o640)
+        try:
+            if os.fstat(notes).st_size < NOTES_BYTES:
+                os.write(notes, b"%d %d\n" % (size, at_ms))
+        finally:
+            os.close(notes)
+    except OSError:
+        return  # a log without times is still a log
+
+
+def changes(path: str, offsets: Sequence[int], from_line: int, last_change_ms: int) -> TimeChanges:
+    """Return when the lines at these offsets of a log were written: a pair where it changes.
+
+    Milliseconds 0 = not known.
+    """
+    sizes, instants, is_full = _read(path)
+    after_the_notes = last_change_ms if sizes and not is_full else 0
+    found: list[tuple[int, int]] = []
+    for line, offset in enumerate(offsets, from_line):
+        at = bisect_right(sizes, offset)
+        at_ms = instants[at] if at < len(instants) else after_the_notes
+        if not found or found[-1][1] != at_ms:
+            found.append((line, at_ms))
+    return tuple(found)
+
+
+def _read(path: str) -> tuple[list[int], list[int], bool]:
+    """Return the sizes, in rising order, with their instants, and whether more was not noted."""
+    try:
+        notes = os.open(notes_path(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(notes, "rb") as file:
+            text = file.read(NOTES_BYTES + 100)
+    except OSError:
+        return [], [], False
+    sizes: list[int] = []
+    instants: list[int] = []
+    for line in text.splitlines():
+        size, _, at_ms = line.partition(b" ")
+        is_number = size.isdigit() and at_ms.isdigit() and len(line) < 40  # noqa: PLR2004 - digits
+        # A log that was cut grew again to what it had been.
+        if is_number and (not sizes or int(size) > sizes[-1]):
+            sizes.append(int(size))
+            instants.append(int(at_ms))
+    return sizes, instants, len(text) >= NOTES_BYTES

@@ -1,0 +1,109 @@
+"""The page of a log: colours, times, searching, killing, and who triggered its run."""
+
+import re
+
+import pytest
+from flask import Flask
+
+from sql.engine import Database
+from tests.support.console import Clock, Visit, make_app, signed_in
+from tests.support.fixed_logs import FixedLogs
+from tests.support.stored_rows import Rows
+
+TEXT = "\x1b[31mbad <b>\x1b[0m\nsecond"
+
+
+@pytest.fixture
+def rows(database: Database) -> Rows:
+    return Rows(database.url.render_as_string(hide_password=False))
+
+
+@pytest.fixture
+def app(database: Database, clock: Clock) -> Flask:
+    return make_app(database, clock, requester=FixedLogs(TEXT))
+
+
+def run(rows: Rows, clock: Clock, **columns: object) -> int:
+    at_ms = clock.now - 5_000
+    facts = {"address": "exec-1", "boot_id": "b00t", "started_at": at_ms}
+    return rows.run(rows.job("talker"), at_ms, **facts | columns)
+
+
+class TestPage:
+    def test_colours_are_looks_and_text_stays_text(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = run(rows, clock, status="RUNNING")
+
+        page = admin.get(f"/runs/{run_id}/log").text
+        lines = admin.get(f"/runs/{run_id}/log/lines?from=1").json
+
+        assert '<span class="ansi-red">bad &lt;b&gt;</span>' in page
+        assert lines is not None
+        assert lines["lines"] == [[["ansi-red", "bad <b>"]], "second"]
+        assert lines["times"] == ["", ""]
+
+    def test_the_lines_of_a_short_run_have_the_time_of_its_end(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = run(rows, clock, status="SUCCEEDED", finished_at=clock.now - 4_800)
+
+        assert 'data-time="07:59:55"' in admin.get(f"/runs/{run_id}/log").text
+
+    @pytest.mark.parametrize(
+        ("status", "is_at_end"), [("FAILED", True), ("KILLED", True), ("SUCCEEDED", False)]
+    )
+    def test_what_did_not_succeed_opens_where_it_ended(
+        self, admin: Visit, rows: Rows, clock: Clock, status: str, *, is_at_end: bool
+    ) -> None:
+        run_id = run(rows, clock, status=status, finished_at=clock.now)
+
+        assert (" data-ended" in admin.get(f"/runs/{run_id}/log").text) is is_at_end
+        assert " data-ended" in admin.get(f"/runs/{run_id}/log?end=1").text
+        assert " data-ended" not in admin.get(f"/runs/{run_id}/log?line=1").text
+
+    def test_an_open_run_can_be_killed_from_its_log(
+        self, app: Flask, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = run(rows, clock, status="RUNNING")
+        operator, viewer = signed_in(app, "operator"), signed_in(app, "viewer")
+
+        answer = operator.post(f"/runs/{run_id}/kill", {"log": "1"})
+
+        assert f'action="/runs/{run_id}/kill"' in operator.get(f"/runs/{run_id}/log").text
+        assert answer.location == f"/runs/{run_id}/log"
+        assert "/kill" not in viewer.get(f"/runs/{run_id}/log").text
+
+    def test_a_search_that_an_executor_cannot_answer_says_so(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = run(rows, clock, status="RUNNING")
+
+        answer = admin.get(f"/runs/{run_id}/log/search?q=bad")
+        nothing = admin.get(f"/runs/{run_id}/log/search?q=")
+
+        assert answer.json is not None
+        assert answer.json["answer"] == "MISSING"
+        assert nothing.json == {"answer": "LINES", "lines": [], "looked_to": 0, "is_end": True}
+
+
+class TestWho:
+    def test_a_run_by_hand_leads_to_its_log_and_tells_who_triggered_it(
+        self, app: Flask, rows: Rows
+    ) -> None:
+        job_id = rows.job("talker")
+        operator = signed_in(app, "operator")
+
+        answer = operator.post(f"/jobs/{job_id}/trigger/run", {"param": '{"run": 1}'})
+
+        found = re.fullmatch(r"/runs/(\d+)/log", answer.location)
+        assert found is not None
+        page = signed_in(app, "viewer").get(f"/runs/{found[1]}").text
+        assert "<dt>Triggered by</dt><dd>operator</dd>" in page
+
+    def test_a_run_that_nobody_triggered_names_nobody(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        run_id = run(rows, clock)
+
+        assert "Triggered by</dt>" not in admin.get(f"/runs/{run_id}").text
