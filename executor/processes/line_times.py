@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 #: Most bytes of notes beside one log: some six hours of a job that prints all the time.
 NOTES_BYTES = 1_000_000
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+#: The last line of notes that are as long as they may be.
+_FULL = b"full\n"
 #: From which line on which time counts, in epoch milliseconds.
 TimeChanges = tuple[tuple[int, int], ...]
 
@@ -22,12 +24,19 @@ class LineTimes:
     Args:
         size_of: gives the size of a log.
         now_ms: the host's clock.
+        notes_bytes: about how long the notes beside one log may become.
 
     """
 
-    def __init__(self, size_of: Callable[[str], int], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        size_of: Callable[[str], int],
+        now_ms: Callable[[], int],
+        notes_bytes: int = NOTES_BYTES,
+    ) -> None:
         self._size_of = size_of
         self._now_ms = now_ms
+        self._notes_bytes = notes_bytes
         self._sizes: dict[str, int] = {}
 
     def look(self, paths: Collection[str]) -> None:
@@ -35,25 +44,26 @@ class LineTimes:
         sizes = {path: self._size_of(path) for path in paths}
         for path, size in sizes.items():
             if size > self._sizes.get(path, 0):
-                _note(path, size, self._now_ms())
+                self._note(path, size)
         self._sizes = sizes
+
+    def _note(self, path: str, size: int) -> None:
+        line = b"%d %d\n" % (size, self._now_ms())
+        try:
+            notes = os.open(notes_path(path), _APPENDING, 0o640)
+            try:
+                room = self._notes_bytes - os.fstat(notes).st_size
+                if room > 0:
+                    os.write(notes, line if room > len(line) else line + _FULL)
+            finally:
+                os.close(notes)
+        except OSError:
+            return  # a log without times is still a log
 
 
 def notes_path(path: str) -> str:
     """Return where the notes about a log are."""
     return f"{path.removesuffix('.log')}.times"
-
-
-def _note(path: str, size: int, at_ms: int) -> None:
-    try:
-        notes = os.open(notes_path(path), _APPENDING, 0o640)
-        try:
-            if os.fstat(notes).st_size < NOTES_BYTES:
-                os.write(notes, b"%d %d\n" % (size, at_ms))
-        finally:
-            os.close(notes)
-    except OSError:
-        return  # a log without times is still a log
 
 
 def changes(path: str, offsets: Sequence[int], from_line: int, last_change_ms: int) -> TimeChanges:
@@ -89,4 +99,4 @@ def _read(path: str) -> tuple[list[int], list[int], bool]:
         if is_number and (not sizes or int(size) > sizes[-1]):
             sizes.append(int(size))
             instants.append(int(at_ms))
-    return sizes, instants, len(text) >= NOTES_BYTES
+    return sizes, instants, text.endswith(_FULL)

@@ -17,7 +17,14 @@ class FoundLines:
     is_end: bool
 
 
-def find(file: io.BufferedReader, words: str, from_line: int) -> FoundLines:
+def find(
+    file: io.BufferedReader,
+    words: str,
+    from_line: int,
+    *,
+    most_bytes: int = SEARCH_BYTES,
+    most_found: int = MOST_FOUND,
+) -> FoundLines:
     """Return which lines hold the words, small letters or capitals, from the file's place on.
 
     `from_line` is the number of the line there. A line is looked at as a whole, so that the next
@@ -37,7 +44,7 @@ def find(file: io.BufferedReader, words: str, from_line: int) -> FoundLines:
             carried = piece[-len(wanted) :]
             continue
         line += 1
-        if looked >= SEARCH_BYTES or len(found) >= MOST_FOUND:
+        if looked >= most_bytes or len(found) >= most_found:
             is_end = not file.peek(1)
             return FoundLines(lines=tuple(found), to_line=line - 1, is_end=is_end)
     last = line if carried else line - 1

@@ -181,6 +181,21 @@ class TestLateness:
         assert late == [0, 1]
 
 
+class TestFailures:
+    def test_failures_of_one_job_are_one_line(self, admin: Visit, rows: Rows, clock: Clock) -> None:
+        for name, count in (("flaky", 3), ("unlucky", 1)):
+            job_id = rows.job(name)
+            for attempt in range(count):
+                rows.run(job_id, clock.now - 60_000, status="FAILED", attempt=attempt)
+
+        page = admin.get("/").text
+
+        assert page.count(">flaky</strong>") == 1
+        assert "3 times" in page
+        assert "1 times" not in page
+        assert "job=flaky&amp;app=reports&amp;status=failures" in page
+
+
 class TestOutlook:
     def jobs(self, rows: Rows, clock: Clock, *minutes: float, app: str = "reports") -> None:
         for minute in minutes:
@@ -197,6 +212,40 @@ class TestOutlook:
         columns = re.findall(r'<rect x="(\d+)".*?height="([\d.]+)".*?· (\d+)</title>', page)
         assert columns == [("21", "44.0", "2"), ("301", "25.0", "1")]
         assert "in-61" not in page
+
+    def test_every_tick_of_the_hour_is_counted_and_not_every_job(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        for name, kind, value in (
+            ("often", "FIX_RATE", "10"),
+            ("quarterly", "CRON", "0 0/15 * * * ?"),
+            ("broken", "CRON", "no cron"),
+            ("once", "FIX_DELAY", "10"),
+        ):
+            rows.job(
+                name,
+                schedule_kind=kind,
+                schedule_value=value,
+                is_enabled=1,
+                next_tick_at=clock.now,
+            )
+
+        page = admin.get("/").text
+
+        counts = [int(count) for count in re.findall(r"· (\d+)</title>", page)]
+        assert sum(counts) == 360 + 4 + 1 + 1
+        assert "Due within the hour: 366 times, jobs: 4" in page
+
+    def test_a_schedule_is_told_in_words(self, admin: Visit, rows: Rows, clock: Clock) -> None:
+        rows.job(
+            "daily",
+            schedule_kind="CRON",
+            schedule_value="0 0 8 * * ?",
+            is_enabled=1,
+            next_tick_at=clock.now + 60_000,
+        )
+
+        assert '<td title="0 0 8 * * ?">At 08:00, every day' in admin.get("/").text
 
     def test_more_than_a_list_holds_is_counted(
         self, admin: Visit, rows: Rows, clock: Clock

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from executor.processes import line_times
 from executor.processes.line_times import LineTimes, notes_path
 from executor.processes.run_logs import RunLogs
 
@@ -81,10 +80,8 @@ def test_a_line_that_took_long_has_the_time_of_its_beginning(
     assert logs.read(1, DAY, 1).times == ((1, 1_000),)
 
 
-def test_notes_have_a_bound_and_lines_behind_it_no_time(
-    logs: RunLogs, printer: Printer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(line_times, "NOTES_BYTES", 10)
+def test_notes_have_a_bound_and_lines_behind_it_no_time(logs: RunLogs, printer: Printer) -> None:
+    printer.times = LineTimes(logs.size, lambda: printer.now_ms, notes_bytes=10)
     for turn in range(1, 5):
         printer.print("x\n")
         printer.look(turn * 1_000)

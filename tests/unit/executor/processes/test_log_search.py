@@ -1,10 +1,11 @@
 """Words are found in a whole log, a stretch at a time."""
 
+import io
 from pathlib import Path
 
 import pytest
 
-from executor.processes import log_search
+from executor.processes.log_search import find
 from executor.processes.run_logs import RunLogs
 
 DAY = "1970-01-01"
@@ -13,6 +14,10 @@ DAY = "1970-01-01"
 @pytest.fixture
 def logs(tmp_path: Path) -> RunLogs:
     return RunLogs(tmp_path)
+
+
+def file(data: bytes) -> io.BufferedReader:
+    return io.BufferedReader(io.BytesIO(data))
 
 
 def write(logs: RunLogs, data: str) -> None:
@@ -36,24 +41,18 @@ def test_a_search_goes_on_behind_a_line(logs: RunLogs) -> None:
     assert logs.search(1, DAY, "x", 9).lines == ()
 
 
-def test_an_answer_looks_at_so_much_and_says_up_to_where(
-    logs: RunLogs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_search, "SEARCH_BYTES", 10)
-    write(logs, "abcd\nabcd\nabcd\nabcd\n")
+def test_an_answer_looks_at_so_much_and_says_up_to_where() -> None:
+    text = b"abcd\n" * 4
 
-    first = logs.search(1, DAY, "abcd", 1)
-    second = logs.search(1, DAY, "abcd", first.to_line + 1)
+    first = find(file(text), "abcd", 1, most_bytes=10)
+    second = find(file(text[10:]), "abcd", first.to_line + 1, most_bytes=10)
 
     assert (first.lines, first.to_line, first.is_end) == ((1, 2), 2, False)
     assert (second.lines, second.to_line, second.is_end) == ((3, 4), 4, True)
 
 
-def test_an_answer_names_so_many_lines(logs: RunLogs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_search, "MOST_FOUND", 2)
-    write(logs, "x\nx\nx\n")
-
-    found = logs.search(1, DAY, "x", 1)
+def test_an_answer_names_so_many_lines() -> None:
+    found = find(file(b"x\nx\nx\n"), "x", 1, most_found=2)
 
     assert (found.lines, found.is_end) == ((1, 2), False)
 

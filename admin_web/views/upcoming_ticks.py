@@ -1,0 +1,50 @@
+"""How many times jobs come due in each minute of the next hour: every tick, not every job.
+
+The ticks of a job depend on its next one alone, so they are computed once for each.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+
+from scheduler.problems import Problem
+from scheduler.schedules.registry import read_schedule
+from sql.jobs.parked import PARKED_MS
+from sql.listings.outlook import DueJob
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+#: Ticks of a job that are looked at one by one; more of them are spread evenly.
+ONE_BY_ONE = 12
+
+
+def per_minute(jobs: Iterable[DueJob], timezone: str, *, from_ms: int) -> Counter[int]:
+    """Return how many ticks the jobs have in each minute from an instant on, their next ones too.
+
+    `timezone` is that of jobs that name none.
+    """
+    found: Counter[int] = Counter()
+    for job in jobs:
+        zone = job.timezone or timezone
+        later = later_ticks(job.schedule_kind, job.schedule_value or "", zone, job.next_tick_at)
+        for at_ms in (job.next_tick_at, *later):
+            if from_ms <= at_ms < from_ms + HOUR_MS:
+                found[(at_ms - from_ms) // MINUTE_MS] += 1
+    return found
+
+
+@lru_cache(maxsize=5_000)
+def later_ticks(kind: str, value: str, timezone: str, next_ms: int) -> tuple[int, ...]:
+    """Return the ticks of a schedule within an hour after a tick; where there are many, about."""
+    if next_ms >= PARKED_MS:
+        return ()
+    until_ms = next_ms + HOUR_MS - 1
+    try:
+        schedule = read_schedule(kind, value, timezone)
+        first = schedule.ticks(next_ms, until_ms, next_ms, ONE_BY_ONE)
+        if len(first) < ONE_BY_ONE:
+            return tuple(first)
+        more = schedule.count(first[-1], until_ms, next_ms)
+    except Problem:
+        return ()  # broken in the database: the scheduler will stop the job
+    pause = (until_ms - first[-1]) / (more + 1)
+    return (*first, *(first[-1] + int(pause * number) for number in range(1, more + 1)))
