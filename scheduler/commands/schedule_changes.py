@@ -12,6 +12,7 @@ from broker.reasons.codes import Why
 from scheduler.commands.command_context import CommandContext
 from scheduler.explanations import explanation
 from scheduler.problems import Code, Problem
+from scheduler.schedules.fixed_rate import FixedRate
 from scheduler.schedules.no_schedule import NoSchedule
 from scheduler.schedules.registry import read_schedule
 from scheduler.schedules.schedule import Schedule
@@ -53,6 +54,33 @@ class ScheduleChanges:
 
         """
         self._begin(None, job, now_ms)
+
+    def take_over(self, session: Session, job: Job, next_ms: int, now_ms: int) -> None:
+        """Start a locked job whose ticks another scheduler has decided, up to before `next_ms`.
+
+        Those from then to now are late, and left to the job's misfire policy. `next_ms` 0 = nobody
+        knows: it starts now.
+
+        Raises:
+            Problem: it has no schedule, or one that never fires again.
+
+        """
+        if not next_ms:
+            self.start(session, job, now_ms)
+            return
+        schedule = self._schedule(job)
+        # Before a tick to come nothing else is due, but by a rate that began there a moment ago.
+        period_ms = schedule.period_ms if isinstance(schedule, FixedRate) else 0
+        watermark = min(next_ms - 1, now_ms)
+        if period_ms:
+            watermark = max(watermark, next_ms - period_ms)
+        tick = schedule.next_after(watermark, next_ms) if schedule.fires else None
+        if tick is None:
+            facts = {"job": job.name, "schedule": job.schedule_value}
+            raise Problem(Code.NEVER_FIRES, "schedule", **facts)
+        job.is_enabled, job.stop_reason, job.stop_why = 1, None, None
+        job.last_tick_at, job.next_tick_at = watermark, tick
+        self.record(session, job, now_ms)
 
     def _begin(self, session: Session | None, job: Job, now_ms: int) -> None:
         schedule = self._schedule(job)

@@ -1,19 +1,20 @@
 """One import from beginning to end: in an order in which each part may be the last.
 
 Run ids first, so that nothing that starts meanwhile meets an old log; then apps and jobs, stopped;
-then users and days.
+then users and days. What ran there starts last, when all that it leads to is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from scheduler.commands.command_context import CommandContext
-from scheduler.imports.arrivals import Arrivals
-from scheduler.imports.decisions import APP, Decider
+from scheduler.imports.arrivals import Arrivals, RunArrival
+from scheduler.imports.decisions import APP, JOB, Decider
 from scheduler.imports.job_arrivals import JobArrivals
 from scheduler.imports.outcomes import Outcome
 from scheduler.imports.past_arrivals import PastArrivals
+from scheduler.imports.take_over import TakeOver
 from scheduler.imports.user_arrivals import Keep, UserArrivals
 from sql.imports import origins
 
@@ -23,13 +24,15 @@ class ImportWish:
     """How to import.
 
     `source` names where it comes from; `overwrite`: the source's side wins; `today` by the source's
-    calendar; `keep` keeps the passwords of new users, None = they are disabled.
+    calendar; `keep` keeps the passwords of new users, None = they are disabled. `take_over`: what
+    ran there is started here.
     """
 
     source: str
     overwrite: bool
     today: date
     keep: Keep | None = None
+    take_over: bool = False
 
 
 class Importer:
@@ -40,6 +43,7 @@ class Importer:
         self._wish = wish
         self._users = UserArrivals(context, wish.source, overwrite=wish.overwrite)
         self._past = PastArrivals(context)
+        self._take_over = TakeOver(context, wish.source)
 
     def preview(self, arrivals: Arrivals) -> list[Outcome]:
         """Return what `write` would do, and write nothing."""
@@ -47,6 +51,7 @@ class Importer:
             *self._jobs(arrivals).preview(arrivals),
             *self._users.preview(arrivals.users),
             *self._past.days(arrivals.days, today=self._wish.today, is_preview=True),
+            *(self._take_over.preview(arrivals) if self._wish.take_over else ()),
         ]
 
     def write(self, arrivals: Arrivals) -> list[Outcome]:
@@ -64,7 +69,23 @@ class Importer:
             *outcomes,
             *self._users.write(arrivals.users, self.targets(APP), self._wish.keep),
             *self._past.days(arrivals.days, today=self._wish.today, is_preview=False),
+            *(self._take_over.write(arrivals) if self._wish.take_over else ()),
         ]
+
+    def write_runs(self, arrivals: Iterable[RunArrival]) -> tuple[int, int]:
+        """Bring in runs of jobs that were imported; return how many, and how many ids were taken.
+
+        Those of other jobs are passed over.
+        """
+        job_ids = self.targets(JOB)
+        jobs = self._context.database.read(lambda session: origins.jobs(session, job_ids.values()))
+        app_ids = {
+            source_id: jobs[job_id].app_id
+            for source_id, job_id in job_ids.items()
+            if job_id in jobs
+        }
+        known = (one for one in arrivals if one.job_id in app_ids)
+        return self._past.runs(known, job_ids, app_ids)
 
     def targets(self, kind: str) -> dict[int, int]:
         """Return our ids of what was imported, by the source's."""

@@ -1,6 +1,7 @@
 """Reads the tables of somebody else's MySQL or MariaDB, which it never writes to."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import text
@@ -64,15 +65,25 @@ class ForeignDatabase:
 
         return self._database.read(unit)
 
-    def pages(self, table: str, columns: Sequence[str], where: str = "") -> Iterator[list[Values]]:
-        """Give the rows of a large table, by their ids, some thousand at a time."""
-        after = -1
-        while rows := self._page(table, columns, after, where):
+    def pages(self, table: str, columns: Sequence[str], after: int) -> Iterator[list[Values]]:
+        """Give the rows of a large table behind an id, some thousand at a time."""
+        while rows := self._page(table, columns, after):
             yield rows
             after = int(rows[-1]["id"] or 0)
 
-    def _page(self, table: str, columns: Sequence[str], after: int, where: str) -> list[Values]:
-        return self._database.read(lambda session: _page(session, table, columns, after, where))
+    def first_id(self, table: str, column: str, since: datetime) -> int | None:
+        """Return the lowest id of the rows with an instant since this one, None without any."""
+        statement = text(
+            f"SELECT MIN(id) FROM {_quoted(table)} "  # noqa: S608 - quoted
+            f"WHERE {_quoted(column)} >= :since"
+        )
+        found: int | None = self._database.read(
+            lambda session: session.execute(statement, {"since": since}).scalar()
+        )
+        return found
+
+    def _page(self, table: str, columns: Sequence[str], after: int) -> list[Values]:
+        return self._database.read(lambda session: _page(session, table, columns, after))
 
     def highest_id(self, table: str) -> int:
         """Return the highest id of a table, 0 of an empty one."""
@@ -83,19 +94,16 @@ class ForeignDatabase:
 
 def _pages(session: Session, table: str, columns: Sequence[str]) -> Iterator[Values]:
     after = -1
-    while rows := _page(session, table, columns, after, ""):
+    while rows := _page(session, table, columns, after):
         yield from rows
         after = int(rows[-1]["id"] or 0)
 
 
-def _page(
-    session: Session, table: str, columns: Sequence[str], after: int, where: str
-) -> list[Values]:
+def _page(session: Session, table: str, columns: Sequence[str], after: int) -> list[Values]:
     names = ", ".join(map(_quoted, columns))
-    more = f" AND {where}" if where else ""
     found = session.connection().exec_driver_sql(
         f"SELECT {names} FROM {_quoted(table)} "  # noqa: S608 - quoted, and numbers of ours
-        f"WHERE `id` > {after}{more} ORDER BY `id` LIMIT {PAGE}"
+        f"WHERE `id` > {after} ORDER BY `id` LIMIT {PAGE}"
     )
     return [dict(zip(columns, map(_text, row), strict=True)) for row in found]
 

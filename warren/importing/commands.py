@@ -29,6 +29,14 @@ def import_group() -> None:
 @click.option("--app", help="Only this app, by its name here; no users and no day report.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--print", "as_file", is_flag=True, help="Print a job file and write nothing else.")
+@click.option("--take-over", is_flag=True, help="Start here what ran there; stop XXL-JOB before.")
+@click.option(
+    "--runs",
+    type=click.IntRange(0, 3_650),
+    default=0,
+    metavar="DAYS",
+    help="Finished runs of the last DAYS too.",
+)
 @click.option("--overwrite", is_flag=True, help="Let XXL-JOB's side win where both changed.")
 @click.option("--source", default="xxl-job", show_default=True, help="Tells XXL-JOBs apart.")
 @click.option("--password-file", type=_path, help="Holds the password for URL; else it is asked.")

@@ -1,7 +1,7 @@
 """Says what an import found and did: a line each for people, or a JSON object each."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from scheduler.imports.findings import Finding, Verdict, counted
@@ -44,6 +44,17 @@ def print_outcomes(outcomes: Sequence[Outcome], *, as_json: bool, is_preview: bo
     for what, counts in _by_what(outcomes).items():
         told = ", ".join(f"{count} {did}" for did, count in counts.items())
         print(f"{'would be' if is_preview else 'done'}: {what}s: {told}")
+
+
+def print_runs(counts: Mapping[str, int], *, as_json: bool, is_preview: bool) -> None:
+    """Say how many runs came in, and how many were left out and why."""
+    if as_json:
+        print_json({"type": "runs", **counts})
+        return
+    added, *left = counts.items()
+    words = ", ".join(f"{count} {what}" for what, count in left if count)
+    verb = "would be imported" if is_preview else "imported"
+    print(f"runs: {added[1]} {verb}" + (f"; left out: {words}" if words else ""))
 
 
 def _by_what(outcomes: Iterable[Outcome]) -> dict[str, Counter[Did]]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 from scheduler.commands.command_context import CommandContext
 from scheduler.cron.wall_clock import load_zone
@@ -15,12 +14,19 @@ from scheduler.imports.importer import Importer, ImportWish
 from warren.actions.local_client import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
-from warren.importing.report import finding_line, print_findings, print_outcomes
+from warren.importing.report import finding_line, print_findings, print_outcomes, print_runs
+from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.job_file import lines_of
+from warren.importing.xxl_job.live import LiveSource
 from warren.importing.xxl_job.mapping import read_arrivals
-from warren.importing.xxl_job.sources import open_source
+from warren.importing.xxl_job.runs import RunReader
+from warren.importing.xxl_job.sources import is_url, open_source
 from warren.settings.settings import Settings
 from warren.views.terminal import warn
+
+#: How long nothing may change in XXL-JOB's database before its jobs are taken over: longer than its
+#: admin plans ahead.
+QUIET_SECONDS = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,35 +37,75 @@ class XxlJobWish:
     timezone: str
     source: str
     app: str | None
+    runs: int
     password_file: Path | None
     passwords: Path | None
     dry_run: bool
     as_file: bool
     overwrite: bool
+    take_over: bool
     as_json: bool
 
 
 def import_xxl_job(settings: Settings, wish: XxlJobWish) -> None:
     """Import, or say what an import would do."""
     zone = load_zone(wish.timezone)
+    if wish.take_over and (wish.as_file or not is_url(wish.place)):
+        raise CommandError("--take-over needs XXL-JOB's database itself, and no --print")
     with open_source(wish.place, wish.password_file) as source:
         now_ms = time.time_ns() // 1_000_000
+        before = _pulse(source) if wish.take_over else None
+        if wish.take_over:
+            time.sleep(QUIET_SECONDS)
         arrivals = read_arrivals(source, zone=zone, now_ms=now_ms, app=wish.app)
-    if wish.as_file:
-        _print_file(arrivals)
-        return
-    with open_database(settings, for_writing=not wish.dry_run) as database:
-        _import(context_on(database, settings), wish, arrivals, zone)
+        if wish.take_over and _pulse(source) != before:
+            raise CommandError(
+                f"{source.name} changed within {QUIET_SECONDS:.0f} s: XXL-JOB's admin is at work; "
+                "stop it before --take-over, or both start every run"
+            )
+        if wish.as_file:
+            _print_file(arrivals)
+            return
+        with open_database(settings, for_writing=not wish.dry_run) as database:
+            _import(context_on(database, settings), wish, arrivals, source)
 
 
-def _import(context: CommandContext, wish: XxlJobWish, arrivals: Arrivals, zone: ZoneInfo) -> None:
-    today = datetime.fromtimestamp(context.now_ms() / 1000, zone).date()
-    keep = None if wish.dry_run else _keeper(wish.passwords)
-    how = ImportWish(source=wish.source, overwrite=wish.overwrite, today=today, keep=keep)
+def _pulse(source: LiveSource | DumpSource) -> object:
+    return source.pulse() if isinstance(source, LiveSource) else None
+
+
+def _import(
+    context: CommandContext,
+    wish: XxlJobWish,
+    arrivals: Arrivals,
+    source: LiveSource | DumpSource,
+) -> None:
+    zone, now_ms = load_zone(wish.timezone), context.now_ms()
+    how = ImportWish(
+        source=wish.source,
+        overwrite=wish.overwrite,
+        today=datetime.fromtimestamp(now_ms / 1_000, zone).date(),
+        keep=None if wish.dry_run else _keeper(wish.passwords),
+        take_over=wish.take_over,
+    )
     importer = Importer(context, how)
     outcomes = importer.preview(arrivals) if wish.dry_run else importer.write(arrivals)
     print_findings(arrivals.findings, as_json=wish.as_json)
     print_outcomes(outcomes, as_json=wish.as_json, is_preview=wish.dry_run)
+    if wish.runs:
+        reader = RunReader(zone, wish.runs, now_ms, {job.source_id for job in arrivals.jobs})
+        found = reader.read(source)
+        added, taken = (sum(1 for _ in found), 0) if wish.dry_run else importer.write_runs(found)
+        print_runs(
+            {
+                "runs": added,
+                "id taken": taken,
+                "not over": reader.unfinished,
+                "of other jobs": reader.foreign,
+            },
+            as_json=wish.as_json,
+            is_preview=wish.dry_run,
+        )
 
 
 def _print_file(arrivals: Arrivals) -> None:

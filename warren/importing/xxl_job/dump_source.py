@@ -5,6 +5,7 @@ import mmap
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -67,8 +68,11 @@ class DumpSource:
         """Return the highest id that a run can have had."""
         return self._highest_run_id
 
-    def runs(self, _columns: list[str]) -> Iterator[Values]:
-        """Give the runs, in the order of the dump."""
+    def runs(self, _columns: list[str], _since: datetime) -> Iterator[Values]:
+        """Give all runs, in the order of the dump."""
+        yield from self._runs()
+
+    def _runs(self) -> Iterator[Values]:
         for found in Statements(self._data, self.name, {LOG}):
             if isinstance(found, RowInserted):
                 yield found.values
@@ -80,7 +84,7 @@ class DumpSource:
             else:
                 self._add_table(found)
         if not self._highest_run_id and LOG in self._columns:
-            ids = (int(row["id"] or 0) for row in self.runs([]))
+            ids = (int(row["id"] or 0) for row in self._runs())
             self._highest_run_id = max(ids, default=0)
 
     def _add_table(self, table: TableMade) -> None:

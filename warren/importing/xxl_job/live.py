@@ -1,9 +1,16 @@
 """XXL-JOB's tables in a running database."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from sql.imports.foreign import ForeignDatabase, Values
-from warren.importing.xxl_job.tables import LOG
+from warren.importing.xxl_job.tables import INFO, LOG, REPORT
+
+_PULSE = {
+    INFO: ("trigger_status", "trigger_last_time", "trigger_next_time"),
+    REPORT: ("running_count", "suc_count", "fail_count", "update_time"),
+    "xxl_job_registry": ("update_time",),
+}
 
 
 class LiveSource:
@@ -32,7 +39,20 @@ class LiveSource:
         """Return the highest id that a run has."""
         return self._database.highest_id(LOG)
 
-    def runs(self, columns: list[str]) -> Iterator[Values]:
-        """Give the runs, oldest first."""
-        for page in self._database.pages(LOG, columns):
+    def runs(self, columns: list[str], since: datetime) -> Iterator[Values]:
+        """Give the runs since an instant of the server's wall clock, oldest first."""
+        first = self._database.first_id(LOG, "trigger_time", since)
+        if first is None:
+            return
+        for page in self._database.pages(LOG, columns, first - 1):
             yield from page
+
+    def pulse(self) -> object:
+        """Return what changes while an admin is at work: ticks, its report, registrations."""
+        there = self.columns()
+        wanted = {
+            table: [name for name in ("id", *columns) if name in there[table]]
+            for table, columns in _PULSE.items()
+            if table in there
+        }
+        return self.rows(wanted)

@@ -1,0 +1,134 @@
+"""`--take-over` starts what XXL-JOB ran once its admin is silent; `--runs` brings what is over."""
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from scheduler.audit.integrity_check import audit
+from sql.models import Run
+from tests.integration.warren.importing.conftest import ImportCase
+
+
+@pytest.fixture
+def case(make_case: Callable[[str], ImportCase]) -> ImportCase:
+    made = make_case("3.4.0")
+    made.xxl.group()
+    return made
+
+
+def next_minute_ms() -> int:
+    return (int(datetime.now(UTC).timestamp()) // 60 + 1) * 60_000
+
+
+class TestTakeOver:
+    def test_what_ran_there_is_started_once(self, case: ImportCase) -> None:
+        minutely = {"schedule_conf": "0 * * * * ?", "trigger_next_time": next_minute_ms()}
+        case.xxl.job("ran", trigger_status=1, **minutely)
+        case.xxl.job("stood", trigger_status=0)
+
+        said = case.run("--take-over")
+        again = case.run("--take-over")
+
+        assert [case.job(job_id).is_enabled for job_id in (1, 2)] == [1, 0]
+        assert "start     job shop-jobs/ran" in said
+        assert "left out  job shop-jobs/ran: it is started already" in again
+
+    def test_admin_at_work_is_noticed(self, case: ImportCase) -> None:
+        case.xxl.job("ran", trigger_status=1)
+        ended = threading.Event()
+
+        def work() -> None:
+            while not ended.wait(0.5):
+                case.xxl.execute(
+                    "UPDATE xxl_job_info SET trigger_last_time = trigger_last_time + 1"
+                )
+
+        admin = threading.Thread(target=work)
+        admin.start()
+        try:
+            said = case.run("--take-over")
+        finally:
+            ended.set()
+            admin.join()
+
+        assert said == (
+            f"error: database {case.xxl.name} changed within 6 s: XXL-JOB's admin is at work; "
+            "stop it before --take-over, or both start every run"
+        )
+        assert case.outcomes("--dry-run")["job shop-jobs/ran"] == "create"
+
+    def test_dump_cannot_be_taken_over(self, case: ImportCase) -> None:
+        said = case.run("--take-over", place="dump.sql")
+
+        assert said == "error: --take-over needs XXL-JOB's database itself, and no --print"
+
+
+class TestRuns:
+    def log(self, case: ImportCase, ago: timedelta, **values: Any) -> int:
+        at = datetime.now(UTC) + timedelta(hours=8) - ago
+        given = {
+            "job_group": 1,
+            "job_id": 1,
+            "executor_address": "http://10.0.0.1:9999/",
+            "executor_handler": "nightlyHandler",
+            "trigger_time": at.replace(tzinfo=None, microsecond=0),
+            "trigger_code": 200,
+            "trigger_msg": "Trigger: <span>Cron</span><br>a &lt; b",
+            "handle_time": (at + timedelta(seconds=9)).replace(tzinfo=None, microsecond=0),
+            "handle_code": 200,
+            "handle_msg": "fine",
+        } | values
+        return case.xxl.add("log", **given)
+
+    def runs(self, case: ImportCase) -> list[Run]:
+        return case.rows.database.read(
+            lambda session: list(session.execute(select(Run).order_by(Run.id)).scalars())
+        )
+
+    def test_those_that_are_over_arrive_with_their_ids(self, case: ImportCase) -> None:
+        case.xxl.job()
+        hour = timedelta(hours=1)
+        self.log(case, timedelta(days=9))
+        ids = [
+            self.log(case, 5 * hour),
+            self.log(case, 4 * hour, handle_code=502, executor_sharding_param="1/3"),
+            self.log(case, 4 * hour, handle_code=500, executor_sharding_param="2/3"),
+            self.log(case, 3 * hour, trigger_code=500, handle_code=0, handle_time=None),
+        ]
+        self.log(case, hour, handle_code=0, handle_time=None)
+        self.log(case, hour, job_id=99)
+
+        said = case.run("--runs", "3")
+
+        assert "runs: 4 imported; left out: 1 not over, 1 of other jobs" in said
+        found = self.runs(case)
+        assert [run.id for run in found] == ids
+        assert [run.status for run in found] == ["SUCCEEDED", "TIMED_OUT", "FAILED", "REFUSED"]
+        first = found[0]
+        assert (first.kind, first.job_id, first.message) == ("MANUAL", 1, "fine")
+        assert first.trigger_message == "Trigger: Cron\na < b"
+        assert first.finished_at - first.scheduled_at == 9_000
+        assert audit(case.rows.database, since_ms=0, until_ms=2**53, timezone="UTC").is_sound
+
+    def test_second_time_brings_no_run_twice(self, case: ImportCase) -> None:
+        case.xxl.job()
+        self.log(case, timedelta(hours=1))
+        case.run("--runs", "3")
+
+        said = case.run("--runs", "3")
+
+        assert "runs: 0 imported; left out: 1 id taken" in said
+        assert len(self.runs(case)) == 1
+
+    def test_dry_run_counts_them(self, case: ImportCase) -> None:
+        case.xxl.job()
+        self.log(case, timedelta(hours=1))
+
+        said = case.run("--runs", "3", "--dry-run")
+
+        assert "runs: 1 would be imported" in said
+        assert self.runs(case) == []

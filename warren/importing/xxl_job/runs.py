@@ -1,0 +1,86 @@
+"""Rows of `xxl_job_log` that are over become runs; `--runs` asks for them."""
+
+import html
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from scheduler.explanations import cut
+from scheduler.imports.arrivals import RunArrival
+from sql.instants import epoch_ms
+from sql.run_status import RunStatus
+from warren.importing.xxl_job.dump_source import DumpSource
+from warren.importing.xxl_job.live import LiveSource
+from warren.importing.xxl_job.rows import Row
+from warren.importing.xxl_job.tables import LOG, RULES
+
+OK, TIMED_OUT = 200, 502
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
+
+
+@dataclass(slots=True)
+class RunReader:
+    """Reads the runs since some days ago, of the jobs with these ids; counts what it leaves."""
+
+    zone: ZoneInfo
+    days: int
+    now_ms: int
+    job_ids: Collection[int]
+    unfinished: int = field(default=0, init=False)
+    foreign: int = field(default=0, init=False)
+
+    def read(self, source: LiveSource | DumpSource) -> Iterator[RunArrival]:
+        """Give the runs that are over."""
+        columns = [name for name in source.columns()[LOG] if name in RULES[LOG]]
+        now = datetime.fromtimestamp(self.now_ms / 1_000, UTC)
+        since = now - timedelta(days=self.days)
+        there = since.astimezone(self.zone).replace(tzinfo=None, microsecond=0)
+        for values in source.runs(columns, there):
+            row = Row.of(LOG, values)
+            at = row.utc("trigger_time", self.zone)
+            if at is None or at < since.replace(tzinfo=None):
+                continue
+            status = status_of(row.number("trigger_code"), row.number("handle_code"))
+            if status is None:
+                self.unfinished += 1
+            elif row.number("job_id") not in self.job_ids:
+                self.foreign += 1
+            else:
+                yield self._run(row, status, at)
+
+    def _run(self, row: Row, status: RunStatus, at: datetime) -> RunArrival:
+        triggered_ms = epoch_ms(at)
+        ended = row.utc("handle_time", self.zone)
+        return RunArrival(
+            source_id=row.id,
+            job_id=row.number("job_id"),
+            status=status,
+            codes=(row.number("trigger_code"), row.number("handle_code")),
+            address=row.line("executor_address")[:255],
+            handler=row.line("executor_handler")[:255],
+            param=row.text("executor_param"),
+            sharding=row.line("executor_sharding_param")[:20],
+            triggered_ms=triggered_ms,
+            finished_ms=max(triggered_ms, epoch_ms(ended) if ended else triggered_ms),
+            trigger_message=plain(row.text("trigger_msg")),
+            message=cut(row.text("handle_msg")),
+        )
+
+
+def status_of(trigger_code: int, handle_code: int) -> RunStatus | None:
+    """Return how a run ended, None when it has not."""
+    if handle_code == OK:
+        return RunStatus.SUCCEEDED
+    if handle_code == TIMED_OUT:
+        return RunStatus.TIMED_OUT
+    if handle_code:
+        return RunStatus.FAILED
+    return None if trigger_code in (0, OK) else RunStatus.REFUSED
+
+
+def plain(marked: str) -> str:
+    """Return a text with line breaks in place of XXL-JOB's, and without its other marks."""
+    return cut(html.unescape(_TAG.sub("", _BREAK.sub("\n", marked))).strip())
