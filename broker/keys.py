@@ -3,12 +3,14 @@
     master secret (schedulers, consoles)
       └─ app key (its executors; `warren secrets app NAME`)      app_key
            └─ key of one direction and one executor              Sealer
+      └─ key of an app's webhooks (their receivers; `warren secrets webhook NAME`)
 
 A process may hold two master secrets, or two keys of an app, at a time. It then signs with both and
 accepts what is signed with either. So keys can be changed one process at a time, in any order,
 without an interruption.
 """
 
+import base64
 import hmac
 from typing import Protocol
 
@@ -38,6 +40,10 @@ class ClusterKeys:
         """Return the keys of an app, or of NO_APP."""
         return tuple(_of_app(secret, app).encode() for secret in self._secrets)
 
+    def of_webhooks(self, app: str) -> tuple[bytes, ...]:
+        """Return the keys that an app's webhooks are signed with."""
+        return tuple(_of_webhooks(secret, app) for secret in self._secrets)
+
 
 class AppKeys:
     """The key of one app, or two of them; it opens and signs nothing else."""
@@ -66,6 +72,16 @@ def app_key(secret: str, app: str) -> str:
     return _of_app(secret, check_app(app))
 
 
+def webhook_secret(secret: str, app: str) -> str:
+    """Return what receivers of an app's webhooks check signatures with, in Standard Webhooks' form.
+
+    Raises:
+        ValueError: `app` is no app's name.
+
+    """
+    return f"whsec_{base64.b64encode(_of_webhooks(secret, check_app(app))).decode()}"
+
+
 def derived_key(key: bytes, info: str) -> bytes:
     """Return the key for one use of another, by HKDF-SHA256 (RFC 5869): extract, then expand."""
     text = info.encode(errors="surrogatepass")  # input from strangers must not raise here
@@ -74,3 +90,7 @@ def derived_key(key: bytes, info: str) -> bytes:
 
 def _of_app(secret: str, app: str) -> str:
     return derived_key(secret.encode(), f"app/{app}").hex()
+
+
+def _of_webhooks(secret: str, app: str) -> bytes:
+    return derived_key(secret.encode(), f"webhook/{app}")

@@ -36,6 +36,7 @@ class Word(StrEnum):
     REMARK = "remark"
     LANGUAGE = "language"
     STYLE = "style"
+    WHEN = "when"
 
 
 class FieldName(str):
@@ -119,6 +120,7 @@ class Code(Enum):
     WEBHOOK_LINK_LOCAL = "expected webhook to lead to no link-local address, got: %(got)r"
     UNKNOWN_STYLE = "unknown %(what)s %(got)r; expected one of %(known)s"
     STYLE_ALONE = "expected a webhook beside style"
+    WHEN_ALONE = "expected a URL beside when"
 
     # What is done with jobs.
     NO_SCHEDULE = "cannot start job %(job)s: it has no schedule"

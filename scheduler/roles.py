@@ -123,6 +123,7 @@ class Roles:
             now_ms=self.clock.now_ms,
             cluster_id=cluster_id,
             work=self.work,
+            keys=keys,
         )
 
     @property

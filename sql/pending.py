@@ -16,7 +16,7 @@ from sqlalchemy import (
     select,
 )
 
-from sql.alarms.alarms import is_ready
+from sql.alarms.alarms import Kind, is_ready
 from sql.alarms.rate_limit import is_undecided
 from sql.engine import Database
 from sql.jobs.jobs import earliest_tick
@@ -45,6 +45,7 @@ class Pending(NamedTuple):
     has_new_alarms: bool
     has_mails: bool
     has_webhooks: bool
+    has_run_ends: bool
 
 
 def look(database: Database, *, since_ms: int, now_ms: int) -> Pending:
@@ -66,8 +67,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
         exists().where(Run.status == RunStatus.ROUTED),
         exists().where(Run.status.in_(IN_FLIGHT)),
         exists().where(is_undecided(now_ms)),
-        exists().where(*is_ready(now_ms, mails=True)),
-        exists().where(*is_ready(now_ms, mails=False)),
+        *(exists().where(*is_ready(now_ms, kind)) for kind in Kind),
     )
 
 

@@ -15,6 +15,7 @@ from scheduler.schedules.registry import KINDS, shown_as
 from scheduler.schedules.schedule import ValueForm
 
 _TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
+_WEBHOOK = in_group("webhook")
 _KEYWORDS = {one.keyword: one for one in KINDS.values() if one.fires}
 #: What names a job, and stands in the path too.
 _NAMES = ("name", "app")
@@ -42,10 +43,14 @@ ScheduleBody: Any = msgspec.defstruct(
 )
 ScriptBody: Any = msgspec.defstruct("Script", _optional(_SCRIPT), kw_only=True, omit_defaults=True)
 AlarmBody: Any = msgspec.defstruct("JobAlarm", _optional(_ALARM), kw_only=True, omit_defaults=True)
+WebhookBody: Any = msgspec.defstruct(
+    "RunWebhook", _optional(_WEBHOOK), kw_only=True, omit_defaults=True
+)
 _Groups = [
     ("schedule", ScheduleBody | Literal["none"] | None, None),
     ("script", ScriptBody | None, None),
     ("alarm", AlarmBody | None, None),
+    ("webhook", WebhookBody | None, None),
 ]
 
 
@@ -105,6 +110,7 @@ def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: b
     values["schedule"] = ScheduleBody(**_known(schedule), **zone) if schedule else None
     values["script"] = _group(spec, _SCRIPT, ScriptBody) if spec.script_language else None
     values["alarm"] = _alarm(spec, with_secrets=with_secrets) if spec.alarm else None
+    values["webhook"] = _webhook(spec, with_secrets=with_secrets) if spec.webhook else None
     return JobAnswer(**values)
 
 
@@ -147,6 +153,7 @@ def spec_of(body: Any, place: Place, wrong: FieldErrors) -> JobSpec | None:
     for group, fields, name in (
         (body.script, _SCRIPT, "script"),
         (body.alarm, _ALARM, "alarm"),
+        (body.webhook, _WEBHOOK, "webhook"),
     ):
         values |= _values_of(group, fields)
         if name == "script" and group is not None:
@@ -206,9 +213,21 @@ def _group(spec: JobSpec, fields: Mapping[str, Field], kind: Any) -> Any:
 def _alarm(spec: JobSpec, *, with_secrets: bool) -> Any:
     found = _group(spec, _ALARM, AlarmBody)
     if found.webhook and not with_secrets:
-        parts = urlsplit(found.webhook)
-        found.webhook = f"{parts.scheme}://{parts.hostname or '?'}/…"
+        found.webhook = without_secret(found.webhook)
     return found
+
+
+def _webhook(spec: JobSpec, *, with_secrets: bool) -> Any:
+    found = _group(spec, _WEBHOOK, WebhookBody)
+    if not with_secrets:
+        found.url = without_secret(found.url)
+    return found
+
+
+def without_secret(url: str) -> str:
+    """Return what is told of a webhook to who could not have chosen it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or '?'}/…"
 
 
 def _known(schedule: Mapping[str, str | int]) -> dict[str, Any]:

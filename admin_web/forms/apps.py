@@ -8,11 +8,12 @@ from wtforms.validators import InputRequired, Length, Optional, Regexp, Validati
 
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
+from admin_web.language import job_labels
 from broker.messages import ADDRESS_PATTERN, APP_PATTERN
 from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
 from scheduler.alarms.channels.webhook_style import STYLES
 from scheduler.alarms.channels.webhook_url import check_webhook
-from scheduler.alarms.policy import AlarmTargets
+from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from scheduler.jobs.rules import check_addresses, check_title
 from scheduler.jobs.spec import AppSpec
 from sql.models import App
@@ -47,6 +48,12 @@ class AppForm(ConsoleForm):
         choices=select_choices(
             [("", lazy_gettext("Auto-detect")), *((name, name) for name in STYLES)]
         ),
+        default="",
+    )
+    webhook_url = StringField(lazy_gettext("Webhook"))
+    webhook_when = SelectField(
+        lazy_gettext("Call the webhook"),
+        choices=select_choices(job_labels.CALL_WHEN.items()),
         default="",
     )
 
@@ -87,12 +94,16 @@ class AppForm(ConsoleForm):
 
     def validate_webhook(self, field: Field) -> None:
         """Refuse what alarms cannot be sent to."""
-        try:
-            check_webhook(field.data or "https://example.com")
-        except ValueError:
-            raise ValidationError(
-                gettext("A webhook must be a URL that begins with https:// or http://.")
-            ) from None
+        _check_webhook(field.data)
+
+    def validate_webhook_url(self, field: Field) -> None:
+        """Refuse what cannot be told of ends."""
+        _check_webhook(field.data)
+
+    def validate_webhook_when(self, field: Field) -> None:
+        """Refuse a choice without a webhook."""
+        if field.data and not self.webhook_url.data:
+            raise ValidationError(gettext("Enter the webhook's URL first."))
 
     def validate_style(self, field: Field) -> None:
         """Refuse a style without a webhook."""
@@ -110,6 +121,7 @@ class AppForm(ConsoleForm):
                 webhook=self.webhook.data or "",
                 style=self.style.data or "",
             ),
+            webhook=RunWebhook(url=self.webhook_url.data or "", when=self.webhook_when.data or ""),
         )
 
 
@@ -131,6 +143,15 @@ class NewAppForm(AppForm):
     )
 
 
+def _check_webhook(url: str | None) -> None:
+    try:
+        check_webhook(url or "https://example.com")
+    except ValueError:
+        raise ValidationError(
+            gettext("A webhook must be a URL that begins with https:// or http://.")
+        ) from None
+
+
 def parts(text: str | None) -> tuple[str, ...]:
     """Return what stands between commas, semicolons, spaces or line ends."""
     return tuple(part for part in _SEPARATORS.split(text or "") if part)
@@ -147,5 +168,7 @@ def form_of(app: App) -> AppForm:
             "emails": ", ".join(apps.split(app.alarm_email)),
             "webhook": app.alarm_webhook or "",
             "style": app.alarm_style or "",
+            "webhook_url": app.webhook_url or "",
+            "webhook_when": app.webhook_when or "",
         }
     )

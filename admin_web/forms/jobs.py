@@ -107,12 +107,26 @@ class JobForm(ConsoleForm):
     )
     webhook = StringField(lazy_gettext("Alarm webhook"), render_kw={"autocomplete": "off"})
     style = SelectField(lazy_gettext("Webhook format"), validate_choice=False)
+    webhook_url = StringField(
+        lazy_gettext("Webhook"),
+        description=lazy_gettext(
+            "Called when a run has ended, after its last retry. If empty, the app's is used."
+        ),
+        render_kw={"autocomplete": "off"},
+    )
+    webhook_when = SelectField(
+        lazy_gettext("Call the webhook"),
+        choices=select_choices(job_labels.CALL_WHEN.items()),
+        validate_choice=False,
+        default="",
+    )
     enabled = BooleanField(lazy_gettext("Enable now"))
     seen = HiddenField()
 
-    #: What is asked for below "Where and how", and below "When it fails".
+    #: What is asked for below "Where and how", "When it fails" and "When it has ended".
     execution_fields = ("route", "block", "concurrency", "timeout", "fresh_process")
     failure_fields = ("retries", "retry_delay", "delivery", "emails", "webhook", "style")
+    end_fields = ("webhook_url", "webhook_when")
 
     def set_choices(self, *, apps: Sequence[str], routes: Sequence[str], zone: str) -> None:
         """Fill in what can be chosen; `zone` is that of jobs that name none."""
@@ -201,6 +215,8 @@ class JobForm(ConsoleForm):
         whole, _, part = problem.field.partition("/")
         if whole == "script":
             return "language"
+        if whole == "webhook":
+            return f"{whole}_{part}"
         if problem.field == "schedule":
             return _value_field(self.schedule_kind.data or NO_SCHEDULE) or "schedule_kind"
         return part or whole

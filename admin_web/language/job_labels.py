@@ -9,6 +9,7 @@ from flask_babel import LazyString, gettext, lazy_gettext
 from admin_web.language.catalogues import language
 from admin_web.language.labels import State
 from broker.messages import Block, ScriptLanguage
+from scheduler.alarms.policy import FAILURE, SUCCESS
 from scheduler.jobs.script_cache import language_of
 from scheduler.routing.choice import Route
 from scheduler.schedules.misfire import MisfirePolicy
@@ -42,6 +43,12 @@ FRESH_PROCESS = {
             "Runs of this job reuse a process, one after another. Other jobs never share it."
         ),
     ),
+}
+#: After which ends a webhook is called.
+CALL_WHEN = {
+    "": lazy_gettext("after every run"),
+    SUCCESS: lazy_gettext("after each success"),
+    FAILURE: lazy_gettext("after each failure"),
 }
 #: What fires by itself first.
 SCHEDULE = {

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from flask_babel import gettext
 
 from admin_web.forms.jobs import FORM_FIELDS, JobForm
-from admin_web.language.job_labels import OPTIONS, label_of
+from admin_web.language.job_labels import CALL_WHEN, OPTIONS, label_of
 from scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook, YesOrNo
 from scheduler.jobs.fields import Field
 from scheduler.jobs.spec import JobSpec
@@ -45,6 +45,8 @@ def _shown(field: Field, value: Any, *, may_see_secrets: bool) -> str:
         return "" if value is None else str(gettext("yes") if value else gettext("no"))
     if isinstance(kind, Number):
         return str(value or "")
+    if field.name == "webhook_when":
+        return str(CALL_WHEN.get(value, value)) if value else ""
     if kind.is_secret and value and not may_see_secrets:
         return str(gettext("yes"))
     return label_of(OPTIONS[field.name], value) if isinstance(kind, Choice) else kind.shown(value)

@@ -1,4 +1,4 @@
-"""What alarms are about, as values that the database keeps until they are sent."""
+"""What people and programs are told of, as values that the database keeps until they are sent."""
 
 import msgspec
 
@@ -67,7 +67,26 @@ class Summary(_News, frozen=True, kw_only=True):
     run_ids: tuple[int, ...]
 
 
-News = Failure | Overdue | Absence | Return | Ailing | Summary
+class Ended(_News, frozen=True, kw_only=True):
+    """A tick of a job is over, however it ended.
+
+    `run_id` is the run that decided it, `first_run_id` that of its first attempt. Instants are
+    epoch milliseconds.
+    """
+
+    job: str
+    run_id: int
+    first_run_id: int
+    kind: str
+    status: str
+    is_success: bool
+    scheduled_at: int
+    finished_at: int
+    message: str
+    address: str
+
+
+News = Failure | Overdue | Absence | Return | Ailing | Summary | Ended
 
 _decoder: msgspec.json.Decoder[News] = msgspec.json.Decoder(News)
 

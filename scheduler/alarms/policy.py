@@ -1,4 +1,4 @@
-"""Who is alerted to failures, and how often: an operator's settings for all schedulers."""
+"""Who is told of failures and of ends, and how often: by jobs, apps and an operator's settings."""
 
 from dataclasses import dataclass
 
@@ -19,6 +19,26 @@ class AlarmTargets:
 
 
 NOBODY = AlarmTargets()
+#: After which ends a webhook is called; "" is the first.
+ALWAYS, SUCCESS, FAILURE = WHENS = ("always", "success", "failure")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunWebhook:
+    """What hears of the ends of runs: a URL, and of which ends."""
+
+    url: str = ""
+    when: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.url)
+
+    def hears(self, *, success: bool) -> bool:
+        """Return whether it is told of a success, or of a failure."""
+        return bool(self.url) and self.when in ("", ALWAYS, SUCCESS if success else FAILURE)
+
+
+NO_WEBHOOK = RunWebhook()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from scheduler.alarms.events import Failure, Overdue, Summary, bare, from_text, to_text
 from sql.alarms import alarms, rate_limit
-from sql.alarms.alarms import AlarmStatus, NewAlarm, RunAlarm
+from sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm, RunAlarm
 from sql.alarms.rate_limit import Group
 from sql.engine import Database
 from sql.models import Alarm
@@ -55,8 +55,8 @@ class AlarmRateLimiter:
         if not self._is_made:
             self._database.write(rate_limit.make_lock_row)
             self._is_made = True
-        if now_ms - self._tidied_at > TIDY_MS:
-            self._database.write(lambda session: _tidy(session, now_ms))
+        is_untidy = now_ms - self._tidied_at > TIDY_MS
+        if is_untidy and self._database.write(lambda session: _tidy(session, now_ms)) < BATCH:
             self._tidied_at = now_ms
         if not self._database.read(lambda session: rate_limit.is_decision_needed(session, now_ms)):
             return ROUND_SECONDS
@@ -127,15 +127,17 @@ def _sum_up(session: Session, group: Group, now_ms: int) -> None:
     alarms.add(session, [alarm])
 
 
-def _tidy(session: Session, now_ms: int) -> None:
-    """Give up what nobody could send for a day, and delete what ended long ago."""
+def _tidy(session: Session, now_ms: int) -> int:
+    """Give up what nobody could send for a day, and delete what ended long ago; return how much."""
     stale = rate_limit.expired(session, before_ms=now_ms - GIVE_UP_MS, limit=BATCH)
     for alarm in stale:
         reason = alarm.error or "no scheduler could send it; is WARREN_SMTP_URL set?"
         alarms.settle(session, alarm, status=AlarmStatus.GIVEN_UP, error=reason)
     if stale:
         alarms.mark_runs(
-            session, [alarm.run_id for alarm in stale if alarm.run_id], RunAlarm.GIVEN_UP
+            session,
+            [alarm.run_id for alarm in stale if alarm.run_id and alarm.channel != RUN_END],
+            RunAlarm.GIVEN_UP,
         )
         log.error("alarms_withheld", count=len(stale))
-    rate_limit.purge(session, before_ms=now_ms - KEEP_MS, limit=BATCH)
+    return rate_limit.purge(session, before_ms=now_ms - KEEP_MS, limit=BATCH)

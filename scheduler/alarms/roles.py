@@ -1,14 +1,17 @@
 """The alarms' roles, wired, each with its own thread, so scheduling never waits for them.
 
 completion ─> rows ─> rate limiter ─> rows ─> mailer | webhooks        absence, ailments ─> rows
+completion ─> rows ─> run webhooks
 """
 
 from collections.abc import Callable
 
+from broker.keys import ClusterKeys
 from scheduler.alarms.absence import AbsenceWatch
 from scheduler.alarms.ailments import AilmentWatch
 from scheduler.alarms.channels.mail import Mailer
 from scheduler.alarms.channels.message import Place
+from scheduler.alarms.channels.run_webhook import SignedWebhook
 from scheduler.alarms.channels.sender import AlarmSender, Send
 from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.policy import AlarmPolicy
@@ -18,9 +21,12 @@ from scheduler.rounds import wake_conditions
 from scheduler.rounds.loop import Loop
 from scheduler.rounds.pending_work import PendingWork, WakeCondition
 from scheduler.rounds.role_loops import RoleLoops
+from sql.alarms.alarms import Kind
 from sql.engine import Database
 
 LONGEST_SECONDS = 5.0
+#: There may be a message for every run, and each waits for its receiver.
+RUN_WEBHOOK_THREADS = 4
 
 
 class AlarmRoles:
@@ -35,6 +41,7 @@ class AlarmRoles:
         now_ms: Callable[[], int],
         cluster_id: str,
         work: PendingWork,
+        keys: ClusterKeys,
     ) -> None:
         self._policy = policy
         self._database = database
@@ -53,19 +60,23 @@ class AlarmRoles:
         self._add("alarm rate limiter", limiter.tick, wake_conditions.alarm_rate_limiter)
         self.loops.add("absence watch", watch.tick, longest_seconds=LONGEST_SECONDS)
         self.loops.add("ailment watch", ailments.tick, longest_seconds=LONGEST_SECONDS)
-        webhook = self._sender(Webhook(policy.webhook_allow).send, mails=False)
+        post = Webhook(policy.webhook_allow)
+        webhook = self._sender(post.send, Kind.WEBHOOK)
         self._senders = [self._add("webhooks", webhook.tick, wake_conditions.webhooks)]
+        for number in range(1, RUN_WEBHOOK_THREADS + 1):
+            signed = self._sender(SignedWebhook(post, keys.of_webhooks).send, Kind.RUN_END)
+            self._add(f"run webhooks {number}", signed.tick, wake_conditions.run_webhooks)
         if policy.mail_server is not None:
             mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
-            mailer = self._sender(mail.send, mails=True)
+            mailer = self._sender(mail.send, Kind.MAIL)
             self._senders.append(self._add("mailer", mailer.tick, wake_conditions.mailer))
 
     def _add(self, name: str, tick: Callable[[int], float], wanted: WakeCondition) -> Loop:
         return self.loops.add_resting(name, tick, wanted, longest_seconds=LONGEST_SECONDS)
 
-    def _sender(self, send: Send, *, mails: bool) -> AlarmSender:
+    def _sender(self, send: Send, kind: Kind) -> AlarmSender:
         return AlarmSender(
-            mails=mails,
+            kind=kind,
             database=self._database,
             send=send,
             place=Place(self._policy.timezone, self._policy.console_url),

@@ -1,11 +1,11 @@
-"""Whom a job or an app may alert: the rules, wherever somebody writes it."""
+"""Whom a job or an app may alert, and tell of ends: the rules, wherever somebody writes it."""
 
 from collections.abc import Iterator
 
 from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
 from scheduler.alarms.channels.webhook_style import STYLES
 from scheduler.alarms.channels.webhook_url import check_webhook
-from scheduler.alarms.policy import AlarmTargets
+from scheduler.alarms.policy import WHENS, AlarmTargets, RunWebhook
 from scheduler.problems import Code, Problem, Word, found, unknown_word
 
 
@@ -22,3 +22,13 @@ def problems(targets: AlarmTargets) -> Iterator[Problem]:
         yield Problem(Code.STYLE_ALONE, "alarm/style")
     elif targets.style and targets.style not in STYLES:
         yield unknown_word("alarm/style", Word.STYLE, targets.style, STYLES, Code.UNKNOWN_STYLE)
+
+
+def webhook_problems(webhook: RunWebhook) -> Iterator[Problem]:
+    """Yield everything that is wrong with what hears of ends."""
+    if webhook.url:
+        yield from found(lambda: check_webhook(webhook.url, "webhook/url"))
+    if webhook.when and not webhook.url:
+        yield Problem(Code.WHEN_ALONE, "webhook/when")
+    elif webhook.when and webhook.when not in WHENS:
+        yield unknown_word("webhook/when", Word.WHEN, webhook.when, WHENS)

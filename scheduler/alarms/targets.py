@@ -1,7 +1,7 @@
-"""Who is alerted to a failure or an absence, by the columns of a job and its app."""
+"""Who is told of a failure, an absence or an end, by the columns of a job and its app."""
 
 from scheduler.alarms.channels.webhook_style import style_of
-from scheduler.alarms.policy import AlarmTargets
+from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from sql.alarms.alarms import MAIL
 from sql.alarms.recipients import JobRecipients
 
@@ -16,6 +16,22 @@ def targets_of(emails: str | None, webhook: str | None, style: str | None) -> Al
     """Return the targets that columns of a job or an app name."""
     listed = tuple(email for email in (emails or "").split(",") if email)
     return AlarmTargets(emails=listed, webhook=webhook or "", style=style or "")
+
+
+def webhook_of(url: str | None, when: str | None) -> RunWebhook:
+    """Return what hears of ends, by the columns of a job or an app."""
+    return RunWebhook(url=url or "", when=when or "")
+
+
+def columns_of(alarm: AlarmTargets, webhook: RunWebhook) -> dict[str, str]:
+    """Return what an app's row holds of whom it wants told, by the row's attributes."""
+    return {
+        "alarm_email": ",".join(alarm.emails),
+        "alarm_webhook": alarm.webhook,
+        "alarm_style": alarm.style,
+        "webhook_url": webhook.url,
+        "webhook_when": webhook.when,
+    }
 
 
 def channels(targets: AlarmTargets) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from scheduler.actor import Right
 from scheduler.alarms import target_rules
+from scheduler.alarms.targets import columns_of
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.jobs.rules import check_addresses, check_app_name, check_title
@@ -110,16 +111,16 @@ def _check(spec: AppSpec) -> None:
     check_app_name(spec.name)
     check_title(spec.title or "")
     check_addresses(spec.addresses)
-    for problem in target_rules.problems(spec.alarm):
+    for problem in (
+        *target_rules.problems(spec.alarm),
+        *target_rules.webhook_problems(spec.webhook),
+    ):
         raise problem
 
 
 def _describe(session: Session, app: App, spec: AppSpec) -> None:
     apps.list_addresses(session, app.id, spec.addresses)
-    alarm = spec.alarm
-    recipients.set_app(
-        session, app.id, emails=",".join(alarm.emails), webhook=alarm.webhook, style=alarm.style
-    )
+    recipients.set_app(session, app.id, columns_of(spec.alarm, spec.webhook))
 
 
 def _shown(app: App) -> dict[str, str]:
@@ -129,4 +130,6 @@ def _shown(app: App) -> dict[str, str]:
         "alarm_email": app.alarm_email or "",
         "alarm_webhook": app.alarm_webhook or "",
         "alarm_style": app.alarm_style or "",
+        "webhook_url": app.webhook_url or "",
+        "webhook_when": app.webhook_when or "",
     }

@@ -18,7 +18,11 @@ def is_app_as_described(app: App, wanted: AppSpec | None) -> bool:
         return True
     stored = app_spec(app)
     is_titled = wanted.title is None or wanted.title == app.title
-    return is_titled and (stored.addresses, stored.alarm) == (wanted.addresses, wanted.alarm)
+    return is_titled and _told(stored) == _told(wanted)
+
+
+def _told(app: AppSpec) -> tuple[object, ...]:
+    return app.addresses, app.alarm, app.webhook
 
 
 def is_as_described(job: Job, spec: JobSpec) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from scheduler.actor import Right
-from scheduler.alarms.policy import AlarmTargets
+from scheduler.alarms.targets import columns_of
 from scheduler.commands.audit_log import Action
 from scheduler.commands.child_changes import ChildChanges
 from scheduler.commands.command_context import CommandContext
@@ -257,10 +257,7 @@ def _apply_app(session: Session, name: str, wanted: AppSpec | None) -> tuple[int
     words = ["title"] if is_changed else []
     if wanted and apps.list_addresses(session, app_id, wanted.addresses):
         words.append(f"addresses: {', '.join(wanted.addresses) or 'all that register'}")
-    if wanted and recipients.set_app(session, app_id, **_alarm_columns(wanted.alarm)):
-        words.append("alarm")
+    told = columns_of(wanted.alarm, wanted.webhook) if wanted else {}
+    changed = recipients.set_app(session, app_id, told)
+    words += dict.fromkeys(column.partition("_")[0] for column in changed)
     return app_id, tuple(words)
-
-
-def _alarm_columns(alarm: AlarmTargets) -> dict[str, str]:
-    return {"emails": ",".join(alarm.emails), "webhook": alarm.webhook, "style": alarm.style}

@@ -1,4 +1,4 @@
-"""What the end of a whole tick leads to: runs of its job's children, and a fixed delay's next tick.
+"""What the end of a whole tick leads to: its job's children, a fixed delay's next tick, webhooks.
 
 It works in the transaction that ended the tick's last run. Two schedulers that end two last shards
 at the same time would each see the other's still open, so the tick's first run is locked before
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy.orm import Session
 
+from scheduler.completion import run_webhooks
 from scheduler.completion.tick_end import TickEnd, tick_end
 from scheduler.routing.routes import planned_shards
 from scheduler.schedules.registry import WAITING_KINDS, read_schedule
@@ -55,6 +56,7 @@ class FollowUps:
         )
         planned = self._fire_children(session, ends, followed)
         self._set_next_ticks(session, ends, followed)
+        run_webhooks.keep(session, ends, followed, now_ms=self._now_ms())
         return planned
 
     def _fire_children(
@@ -107,7 +109,7 @@ class FollowUps:
 def _leads_on(ending: Ending, followed: Mapping[int, Followed]) -> bool:
     """Whether the end of this run's tick could lead to anything."""
     job = followed[ending.run.job_id]
-    if ending.run.origin_id == 0 and _waits(job):
+    if job.webhook_url or (ending.run.origin_id == 0 and _waits(job)):
         return True
     return ending.status is RunStatus.SUCCEEDED and bool(job.children)
 
@@ -137,6 +139,7 @@ def _end_alone(ending: Ending) -> TickEnd:
     return TickEnd(
         tick=tick_of(ending.run),
         head_id=ending.run.id,
+        deciding_id=ending.run.id,
         succeeded=ending.status is RunStatus.SUCCEEDED,
         finished_at=ending.finished_at,
     )

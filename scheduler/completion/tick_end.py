@@ -13,11 +13,13 @@ class TickEnd:
     """A tick whose every shard is over.
 
     `head_id` is its first run, of shard 0 and attempt 0; None when that was cleared. `succeeded`
-    says that the last attempt of each shard did. `finished_at` is when the last run ended.
+    says that the last attempt of each shard did. `deciding_id` is the first run that did not, or
+    the last attempt of the first shard. `finished_at` is when the last run ended.
     """
 
     tick: Tick
     head_id: int | None
+    deciding_id: int
     succeeded: bool
     finished_at: int
 
@@ -33,12 +35,15 @@ def tick_end(tick: Tick, runs: Sequence[TickRun]) -> TickEnd | None:
     """
     if any(run.status not in FINAL for run in runs):
         return None
-    last = {run.shard_index: run.status for run in runs}
+    attempts = {run.shard_index: run for run in runs}
+    last = {shard: run.status for shard, run in attempts.items()}
+    bad = [run for run in attempts.values() if run.status != RunStatus.SUCCEEDED]
     shards = max(1, *(run.shard_total for run in runs))
     first = runs[0]
     return TickEnd(
         tick=tick,
         head_id=first.id if (first.shard_index, first.attempt) == (0, 0) else None,
+        deciding_id=(bad or [*attempts.values()])[0].id,
         succeeded=set(last) == set(range(shards)) and set(last.values()) == {RunStatus.SUCCEEDED},
         finished_at=max(run.finished_at or 0 for run in runs),
     )

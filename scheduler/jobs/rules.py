@@ -36,6 +36,7 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
         *_names(spec),
         *found(lambda: check_param(spec.param)),
         *target_rules.problems(spec.alarm),
+        *target_rules.webhook_problems(spec.webhook),
         *_script(spec),
         *_children(spec),
         *found(lambda: check_app_name(spec.app)),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from broker.messages import Block
-from scheduler.alarms.policy import NOBODY, AlarmTargets
+from scheduler.alarms.policy import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
 from scheduler.jobs.field_kinds import Choice, Line, Number, Text, Texts, TimeZone, Webhook, YesOrNo
 from scheduler.routing.choice import Route
 from scheduler.schedules.misfire import MisfirePolicy
@@ -23,12 +23,14 @@ class AppSpec:
 
     `addresses` are the executors to route to, in this order; none = all that register.
     `alarm` is told of failures of its jobs that name nobody, and that it has no executor.
+    `webhook` hears of the ends of runs of its jobs that name none.
     """
 
     name: str
     title: str | None = None
     addresses: tuple[str, ...] = ()
     alarm: AlarmTargets = NOBODY
+    webhook: RunWebhook = NO_WEBHOOK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class JobSpec:
     alarm_emails: Annotated[tuple[str, ...], Texts(group="alarm", column="alarm_email")] = ()
     alarm_webhook: Annotated[str, Webhook(group="alarm", is_secret=True)] = ""
     alarm_style: Annotated[str, Text(group="alarm")] = ""
+    webhook_url: Annotated[str, Webhook(group="webhook", is_secret=True)] = ""
+    webhook_when: Annotated[str, Text(group="webhook")] = ""
     enabled: Annotated[bool | None, YesOrNo(column="is_enabled", apart=True)] = None
 
     @property
@@ -78,3 +82,8 @@ class JobSpec:
         return AlarmTargets(
             emails=self.alarm_emails, webhook=self.alarm_webhook, style=self.alarm_style
         )
+
+    @property
+    def webhook(self) -> RunWebhook:
+        """What it wants to hear of its ends."""
+        return RunWebhook(url=self.webhook_url, when=self.webhook_when)

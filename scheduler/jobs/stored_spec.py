@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from scheduler.alarms.targets import targets_of
+from scheduler.alarms.targets import targets_of, webhook_of
 from scheduler.jobs.fields import WRITTEN
 from scheduler.jobs.script_cache import language_of
 from scheduler.jobs.spec import AppSpec, JobSpec
@@ -20,6 +20,7 @@ def app_spec(app: App) -> AppSpec:
         title=None if app.title == app.name else app.title,
         addresses=apps.split(app.address_list) if app.address_type == apps.MANUAL else (),
         alarm=targets_of(app.alarm_email, app.alarm_webhook, app.alarm_style),
+        webhook=webhook_of(app.webhook_url, app.webhook_when),
     )
 
 

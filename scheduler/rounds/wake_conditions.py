@@ -55,3 +55,8 @@ def mailer(work: Pending, _now_ms: int) -> bool:
 def webhooks(work: Pending, _now_ms: int) -> bool:
     """Whether a webhook waits to be called."""
     return work.has_webhooks
+
+
+def run_webhooks(work: Pending, _now_ms: int) -> bool:
+    """Whether a webhook waits to hear of the end of a run."""
+    return work.has_run_ends

@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, CursorResult, select, update
+from sqlalchemy import ColumnElement, CursorResult, delete, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks, insert_unless_there
+from sql.dialects.hints import use_index
 from sql.models import Alarm, App, Job, Run
 from sql.rows import fetch, query
 
 #: The channel of e-mails; a webhook's channel is the style of its body.
 MAIL = "mail"
+#: The channel of webhooks that hear of the ends of runs: no alarm, but sent alike.
+RUN_END = "run-end"
 
 
 class AlarmStatus(StrEnum):
@@ -32,6 +35,14 @@ class AlarmStatus(StrEnum):
     TOLD = "TOLD"
     SENT = "SENT"
     GIVEN_UP = "GIVEN_UP"
+
+
+class Kind(StrEnum):
+    """Who sends it: each kind has threads of its own, so that none waits for another."""
+
+    MAIL = "mails"
+    WEBHOOK = "webhooks"
+    RUN_END = "run webhooks"
 
 
 OVER = (AlarmStatus.TOLD, AlarmStatus.SENT, AlarmStatus.GIVEN_UP)
@@ -117,11 +128,11 @@ def jobs_told(session: Session, job_ids: Iterable[int], subject: str, *, since_m
     }
 
 
-def claim(session: Session, *, mails: bool, now_ms: int, until_ms: int) -> Alarm | None:
-    """Take the e-mail, or the webhook, whose turn it is; nobody else gets it before `until_ms`."""
+def claim(session: Session, kind: Kind, *, now_ms: int, until_ms: int) -> Alarm | None:
+    """Take the one of a kind whose turn it is; nobody else gets it before `until_ms`."""
     alarm = session.execute(
-        select(Alarm)
-        .where(*is_ready(now_ms, mails=mails))
+        use_index(select(Alarm), Alarm, "i_alarm_channel")
+        .where(*is_ready(now_ms, kind))
         .order_by(Alarm.next_try_at)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -132,13 +143,24 @@ def claim(session: Session, *, mails: bool, now_ms: int, until_ms: int) -> Alarm
     return alarm
 
 
-def is_ready(now_ms: int, *, mails: bool) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions on e-mails, or webhooks, whose turn it is."""
-    return (
-        Alarm.status == AlarmStatus.READY,
-        Alarm.channel == MAIL if mails else Alarm.channel != MAIL,
-        Alarm.next_try_at <= now_ms,
+def is_ready(now_ms: int, kind: Kind) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions on those of a kind whose turn it is."""
+    channels = {
+        Kind.MAIL: Alarm.channel == MAIL,
+        Kind.WEBHOOK: Alarm.channel.not_in((MAIL, RUN_END)),
+        Kind.RUN_END: Alarm.channel == RUN_END,
+    }
+    return Alarm.status == AlarmStatus.READY, channels[kind], Alarm.next_try_at <= now_ms
+
+
+def are_unsent(session: Session, job_id: int, count: int) -> bool:
+    """Return whether so many messages of a job wait to be sent."""
+    waiting = (
+        select(Alarm.id)
+        .where(Alarm.job_id == job_id, Alarm.status == AlarmStatus.READY)
+        .order_by(Alarm.created_at)
     )
+    return session.execute(waiting.offset(count - 1).limit(1)).first() is not None
 
 
 def settle(session: Session, alarm: Alarm, **columns: Any) -> bool:
@@ -153,6 +175,11 @@ def settle(session: Session, alarm: Alarm, **columns: Any) -> bool:
         )
         .values(**columns),
     )
+
+
+def forget(session: Session, alarm: Alarm) -> None:
+    """Delete a claimed message that was sent, unless it was claimed anew meanwhile."""
+    _execute(session, delete(Alarm).where(Alarm.id == alarm.id, Alarm.tries == alarm.tries))
 
 
 def mark_runs(session: Session, run_ids: Iterable[int], outcome: RunAlarm) -> None:

@@ -1,6 +1,6 @@
 """Whom alarms go to, and the apps that could be without an executor."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import func, or_, select
@@ -90,13 +90,11 @@ def newest_of_apps(session: Session, subjects: Sequence[str]) -> dict[int, AppAl
     return {alarm.app_id: alarm for alarm in fetch(session, AppAlarm, about)}
 
 
-def set_app(session: Session, app_id: int, *, emails: str, webhook: str, style: str) -> bool:
-    """Say whom an app wants told; False when it is so already."""
+def set_app(session: Session, app_id: int, columns: Mapping[str, str]) -> list[str]:
+    """Say whom an app wants told; return the columns that were otherwise."""
     app = session.get_one(App, app_id)
-    columns = {"alarm_email": emails, "alarm_webhook": webhook, "alarm_style": style}
-    if all((getattr(app, name) or "") == value for name, value in columns.items()):
-        return False
-    for name, value in columns.items():
-        setattr(app, name, value or None)
+    changed = [name for name, value in columns.items() if (getattr(app, name) or "") != value]
+    for name in changed:
+        setattr(app, name, columns[name] or None)
     session.flush()
-    return True
+    return changed

@@ -19,10 +19,15 @@ LONGEST_IDS = 255
 
 
 class Followed(NamedTuple):
-    """What the end of a job's tick may lead to."""
+    """What the end of a job's tick may lead to.
+
+    `webhook_url` hears of the ends that `webhook_when` names: the job's, else its app's.
+    """
 
     schedule_kind: str
     children: tuple[int, ...]
+    webhook_url: str
+    webhook_when: str
 
 
 class Parent(NamedTuple):
@@ -51,11 +56,12 @@ def lock(session: Session) -> None:
 def followed(
     session: Session, job_ids: Iterable[int], *, waiting_kinds: Collection[str]
 ) -> dict[int, Followed]:
-    """Return, by id, those of the jobs whose end leads to more: children, or their next tick.
+    """Return, by id, those of the jobs whose end leads to more: children, next tick, a webhook.
 
     `waiting_kinds` are the kinds of schedule whose next tick the end of a run sets.
     """
-    return dict(_read(session, job_ids, Job.schedule_kind.in_(waiting_kinds), *_HAS_CHILDREN))
+    waits = Job.schedule_kind.in_(waiting_kinds)
+    return dict(_read(session, job_ids, waits, *_HAS_CHILDREN, *_HAS_WEBHOOK))
 
 
 def children(session: Session, job_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
@@ -137,6 +143,7 @@ def names(session: Session, job_ids: Iterable[int]) -> dict[int, tuple[str, str]
 
 
 _HAS_CHILDREN = (Job.child_ids != "", JobChild.child_id.is_not(None))
+_HAS_WEBHOOK = (Job.webhook_url != "", App.webhook_url != "")
 
 
 def _read(
@@ -144,7 +151,17 @@ def _read(
 ) -> Iterator[tuple[int, Followed]]:
     """Give those of the jobs for which one of the conditions holds, with their children."""
     statement = (
-        select(Job.id, Job.schedule_kind, Job.child_ids, JobChild.child_id)
+        select(
+            Job.id,
+            Job.schedule_kind,
+            Job.child_ids,
+            JobChild.child_id,
+            Job.webhook_url,
+            Job.webhook_when,
+            App.webhook_url.label("app_url"),
+            App.webhook_when.label("app_when"),
+        )
+        .join(App, App.id == Job.app_id)
         .outerjoin(JobChild, JobChild.job_id == Job.id)
         .where(or_(*which))
         .order_by(Job.id, JobChild.position)
@@ -154,4 +171,7 @@ def _read(
         for job_id, found in groupby(rows, key=lambda row: row.id):
             first, *others = found
             listed = tuple(row.child_id for row in (first, *others) if row.child_id is not None)
-            yield job_id, Followed(first.schedule_kind, listed or ids(first.child_ids))
+            hook = (first.webhook_url, first.webhook_when)
+            url, when = hook if hook[0] else (first.app_url, first.app_when)
+            children = listed or ids(first.child_ids)
+            yield job_id, Followed(first.schedule_kind, children, url or "", when or "")

@@ -27,6 +27,8 @@ class App(Model):
     alarm_email: Mapped[str | None] = mapped_column(String(255))
     alarm_webhook: Mapped[str | None] = mapped_column(String(512))
     alarm_style: Mapped[str | None] = mapped_column(String(16))
+    webhook_url: Mapped[str | None] = mapped_column(String(512))
+    webhook_when: Mapped[str | None] = mapped_column(String(16))
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
 
 

@@ -32,6 +32,8 @@ class Job(Model):
     alarm_email: Mapped[str | None] = mapped_column(String(255))
     alarm_webhook: Mapped[str | None] = mapped_column(String(512))
     alarm_style: Mapped[str | None] = mapped_column(String(16))
+    webhook_url: Mapped[str | None] = mapped_column(String(512))
+    webhook_when: Mapped[str | None] = mapped_column(String(16))
     schedule_kind: Mapped[str] = mapped_column("schedule_type", String(50), default=NO_SCHEDULE)
     schedule_value: Mapped[str | None] = mapped_column("schedule_conf", String(128))
     timezone: Mapped[str | None] = mapped_column(String(64))

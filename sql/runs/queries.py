@@ -14,7 +14,7 @@ from sql.batch import chunks
 from sql.models import Run
 from sql.rows import fetch, query
 from sql.run_status import IN_FLIGHT, Kind, RunStatus
-from sql.runs.run_rows import RoutedRun
+from sql.runs.run_rows import EndedRun, RoutedRun
 
 
 class DueRun(NamedTuple):
@@ -230,3 +230,12 @@ def _is_missed(missed: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
     """Return the condition on runs that a schedule planned for a time in one of the spans."""
     is_due = or_(*(and_(Run.due_at >= first, Run.due_at < end) for first, end in missed))
     return and_(Run.kind.in_([Kind.SCHEDULE, Kind.MISFIRE]), is_due)
+
+
+def ended(session: Session, run_ids: Iterable[int]) -> dict[int, EndedRun]:
+    """Return what others are told of runs that are over, by id."""
+    return {
+        run.id: run
+        for chunk in chunks(sorted(set(run_ids)))
+        for run in fetch(session, EndedRun, query(EndedRun, Run).where(Run.id.in_(chunk)))
+    }

@@ -98,3 +98,13 @@ class TickRun(NamedTuple):
     attempt: int
     status: str
     finished_at: int | None
+
+
+class EndedRun(NamedTuple):
+    """A run that is over, as others are told of it."""
+
+    id: int
+    kind: str
+    status: str
+    address: str | None
+    message: str | None

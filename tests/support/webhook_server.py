@@ -16,13 +16,16 @@ class WebhookServer:
         self.answer = b"ok"
         self.headers: dict[str, str] = {}
         self.posts: list[Any] = []
+        self.bodies: list[bytes] = []
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
-                hook.posts.append(json.loads(self.rfile.read(length)))
+                body = self.rfile.read(length)
+                hook.bodies.append(body)
+                hook.posts.append(json.loads(body))
                 self._answer()
 
             def do_GET(self) -> None:

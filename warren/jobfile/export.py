@@ -5,6 +5,7 @@ from dataclasses import fields
 
 from sqlalchemy.orm import Session
 
+from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from scheduler.jobs.fields import FIELDS
 from scheduler.jobs.rules import problems
 from scheduler.jobs.spec import AppSpec, JobSpec
@@ -92,7 +93,8 @@ def _app_lines(app: AppSpec) -> Iterator[str]:
         yield from _field("title", app.title)
     if app.addresses:
         yield from _field("addresses", app.addresses)
-    yield from _alarm_lines(app)
+    yield from _told_lines("alarm", app.alarm)
+    yield from _told_lines("webhook", app.webhook)
 
 
 def _job_lines(spec: JobSpec) -> Iterator[str]:
@@ -121,20 +123,19 @@ def _script_lines(spec: JobSpec) -> Iterator[str]:
     yield from text_field("source", spec.script_source, deeper)
 
 
-def _alarm_lines(job: JobSpec | AppSpec) -> Iterator[str]:
-    told: dict[str, Inline] = {
-        field.name: value
-        for field in fields(job.alarm)
-        if (value := getattr(job.alarm, field.name))
+def _told_lines(group: str, told: AlarmTargets | RunWebhook) -> Iterator[str]:
+    values: dict[str, Inline] = {
+        field.name: value for field in fields(told) if (value := getattr(told, field.name))
     }
-    if told:
-        yield _at(f"alarm: {braces(told)}")
+    if values:
+        yield _at(f"{group}: {braces(values)}")
 
 
 _GROUPS: Mapping[str, Callable[[JobSpec], Iterator[str]]] = {
     "schedule": _schedule_lines,
     "script": _script_lines,
-    "alarm": _alarm_lines,
+    "alarm": lambda spec: _told_lines("alarm", spec.alarm),
+    "webhook": lambda spec: _told_lines("webhook", spec.webhook),
 }
 
 

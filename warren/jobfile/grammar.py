@@ -46,7 +46,7 @@ _SCHEDULE_VALUES: dict[ValueForm, Read] = {
 _SCHEDULES = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
 _WHEN = f"one of {', '.join(f'{{{keyword}: …}}' for keyword in _SCHEDULES)} or {NoSchedule.keyword}"
 _VALUES = in_group()
-_KNOWN = (*_VALUES, "schedule", "script", "alarm")
+_KNOWN = (*_VALUES, "schedule", "script", "alarm", "webhook")
 
 
 class JobReader:
@@ -67,7 +67,8 @@ class JobReader:
         self._say_missing(node, found)
         values = _values(self._reader, found, _VALUES)
         values |= self._schedule(found.get("schedule"))
-        values |= read_alarm(self._reader, found.get("alarm"))
+        for group in ("alarm", "webhook"):
+            values |= read_told(self._reader, found.get(group), group)
         values |= self._script(found.get("script"))
         spec = JobSpec(**({"name": "", "app": ""} | values))
         self._check(spec, found, values)
@@ -130,11 +131,11 @@ def read_group(reader: YamlReader, entry: Entry, group: str) -> dict[str, Any]:
     return values if len(reader.wrong) == before else {}
 
 
-def read_alarm(reader: YamlReader, entry: Entry | None) -> dict[str, Any]:
+def read_told(reader: YamlReader, entry: Entry | None, group: str) -> dict[str, Any]:
     """Return the fields that say whom a job or an app wants told; none when they are not right."""
     if entry is None or is_nothing(entry.node):
         return {}
-    return read_group(reader, entry, "alarm")
+    return read_group(reader, entry, group)
 
 
 def _values(

@@ -13,12 +13,12 @@ from pathlib import Path
 import yaml
 
 from scheduler.alarms import target_rules
-from scheduler.alarms.policy import AlarmTargets
+from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from scheduler.jobs import rules as job_rules
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Problem
 from warren.errors import JobFileError
-from warren.jobfile.grammar import JobReader, read_alarm, texts
+from warren.jobfile.grammar import JobReader, read_told, texts
 from warren.jobfile.yaml_reader import YamlReader, did_you_mean
 from warren.jobfile.yaml_tree import (
     Entry,
@@ -32,6 +32,7 @@ from warren.jobfile.yaml_tree import (
 
 #: How many problems are said; a file with more of them is another kind of file.
 MOST_PROBLEMS = 50
+_APP = ("name", "title", "addresses", "alarm", "webhook")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +154,7 @@ class _FileReader:
         return self.reader.items(entry)
 
     def _app(self, node: yaml.Node) -> None:
-        found = self.reader.fields(node, "an app", ("name", "title", "addresses", "alarm"))
+        found = self.reader.fields(node, "an app", _APP)
         if isinstance(node, yaml.MappingNode) and "name" not in found:
             self.reader.say(line_of(node), "missing field 'name'")
         name = self.reader.value(text, found.get("name"))
@@ -170,6 +171,7 @@ class _FileReader:
             title=title,
             addresses=self._addresses(found.get("addresses")),
             alarm=self._alarm(found.get("alarm")),
+            webhook=self._webhook(found.get("webhook")),
         )
 
     def _addresses(self, entry: Entry | None) -> tuple[str, ...]:
@@ -180,11 +182,20 @@ class _FileReader:
         return addresses
 
     def _alarm(self, entry: Entry | None) -> AlarmTargets:
-        said = read_alarm(self.reader, entry)
+        said = read_told(self.reader, entry, "alarm")
         targets = AlarmTargets(**{name.removeprefix("alarm_"): said[name] for name in said})
-        for problem in target_rules.problems(targets):
-            self.reader.say(line_of(entry.node) if entry else 0, str(problem))
+        self._say(entry, target_rules.problems(targets))
         return targets
+
+    def _webhook(self, entry: Entry | None) -> RunWebhook:
+        said = read_told(self.reader, entry, "webhook")
+        webhook = RunWebhook(**{name.removeprefix("webhook_"): said[name] for name in said})
+        self._say(entry, target_rules.webhook_problems(webhook))
+        return webhook
+
+    def _say(self, entry: Entry | None, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self.reader.say(line_of(entry.node) if entry else 0, str(problem))
 
     def _job(self, node: yaml.Node) -> None:
         read = self._job_reader.read(node)

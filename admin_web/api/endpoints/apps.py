@@ -1,15 +1,16 @@
 """Apps: the groups of executors that jobs belong to."""
 
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
 from admin_web.api.answer_types import page_type
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import BASE, Call, Reply, endpoint
+from admin_web.api.job_bodies import without_secret
 from admin_web.api.paging import PageQuery, page, place_of
-from scheduler.alarms.policy import AlarmTargets
+from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.jobs.spec import AppSpec
 from scheduler.jobs.stored_spec import app_spec
@@ -27,6 +28,13 @@ class AppAlarm(msgspec.Struct, kw_only=True):
     style: str = ""
 
 
+class AppWebhook(msgspec.Struct, kw_only=True):
+    """What hears of the ends of an app's runs: of all, or when they are a success or a failure."""
+
+    url: str = ""
+    when: str = ""
+
+
 class AppBody(msgspec.Struct, kw_only=True):
     """An app as it is sent; `name`, where it is there, is that of the path."""
 
@@ -34,6 +42,7 @@ class AppBody(msgspec.Struct, kw_only=True):
     title: str | None = None
     addresses: list[str] = []
     alarm: AppAlarm | None = None
+    webhook: AppWebhook | None = None
     id: int | None = None
     jobs: int | None = None
 
@@ -46,6 +55,7 @@ class AppFacts(msgspec.Struct, kw_only=True):
     title: str
     addresses: list[str]
     alarm: AppAlarm | None
+    webhook: AppWebhook | None
     jobs: int
 
 
@@ -126,27 +136,29 @@ def app_id_of(services: ApiServices, call: Call, app: str) -> int:
 
 def app_spec_of(app: str, body: AppBody) -> AppSpec:
     """Return what a body says of an app."""
-    alarm = body.alarm or AppAlarm()
+    alarm, webhook = body.alarm or AppAlarm(), body.webhook or AppWebhook()
     return AppSpec(
         name=app,
         title=body.title,
         addresses=tuple(body.addresses),
         alarm=AlarmTargets(emails=tuple(alarm.emails), webhook=alarm.webhook, style=alarm.style),
+        webhook=RunWebhook(url=webhook.url, when=webhook.when),
     )
 
 
 def _answer(call: Call, app: App, jobs: int) -> AppFacts:
     spec = app_spec(app)
-    webhook = spec.alarm.webhook
-    if webhook and not call.may(Scope.ADMIN):
-        parts = urlsplit(webhook)
-        webhook = f"{parts.scheme}://{parts.hostname or '?'}/…"
-    alarm = AppAlarm(emails=[*spec.alarm.emails], webhook=webhook, style=spec.alarm.style)
+    urls = [spec.alarm.webhook, spec.webhook.url]
+    if not call.may(Scope.ADMIN):
+        urls = [url and without_secret(url) for url in urls]
+    alarm = AppAlarm(emails=[*spec.alarm.emails], webhook=urls[0], style=spec.alarm.style)
+    webhook = AppWebhook(url=urls[1], when=spec.webhook.when)
     return AppFacts(
         id=app.id,
         name=app.name,
         title=app.title,
         addresses=[*spec.addresses],
         alarm=alarm if spec.alarm else None,
+        webhook=webhook if spec.webhook else None,
         jobs=jobs,
     )

@@ -210,6 +210,7 @@ def rules_of_app(app: AppSpec) -> list[Problem]:
         *found(lambda: rules.check_title(app.title or "")),
         *found(lambda: rules.check_addresses(app.addresses)),
         *target_rules.problems(app.alarm),
+        *target_rules.webhook_problems(app.webhook),
     ]
 
 
@@ -237,4 +238,6 @@ def _app(app: AppSpec) -> dict[str, Any]:
     if app.alarm:
         alarm = {"emails": list(app.alarm.emails), "webhook": app.alarm.webhook}
         told_app["alarm"] = alarm | {"style": app.alarm.style}
+    if app.webhook:
+        told_app["webhook"] = {"url": app.webhook.url, "when": app.webhook.when}
     return told_app

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from scheduler.alarms.events import Absence, Ailing, Failure, News, Overdue, Return, Summary
+from scheduler.alarms.events import Absence, Ailing, Ended, Failure, News, Overdue, Return, Summary
 from sql.instants import moment
 
 TAIL_LINES = 15
@@ -59,7 +59,7 @@ def message(news: News, place: Place) -> Message:
     title, body = _words(news, place)
     subject = f"[warren] {_BREAK.sub(' ', _CONTROL.sub(' ', title)).strip()}"
     facts = msgspec.to_builtins(news)
-    if isinstance(news, Failure) and place.console_url:
+    if isinstance(news, Failure | Ended) and place.console_url:
         facts["url"] = place.link(news.run_id)
     return Message(subject[:_SUBJECT_LENGTH], _CONTROL.sub("?", body), facts)
 
@@ -87,6 +87,12 @@ def _failure(news: Failure, place: Place) -> tuple[str, str]:
     if tail:
         lines += ["", "The end of its log:", *(f"  {line}" for line in tail)]
     return f"{news.app}/{news.job} failed: {news.status}", "\n".join(lines)
+
+
+@_words.register
+def _ended(news: Ended, place: Place) -> tuple[str, str]:
+    text = f"Run {news.run_id} ended at {place.when(news.finished_at)}: {news.message}"
+    return f"{news.app}/{news.job} ended: {news.status}", text
 
 
 @_words.register

@@ -1,4 +1,4 @@
-"""Sends alarms of one kind, e-mails or webhooks; each kind has a thread of its own.
+"""Sends alarms of one kind, e-mails or webhooks; each kind has threads of its own.
 
 An alarm is claimed, sent, and recorded as sent. After a crash between sending and recording it is
 sent again: each alarm is sent at least once, and a receiver recognises a copy by its id.
@@ -13,7 +13,7 @@ from scheduler.alarms.channels.message import Message, Place, message
 from scheduler.alarms.events import Summary, from_text
 from scheduler.alarms.rate_limiter import GIVE_UP_MS
 from sql.alarms import alarms, rate_limit
-from sql.alarms.alarms import AlarmStatus, RunAlarm
+from sql.alarms.alarms import AlarmStatus, Kind, RunAlarm
 from sql.alarms.rate_limit import Group
 from sql.engine import Database
 from sql.models import Alarm
@@ -36,7 +36,7 @@ class AlarmSender:
     """The role that sends.
 
     Args:
-        mails: whether it sends e-mails, or webhooks.
+        kind: what it sends.
         send: sends one; its error text is stored with the alarm, so it must hold no secret.
         place: the time zone and the console of those who read it.
         now_ms: the database's clock.
@@ -46,13 +46,13 @@ class AlarmSender:
     def __init__(
         self,
         *,
-        mails: bool,
+        kind: Kind,
         database: Database,
         send: Send,
         place: Place,
         now_ms: Callable[[], int],
     ) -> None:
-        self._mails = mails
+        self._kind = kind
         self._database = database
         self._send = send
         self._place = place
@@ -62,7 +62,7 @@ class AlarmSender:
         """Send one alarm; return the seconds until the next round, 0 when there may be more."""
         alarm = self._database.write(
             lambda session: alarms.claim(
-                session, mails=self._mails, now_ms=now_ms, until_ms=now_ms + CLAIM_MS
+                session, self._kind, now_ms=now_ms, until_ms=now_ms + CLAIM_MS
             )
         )
         if alarm is None:
@@ -96,10 +96,14 @@ class AlarmSender:
         sent_at = now_ms if status is AlarmStatus.SENT else None
 
         def unit(session: Session) -> None:
+            if self._kind is Kind.RUN_END and status is AlarmStatus.SENT:
+                # There may be one for every run.
+                alarms.forget(session, alarm)
+                return
             noted = alarms.settle(
                 session, alarm, status=status, sent_at=sent_at, next_try_at=now_ms, error=error
             )
-            if noted:
+            if noted and self._kind is not Kind.RUN_END:
                 alarms.mark_runs(session, _run_ids(session, alarm), outcome)
 
         self._database.write(unit)

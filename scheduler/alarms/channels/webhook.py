@@ -6,7 +6,8 @@ Of the answer, only its status and a chat service's code are kept.
 import http.client
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -54,26 +55,35 @@ class Webhook:
 
     def send(self, alarm: Alarm, message: Message) -> None:
         """Post one alarm, or raise OSError or ValueError; the error text never holds the URL."""
+        answer = self.post(alarm.target, webhook_style.body(alarm.channel, message, alarm.id))
+        if words := webhook_style.refusal(alarm.channel, answer):
+            raise OSError(words)
+
+    def post(
+        self, target: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> bytes:
+        """Post JSON to a URL and return the answer's body; raises as `send` does."""
         try:
-            check_webhook(alarm.target)
+            check_webhook(target)
         except ValueError as error:
             raise ValueError("the URL may not be a webhook's") from error
-        url = urlsplit(alarm.target)
-        content = webhook_style.body(alarm.channel, message, alarm.id)
         try:
             with Deadline(self._send_seconds) as deadline:
-                status, answer = self._post(url, content, deadline.watch)
+                status, answer = self._post(urlsplit(target), content, headers, deadline.watch)
         except http.client.HTTPException as error:
             raise OSError(f"it does not speak HTTP: {type(error).__name__}") from error
         if status in _REDIRECTS:
             raise OSError(f"it answered {status}; redirects are not followed")
         if status not in _GOOD:
             raise OSError(f"it answered {status}")
-        if words := webhook_style.refusal(alarm.channel, answer):
-            raise OSError(words)
+        return answer
 
     def _post(
-        self, url: SplitResult, content: bytes, watch: Callable[[socket.socket], None]
+        self,
+        url: SplitResult,
+        content: bytes,
+        more: Mapping[str, str],
+        watch: Callable[[socket.socket], None],
     ) -> tuple[int, bytes]:
         host, port = url.hostname or "", url.port or _PORTS[url.scheme]
         connection = http.client.HTTPConnection(host, port, timeout=self._silence_seconds)
@@ -81,7 +91,8 @@ class Webhook:
             addresses = self._addresses(host, port)
             connection.sock = self._connect(url.scheme, host, addresses, watch)
             headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "warren"}
-            connection.request("POST", _path(url), content, headers | {"Host": _host(url)})
+            headers |= {"Host": _host(url), **more}
+            connection.request("POST", _path(url), content, headers)
             answer = connection.getresponse()
             return answer.status, answer.read(_ANSWER_BYTES)
         finally:

@@ -22,7 +22,7 @@ _METADATA = {
 _CARRIERS = (ip_network("64:ff9b::/96"), ip_network("::/96"))
 
 
-def check_webhook(url: str) -> None:
+def check_webhook(url: str, field: str = "alarm/webhook") -> None:
     """Raise Problem unless a URL can be a webhook's, as far as the URL itself shows.
 
     A host name is looked up only when an alarm is sent, and its addresses are judged then.
@@ -33,12 +33,12 @@ def check_webhook(url: str) -> None:
     except ValueError:
         good = None
     if not good or len(url) > LONGEST or re.search(r"[^!-~]", url):
-        raise Problem(Code.WEBHOOK, "alarm/webhook", got=url[:100])
+        raise Problem(Code.WEBHOOK, field, got=url[:100])
     if parts.username or parts.password:
-        raise Problem(Code.WEBHOOK_USER, "alarm/webhook")
+        raise Problem(Code.WEBHOOK_USER, field)
     address = literal(parts.hostname or "")
     if address is not None and not may_be_reached(str(address)):
-        raise Problem(Code.WEBHOOK_LINK_LOCAL, "alarm/webhook", got=url[:100])
+        raise Problem(Code.WEBHOOK_LINK_LOCAL, field, got=url[:100])
 
 
 def may_be_reached(address: str) -> bool:

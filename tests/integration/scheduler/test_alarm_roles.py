@@ -18,7 +18,7 @@ from scheduler.completion.completion import Completion
 from scheduler.completion.retry_policy import End
 from scheduler.membership.roster import Roster
 from scheduler.timeouts import Timeouts
-from sql.alarms.alarms import AlarmStatus
+from sql.alarms.alarms import AlarmStatus, Kind
 from sql.ids import RunIds
 from sql.models import Alarm, App, Job, Run
 from sql.registry import presence
@@ -45,12 +45,12 @@ class Desk:
     def __post_init__(self) -> None:
         self.database = self.rows.database
         self.limiter = AlarmRateLimiter(database=self.database, per_hour=self.per_hour)
-        self.mailer = self.sender(mails=True)
-        self.webhooks = self.sender(mails=False)
+        self.mailer = self.sender(Kind.MAIL)
+        self.webhooks = self.sender(Kind.WEBHOOK)
 
-    def sender(self, *, mails: bool) -> AlarmSender:
+    def sender(self, kind: Kind) -> AlarmSender:
         return AlarmSender(
-            mails=mails,
+            kind=kind,
             database=self.database,
             send=self._send,
             place=Place("UTC"),
@@ -401,7 +401,7 @@ class TestSending:
     def test_who_dies_while_sending_leaves_it_to_another(self, desk: Desk) -> None:
         desk.fail(desk.job())
         desk.limiter.tick(START)
-        other = desk.sender(mails=True)
+        other = desk.sender(Kind.MAIL)
         desk.failure = SystemExit()
         with pytest.raises(SystemExit):
             desk.mailer.tick(desk.now_ms)
@@ -415,7 +415,7 @@ class TestSending:
     def test_a_sender_that_was_too_slow_does_not_spoil_what_another_noted(self, desk: Desk) -> None:
         desk.fail(desk.job())
         desk.limiter.tick(START)
-        other = desk.sender(mails=True)
+        other = desk.sender(Kind.MAIL)
 
         def overtaken(_alarm: Alarm, _message: Message) -> None:
             desk.mailer._send = desk._send

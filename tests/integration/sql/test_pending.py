@@ -29,6 +29,7 @@ NOTHING = Pending(
     has_new_alarms=False,
     has_mails=False,
     has_webhooks=False,
+    has_run_ends=False,
 )
 
 
@@ -134,6 +135,8 @@ def test_a_wish_to_drain_is_seen(database: Database) -> None:
         (AlarmStatus.HELD, alarms.MAIL, NOW_MS + 1, ""),
         (AlarmStatus.READY, alarms.MAIL, NOW_MS, "has_mails"),
         (AlarmStatus.READY, "GENERIC", NOW_MS, "has_webhooks"),
+        (AlarmStatus.READY, alarms.RUN_END, NOW_MS, "has_run_ends"),
+        (AlarmStatus.READY, alarms.RUN_END, NOW_MS + 1, ""),
         (AlarmStatus.READY, "GENERIC", NOW_MS + 1, ""),
         (AlarmStatus.SENT, alarms.MAIL, NOW_MS, ""),
     ],

@@ -30,6 +30,8 @@ OTHERS = JobSpec(
     alarm_emails=("a@example.com", "b@example.com"),
     alarm_webhook=SECRET,
     alarm_style="slack",
+    webhook_url=f"{SECRET}/ended",
+    webhook_when="success",
 )
 #: What the page shows in another place: as its title, beside its schedule, as its family.
 ELSEWHERE = {"name", "app", "schedule_kind", "schedule_value", "timezone", "children", "enabled"}
@@ -47,7 +49,7 @@ def test_each_declared_field_has_its_line(app: Flask) -> None:
     assert len(values) == len(fields(JobSpec)) - len(ELSEWHERE | SCRIPT)
     assert {"ann", "report.daily", "a=1", "2", "30", "4", "7", "no", SECRET, "slack"} <= {*values}
     assert "a@example.com, b@example.com" in values
-    assert "round robin" in values
+    assert {"round robin", "after each success", f"{SECRET}/ended"} <= {*values}
 
 
 def test_what_is_not_set_has_none(app: Flask) -> None:

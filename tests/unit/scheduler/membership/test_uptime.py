@@ -36,7 +36,7 @@ def uptime(database: Any) -> SendingUptime:
 
 
 def hear(uptime: SendingUptime, *, word_age_ms: int, has_downtimes: bool = False) -> None:
-    found = Pending(0, None, None, NOW_MS - word_age_ms, has_downtimes, *[False] * 7)
+    found = Pending(0, None, None, NOW_MS - word_age_ms, has_downtimes, *[False] * 8)
     uptime.hear(found, time.monotonic(), NOW_MS)
 
 
@@ -83,6 +83,6 @@ def test_an_older_look_changes_nothing(uptime: SendingUptime) -> None:
     hear(uptime, word_age_ms=100)
     known_at = uptime._kept_at
 
-    uptime.hear(Pending(0, None, None, NOW_MS, *[False] * 8), known_at - 60, NOW_MS)
+    uptime.hear(Pending(0, None, None, NOW_MS, *[False] * 9), known_at - 60, NOW_MS)
 
     assert uptime._kept_at == known_at

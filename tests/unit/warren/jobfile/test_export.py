@@ -8,7 +8,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.alarms.policy import AlarmTargets
+from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from scheduler.jobs import rules
 from scheduler.jobs.spec import BLOCKS, DELIVERIES, MISFIRES, ROUTES, AppSpec, JobSpec
 from warren.errors import JobFileError
@@ -87,6 +87,13 @@ SCHEDULES = st.sampled_from(
 )
 EMAILS = st.lists(st.sampled_from(["a@example.com", "b.c@example.com"]), unique=True).map(tuple)
 WEBHOOKS = st.sampled_from(["", "https://example.com/hook?a=b&c=%20d#e"])
+HOOKS = st.sampled_from(
+    [
+        {},
+        {"webhook_url": "https://example.com/ended"},
+        {"webhook_url": "https://example.com/ended?a=b#c", "webhook_when": "success"},
+    ]
+)
 ALARMS = st.builds(AlarmTargets, emails=EMAILS, webhook=WEBHOOKS)
 FIELDS = st.fixed_dictionaries(
     {
@@ -118,6 +125,7 @@ def specs(draw: st.DrawFn) -> JobSpec:
         draw(FIELDS),
         draw(SCHEDULES),
         draw(st.one_of(HANDLERS, SCRIPTS)),
+        draw(HOOKS),
     ]
     return JobSpec(app="reports", **{name: value for part in parts for name, value in part.items()})
 
@@ -143,7 +151,13 @@ anywhere = settings(
 def test_what_was_exported_reads_back_as_it_was(
     tmp_path: Path, spec: JobSpec, title: str | None, alarm: AlarmTargets
 ) -> None:
-    app = AppSpec(name="reports", title=title, addresses=("exec-1", "10.0.0.1:99"), alarm=alarm)
+    app = AppSpec(
+        name="reports",
+        title=title,
+        addresses=("exec-1", "10.0.0.1:99"),
+        alarm=alarm,
+        webhook=RunWebhook(url="https://example.com/", when="failure"),
+    )
     sound, left_out = sound_specs([spec], now_ms=NOW_MS, added_routes=())
     assert left_out == []
 

@@ -1,0 +1,68 @@
+"""Tells webhooks of the ends of runs, signed as https://www.standardwebhooks.com/ asks."""
+
+import base64
+import hmac
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from scheduler.alarms.channels.message import Message
+from scheduler.alarms.channels.webhook import Webhook
+from sql.instants import iso
+from sql.models import Alarm
+
+#: What of the facts goes along as it is.
+_DATA = ("app", "job", "run_id", "first_run_id", "kind", "status", "message", "address")
+
+
+class SignedWebhook:
+    """Posts each end, with the signature of each key of its app.
+
+    Args:
+        webhook: posts.
+        keys: those of an app, by its name.
+        now: seconds since the epoch, as receivers know them.
+
+    """
+
+    def __init__(
+        self,
+        webhook: Webhook,
+        keys: Callable[[str], tuple[bytes, ...]],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._webhook = webhook
+        self._keys = keys
+        self._now = now
+
+    def send(self, alarm: Alarm, message: Message) -> None:
+        """Post one end, or raise OSError or ValueError; the error text never holds the URL."""
+        facts = message.facts
+        content = msgspec.json.encode(_body(facts))
+        # A tick ends once, so a copy has the same id.
+        name, at = f"run-{facts['first_run_id']}", str(int(self._now()))
+        signatures = [sign(key, name, at, content) for key in self._keys(facts["app"])]
+        headers = {
+            "webhook-id": name,
+            "webhook-timestamp": at,
+            "webhook-signature": " ".join(signatures),
+        }
+        self._webhook.post(alarm.target, content, headers)
+
+
+def sign(key: bytes, name: str, at: str, content: bytes) -> str:
+    """Return a signature of the first version: HMAC-SHA256 over id, instant and body."""
+    digest = hmac.digest(key, f"{name}.{at}.".encode() + content, "sha256")
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+def _body(facts: dict[str, Any]) -> dict[str, Any]:
+    instants = {name: iso(facts[name]) for name in ("scheduled_at", "finished_at")}
+    link = {"url": facts["url"]} if "url" in facts else {}
+    return {
+        "type": "run.succeeded" if facts["is_success"] else "run.failed",
+        "timestamp": instants["finished_at"],
+        "data": {name: facts[name] for name in _DATA} | instants | link,
+    }
