@@ -20,7 +20,7 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz openapi format bench bench-console matrix services clean made-elsewhere
+.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz interop openapi format bench bench-console matrix services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,9 @@ fuzz: $(TEST_INSTALLED) ## Try the HTTP API with requests that schemathesis make
 
 openapi: $(TEST_INSTALLED) ## Write docs/openapi.json, the description of the HTTP API
 	@$(BIN)/python -m tests.support.write_openapi
+
+interop: $(TEST_INSTALLED) services ## Test the gateway with executors of XXL-JOB in Python, Java and Go; needs Maven and Go
+	@CI=true INTEROP=1 $(BIN)/pytest -rs tests/interop $(PYTEST_ARGS)
 
 lint: $(TEST_INSTALLED) ## Check format, lint and types
 	@echo "warren: checking format, lint and types"

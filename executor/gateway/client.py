@@ -20,10 +20,15 @@ ANSWER_BYTES = 1_048_576
 LOG_BYTES = 8 * ANSWER_BYTES
 _ACCEPTED = range(HTTPStatus.CREATED, HTTPStatus.MULTIPLE_CHOICES)
 _TOKEN_HEADERS = ("XXL-JOB-ACCESS-TOKEN", "XXL-RPC-ACCESS-TOKEN")
+#: Executors of 3.5 send it and expect it, and call `/run` `/trigger`; older ones ignore it.
+APPNAME_HEADER = "XXL-JOB-APPNAME"
 
 
 class RemoteClient:
     """Calls one remote executor from one event loop; `close` ends its session.
+
+    `appname` is what the executor calls its app, if it is of 3.5; empty before. It may change when
+    the executor registers again.
 
     Each call has its own connection: on one that was idle, nobody could tell whether a failed call
     had arrived.
@@ -31,13 +36,14 @@ class RemoteClient:
 
     def __init__(self, url: RemoteUrl, token: str, allowed: AllowList) -> None:
         self.url = url
+        self.appname = ""
         self._token = token
         self._allowed = allowed
         self._session: aiohttp.ClientSession | None = None
 
     async def run(self, order: dict[str, Any]) -> Answer:
         """Start a run; raises as `_call` does."""
-        return await self._call("run", order)
+        return await self._call("trigger" if self.appname else "run", order)
 
     async def kill(self, job_id: int) -> Answer:
         """Stop the run of a job; raises as `_call` does."""
@@ -73,7 +79,10 @@ class RemoteClient:
         try:
             self._check_address()
             async with self._open_session().post(
-                f"{self.url.text}/{name}", data=msgspec.json.encode(body), allow_redirects=False
+                f"{self.url.text}/{name}",
+                data=msgspec.json.encode(body),
+                headers={APPNAME_HEADER: self.appname} if self.appname else None,
+                allow_redirects=False,
             ) as response:
                 if _may_have_arrived(response.status):
                     raise CallFailed(f"it answered with HTTP status {response.status}")

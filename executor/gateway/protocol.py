@@ -133,8 +133,8 @@ def read_answer(body: bytes) -> Answer:
     """
     try:
         found = msgspec.json.decode(body)
-        if isinstance(found, list) and found:  # that is how the Go executor refuses
-            found = found[0]
+        if isinstance(found, list):
+            return _refusal(body)
         if isinstance(found, dict) and type(found.get("code")) is int:
             content = found.get("content")
             return Answer(
@@ -189,6 +189,15 @@ def _times_of(trigger: Trigger) -> dict[str, int]:
 
 def _glue_type(language: str) -> str:
     return _GLUE[ScriptLanguage(language)] if language else "BEAN"
+
+
+def _refusal(body: bytes) -> Answer:
+    """Parse an answer that is a callback: that is how the Go executor refuses a run."""
+    [item] = msgspec.json.decode(
+        body, type=Annotated[list[_CallbackItem], msgspec.Meta(min_length=1, max_length=1)]
+    )
+    result = _result_of(item)
+    return Answer(result.code, result.text)
 
 
 def _result_of(item: _CallbackItem) -> RemoteResult:

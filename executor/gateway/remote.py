@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from executor.core.agent import Executor
 from executor.core.state_folder import StateFolder
-from executor.gateway.allow_list import RemoteUrl
+from executor.gateway.client import RemoteClient
 from executor.gateway.protocol import RemoteResult
-from executor.gateway.remote_folder import RemoteFolder
+from executor.gateway.remote_folder import Note, RemoteFolder
 from executor.gateway.remote_slots import RemoteSlots
 from executor.messaging.signed_sender import new_boot_id
 from executor.processes.interface import SlotsFactory
@@ -32,25 +32,25 @@ class Remote:
     def __init__(
         self,
         app: str,
-        url: RemoteUrl,
+        client: RemoteClient,
         folder: RemoteFolder,
         *,
         slots: "partial[RemoteSlots]",
         make_executor: ExecutorFactory,
     ) -> None:
-        self._url = url
+        self._client = client
         self._folder = folder
         self._make_slots = slots
         self._slots: RemoteSlots
         self._is_leaving = False
-        boot_id = folder.boot_id_of(url.text) or new_boot_id()
-        folder.note(url.text, boot_id)
+        self._boot_id = folder.boot_id_of(client.url.text) or new_boot_id()
+        folder.save(self._note(client.appname))
         self.executor = make_executor(
             app=app,
-            address=url.address,
+            address=client.url.address,
             slots=self._keep_slots,
             folder=folder.state,
-            boot_id=boot_id,
+            boot_id=self._boot_id,
         )
 
     def start(self) -> None:
@@ -61,8 +61,16 @@ class Remote:
         """Begin to shut down; the next start continues its runs."""
         self.executor.stop(hurry=hurry)
 
-    def register(self) -> None:
-        """Note that it registered."""
+    def register(self, appname: str) -> None:
+        """Note that it registered, as an executor of 3.5 if there is an `appname`.
+
+        Raises:
+            OSError: its version changed, and that could not be saved.
+
+        """
+        if appname != self._client.appname:
+            self._folder.save(self._note(appname))
+            self._client.appname = appname
         self._slots.post(self._slots.register)
 
     def sign_off(self) -> None:
@@ -97,8 +105,11 @@ class Remote:
         if is_gone or executor.was_refused:
             self._folder.forget()
         elif executor.was_clean:
-            self._folder.note(self._url.text)
+            self._folder.save(Note(self._client.url.text, self._client.appname))
+
+    def _note(self, appname: str) -> Note:
+        return Note(self._client.url.text, appname, self._boot_id)
 
     def _keep_slots(self, **events: Any) -> RemoteSlots:
-        self._slots = self._make_slots(**events)
+        self._slots = self._make_slots(self._client, **events)
         return self._slots

@@ -1,4 +1,4 @@
-"""What the gateway remembers about a registered executor: its URL and the boot to continue."""
+"""What the gateway remembers about a registered executor: how to call it, the boot to continue."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +11,11 @@ from executor.core.state_folder import StateFolder
 log = structlog.get_logger()
 
 
-class _Note(msgspec.Struct, frozen=True):
+class Note(msgspec.Struct, frozen=True):
+    """A registered executor's URL, its `RemoteClient.appname`, and the boot that left runs."""
+
     url: str
+    appname: str = ""
     boot_id: str = ""
 
 
@@ -34,10 +37,10 @@ class RemoteFolder:
         note = _read(self._path)
         return note.boot_id if note is not None and note.url == url else ""
 
-    def note(self, url: str, boot_id: str = "") -> None:
-        """Save the URL for the next start, and a boot to continue."""
+    def save(self, note: Note) -> None:
+        """Save what the next start must know."""
         fresh = self._path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(_Note(url, boot_id)))
+        fresh.write_bytes(msgspec.json.encode(note))
         fresh.replace(self._path)
 
     def forget(self) -> None:
@@ -45,21 +48,21 @@ class RemoteFolder:
         self._path.unlink(missing_ok=True)
 
 
-def remembered(state_dir: Path) -> Iterator[tuple[str, str]]:
-    """Yield app and URL of each executor that the last gateway served."""
+def remembered(state_dir: Path) -> Iterator[tuple[str, Note]]:
+    """Yield the app and note of each executor that the last gateway served."""
     for path in sorted(state_dir.glob("*/*/remote.json")):
         note = _read(path)
         if note is not None:
-            yield path.parts[-3], note.url
+            yield path.parts[-3], note
 
 
 def _note_in(folder: Path) -> Path:
     return folder / "remote.json"
 
 
-def _read(path: Path) -> _Note | None:
+def _read(path: Path) -> Note | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Note)
+        return msgspec.json.decode(path.read_bytes(), type=Note)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError, UnicodeError) as error:

@@ -69,16 +69,18 @@ class Remotes:
 
     async def restore(self) -> None:
         """Serve those that the last gateway served; they have time to register again."""
-        for app, text in remembered(self._options.state_dir):
+        for app, note in remembered(self._options.state_dir):
             try:
                 if app not in self._options.tokens.by_app:
                     raise BadRequest(f"no token is listed for app {app}")
-                await self._begin(app, self._options.allowed.check(text))
+                await self._begin(app, self._options.allowed.check(note.url), note.appname)
             except (ExecutorError, OSError) as error:
-                log.warning("remote_refused", app=app, url=text, why=str(error))
+                log.warning("remote_refused", app=app, url=note.url, why=str(error))
 
-    async def register(self, app: str, text: str) -> None:
+    async def register(self, app: str, text: str, appname: str = "") -> None:
         """Note that an executor registered, and serve it if it is new.
+
+        `appname` is what it calls its app, if it is of 3.5.
 
         Raises:
             BadRequest: it cannot be served now.
@@ -88,9 +90,9 @@ class Remotes:
         url = self._options.allowed.check(text)
         key = (app, url.address)
         if (remote := self._remotes.get(key)) is not None:
-            remote.register()
+            remote.register(appname)
         elif key not in self._starting and not self._is_left_alone(key):
-            await self._serve(app, url)
+            await self._serve(app, url, appname)
 
     def sign_off(self, app: str, text: str) -> None:
         """Note that an executor signed off.
@@ -134,23 +136,23 @@ class Remotes:
         for remote in self._remotes.values():
             remote.stop(hurry=hurry)
 
-    async def _serve(self, app: str, url: RemoteUrl) -> None:
+    async def _serve(self, app: str, url: RemoteUrl, appname: str) -> None:
         if self._is_closing:
             raise BadRequest("the gateway is shutting down")
         if len(self._remotes) + len(self._starting) >= REMOTES_LIMIT:
             raise BadRequest(f"{REMOTES_LIMIT} executors are registered already")
         try:
-            await self._begin(app, url)
+            await self._begin(app, url, appname)
         except (ExecutorError, OSError) as error:
             self._left_alone[app, url.address] = time.monotonic() + REFUSED_SECONDS
             log.warning("remote_refused", app=app, url=url.text, why=str(error))
             raise BadRequest(str(error)) from error
 
-    async def _begin(self, app: str, url: RemoteUrl) -> None:
+    async def _begin(self, app: str, url: RemoteUrl, appname: str) -> None:
         key = (app, url.address)
         self._starting.add(key)
         try:
-            remote = await asyncio.to_thread(self._start, app, url)
+            remote = await asyncio.to_thread(self._start, app, url, appname)
         finally:
             self._starting.discard(key)
         self._remotes[key] = remote
@@ -158,14 +160,15 @@ class Remotes:
         if self._is_closing:
             remote.stop(hurry=False)
 
-    def _start(self, app: str, url: RemoteUrl) -> Remote:
+    def _start(self, app: str, url: RemoteUrl, appname: str) -> Remote:
         options = self._options
         folder = RemoteFolder(options.state_dir, app, url.address)
         client = RemoteClient(url, options.tokens.by_app[app], options.allowed)
-        slots = partial(RemoteSlots, client, options.limits, options.run_logs)
+        client.appname = appname
+        slots = partial(RemoteSlots, limits=options.limits, run_logs=options.run_logs)
         with contextlib.ExitStack() as held:
             held.callback(folder.state.release)
-            remote = Remote(app, url, folder, slots=slots, make_executor=self._make_executor)
+            remote = Remote(app, client, folder, slots=slots, make_executor=self._make_executor)
             held.pop_all()  # from here on the executor releases it
         remote.start()
         return remote

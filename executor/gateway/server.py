@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
 
 from executor.gateway import protocol
+from executor.gateway.client import APPNAME_HEADER
 from executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
 from executor.gateway.remotes import Remotes
 from executor.gateway.tokens import Tokens
@@ -21,7 +23,21 @@ BODY_SECONDS = 30.0
 
 log = structlog.get_logger()
 
-_Serve = Callable[[frozenset[str], bytes], Awaitable[None]]
+_Serve = Callable[["_Caller", bytes], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """Who calls: the apps of its token, and what it calls its app (3.5 only)."""
+
+    apps: frozenset[str]
+    appname: str
+
+    def app_of(self, registration: protocol.Registration) -> str:
+        """Return the app that is registered; raises BadRequest for that of another token."""
+        if registration.app not in self.apps:
+            raise BadRequest(f"the access token is not that of app {registration.app}")
+        return registration.app
 
 
 class Server:
@@ -49,8 +65,8 @@ class Server:
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             try:
-                apps = self._apps_of(request)
-                await serve(apps, await _body_of(request, most_bytes))
+                caller = self._caller_of(request)
+                await serve(caller, await _body_of(request, most_bytes))
             except (BadRequest, NotRecorded, AddressRefused) as error:
                 log.warning(
                     "remote_request_refused", call=name, sender=request.remote, why=str(error)
@@ -65,28 +81,23 @@ class Server:
 
         return handle
 
-    def _apps_of(self, request: web.Request) -> frozenset[str]:
+    def _caller_of(self, request: web.Request) -> _Caller:
         apps = self._tokens.apps_of(request.headers.get("XXL-JOB-ACCESS-TOKEN", ""))
         if not apps:
             raise BadRequest("the access token is wrong")
-        return apps
+        return _Caller(apps, request.headers.get(APPNAME_HEADER, ""))
 
-    async def _register(self, apps: frozenset[str], body: bytes) -> None:
+    async def _register(self, caller: _Caller, body: bytes) -> None:
         registration = protocol.read_registration(body)
-        await self._remotes.register(_own(apps, registration.app), registration.registry_value)
+        app = caller.app_of(registration)
+        await self._remotes.register(app, registration.registry_value, caller.appname)
 
-    async def _sign_off(self, apps: frozenset[str], body: bytes) -> None:
+    async def _sign_off(self, caller: _Caller, body: bytes) -> None:
         registration = protocol.read_registration(body)
-        self._remotes.sign_off(_own(apps, registration.app), registration.registry_value)
+        self._remotes.sign_off(caller.app_of(registration), registration.registry_value)
 
-    async def _call_back(self, apps: frozenset[str], body: bytes) -> None:
-        await self._remotes.call_back(apps, protocol.read_results(body))
-
-
-def _own(apps: frozenset[str], app: str) -> str:
-    if app not in apps:
-        raise BadRequest(f"the access token is not that of app {app}")
-    return app
+    async def _call_back(self, caller: _Caller, body: bytes) -> None:
+        await self._remotes.call_back(caller.apps, protocol.read_results(body))
 
 
 async def _body_of(request: web.Request, most_bytes: int) -> bytes:

@@ -1,5 +1,6 @@
 """A deployment with a gateway, and the clients that register there."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,9 @@ from tests.support.deployment import Deployment
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.remote_executors import GatewayCase, environment, shared_folder
+
+#: Those in Java and Go need their compilers: `make interop`.
+collect_ignore = [] if os.environ.get("INTEROP") else ["compiled"]
 
 
 @pytest.fixture(scope="session")

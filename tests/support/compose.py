@@ -50,8 +50,8 @@ def variables(text: str) -> dict[str, str | None]:
     }
 
 
-def read_services(path: Path, given: Mapping[str, str]) -> dict[str, Service]:
-    """Return the services by name, with variables replaced."""
+def read_services(path: Path, given: Mapping[str, str], *, profile: str = "") -> dict[str, Service]:
+    """Return the services that start, or those of a profile, by name, with variables replaced."""
 
     def replace(match: re.Match[str]) -> str:
         name, sign, words = match.groups()
@@ -61,7 +61,11 @@ def read_services(path: Path, given: Mapping[str, str]) -> dict[str, Service]:
         return str(words)
 
     tree = yaml.safe_load(_VARIABLE.sub(replace, path.read_text()))
-    return {name: _service(name, found) for name, found in tree["services"].items()}
+    return {
+        name: _service(name, found)
+        for name, found in tree["services"].items()
+        if found.get("profiles", []) == ([profile] if profile else [])
+    }
 
 
 def in_order(services: Mapping[str, Service]) -> Iterator[Service]:

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -74,15 +74,34 @@ class GatewayCase:
 
     def program(self, name: str, port: str, *, app: str = "", token: str = TOKEN) -> Command:
         """Start a client of the interop folder."""
-        admin = f"http://127.0.0.1:{self.port}/xxl-job-admin/api/"
+        program = [str(self._programs / "python"), str(INTEROP / name)]
+        return self.start(program, port, path="/xxl-job-admin/api/", app=app, token=token)
+
+    def compiled(self, program: Sequence[str], *, port: int = 0) -> tuple[Command, str]:
+        """Start a client in Java or Go and return it with its address, once it is welcome."""
+        port = port or free_port()
+        command = self.start(program, str(port))
+        self.await_registered(port)
+        return command, f"127.0.0.1:{port}"
+
+    def start(
+        self,
+        program: Sequence[str],
+        port: str,
+        *,
+        path: str = "/xxl-job-admin",
+        app: str = "",
+        token: str = TOKEN,
+    ) -> Command:
+        """Start a client; `path` is that of the admin, as the client wants it."""
         command = Command(
-            str(INTEROP / name),
-            admin,
+            *program[1:],
+            f"http://127.0.0.1:{self.port}{path}",
             port,
             str(self.folder),
             folder=self.folder,
             env={"APP": app or self.app, "TOKEN": token},
-            program=self._programs / "python",
+            program=Path(program[0]),
         )
         self.remotes.append(command)
         return command

@@ -34,7 +34,12 @@ SECRETS = {
     "SCHEDULER_PASSWORD": "p" * 32,
     "EXECUTOR_PASSWORD": "e" * 32,
 }
-SERVICES = compose.read_services(COMPOSE, SECRETS)
+GATEWAY = {
+    "WARREN_GATEWAY_TOKENS": "examples: 0123456789abcdef",
+    "WARREN_GATEWAY_ALLOW": "10.2.0.0/16",
+}
+ALWAYS = compose.read_services(COMPOSE, SECRETS)
+SERVICES = ALWAYS | compose.read_services(COMPOSE, SECRETS | GATEWAY, profile="gateway")
 OURS = [one for one in SERVICES.values() if one.is_warren and not one.entrypoint]
 LONG_RUNNING = [one for one in SERVICES.values() if not one.is_one_shot]
 EXECUTORS = [one for one in OURS if one.command[0] == "executor"]
@@ -143,6 +148,7 @@ class TestCompose:
             "scheduler-2": "scheduler",
             "console": "console",
             "api": "console",
+            "gateway": "executor-examples",
             "executor-1": "executor-examples",
             "executor-2": "executor-examples",
         }
@@ -267,7 +273,7 @@ class TestUnits:
     def test_there_is_one_for_each_kind_of_process(self) -> None:
         kinds = {self.words(path)[0] for path in UNITS}
 
-        assert kinds == {"scheduler", "executor", "console", "api"}
+        assert kinds == {"scheduler", "executor", "console", "api", "gateway"}
 
     @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
     def test_commands_are_real_ones(self, path: Path) -> None:
@@ -287,6 +293,7 @@ class TestUnits:
             "warren-scheduler.service": "warren-scheduler",
             "warren-console.service": "warren-console",
             "warren-api.service": "warren-api",
+            "warren-gateway.service": "warren-gateway",
             "warren-executor@.service": "warren-executor",
         }
 

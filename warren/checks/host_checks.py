@@ -39,6 +39,14 @@ def check_app_secret(settings: Settings) -> str:
     return "made from WARREN_SECRET, which executors should not have: warren secrets app NAME"
 
 
+def check_gateway(settings: Settings) -> str:
+    """Return which apps a gateway would serve, or raise what is missing."""
+    from warren.wiring.gateway import keys_by_app, needed  # noqa: PLC0415 - it needs the extra
+
+    tokens, _ = needed(settings)
+    return f"serves {', '.join(sorted(keys_by_app(settings, tokens)))}"
+
+
 def check_folder(path: Path) -> str:
     """Return that a folder, or the nearest one above it, can be written to, or raise."""
     there = path.absolute()

@@ -13,7 +13,7 @@ from warren.errors import WarrenError
 from warren.settings.settings import Settings
 
 FOUND_PROBLEMS = 1
-EXECUTOR, API = "executor", "api"
+EXECUTOR, API, GATEWAY = "executor", "api", "gateway"
 
 #: What each kind of process needs.
 NEEDED = {
@@ -21,7 +21,10 @@ NEEDED = {
     EXECUTOR: ("settings", "broker", "app secret", "log folder", "state folder", "job user"),
     "console": ("settings", "database", "broker", "secret"),
     API: ("settings", "database", "broker", "secret"),
+    GATEWAY: ("settings", "broker", "gateway", "log folder", "state folder"),
 }
+#: Those that are installed without SQLAlchemy.
+_WITHOUT_DATABASE = {EXECUTOR, GATEWAY}
 #: What is checked without a kind.
 EVERYTHING = (
     *("settings", "database", "broker", "secret", "mail server", "routes"),
@@ -46,7 +49,7 @@ def check(settings: Settings, kind: str | None, alive: bool) -> int:
     if alive:
         checks = _alive(settings, kind)
     else:
-        known = _of_host(settings) if kind == EXECUTOR else _of_all(settings)
+        known = _of_host(settings) if kind in _WITHOUT_DATABASE else _of_all(settings)
         checks = {name: known[name] for name in NEEDED.get(kind or "", EVERYTHING)}
     outcomes = [_say(name, one) for name, one in checks.items()]
     return 0 if all(outcomes) else FOUND_PROBLEMS
@@ -58,6 +61,7 @@ def _of_host(settings: Settings) -> Checks:
         "broker": lambda: host_checks.check_broker(settings),
         "secret": lambda: host_checks.check_secret(settings),
         "app secret": lambda: host_checks.check_app_secret(settings),
+        "gateway": lambda: host_checks.check_gateway(settings),
         "log folder": lambda: host_checks.check_folder(settings.log_dir),
         "state folder": lambda: host_checks.check_folder(settings.state_dir),
         "job user": lambda: host_checks.check_job_user(settings),

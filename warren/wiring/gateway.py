@@ -30,8 +30,8 @@ def make_gateway(settings: Settings, transport: Transport) -> Gateway:
         SettingsError: what it needs is not set.
 
     """
-    tokens, allowed = _needed(settings)
-    keys = {app: _keys_of(settings, tokens, app) for app in tokens.by_app}
+    tokens, allowed = needed(settings)
+    keys = keys_by_app(settings, tokens)
     options = RemoteOptions(
         state_dir=settings.state_dir / "gateway",
         allowed=allowed,
@@ -48,7 +48,13 @@ def make_gateway(settings: Settings, transport: Transport) -> Gateway:
     return Gateway(settings.gateway_host, settings.gateway_port, tokens=tokens, remotes=remotes)
 
 
-def _needed(settings: Settings) -> tuple[Tokens, AllowList]:
+def needed(settings: Settings) -> tuple[Tokens, AllowList]:
+    """Return the apps' tokens and the allowed addresses.
+
+    Raises:
+        SettingsError: one of them is not set.
+
+    """
     problems = [
         f"{PREFIX}{name.upper()}: expected {KINDS[name].expected}, it is not set"
         for name in ("gateway_tokens", "gateway_allow")
@@ -57,6 +63,16 @@ def _needed(settings: Settings) -> tuple[Tokens, AllowList]:
     if settings.gateway_tokens is None or settings.gateway_allow is None:
         raise SettingsError(problems)
     return Tokens.parse(settings.gateway_tokens), AllowList.parse(settings.gateway_allow)
+
+
+def keys_by_app(settings: Settings, tokens: Tokens) -> dict[str, AppKeys]:
+    """Return the key of each app that is served.
+
+    Raises:
+        SettingsError: an app has none.
+
+    """
+    return {app: _keys_of(settings, tokens, app) for app in tokens.by_app}
 
 
 def _keys_of(settings: Settings, tokens: Tokens, app: str) -> AppKeys:

@@ -48,10 +48,11 @@ async def peer_with(answer: bytes) -> AsyncIterator[Peer]:
         yield peer
 
 
-async def call(url: str, allowed: str = "127.0.0.1", name: str = "") -> Answer:
-    """Call `/run` of a URL that was registered while its name was allowed."""
+async def call(url: str, allowed: str = "127.0.0.1", name: str = "", appname: str = "") -> Answer:
+    """Start a run at a URL that was registered while its name was allowed."""
     registered = AllowList.parse(f"{allowed},{name}" if name else allowed).check(url)
     client = RemoteClient(registered, "a-token", AllowList.parse(allowed))
+    client.appname = appname
     try:
         return await client.run({"jobId": 1})
     finally:
@@ -82,7 +83,20 @@ def test_call_has_the_token_in_the_headers_of_all_versions() -> None:
     assert request.startswith(b"POST /xxl-job/run HTTP/1.1\r\n")
     assert b"XXL-JOB-ACCESS-TOKEN: a-token\r\n" in request
     assert b"XXL-RPC-ACCESS-TOKEN: a-token\r\n" in request
+    assert b"XXL-JOB-APPNAME" not in request
     assert request.endswith(b'{"jobId":1}')
+
+
+def test_executor_of_3_5_is_called_by_its_new_path_and_its_own_name() -> None:
+    async def ask() -> bytes:
+        async with peer_with(http(OK)) as peer:
+            await call(f"http://127.0.0.1:{peer.port}", appname="Shop_Jobs")
+            return peer.requests[0]
+
+    request = asyncio.run(ask())
+
+    assert request.startswith(b"POST /trigger HTTP/1.1\r\n")
+    assert b"XXL-JOB-APPNAME: Shop_Jobs\r\n" in request
 
 
 @pytest.mark.parametrize(

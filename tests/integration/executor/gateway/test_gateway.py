@@ -34,7 +34,7 @@ class ScriptedRemotes:
     async def restore(self) -> None:
         """Nothing was served before."""
 
-    async def register(self, app: str, url: str) -> None:
+    async def register(self, app: str, url: str, _appname: str) -> None:
         self._fail()
         self.registered.append((app, url))
 

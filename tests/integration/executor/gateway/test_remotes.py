@@ -149,6 +149,11 @@ class Case:
         self.do(self.gateway().restore())
         return [executor.identity.boot_id for executor in self.executors[before:]]
 
+    @property
+    def appname(self) -> str:
+        """What the latest executor is called."""
+        return self.executors[-1].slots._client.appname
+
     def close(self) -> None:
         for executor in self.executors:
             self.do(executor.slots.close(0))
@@ -168,6 +173,31 @@ def case(tmp_path: Path) -> Iterator[Case]:
     case = Case(tmp_path)
     yield case
     case.close()
+
+
+class TestVersion:
+    def test_executor_that_names_its_app_is_called_as_3_5_wants_it(self, case: Case) -> None:
+        case.do(case.remotes.register("demo", URL, "Demo"))
+
+        assert case.appname == "Demo"
+
+    def test_it_is_known_after_a_restart(self, case: Case) -> None:
+        case.do(case.remotes.register("demo", URL, "Demo"))
+
+        case.executors[-1].end(clean=False)
+        case.restored()
+
+        assert case.appname == "Demo"
+
+    def test_executor_that_was_upgraded_is_called_in_the_new_way(self, case: Case) -> None:
+        case.register()
+        case.do(case.remotes.register("demo", URL, "Demo"))
+        first = case.appname
+
+        case.executors[-1].end(clean=False)
+        case.restored()
+
+        assert (first, case.appname) == ("Demo", "Demo")
 
 
 class TestWhatOutlivesThem:

@@ -115,7 +115,11 @@ class TestAnswer:
         [
             (b'{"code": 200, "msg": null}', 200, ""),
             (b'{"code":500,"msg":"busy","content":null,"data":null}', 500, "busy"),
-            (b'[{"code": 500, "msg": "no such task"}]', 500, "no such task"),
+            (
+                b'[{"logId":7,"logDateTim":1,"handleCode":500,"handleMsg":"no task"}]',
+                500,
+                "no task",
+            ),
             (b'{"code": 200}', 200, ""),
         ],
     )

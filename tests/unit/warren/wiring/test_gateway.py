@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.memory.transport import MemoryBroker
+from warren.checks.host_checks import check_gateway
 from warren.errors import SettingsError
 from warren.settings.settings import Settings
 from warren.wiring.gateway import make_gateway
@@ -55,3 +56,19 @@ def test_keys_come_from_the_list_or_from_the_settings(
 
     with capture_logs():
         assert make_gateway(settings, MemoryBroker().transport()) is not None
+
+
+def test_check_names_the_apps_that_would_be_served() -> None:
+    settings = Settings(gateway_tokens=TOKENS, gateway_allow="jobs", secret="s" * 32)
+
+    assert check_gateway(settings) == "serves mails, shop"
+
+
+def test_check_names_all_that_is_missing() -> None:
+    with pytest.raises(SettingsError) as caught:
+        check_gateway(Settings())
+
+    assert [line.partition(":")[0] for line in caught.value.lines] == [
+        "WARREN_GATEWAY_TOKENS",
+        "WARREN_GATEWAY_ALLOW",
+    ]

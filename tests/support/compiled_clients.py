@@ -1,0 +1,63 @@
+"""Executors of XXL-JOB in Java and Go: fetched and compiled when tests run, never kept."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[1] / "interop/compiled"
+#: The last versions of Java's two lines, and the last of Go's that can be fetched.
+JAVA_VERSIONS = ("2.4.2", "3.3.2")
+BUILD_SECONDS = 300
+
+
+def java(version: str, folder: Path) -> Sequence[str]:
+    """Return the command that runs the Java executor with this version of the library."""
+    maven, javac, run = _tools("mvn", "javac", "java")
+    libraries, classes = folder / "lib", folder / "classes"
+    fetch = ("dependency:copy-dependencies", "-DincludeScope=runtime")
+    options = (f"-Dxxl.version={version}", f"-DoutputDirectory={libraries}")
+    _run(maven, "-q", "-B", "-f", str(SOURCES / "java/pom.xml"), *fetch, *options, folder=folder)
+    path = f"{libraries}/*"
+    source = str(SOURCES / "java/InteropApp.java")
+    _run(javac, "-cp", path, "-d", str(classes), source, folder=folder)
+    return run, "-Xmx128m", "-cp", f"{classes}:{path}", "InteropApp"
+
+
+def go(folder: Path) -> Sequence[str]:
+    """Return the command that runs the Go executor."""
+    (compiler,) = _tools("go")
+    for source in (SOURCES / "go").iterdir():
+        shutil.copy(source, folder)
+    _run(compiler, "mod", "tidy", folder=folder)
+    _run(compiler, "build", "-o", "interop", ".", folder=folder)
+    return (str(folder / "interop"),)
+
+
+#: How each client is built, by its name in the tests.
+CLIENTS: dict[str, Callable[[Path], Sequence[str]]] = {
+    **{f"java-{one}": lambda folder, one=one: java(one, folder) for one in JAVA_VERSIONS},
+    "go": go,
+}
+
+
+def _tools(*names: str) -> list[str]:
+    """Return the paths of these programs, or skip the test where one is missing."""
+    paths = {name: shutil.which(name) for name in names}
+    if missing := [name for name, path in paths.items() if path is None]:
+        pytest.skip(f"not on this machine: {', '.join(missing)}")
+    return [str(path) for path in paths.values()]
+
+
+def _run(program: str, *arguments: str, folder: Path) -> None:
+    done = subprocess.run(
+        [program, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
