@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, delete, insert, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, ScalarSelect, delete, insert, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.batch import chunks
 from sql.models import App, Cluster, Job, JobChild
@@ -143,7 +143,15 @@ def names(session: Session, job_ids: Iterable[int]) -> dict[int, tuple[str, str]
 
 
 _HAS_CHILDREN = (Job.child_ids != "", JobChild.child_id.is_not(None))
-_HAS_WEBHOOK = (Job.webhook_url != "", App.webhook_url != "")
+
+
+def _of_app(column: InstrumentedAttribute[str | None]) -> ScalarSelect[str | None]:
+    """Return a column of a job's app. A join would tempt the database to begin with all apps."""
+    return select(column).where(App.id == Job.app_id).scalar_subquery()
+
+
+_APP_URL = _of_app(App.webhook_url)
+_HAS_WEBHOOK = (Job.webhook_url != "", _APP_URL != "")
 
 
 def _read(
@@ -158,10 +166,9 @@ def _read(
             JobChild.child_id,
             Job.webhook_url,
             Job.webhook_when,
-            App.webhook_url.label("app_url"),
-            App.webhook_when.label("app_when"),
+            _APP_URL.label("app_url"),
+            _of_app(App.webhook_when).label("app_when"),
         )
-        .join(App, App.id == Job.app_id)
         .outerjoin(JobChild, JobChild.job_id == Job.id)
         .where(or_(*which))
         .order_by(Job.id, JobChild.position)
