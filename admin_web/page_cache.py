@@ -77,6 +77,8 @@ class PageCache:
         known, key = known_visitor(), _key()
         if known is None or key is None or response.status_code != 200:  # noqa: PLR2004 - OK
             return response
+        if response.is_streamed:
+            return response
         html = response.get_data(as_text=True)
         page = _Page(html, known, self._now_ms(), self._clock() + self._limits.seconds)
         # What was said once, about what has just been done, is not said again.

@@ -34,8 +34,8 @@ def ticked_ids() -> Sequence[int]:
 
 
 def is_about_all() -> bool:
-    """Return whether all that fit a filter are meant, not those that were ticked."""
-    return request.form.get("all") == "1"
+    """Return whether all that fit a filter are meant, not ticked ones or one alone."""
+    return request.form.get("all") == "1" and "only" not in request.form
 
 
 def sent_number(name: str) -> int:

@@ -32,6 +32,12 @@ class JobFilterForm(ConsoleForm):
     name = StringField(lazy_gettext("Name"), _SHORT)
     handler = StringField(lazy_gettext("Handler"), _SHORT)
     author = StringField(lazy_gettext("Author"), _SHORT)
+    tag = StringField(lazy_gettext("Tag"), _SHORT)
+    favourites = SelectField(
+        lazy_gettext("Favourites"),
+        choices=select_choices([_ALL, ("1", lazy_gettext("favourites only"))]),
+        default="",
+    )
     order = SelectField(
         lazy_gettext("Sort by"), choices=select_choices(_ORDERS), default=Order.NAME.value
     )
@@ -50,6 +56,8 @@ def wanted(form: JobFilterForm, known: Visitor) -> JobFilter:
         name=_text(form.name),
         handler=_text(form.handler),
         author=_text(form.author),
+        tag=_text(form.tag),
+        favourites_of=known.user_id if form.favourites.data else None,
         order=Order(form.order.data),
         after=request.args.get("after"),
         limit=LINES + 1,

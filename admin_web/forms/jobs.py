@@ -67,6 +67,9 @@ class JobForm(ConsoleForm):
     app = SelectField(lazy_gettext("App"), validate_choice=False)
     name = _field("name", lazy_gettext("Name"), autocomplete="off")
     author = _field("author", lazy_gettext("Author"))
+    tags = StringField(
+        lazy_gettext("Tags"), description=lazy_gettext("Words to find jobs by, with commas.")
+    )
     schedule_kind = SelectField(
         lazy_gettext("Schedule"), validate_choice=False, default=CronSchedule.kind
     )
@@ -155,7 +158,7 @@ class JobForm(ConsoleForm):
         if name := _value_field(spec.schedule_kind):
             values[name] = spec.schedule_value
         del values["enabled"]
-        values["emails"] = ", ".join(spec.alarm_emails)
+        values |= {"emails": ", ".join(spec.alarm_emails), "tags": ", ".join(spec.tags)}
         return values
 
     @property

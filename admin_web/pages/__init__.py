@@ -5,10 +5,12 @@ from admin_web.console_services import ConsoleServices
 from admin_web.pages.account import AccountPages
 from admin_web.pages.apps import AppPages
 from admin_web.pages.audit_log import AuditPages
+from admin_web.pages.bulk.bulk_jobs import BulkJobPages
 from admin_web.pages.bulk.bulk_runs import BulkRunPages
 from admin_web.pages.clearing import ClearingPages
 from admin_web.pages.dashboard import DashboardPages
 from admin_web.pages.executors import ExecutorPages
+from admin_web.pages.finding.preferences import PreferencePages
 from admin_web.pages.finding.run_errors import RunErrorPages
 from admin_web.pages.glue import GluePages
 from admin_web.pages.health import HealthPages
@@ -35,6 +37,8 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         RunPages(services),
         RunErrorPages(services),
         BulkRunPages(services),
+        BulkJobPages(services),
+        PreferencePages(services),
         TimelinePages(services),
         ClearingPages(services),
         GluePages(services),

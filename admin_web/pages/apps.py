@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
+from admin_web.exports import tables
+from admin_web.exports.lists import ListFiles
 from admin_web.forms.apps import AppForm, NewAppForm, form_of
 from admin_web.url_routes import route
 from admin_web.visitors import visitor
@@ -33,8 +35,10 @@ class AppPages:
         self._services = services
 
     @route("/apps", Right.VIEW)
-    def index(self) -> str:
+    def index(self) -> str | Response:
         """Show the apps by name."""
+        if tables.is_asked():
+            return ListFiles(self._services).apps(visitor().app_ids)
         rows, online = self._services.database.read(self._read)
         return render_template(
             "pages/apps.html",

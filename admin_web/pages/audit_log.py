@@ -1,17 +1,19 @@
 """The audit log page: who did what, when and from where, with values before and after."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from flask import render_template, request
+from flask import Response, render_template, request
 from flask_babel import lazy_gettext
 from wtforms import DateField, SelectField, StringField
 from wtforms.validators import Length, Optional
 
 from admin_web.console_services import ConsoleServices
+from admin_web.exports import tables
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.language import labels
@@ -25,6 +27,7 @@ from sql.models import AuditEntry
 LINES = 50
 _DAY_MS = 86_400_000
 _ALL = ("", lazy_gettext("all"))
+_COLUMNS = ("id", "at", "who", "origin", "action", "kind", "object_id", "name", "before", "after")
 _NO_DAY = lazy_gettext("Enter a date like 2026-01-31.")
 
 
@@ -58,7 +61,7 @@ class AuditPages:
         self._services = services
 
     @route("/audit", Right.ADMINISTER)
-    def show(self) -> str | tuple[str, int]:
+    def show(self) -> Response | str | tuple[str, int]:
         """Show the audit log, the last entry first."""
         form = AuditFilterForm(request.args)
         if not form.validate():
@@ -67,6 +70,8 @@ class AuditPages:
                     field.errors = [_NO_DAY]
             return render_template("pages/audit.html", form=form, entries=[], older=None), 422
         wanted = self._wanted(form)
+        if tables.is_asked():
+            return tables.answer("audit-log", _COLUMNS, self._rows(wanted))
         entries = self._services.database.read(lambda session: audit_log.listing(session, wanted))
         older = entries[LINES - 1].id if len(entries) > LINES else None
         return render_template(
@@ -76,6 +81,19 @@ class AuditPages:
             older=older,
             differences=differences,
         )
+
+    def _rows(self, wanted: AuditFilter) -> Iterator[tables.Row]:
+        def read(place: int | None) -> tuple[list[tables.Row], int | None]:
+            asked = replace(wanted, before_id=place, limit=tables.AT_ONCE)
+            found = self._services.database.read(lambda s: audit_log.listing(s, asked))
+            rows: list[tables.Row] = [
+                {name: getattr(entry, name) for name in _COLUMNS}
+                | {"before": _values(entry.before), "after": _values(entry.after)}
+                for entry in found
+            ]
+            return rows, found[-1].id if len(found) == tables.AT_ONCE else None
+
+        return tables.pages(read)
 
     def _wanted(self, form: AuditFilterForm) -> AuditFilter:
         return AuditFilter(

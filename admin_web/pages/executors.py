@@ -8,6 +8,7 @@ from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
 from admin_web.console_services import ConsoleServices
+from admin_web.exports import lists, tables
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.language import labels
@@ -46,7 +47,7 @@ class ExecutorPages:
         self._services = services
 
     @route("/executors", Right.VIEW)
-    def index(self) -> str | tuple[str, int]:
+    def index(self) -> Response | str | tuple[str, int]:
         """Show executors by app and address."""
         form = ExecutorFilterForm(request.args)
         if not form.validate():
@@ -57,6 +58,8 @@ class ExecutorPages:
             for one in self._services.database.read(lambda session: self._read(session, known))
             if _is_wanted(one, form) and one.key > after
         ]
+        if tables.is_asked():
+            return lists.views("executors", ExecutorView, found)
         return render_template(
             "pages/executors.html",
             form=form,

@@ -10,9 +10,11 @@ from wtforms import SelectMultipleField, TextAreaField
 
 from admin_web.access.gate import local_path
 from admin_web.console_services import ConsoleServices
+from admin_web.forms import bulk
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.language.problem_text import problem_text
+from admin_web.pages.bulk.bulk_jobs import ask_about_all
 from admin_web.url_ids import LARGEST
 from admin_web.url_routes import route
 from admin_web.visitors import visitor
@@ -44,29 +46,37 @@ class JobActions:
         self._services = services
 
     @route("/jobs/start", Right.OPERATE, methods=("POST",))
-    def start(self) -> Response:
+    def start(self) -> Response | str:
         """Let schedules fire."""
+        if bulk.is_about_all():
+            return ask_about_all(self._services, "start")
         done, wrong = self._each(self._commands.jobs.start)
         flash(gettext("Jobs started: %(n)s", n=done))
         return self._back(wrong)
 
     @route("/jobs/stop", Right.OPERATE, methods=("POST",))
-    def stop(self) -> Response:
+    def stop(self) -> Response | str:
         """Let schedules rest."""
+        if bulk.is_about_all():
+            return ask_about_all(self._services, "stop")
         done, wrong = self._each(self._commands.jobs.stop)
         flash(gettext("Jobs stopped: %(n)s", n=done))
         return self._back(wrong)
 
     @route("/jobs/trigger", Right.OPERATE, methods=("POST",))
-    def trigger(self) -> Response:
+    def trigger(self) -> Response | str:
         """Run jobs once, each with its own parameter."""
+        if bulk.is_about_all():
+            return ask_about_all(self._services, "trigger")
         done, wrong = self._each(self._commands.runs.trigger)
         flash(gettext("Runs queued: %(n)s", n=done))
         return self._back(wrong)
 
     @route("/jobs/ask-delete", Right.OPERATE, methods=("POST",))
-    def ask_delete(self) -> str:
+    def ask_delete(self) -> str | Response:
         """Ask whether jobs shall really go."""
+        if bulk.is_about_all():
+            return ask_about_all(self._services, "delete")
         return render_template("pages/jobs_delete.html", jobs=self._chosen(), back=_came_from())
 
     @route("/jobs/delete", Right.OPERATE, methods=("POST",))

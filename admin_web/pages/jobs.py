@@ -8,6 +8,8 @@ from flask_babel import gettext, lazy_gettext
 from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
+from admin_web.exports import tables
+from admin_web.exports.lists import ListFiles
 from admin_web.forms.job_filter import LINES, JobFilterForm, wanted
 from admin_web.forms.jobs import JobForm
 from admin_web.forms.script_templates import template_for
@@ -23,6 +25,7 @@ from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.jobs.stored_spec import fingerprint
 from scheduler.problems import Code, ProblemKind, Refused
 from scheduler.schedules import upcoming
+from sql.accounts import preferences
 from sql.listings import job_search
 from sql.listings.recent import ListedJob
 from sql.registry.apps import ids_by_name
@@ -41,23 +44,33 @@ class JobPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
+        self._files = ListFiles(services)
 
     @route("/jobs", Right.VIEW)
     def index(self) -> Page:
         """Show jobs, a page at a time."""
         known, now_ms = visitor(), self._services.now_ms()
         form = JobFilterForm(request.args)
-        apps = self._services.database.read(lambda s: list(ids_by_name(s, known.app_ids)))
+        apps, saved = self._services.database.read(
+            lambda s: (
+                list(ids_by_name(s, known.app_ids)),
+                preferences.filters(s, known.user_id, "jobs"),
+            )
+        )
         form.set_choices(apps)
         if not form.validate():
-            return render_template("pages/jobs.html", form=form, jobs=[], further=None), 422
+            facts = {"form": form, "saved": saved}
+            return render_template("pages/jobs.html", **facts, jobs=[], further=None), 422
         asked = wanted(form, known)
+        if tables.is_asked():
+            return self._files.jobs(asked)
         jobs = self._services.database.read(lambda s: job_search.search(s, asked, now_ms=now_ms))
         further = job_search.place(jobs[LINES - 1], asked.order) if len(jobs) > LINES else None
         return render_template(
             "pages/jobs.html",
             job_labels=job_labels,
             form=form,
+            saved=saved,
             jobs=jobs[:LINES],
             further=further,
             next_fire=self._next_fire,

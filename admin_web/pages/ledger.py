@@ -1,27 +1,33 @@
 """The reconciliation page: what became of every due time of each job, for a range of days."""
 
 from datetime import date, datetime, time, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from flask import render_template, request
+from flask import Response, render_template, request
 from flask_babel import gettext, lazy_gettext
 from wtforms import DateField, SelectField, StringField
 from wtforms.validators import Length, Optional
 
 from admin_web.console_services import ConsoleServices
+from admin_web.exports import tables
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
-from admin_web.views.tally_cache import TallyCache, TallyKey
+from admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
 from admin_web.visitors import visitor
 from scheduler.actor import Right
 from sql.listings import ledger
-from sql.listings.ledger import LedgerFilter
+from sql.listings.ledger import LedgerFilter, LedgerJob
 
 LINES = 20
 LONGEST_DAYS = 31
 _NO_DAY = lazy_gettext("Enter a date like 2026-01-31.")
+_COUNTS = (
+    *("due", "fired", "skipped", "cancelled", "purged"),
+    *("lost_count", "doubled_count", "late_count"),
+)
 _DAYS = {"1": 1, "7": 7, "30": 30}
 
 
@@ -56,7 +62,7 @@ class LedgerPages:
         self._tallies = TallyCache(services.database, services.now_ms, services.timezone)
 
     @route("/ledger", Right.VIEW)
-    def index(self) -> str | tuple[str, int]:
+    def index(self) -> Response | str | tuple[str, int]:
         """Show the tallies of a page of jobs, as far as they are computed."""
         form = LedgerForm(request.args)
         if not form.validate() or not _is_range(form):
@@ -75,13 +81,17 @@ class LedgerPages:
         after_ms, until_ms = self._bounds(form)
         questions = [TallyKey(job.id, after_ms, until_ms) for job in found[:LINES]]
         answers = self._tallies.ask(questions)
+        rows = [
+            (job, answers[question]) for job, question in zip(found[:LINES], questions, strict=True)
+        ]
+        if tables.is_asked():
+            return tables.answer(
+                "reconciliation", ("job_id", "app", "job", *_COUNTS), map(_line, rows)
+            )
         return render_template(
             "pages/ledger.html",
             form=form,
-            rows=[
-                (job, answers[question])
-                for job, question in zip(found[:LINES], questions, strict=True)
-            ],
+            rows=rows,
             next=found[LINES - 1].id if len(found) > LINES else None,
             is_pending=any(answer is None for answer in answers.values()),
         )
@@ -99,6 +109,14 @@ class LedgerPages:
     def _midnight_ms(self, day: date) -> int:
         midnight = datetime.combine(day, time(), ZoneInfo(self._services.timezone))
         return int(midnight.timestamp() * 1000)
+
+
+def _line(row: tuple[LedgerJob, CachedTally | None]) -> dict[str, Any]:
+    """Return a job as a line of a file; without numbers where they are not computed yet."""
+    job, answer = row
+    tally = answer.tally if answer else None
+    told = {name: getattr(tally, name, None) for name in _COUNTS}
+    return {"job_id": job.id, "app": job.app, "job": job.name} | told
 
 
 def _is_range(form: LedgerForm) -> bool:

@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as AnyResponse
 
 from admin_web.console_services import ConsoleServices
+from admin_web.exports import tables
+from admin_web.exports.lists import ListFiles
 from admin_web.forms.run_filter import PERIODS, place_of
 from admin_web.language import run_labels
 from admin_web.logs.log_pages import LogPages
@@ -19,7 +21,7 @@ from admin_web.views.run_finder import Asked, RunFinder
 from admin_web.visitors import Visitor, visitor
 from scheduler.actor import Right
 from scheduler.problems import Code, Problem
-from sql.accounts import audit_log
+from sql.accounts import audit_log, preferences
 from sql.listings import recent, run_choices, run_relations, run_search
 from sql.listings.recent import DetailedRun
 from sql.listings.run_search import RunPage
@@ -39,14 +41,17 @@ class RunPages:
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
         self._finder = RunFinder(services)
+        self._files = ListFiles(services)
         self._logs = LogPages(services, LogReader(services.requester))
 
     @route("/runs", Right.VIEW)
-    def index(self) -> str | tuple[str, int]:
+    def index(self) -> Response | str | tuple[str, int]:
         """Show runs, newest first."""
         asked = self._finder.ask(request.args)
         if not asked.is_valid:
             return self._list(asked, RunPage(runs=[])), 422
+        if tables.is_asked():
+            return self._files.runs(self._finder.search(asked))
         before = place_of(request.args.get("before"))
         wanted = self._finder.search(asked, before=before, limit=LINES)
         return self._list(
@@ -139,6 +144,9 @@ class RunPages:
             "pages/runs.html",
             form=asked.form,
             periods=PERIODS,
+            saved=self._services.database.read(
+                lambda session: preferences.filters(session, visitor().user_id, "runs")
+            ),
             found=found,
             older="-".join(map(str, found.older)) if found.older else "",
             is_first=place_of(request.args.get("before")) is None,

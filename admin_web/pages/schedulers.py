@@ -5,6 +5,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
+from admin_web.exports import lists, tables
 from admin_web.url_routes import route
 from admin_web.visitors import visitor
 from scheduler.actor import Right
@@ -21,7 +22,7 @@ class SchedulerPages:
         self._services = services
 
     @route("/schedulers", Right.VIEW)
-    def index(self) -> str:
+    def index(self) -> str | Response:
         """Show schedulers and consoles, the broker's health, and who paused sending."""
         rows, pause = self._services.database.read(
             lambda session: (presence.listing(session, presence.ADMIN), cluster.pause(session))
@@ -31,6 +32,9 @@ class SchedulerPages:
         def nodes(key: str) -> list[NodeView]:
             return [node_view(row, now_ms) for row in rows if row.app == key]
 
+        if tables.is_asked():
+            found = [node_view(row, now_ms) for row in rows]
+            return lists.views("schedulers", NodeView, found)
         return render_template(
             "pages/schedulers.html",
             schedulers=nodes(presence.SCHEDULER),

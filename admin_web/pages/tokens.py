@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
+from admin_web.exports import lists, tables
 from admin_web.forms.tokens import TokenForm
 from admin_web.language import labels
 from admin_web.language.problem_text import problem_text
@@ -35,8 +36,11 @@ class TokenPages:
         self._services = services
 
     @route("/tokens", Right.VIEW)
-    def index(self) -> str:
+    def index(self) -> str | Response:
         """Show the tokens by name, and ask for a new one."""
+        if tables.is_asked():
+            found = self._services.database.read(lambda session: self._rows(session, visitor()))
+            return lists.views("tokens", TokenView, [view for _, view in found])
         return self._page(self._form())
 
     @route("/tokens/add", Right.VIEW, methods=("POST",))

@@ -8,6 +8,8 @@ from flask_babel import gettext, lazy_gettext
 from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
+from admin_web.exports import tables
+from admin_web.exports.lists import ListFiles
 from admin_web.forms.choices import select_choices
 from admin_web.forms.users import NewUserForm, ResetForm, RightsForm, UserFilterForm
 from admin_web.language import labels
@@ -46,7 +48,7 @@ class UserPages:
         self._services = services
 
     @route("/users", Right.ADMINISTER)
-    def index(self) -> str | tuple[str, int]:
+    def index(self) -> Response | str | tuple[str, int]:
         """Show the users by name."""
         form = UserFilterForm(request.args)
         if not form.validate():
@@ -57,6 +59,8 @@ class UserPages:
             after=request.args.get("after", "")[:50],
             limit=LINES + 1,
         )
+        if tables.is_asked():
+            return ListFiles(self._services).users(wanted)
         read = self._services.database.read
         rows = read(lambda session: user_accounts.listing(session, wanted))
         return render_template(

@@ -14,6 +14,7 @@ from admin_web.visitors import Visitor
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
 from scheduler.schedules import upcoming
+from sql.accounts import preferences
 from sql.jobs import child_links
 from sql.listings import job_search
 from sql.listings.recent import ListedJob
@@ -40,6 +41,7 @@ class JobDetails:
     days: HeatMap
     family: FamilyGraph | None
     hidden_children: int
+    is_favourite: bool
 
     @property
     def listed(self) -> list[RunLine]:
@@ -96,6 +98,7 @@ def read_details(
         days=heat_map.read(session, job_id, now_ms=now_ms, zone=services.timezone),
         family=_family(session, visitor, stored, spec),
         hidden_children=len(hidden),
+        is_favourite=preferences.is_favourite(session, visitor.user_id, job_id),
     )
 
 

@@ -1,6 +1,7 @@
 """Everything that people can do, for the console, the command line and programs alike."""
 
 from scheduler.commands.apps import AppCommands
+from scheduler.commands.bulk.bulk_jobs import BulkJobCommands
 from scheduler.commands.bulk.bulk_runs import BulkRunCommands
 from scheduler.commands.cluster import ClusterCommands
 from scheduler.commands.command_context import CommandContext
@@ -21,6 +22,7 @@ class Commands:
 
     def __init__(self, context: CommandContext) -> None:
         self.apps = AppCommands(context)
+        self.bulk_jobs = BulkJobCommands(context)
         self.bulk_runs = BulkRunCommands(context)
         self.cluster = ClusterCommands(context)
         self.job_files = JobFileCommands(context)

@@ -16,6 +16,7 @@ from scheduler.jobs.audit_records import record_of, record_of_fields
 from scheduler.jobs.edit_summary import differences, script_difference
 from scheduler.jobs.fields import changed, columns_of
 from scheduler.jobs.spec import JobSpec
+from sql.accounts import preferences
 from sql.jobs import child_links, jobs, script_versions
 from sql.models import Job, RouteMemory
 from sql.run_status import Kind
@@ -150,6 +151,7 @@ class JobChanges:
             session.delete(memory)
         script_versions.forget(session, job.id)
         child_links.set_children(session, job, ())
+        preferences.forget_job(session, job.id)
         session.delete(job)
         session.flush()
 

@@ -11,7 +11,7 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.passwords import check_password, hash_password
 from scheduler.problems import Code, Problem
-from sql.accounts import tokens, user_accounts, users
+from sql.accounts import preferences, tokens, user_accounts, users
 from sql.accounts.users import Rights, Role
 from sql.models import App, User
 
@@ -155,6 +155,7 @@ class UserCommands:
             user = self._lock_other(session, user_id, leaves=True)
             name, before = user.name, _record(users.rights_of(user))
             user_accounts.remove(session, user)
+            preferences.forget_user(session, user_id)
             self._note(session, Action.USER_DELETE, name, user_id, before=before)
 
         self._context.write(Right.ADMINISTER, unit)

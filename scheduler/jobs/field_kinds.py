@@ -92,6 +92,14 @@ class Texts(Text):
 
 
 @dataclass(frozen=True, slots=True)
+class Tags(Texts):
+    """A few short words, each once; `longest` characters together with their commas."""
+
+    most: int
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
 class Choice(Text):
     """One of some names."""
 

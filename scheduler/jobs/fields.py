@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, fields
 from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
-from scheduler.jobs.field_kinds import Choice, Line, Number, Text
+from scheduler.jobs.field_kinds import Choice, Line, Number, Tags, Text
 from scheduler.jobs.spec import JobSpec
 from sql.models import Job
 
@@ -58,7 +58,7 @@ FIELDS: Mapping[str, Field] = _declared()
 #: Those that are just written to their columns.
 WRITTEN = tuple(field for field in FIELDS.values() if not field.kind.apart)
 #: Those whose kind has a rule.
-RULED = tuple(one for one in FIELDS.values() if isinstance(one.kind, Choice | Line | Number))
+RULED = tuple(one for one in FIELDS.values() if isinstance(one.kind, Choice | Line | Number | Tags))
 _STORED = attrgetter(*(field.column for field in WRITTEN))
 _WANTED = attrgetter(*(field.name for field in WRITTEN))
 

@@ -8,7 +8,7 @@ from typing import Any
 from broker.messages import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
 from scheduler.alarms import target_rules
 from scheduler.cron.wall_clock import load_zone
-from scheduler.jobs.field_kinds import Choice, Line, Number
+from scheduler.jobs.field_kinds import Choice, Line, Number, Tags
 from scheduler.jobs.fields import RULED, Field
 from scheduler.jobs.param import check_param
 from scheduler.jobs.script_source import REMARK_LENGTH, check_source
@@ -22,6 +22,8 @@ LANGUAGES = tuple(ScriptLanguage)
 _LONGEST = {"timezone": 64, "schedule": 128, "title": 64, "addresses": 65_535}
 #: Most children of a job.
 CHILDREN = 1_000
+#: A tag stands between commas, in a link and in a list of words.
+_TAG = re.compile(r"[^\s,\x00-\x1f\x7f-\x9f]{1,32}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -86,8 +88,21 @@ def _of_kind(field: Field, value: Any, added_routes: Sequence[str]) -> Iterator[
     elif isinstance(kind, Number) and not kind.least <= value <= kind.most:
         bounds = {"least": kind.least, "most": kind.most}
         yield Problem(Code.INTEGER, what, what=what, **bounds, got=value)
+    elif isinstance(kind, Tags):
+        yield from _tags(value, kind)
     elif isinstance(kind, Line) and not _is_line(value, kind.longest):
         yield Problem(Code.LINE, what, what=what, most=kind.longest, got=value[:100])
+
+
+def _tags(tags: Sequence[str], kind: Tags) -> Iterator[Problem]:
+    if len(tags) > kind.most or len(",".join(tags)) > kind.longest:
+        yield Problem(Code.TAGS, "tags", most=kind.most, longest=kind.longest)
+        return
+    for tag, count in Counter(tags).items():
+        if not _TAG.fullmatch(tag):
+            yield Problem(Code.TAG, "tags", got=tag[:100])
+        elif count > 1:
+            yield Problem(Code.TAG_TWICE, "tags", got=tag)
 
 
 def _is_line(text: str, longest: int) -> bool:

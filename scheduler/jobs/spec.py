@@ -5,7 +5,17 @@ from typing import Annotated
 
 from broker.messages import Block
 from scheduler.alarms.policy import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
-from scheduler.jobs.field_kinds import Choice, Line, Number, Text, Texts, TimeZone, Webhook, YesOrNo
+from scheduler.jobs.field_kinds import (
+    Choice,
+    Line,
+    Number,
+    Tags,
+    Text,
+    Texts,
+    TimeZone,
+    Webhook,
+    YesOrNo,
+)
 from scheduler.routing.choice import Route
 from scheduler.schedules.misfire import MisfirePolicy
 from sql.job_choices import NO_SCHEDULE, DeliveryGuarantee
@@ -51,6 +61,7 @@ class JobSpec:
     name: Annotated[str, Line(255)]
     app: Annotated[str, Text(column="app_id", apart=True)]
     author: Annotated[str, Line(64)] = ""
+    tags: Annotated[tuple[str, ...], Tags(10, 128)] = ()
     schedule_kind: Annotated[str, Text(group="schedule")] = NO_SCHEDULE
     schedule_value: Annotated[str, Text(group="schedule")] = ""
     timezone: Annotated[str, TimeZone(group="schedule")] = ""

@@ -5,13 +5,14 @@ the last page costs what the first does. What a visitor may not see is left out 
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select
 from sqlalchemy.orm import Session
 
+from sql.accounts import preferences
 from sql.dialects.hints import use_index
 from sql.errors import NotFound
 from sql.jobs import child_links
@@ -39,7 +40,8 @@ class JobFilter:
     """Which jobs to show, None = all.
 
     `name`, `handler` and `author` are parts of these. `app_ids` are the apps that exist for whoever
-    looks, `job_ids` the only jobs. `after` is the `place` of the last job of the page before.
+    looks, `job_ids` the only jobs. `favourites_of` is the user whose favourites they are, `tag` one
+    of their tags. `after` is the `place` of the last job of the page before.
     """
 
     app_ids: Collection[int] | None = None
@@ -49,6 +51,8 @@ class JobFilter:
     name: str | None = None
     handler: str | None = None
     author: str | None = None
+    tag: str | None = None
+    favourites_of: int | None = None
     order: Order = Order.NAME
     after: str | None = None
     limit: int = 50
@@ -60,6 +64,11 @@ def search(session: Session, wanted: JobFilter, *, now_ms: int) -> list[ListedJo
     jobs = fetch(session, ListedJob, listed_jobs(now_ms).where(Job.id.in_(found)))
     ranks = {job_id: rank for rank, job_id in enumerate(found)}
     return sorted(jobs, key=lambda job: ranks[job.id])
+
+
+def ids(session: Session, wanted: JobFilter, *, most: int) -> Sequence[int]:
+    """Return the ids of all jobs that fit, up to a number of them, by app and name."""
+    return _found(session, replace(wanted, order=Order.NAME, after=None, limit=most))
 
 
 def place(job: ListedJob, order: Order) -> str:
@@ -127,7 +136,8 @@ def _found(session: Session, wanted: JobFilter) -> Sequence[int]:
     that fit are found there first and sorted; of many, the next one is never far in that order.
     """
     conditions = _conditions(session, wanted)
-    if wanted.order is not Order.NAME and (wanted.name or wanted.handler or wanted.author):
+    texts = (wanted.name, wanted.handler, wanted.author, wanted.tag)
+    if wanted.order is not Order.NAME and any(texts):
         fitting = use_index(select(Job.id).where(*conditions), Job, "i_search")
         ids = session.execute(fitting.limit(FEW + 1)).scalars().all()
         if len(ids) <= FEW:
@@ -154,6 +164,11 @@ def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]
         if text:
             # The column's collation is case-sensitive; people are not.
             conditions.append(func.lower(column).contains(text.lower(), autoescape=True))
+    if wanted.tag:
+        between = literal(",") + Job.tags + literal(",")
+        conditions.append(between.contains(f",{wanted.tag},", autoescape=True))
+    if wanted.favourites_of is not None:
+        conditions.append(Job.id.in_(preferences.favourites(wanted.favourites_of)))
     return conditions
 
 

@@ -13,6 +13,7 @@ from sql.models.base import Model
 from sql.models.cluster import Cluster, Lease, Sequence, Uptime
 from sql.models.imports import ImportOrigin
 from sql.models.jobs import Job, JobChild, RouteMemory, ScriptVersion
+from sql.models.preferences import Favourite, SavedFilter
 from sql.models.runs import AppDay, DayReport, Purge, Run
 from sql.models.schedules import History, SkippedTicks
 
@@ -24,6 +25,7 @@ __all__ = [
     "AuditEntry",
     "Cluster",
     "DayReport",
+    "Favourite",
     "History",
     "IdempotencyKey",
     "ImportOrigin",
@@ -35,6 +37,7 @@ __all__ = [
     "Registration",
     "RouteMemory",
     "Run",
+    "SavedFilter",
     "ScriptVersion",
     "Sequence",
     "SignIn",

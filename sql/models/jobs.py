@@ -18,7 +18,15 @@ class Job(Model):
         UniqueConstraint("job_group", "job_desc", name="i_group_name"),
         Index("i_status_next", "trigger_status", "trigger_next_time"),
         Index("i_group_status_next", "job_group", "trigger_status", "trigger_next_time"),
-        Index("i_search", "job_group", "job_desc", "executor_handler", "author", "trigger_status"),
+        Index(
+            "i_search",
+            "job_group",
+            "job_desc",
+            "executor_handler",
+            "author",
+            "tags",
+            "trigger_status",
+        ),
         # SQLite would give a deleted job's id, and with it its ticks, to the next job.
         {**TABLE_OPTIONS, **LASTING_ID_OPTIONS},
     )
@@ -29,6 +37,8 @@ class Job(Model):
     add_time: Mapped[datetime | None] = mapped_column(DateTime)
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
     author: Mapped[str | None] = mapped_column(String(64))
+    #: With commas between them.
+    tags: Mapped[str | None] = mapped_column(String(128))
     alarm_email: Mapped[str | None] = mapped_column(String(255))
     alarm_webhook: Mapped[str | None] = mapped_column(String(512))
     alarm_style: Mapped[str | None] = mapped_column(String(16))

@@ -40,11 +40,15 @@ JobPage = page_type(JobAnswer)
 
 
 class JobsQuery(msgspec.Struct, kw_only=True):
-    """Which jobs to list; `q` and `handler` are parts of names, whatever their capitals."""
+    """Which jobs to list; `q` and `handler` are parts of names, whatever their capitals.
+
+    `tag` is one of their tags.
+    """
 
     app: Word | None = None
     q: Word | None = None
     handler: Word | None = None
+    tag: Word | None = None
     enabled: bool | None = None
     limit: Limit = USUAL
     cursor: Cursor = None
@@ -85,6 +89,7 @@ class JobEndpoints:
             app=query.app,
             name=query.q,
             handler=query.handler,
+            tag=query.tag,
             is_enabled=query.enabled,
             after=place_of(query, str),
             limit=query.limit + 1,

@@ -1,14 +1,16 @@
 """Failed runs gathered by what they say, and how many runs a filter fits."""
 
-from flask import render_template, request
+from flask import Response, render_template, request
 from sqlalchemy.orm import Session
 
 from admin_web.console_services import ConsoleServices
+from admin_web.exports import tables
 from admin_web.forms.run_filter import PERIODS
 from admin_web.url_routes import route
 from admin_web.views.run_finder import MOST, RunFinder
+from admin_web.visitors import visitor
 from scheduler.actor import Right
-from sql.listings import error_groups, run_lines
+from sql.listings import error_groups, job_search, run_lines
 from sql.listings.dashboard import FAILURES
 from sql.listings.error_groups import ErrorGroup
 from sql.listings.run_lines import RunLine
@@ -28,7 +30,7 @@ class RunErrorPages:
         self._finder = RunFinder(services)
 
     @route("/runs/errors", Right.VIEW)
-    def show(self) -> str | tuple[str, int]:
+    def show(self) -> Response | str | tuple[str, int]:
         """Show groups of failed runs, the largest first."""
         asked = self._finder.ask(request.args)
         facts = {"form": asked.form, "periods": PERIODS}
@@ -44,10 +46,36 @@ class RunErrorPages:
             shown = [(one, by_id[one.newest]) for one in groups[:GROUPS] if one.newest in by_id]
             return shown, len(groups) - len(shown)
 
+        if tables.is_asked():
+            return self._file(found)
         groups, hidden = self._services.database.read(read)
         return render_template(
             "pages/runs_errors.html", **facts, groups=groups, hidden=hidden, found=found
         )
+
+    def _file(self, found: Swept) -> Response:
+        """Give every group."""
+        read = self._services.database.read
+        groups = read(lambda session: error_groups.group(session, found.runs))
+        names = read(
+            lambda session: job_search.names(
+                session, {one.job_id for one in groups}, visitor().app_ids
+            )
+        )
+        rows = (
+            {
+                "runs": one.count,
+                "job_id": one.job_id,
+                "job": names.get(one.job_id),
+                "message": one.text,
+                "first_due_at": one.first_due,
+                "last_due_at": one.last_due,
+                "newest_run_id": one.newest,
+            }
+            for one in groups
+        )
+        columns = ("runs", "job_id", "job", "message", "first_due_at", "last_due_at")
+        return tables.answer("errors", (*columns, "newest_run_id"), rows)
 
     @route("/runs/total", Right.VIEW)
     def total(self) -> str:

@@ -90,7 +90,12 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
 ) -> None:
     secret = "https://example.com/?token=secret"
     others = {"retry_delay": 9, "fresh_process": True, "alarm_style": "slack", "param": "p"}
-    contacts = {"author": "ops", "alarm_emails": ("ops@example.com",), "alarm_webhook": secret}
+    contacts = {
+        "author": "ops",
+        "tags": ("night",),
+        "alarm_emails": ("ops@example.com",),
+        "alarm_webhook": secret,
+    }
     schedule = {"schedule_kind": "FIX_RATE", "schedule_value": "60", "timezone": "Asia/Shanghai"}
     apply(rows, spec(**others, **contacts, **schedule))
     commands(rows).delete("nightly")

@@ -17,6 +17,7 @@ OTHERS = JobSpec(
     timezone="Asia/Shanghai",
     handler="report.daily",
     param="a=1",
+    tags=("night", "billing"),
     route="ROUND",
     block="DISCARD_LATER",
     misfire="FIRE_ONCE_NOW",
@@ -50,6 +51,7 @@ def test_each_declared_field_has_its_line(app: Flask) -> None:
     assert {"ann", "report.daily", "a=1", "2", "30", "4", "7", "no", SECRET, "slack"} <= {*values}
     assert "a@example.com, b@example.com" in values
     assert {"round robin", "after each success", f"{SECRET}/ended"} <= {*values}
+    assert "night, billing" in values
 
 
 def test_what_is_not_set_has_none(app: Flask) -> None:

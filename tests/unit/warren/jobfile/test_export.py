@@ -99,6 +99,7 @@ FIELDS = st.fixed_dictionaries(
     {
         "name": LINES.map(lambda one: one.replace("/", "")).map(str.strip).filter(bool),
         "author": LINES,
+        "tags": st.sampled_from([(), ("night",), ("b-1", "值班")]),
         "param": TEXTS.filter(lambda one: "\0" not in one),
         "route": st.sampled_from(ROUTES),
         "block": st.sampled_from([block.value for block in BLOCKS]),

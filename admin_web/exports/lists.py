@@ -1,0 +1,126 @@
+"""The lists of the console as rows of files: which columns, and how they go on.
+
+Each takes what the list's page has made of the request, and reads while the file is sent.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from flask import Response
+from sqlalchemy.orm import Session
+
+from admin_web.console_services import ConsoleServices
+from admin_web.exports import tables
+from admin_web.exports.tables import AT_ONCE, Row
+from scheduler.views.job_view import job_json, job_view
+from sql.accounts import user_accounts
+from sql.accounts.user_accounts import UserFilter
+from sql.accounts.users import rights_of
+from sql.listings import app_listing, job_search, run_search
+from sql.listings.job_search import JobFilter
+from sql.listings.run_search import RunSearch
+from sql.registry import apps
+
+_JOB = (
+    *("id", "app", "name", "author", "tags", "enabled", "schedule", "timezone", "handler"),
+    *("script_language", "param", "route", "block", "misfire", "delivery", "concurrency"),
+    *("timeout", "retries", "retry_delay", "next_fire_at", "stop_reason", "last_status"),
+    "last_due_at",
+)
+_RUN = (
+    *("id", "job_id", "app", "job", "kind", "status", "due_at", "started_at", "finished_at"),
+    *("lasted_ms", "address", "shard_index", "shard_total", "attempt", "message"),
+)
+_APP = ("id", "name", "title", "jobs", "addresses", "alarm_emails")
+_USER = ("id", "name", "role", "apps", "may_edit_scripts", "disabled", "last_seen_at")
+#: A search that finds little goes on over so many pages of runs that were looked at.
+_ROUNDS = 40
+
+
+class ListFiles:
+    """Writes lists as files."""
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    def jobs(self, wanted: JobFilter) -> Response:
+        """Give jobs in the order of their page, without what opens something elsewhere."""
+        now_ms, zone = self._services.now_ms(), self._services.timezone
+
+        def read(session: Session, place: str | None) -> tuple[Sequence[Row], str | None]:
+            asked = replace(wanted, after=place, limit=AT_ONCE)
+            found = job_search.search(session, asked, now_ms=now_ms)
+            rows = [job_json(job_view(job, now_ms=now_ms, timezone=zone)) for job in found]
+            last = job_search.place(found[-1], wanted.order) if len(found) == AT_ONCE else None
+            return rows, last
+
+        return tables.answer("jobs", _JOB, self._pages(read))
+
+    def runs(self, wanted: RunSearch) -> Response:
+        """Give runs, the newest first."""
+
+        def read(session: Session, place: Any) -> tuple[Sequence[Row], Any]:
+            rounds, before = place or (0, None)
+            found = run_search.page(session, replace(wanted, before=before, limit=AT_ONCE))
+            rows = [run._asdict() | {"lasted_ms": run.lasted_ms} for run in found.runs]
+            is_over = found.older is None or rounds >= _ROUNDS
+            return rows, None if is_over else (rounds + 1, found.older)
+
+        return tables.answer("runs", _RUN, self._pages(read))
+
+    def apps(self, app_ids: frozenset[int] | None) -> Response:
+        """Give apps by name."""
+
+        def read(session: Session, place: str | None) -> tuple[Sequence[Row], str | None]:
+            found = app_listing.listing(session, app_ids, after=place or "", limit=AT_ONCE)
+            rows = [
+                {
+                    "id": row.app.id,
+                    "name": row.app.name,
+                    "title": row.app.title,
+                    "jobs": row.jobs,
+                    "addresses": apps.split(row.app.address_list),
+                    "alarm_emails": apps.split(row.app.alarm_email),
+                }
+                for row in found
+            ]
+            return rows, found[-1].app.name if len(found) == AT_ONCE else None
+
+        return tables.answer("apps", _APP, self._pages(read))
+
+    def users(self, wanted: UserFilter) -> Response:
+        """Give users by name."""
+        names = {
+            app_id: name for name, app_id in self._services.database.read(apps.ids_by_name).items()
+        }
+
+        def read(session: Session, place: str | None) -> tuple[Sequence[Row], str | None]:
+            asked = replace(wanted, after=place or "", limit=AT_ONCE)
+            found = user_accounts.listing(session, asked)
+            rows = []
+            for user, seen_at in found:
+                rights = rights_of(user)
+                rows.append(
+                    {
+                        "id": user.id,
+                        "name": user.name,
+                        "role": rights.role.name.lower(),
+                        "apps": sorted(names[one] for one in rights.app_ids if one in names),
+                        "may_edit_scripts": rights.may_edit_glue,
+                        "disabled": bool(user.is_disabled),
+                        "last_seen_at": seen_at,
+                    }
+                )
+            return rows, found[-1].user.name if len(found) == AT_ONCE else None
+
+        return tables.answer("users", _USER, self._pages(read))
+
+    def _pages(self, read: Any) -> Iterator[Row]:
+        database = self._services.database
+        return tables.pages(lambda place: database.read(lambda session: read(session, place)))
+
+
+def views(name: str, kind: type[NamedTuple], found: Sequence[NamedTuple]) -> Response:
+    """Give a list of views that is read as a whole, by the names of their fields."""
+    return tables.answer(name, kind._fields, (one._asdict() for one in found))

@@ -1,0 +1,94 @@
+"""A list as a file, written while it is read, so that a long one takes no memory.
+
+Instants are ISO 8601 in UTC and names are those of the API, whatever the reader's language is.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from flask import Response, request
+
+from scheduler.views.to_json import plain
+
+#: Lines of a file, and lines read at a time.
+MOST, AT_ONCE = 10_000, 500
+FORMATS = ("csv", "json")
+#: A spreadsheet takes a text that begins so for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+Row = Mapping[str, Any]
+
+
+def is_asked() -> bool:
+    """Return whether a list is asked for as a file."""
+    return request.args.get("format") in FORMATS
+
+
+def answer(name: str, columns: Sequence[str], rows: Iterable[Row]) -> Response:
+    """Return a list as the file that is asked for; `rows` are read while it is sent.
+
+    They are read after the view has returned, so they need nothing of the request.
+    """
+    lines = ({column: _plain(column, row[column]) for column in columns} for row in rows)
+    few = islice(lines, MOST)
+    is_csv = request.args.get("format") == "csv"
+    text = _csv(columns, few) if is_csv else _json(few)
+    kind, mimetype = ("csv", "text/csv") if is_csv else ("json", "application/json")
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{kind}"'}
+    return Response(text, mimetype=mimetype, headers=headers)
+
+
+def pages(read: Callable[[Any], tuple[Sequence[Row], Any]]) -> Iterator[Row]:
+    """Give the rows of a list that goes on behind a place, None at its beginning and end."""
+    place = None
+    while True:
+        rows, place = read(place)
+        yield from rows
+        if place is None:
+            return
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a value as JSON has it; one that is so already is left as it is."""
+    if isinstance(value, str):
+        return value
+    return plain("entry_at" if name == "at" else name, value)
+
+
+def _csv(columns: Sequence[str], lines: Iterable[Row]) -> Iterator[str]:
+    # Spreadsheets take a file without this mark for one of their country's old encoding.
+    yield "\ufeff" + _line(columns)
+    for line in lines:
+        yield _line([_cell(line[column]) for column in columns])
+
+
+def _line(cells: Sequence[Any]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerow(cells)
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    if isinstance(value, dict):
+        value = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+def _json(lines: Iterable[Row]) -> Iterator[str]:
+    start = "[\n"
+    for line in lines:
+        yield start + json.dumps(line, ensure_ascii=False)
+        start = ",\n"
+    yield "[]\n" if start == "[\n" else "\n]\n"

@@ -1,0 +1,139 @@
+"""Acts on all jobs that fit a filter: asks with their number, begins, shows what came of it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from flask import abort, flash, redirect, render_template, request, url_for
+from flask_babel import gettext
+from werkzeug.wrappers import Response
+
+from admin_web.console_services import ConsoleServices
+from admin_web.forms import bulk
+from admin_web.forms.job_filter import JobFilterForm, wanted
+from admin_web.forms.run_filter import read_query
+from admin_web.url_routes import route
+from admin_web.views.bulk_work import BulkWork, Work
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+from scheduler.commands.bulk.outcomes import Part
+from scheduler.commands.commands import Commands
+from sql.accounts.idempotency import FormKey
+from sql.listings import job_search
+from sql.registry.apps import ids_by_name
+
+MOST = 10_000
+ACTIONS = ("start", "stop", "trigger", "delete")
+Page = Response | str | tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The jobs that fit; `is_all` is False when there are more."""
+
+    job_ids: Sequence[int]
+    is_all: bool
+
+
+class BulkJobPages:
+    """All jobs of a filter, of the apps of whoever acts."""
+
+    name = "bulk_jobs"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._work = BulkWork()
+
+    @route("/jobs/bulk/start", Right.OPERATE, methods=("POST",))
+    def start(self) -> Page:
+        """Begin, unless this form was sent before."""
+        known, key = visitor(), bulk.sent_key()
+        if self._work.find(key, known.user_id) is None:
+            chosen, action = _chosen(self._services), _action()
+            if len(chosen.job_ids) > bulk.sent_number("count"):
+                flash(gettext("More jobs match by now. Look again."), "error")
+                return _question(chosen, action)
+            work = Work(
+                key=key,
+                action=action,
+                user_id=known.user_id,
+                total=len(chosen.job_ids),
+                began_at=self._services.now_ms(),
+                is_all=chosen.is_all,
+            )
+            form = FormKey(user_id=known.user_id, key=key)
+            commands = self._services.commands(known.actor)
+            self._work.start(work, _parts(commands, action, chosen.job_ids, form))
+        return redirect(url_for("bulk_jobs.show", key=key), 303)
+
+    @route("/jobs/bulk/work", Right.OPERATE)
+    def show(self) -> Page:
+        """Show how far it is, and what came of it."""
+        work = self._work.find(request.args.get("key", ""), visitor().user_id)
+        return render_template("pages/bulk_jobs.html", work=work), 200 if work else 404
+
+    @route("/jobs/bulk/resume", Right.OPERATE, methods=("POST",))
+    def resume(self) -> Response:
+        """Go on with what a lost database ended."""
+        key = bulk.sent_key()
+        self._work.resume(key, visitor().user_id)
+        return redirect(url_for("bulk_jobs.show", key=key), 303)
+
+
+def ask_about_all(services: ConsoleServices, action: str) -> Response | str:
+    """Say how many jobs fit the filter that a form names, and ask whether it shall be done."""
+    chosen = _chosen(services)
+    if not chosen.job_ids:
+        flash(gettext("No matching jobs."), "error")
+        return redirect(_list_url(), 303)
+    return _question(chosen, action)
+
+
+def _chosen(services: ConsoleServices) -> Chosen:
+    known, form = visitor(), JobFilterForm(read_query(request.form.get("filter", "")))
+    apps = services.database.read(lambda session: list(ids_by_name(session, known.app_ids)))
+    form.set_choices(apps)
+    if not form.validate():
+        abort(400)
+    asked = wanted(form, known)
+    found = services.database.read(lambda session: job_search.ids(session, asked, most=MOST + 1))
+    return Chosen(found[:MOST], len(found) <= MOST)
+
+
+def _question(chosen: Chosen, action: str) -> str:
+    return render_template(
+        "pages/bulk_jobs_ask.html",
+        action=action,
+        chosen=chosen,
+        filter=_filter(),
+        key=bulk.fresh_key(),
+        back=_list_url(),
+    )
+
+
+def _action() -> str:
+    action = request.form.get("action", "")
+    if action not in ACTIONS:
+        abort(400)
+    return action
+
+
+def _filter() -> str:
+    return request.form.get("filter", "")[:4_000]
+
+
+def _list_url() -> str:
+    query = _filter()
+    return url_for("jobs.index") + (f"?{query}" if query else "")
+
+
+def _parts(
+    commands: Commands, action: str, job_ids: Sequence[int], form: FormKey
+) -> Callable[[], Iterator[Part]]:
+    jobs = commands.bulk_jobs
+    ways: dict[str, Callable[[], Iterator[Part]]] = {
+        "start": lambda: jobs.start(job_ids),
+        "stop": lambda: jobs.stop(job_ids),
+        "trigger": lambda: jobs.trigger(job_ids, form),
+        "delete": lambda: jobs.delete(job_ids),
+    }
+    return ways[action]

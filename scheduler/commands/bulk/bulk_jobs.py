@@ -1,0 +1,97 @@
+"""Acts on many jobs: each is a unit of its own, but for deleting, which takes some together."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from scheduler.commands.bulk.outcomes import Counts, Outcome, Part
+from scheduler.commands.command_context import CommandContext
+from scheduler.commands.jobs import JobCommands
+from scheduler.commands.runs import RunCommands
+from scheduler.problems import Problem, ProblemKind
+from sql.accounts.idempotency import FormKey, IdempotentRequest
+from sql.batch import chunks
+
+#: Jobs that are told of together, and jobs deleted in one transaction.
+AT_ONCE, DELETED_AT_ONCE = 20, 100
+
+
+class BulkJobCommands:
+    """Acts on many jobs for one person or program."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._jobs = JobCommands(context)
+        self._runs = RunCommands(context)
+
+    def start(self, job_ids: Sequence[int]) -> Iterator[Part]:
+        """Start schedules; give what came of each part."""
+        return _each(job_ids, lambda job_id: _switched(self._jobs.start(job_id)))
+
+    def stop(self, job_ids: Sequence[int]) -> Iterator[Part]:
+        """Stop schedules; give what came of each part."""
+        return _each(job_ids, lambda job_id: _switched(self._jobs.stop(job_id)))
+
+    def trigger(self, job_ids: Sequence[int], form: FormKey) -> Iterator[Part]:
+        """Run jobs once, each with its own param; give what came of each part."""
+
+        def act(job_id: int) -> Outcome:
+            key = f"{form.key}:job/{job_id}"
+            once = IdempotentRequest(user_id=form.user_id, key=key, body_hash="")
+            _, is_new = self._runs.trigger_once(job_id, once=once)
+            return Outcome.DONE if is_new else Outcome.REPEATED
+
+        return _each(job_ids, act)
+
+    def delete(self, job_ids: Sequence[int]) -> Iterator[Part]:
+        """Delete jobs; give what came of each part.
+
+        One that is a child of another is tried again after that one, if that one is among them.
+        """
+        pending = list(job_ids)
+        while pending:
+            refused: list[tuple[int, Problem]] = []
+            for part in chunks(pending, DELETED_AT_ONCE):
+                gone, problems = self._delete(part)
+                refused += problems
+                if gone:
+                    yield Part(Counter({Outcome.DONE: gone}))
+            if len(refused) == len(pending):
+                yield _refused([problem for _, problem in refused])
+                return
+            pending = [job_id for job_id, _ in refused]
+
+    def _delete(self, job_ids: Sequence[int]) -> tuple[int, list[tuple[int, Problem]]]:
+        """Delete jobs together, or else one by one; return how many, and what was refused."""
+        try:
+            return len(self._jobs.delete(job_ids)), []
+        except Problem as problem:
+            if len(job_ids) == 1:
+                return 0, [(job_ids[0], problem)]
+        gone, refused = 0, []
+        for job_id in job_ids:
+            one, problems = self._delete([job_id])
+            gone += one
+            refused += problems
+        return gone, refused
+
+
+def _each(job_ids: Sequence[int], act: Callable[[int], Outcome]) -> Iterator[Part]:
+    for part in chunks(job_ids, AT_ONCE):
+        counts, problems = Counts(), []
+        for job_id in part:
+            try:
+                counts[act(job_id)] += 1
+            except Problem as problem:
+                problems.append(problem)
+        told = _refused(problems)
+        yield Part(counts + told.counts, told.problems)
+
+
+def _refused(problems: Sequence[Problem]) -> Part:
+    unknown = sum(problem.code.kind is ProblemKind.UNKNOWN for problem in problems)
+    counts = {Outcome.UNKNOWN: unknown, Outcome.REFUSED: len(problems) - unknown}
+    known = (one for one in problems if one.code.kind is not ProblemKind.UNKNOWN)
+    return Part(Counter(counts), tuple(known))
+
+
+def _switched(is_changed: bool) -> Outcome:
+    return Outcome.DONE if is_changed else Outcome.NOTHING

@@ -1,0 +1,89 @@
+"""What users keep for themselves: their favourite jobs, and filters by names."""
+
+from typing import NamedTuple
+
+from sqlalchemy import Select, delete, func, select
+from sqlalchemy.orm import Session
+
+from sql.batch import insert_unless_there
+from sql.models import Favourite, SavedFilter
+from sql.rows import fetch, query
+
+#: Favourites and filters of a user, so that what reads them is bounded.
+MOST_FAVOURITES, MOST_FILTERS = 500, 50
+
+
+class NamedFilter(NamedTuple):
+    """A saved filter; `query` is that of its link."""
+
+    id: int
+    name: str
+    query: str
+
+
+def favourites(user_id: int) -> Select[int]:
+    """Return the query of the ids of a user's favourite jobs, which may be gone."""
+    return select(Favourite.job_id).where(Favourite.user_id == user_id)
+
+
+def is_favourite(session: Session, user_id: int, job_id: int) -> bool:
+    """Return whether a job is a favourite of a user."""
+    return session.get(Favourite, (user_id, job_id)) is not None
+
+
+def set_favourite(session: Session, user_id: int, job_id: int, *, is_on: bool) -> bool:
+    """Make a job a favourite or not; False when there would be too many."""
+    if not is_on:
+        session.execute(
+            delete(Favourite).where(Favourite.user_id == user_id, Favourite.job_id == job_id)
+        )
+        return True
+    count = select(func.count()).select_from(Favourite).where(Favourite.user_id == user_id)
+    if session.execute(count).scalar_one() >= MOST_FAVOURITES:
+        return False
+    row = {"user_id": user_id, "job_id": job_id}
+    insert_unless_there(session, Favourite, [row], key="job_id")
+    return True
+
+
+def filters(session: Session, user_id: int, page: str) -> list[NamedFilter]:
+    """Return a user's filters of a page, by name."""
+    mine = query(NamedFilter, SavedFilter).where(
+        SavedFilter.user_id == user_id, SavedFilter.page == page
+    )
+    return fetch(session, NamedFilter, mine.order_by(SavedFilter.name).limit(MOST_FILTERS))
+
+
+def save_filter(session: Session, user_id: int, page: str, name: str, text: str) -> bool:
+    """Save a filter, in place of one of that name; False when there would be too many."""
+    known = session.execute(
+        select(SavedFilter).where(
+            SavedFilter.user_id == user_id, SavedFilter.page == page, SavedFilter.name == name
+        )
+    ).scalar_one_or_none()
+    if known is not None:
+        known.query = text
+        return True
+    if len(filters(session, user_id, page)) >= MOST_FILTERS:
+        return False
+    row = {"user_id": user_id, "page": page, "name": name, "query": text}
+    insert_unless_there(session, SavedFilter, [row])
+    return True
+
+
+def forget_filter(session: Session, user_id: int, filter_id: int) -> None:
+    """Remove a filter, if it is this user's."""
+    session.execute(
+        delete(SavedFilter).where(SavedFilter.id == filter_id, SavedFilter.user_id == user_id)
+    )
+
+
+def forget_user(session: Session, user_id: int) -> None:
+    """Remove all that a user kept."""
+    for model in (Favourite, SavedFilter):
+        session.execute(delete(model).where(model.user_id == user_id))
+
+
+def forget_job(session: Session, job_id: int) -> None:
+    """Remove a job from everybody's favourites."""
+    session.execute(delete(Favourite).where(Favourite.job_id == job_id))

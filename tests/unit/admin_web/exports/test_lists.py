@@ -1,0 +1,132 @@
+"""Every list as a file: as it is filtered, in both formats, for whoever may see the list."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from admin_web.exports import tables
+from sql.engine import Database
+from tests.support.console import Clock, Visit, signed_in
+from tests.support.stored_rows import Rows
+
+LISTS = {
+    "/jobs": "name",
+    "/runs": "job",
+    "/runs/errors": "message",
+    "/apps": "name",
+    "/executors": "address",
+    "/schedulers": "node",
+    "/tokens": "name",
+    "/users": "name",
+    "/audit": "action",
+    "/ledger": "job",
+}
+
+
+@pytest.fixture
+def rows(database: Database, clock: Clock) -> Iterator[Rows]:
+    rows = Rows(database.url.render_as_string(hide_password=False))
+    job_id = rows.job("nightly", tags="night,billing", handler="=cmd|' /C calc'!A1")
+    rows.job("secret", "mails")
+    for number in range(3):
+        at = clock.now - number * 1_000
+        rows.run(job_id, at, status="FAILED", message=f"@broke {number}", started_at=at)
+    rows.executor("one", clock.now, "{}")
+    rows.scheduler("node-1", clock.now)
+    yield rows
+    rows.database.close()
+
+
+def as_csv(visit: Visit, path: str) -> list[dict[str, str]]:
+    answer = visit.get(path)
+    assert answer.mimetype == "text/csv", path
+    assert answer.headers["Content-Disposition"].endswith('.csv"')
+    return list(csv.DictReader(io.StringIO(answer.text.removeprefix("\ufeff"))))
+
+
+def as_json(visit: Visit, path: str) -> list[dict[str, Any]]:
+    answer = visit.get(path)
+    assert answer.mimetype == "application/json", path
+    found: list[dict[str, Any]] = json.loads(answer.text)
+    return found
+
+
+@pytest.mark.parametrize(("path", "column"), LISTS.items())
+def test_a_list_links_to_both_files_which_say_the_same(
+    admin: Visit, rows: Rows, path: str, column: str
+) -> None:
+    page = admin.get(path).text
+
+    lines, objects = as_csv(admin, f"{path}?format=csv"), as_json(admin, f"{path}?format=json")
+
+    assert f'{path}?format=csv"' in page
+    assert f'{path}?format=json"' in page
+    assert len(lines) == len(objects)
+    assert bool(objects) is (path != "/tokens")
+    if objects:
+        assert [*objects[0]] == [*lines[0]]
+        assert column in objects[0]
+
+
+def test_a_file_has_what_the_filter_fits(admin: Visit, rows: Rows, clock: Clock) -> None:
+    rows.run(rows.job("hourly"), clock.now - 5_000, status="SUCCEEDED")
+
+    assert [one["status"] for one in as_json(admin, "/runs?status=SUCCEEDED&format=json")] == [
+        "SUCCEEDED"
+    ]
+    assert [one["name"] for one in as_json(admin, "/jobs?tag=billing&format=json")] == ["nightly"]
+    assert as_json(admin, "/jobs?tag=bill&format=json") == []
+    assert {one["action"] for one in as_json(admin, "/audit?kind=session&format=json")} == {
+        "session.open"
+    }
+
+
+def test_no_text_is_a_formula_for_a_spreadsheet(admin: Visit, rows: Rows) -> None:
+    [job] = as_csv(admin, "/jobs?app=reports&format=csv")
+    runs = as_csv(admin, "/runs?format=csv")
+
+    assert job["handler"] == "'=cmd|' /C calc'!A1"
+    assert runs[0]["message"] == "'@broke 0"
+    assert as_json(admin, "/runs?format=json")[0]["message"] == "@broke 0"
+
+
+def test_a_file_has_no_row_of_a_foreign_app(app: Flask, rows: Rows) -> None:
+    stranger, operator = signed_in(app, "stranger"), signed_in(app, "operator")
+
+    assert [one["name"] for one in as_json(stranger, "/jobs?format=json")] == ["secret"]
+    for path in ("/runs", "/runs/errors", "/executors"):
+        assert as_json(stranger, f"{path}?format=json") == []
+    assert [one["name"] for one in as_json(operator, "/apps?format=json")] == ["reports"]
+    assert operator.get("/users?format=csv").status_code == 403
+    assert operator.get("/audit?format=csv").status_code == 403
+
+
+def test_a_file_holds_no_webhook(admin: Visit, rows: Rows) -> None:
+    rows.job("hooked", alarm_webhook="https://hooks.example.com/token")
+
+    assert "hooks.example.com" not in admin.get("/jobs?format=json").text
+
+
+def test_long_lists_are_written_whole_and_end_at_the_bound(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    rows.runs(rows.job("much"), range(clock.now, clock.now + 1_300))
+    rows.jobs(700)
+
+    assert len(as_json(admin, "/runs?job=much&format=json")) == 1_300
+    ids = [one["id"] for one in as_json(admin, "/jobs?format=json")]
+    assert len(ids) == len(set(ids)) == 703
+
+
+def test_a_file_ends_at_its_bound(app: Flask) -> None:
+    endless = ({"n": number} for number in range(tables.MOST + 5))
+
+    with app.test_request_context("/?format=json"):
+        found = json.loads(tables.answer("much", ("n",), endless).get_data(as_text=True))
+
+    assert len(found) == tables.MOST
