@@ -83,6 +83,7 @@ PAGES = (
     Page("script", "/glue/{script}"),
     Page("apps", "/apps"),
     Page("executors", "/executors"),
+    Page("executors, busiest first", "/executors?order=slots"),
     Page("schedulers", "/schedulers"),
     Page("account", "/account"),
 )

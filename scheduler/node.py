@@ -10,6 +10,7 @@ from collections.abc import Callable
 import structlog
 
 from scheduler.dispatch.planner import BEGIN_MS
+from scheduler.membership import load_recorder
 from scheduler.retention.reporter import LOOK_SECONDS
 from scheduler.roles import Roles
 from scheduler.rounds import wake_conditions
@@ -100,6 +101,9 @@ class SchedulerNode:
         loops.add_resting("killer", roles.killer.tick, wake_conditions.killer)
         loops.add_resting("drainer", roles.drainer.tick, wake_conditions.drainer)
         loops.add("reporter", roles.reporter.tick, longest_seconds=LOOK_SECONDS)
+        loops.add(
+            "load recorder", roles.load_recorder.tick, longest_seconds=load_recorder.LOOK_SECONDS
+        )
         loops.add("cleaner", roles.cleaner.tick, longest_seconds=LOOK_SECONDS)
 
     def _when_steady(self, tick: Callable[[int], float]) -> Callable[[int], float]:

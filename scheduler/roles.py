@@ -3,6 +3,7 @@
 planner ─> rows ─> dispatcher ─> [broker] ─> executor ─> [broker] ─> callbacks ─> rows
 pending work: who has something to do  missed runs: what nobody could send in time
 self health, presence, registrar: who lives     rescuer, reaper, reconciler, killer: what broke
+load recorder: how busy executors were
 reporter: the day report                cleaner: what is past its time
 """
 
@@ -33,6 +34,7 @@ from scheduler.dispatch.workload import Workload
 from scheduler.membership.app_addresses import AppAddresses
 from scheduler.membership.boot_accounts import BootAccounts
 from scheduler.membership.drainer import Drainer
+from scheduler.membership.load_recorder import LoadRecorder
 from scheduler.membership.presence import Presence
 from scheduler.membership.registrar import Registrar
 from scheduler.membership.roster import Roster
@@ -277,6 +279,7 @@ class Roles:
 
     def _make_keepers(self) -> None:
         database, timezone = self._context.database, self._options.timezone
+        self.load_recorder = LoadRecorder(database)
         self.reporter = Reporter(node=self.name, database=database, timezone=timezone)
         self.cleaner = Cleaner(
             node=self.name,

@@ -1,5 +1,9 @@
 """The executors page: state and load of each; draining."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
 from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
@@ -7,6 +11,8 @@ from werkzeug.wrappers import Response
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
+from admin_web.charts import load_history
+from admin_web.charts.load_history import LoadChart
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import lists, tables
 from admin_web.forms.choices import select_choices
@@ -36,6 +42,32 @@ class ExecutorFilterForm(ConsoleForm):
         ),
         default="",
     )
+    order = SelectField(
+        lazy_gettext("Sort by"),
+        choices=select_choices(
+            [
+                ("name", lazy_gettext("app and address")),
+                ("slots", lazy_gettext("busiest slots first")),
+                ("cpu", lazy_gettext("highest CPU first")),
+                ("memory", lazy_gettext("highest memory first")),
+                ("waiting", lazy_gettext("most waiting first")),
+                ("heard", lazy_gettext("longest silent first")),
+            ]
+        ),
+        default="name",
+    )
+
+
+#: What executors are sorted by; equal ones by app and address, as they come.
+ORDERS: Mapping[str, Callable[[ExecutorView], Any]] = {
+    "name": lambda one: one.key,
+    "slots": lambda one: -one.running / one.slots if one.slots else 1,
+    "cpu": lambda one: -one.cpu_percent,
+    "memory": lambda one: -one.memory_percent,
+    "waiting": lambda one: -one.waiting,
+    "heard": lambda one: one.beat_at,
+}
+Histories = dict[int, str]
 
 
 class ExecutorPages:
@@ -48,24 +80,46 @@ class ExecutorPages:
 
     @route("/executors", Right.VIEW)
     def index(self) -> Response | str | tuple[str, int]:
-        """Show executors by app and address."""
+        """Show executors in the order asked for, with their last hour."""
         form = ExecutorFilterForm(request.args)
         if not form.validate():
             return render_template("pages/executors.html", form=form, found=[], next=None), 422
         known, after = visitor(), request.args.get("after", "")
-        found = [
-            one
-            for one in self._services.database.read(lambda session: self._read(session, known))
-            if _is_wanted(one, form) and one.key > after
-        ]
+        now_ms = self._services.now_ms()
+
+        def read(session: Session) -> tuple[list[ExecutorView], dict[str, int], Histories]:
+            views, ids = self._read(session, known)
+            wanted = sorted(filter(partial(_is_wanted, form=form), views), key=ORDERS[_order(form)])
+            found = _behind(wanted, after)
+            shown = [ids[one.key] for one in found[:LINES] if one.key in ids]
+            return found, ids, load_history.last_hour(session, shown, now_ms)
+
+        found, ids, hour = self._services.database.read(read)
         if tables.is_asked():
             return lists.views("executors", ExecutorView, found)
         return render_template(
             "pages/executors.html",
             form=form,
             found=found[:LINES],
+            ids=ids,
+            hour=hour,
             next=found[LINES - 1].key if len(found) > LINES else None,
         )
+
+    @route("/executors/<id:executor_id>", Right.VIEW)
+    def show(self, executor_id: int) -> str:
+        """Show an executor: its load over the last hour and day, its handlers."""
+        known, now_ms = visitor(), self._services.now_ms()
+
+        def read(session: Session) -> tuple[ExecutorView, list[LoadChart]]:
+            views, ids = self._read(session, known)
+            found = [one for one in views if ids.get(one.key) == executor_id]
+            if not found:
+                abort(404)
+            return found[0], load_history.charts(session, executor_id, now_ms)
+
+        one, charts = self._services.database.read(read)
+        return render_template("pages/executors_show.html", one=one, charts=charts)
 
     @route("/executors/drain", Right.OPERATE, methods=("POST",))
     def drain(self) -> Response:
@@ -80,10 +134,22 @@ class ExecutorPages:
             flash(gettext("%(address)s is already draining.", address=address))
         return redirect(url_for("executors.index"), 303)
 
-    def _read(self, session: Session, known: Visitor) -> list[ExecutorView]:
+    def _read(self, session: Session, known: Visitor) -> tuple[list[ExecutorView], dict[str, int]]:
+        """Return executors by app and address, and the ids of those that have registered."""
         rows = dashboard.executors(session, known.app_ids)
         lists = apps.listed_by_name(session, known.app_ids)
-        return executor_views(rows, lists, self._services.now_ms())
+        ids = {f"{row.app}/{row.address}": row.id for row in rows}
+        return executor_views(rows, lists, self._services.now_ms()), ids
+
+
+def _order(form: ExecutorFilterForm) -> str:
+    return form.order.data or "name"
+
+
+def _behind(executors: list[ExecutorView], key: str) -> list[ExecutorView]:
+    """Return those behind the one that has a key; all of them when it is gone or none is meant."""
+    places = (place for place, one in enumerate(executors) if one.key == key)
+    return executors[next(places, -1) + 1 :]
 
 
 def _is_wanted(one: ExecutorView, form: ExecutorFilterForm) -> bool:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from admin_web.charts import heat_map
+from admin_web.charts.heat_map import HeatMap
 from admin_web.console_services import ConsoleServices
 from admin_web.language.problem_text import problem_text
-from admin_web.views import heat_map
 from admin_web.views.family_graph import FamilyGraph, draw
-from admin_web.views.heat_map import HeatMap
 from admin_web.visitors import Visitor
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem

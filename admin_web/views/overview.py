@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
+from admin_web.charts import upcoming_ticks
 from admin_web.console_services import ConsoleServices
-from admin_web.views import upcoming_ticks
 from admin_web.views.cached_counts import CachedCounts
 from admin_web.visitors import Visitor
 from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view

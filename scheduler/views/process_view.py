@@ -6,14 +6,10 @@ from typing import Any, NamedTuple
 
 from scheduler.membership.registration import stored_load
 from sql.models import Registration
-from sql.registry.liveness import ailments, state
+from sql.registry.liveness import ONLINE, ailments, state
 
 #: By app, the addresses that it may be routed to, where people gave it a list.
 Lists = Mapping[str, tuple[str, ...]]
-
-
-#: States of processes that are alive.
-ONLINE = ("alive", "draining")
 
 
 class ExecutorView(NamedTuple):

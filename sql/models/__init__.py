@@ -8,7 +8,7 @@ XXL-JOB's and hold UTC too.
 from sql.models.accounts import AuditEntry, SignIn, SignInLimit, User
 from sql.models.alarms import Alarm
 from sql.models.api import ApiToken, IdempotencyKey
-from sql.models.apps import App, Registration
+from sql.models.apps import App, ExecutorLoad, Registration
 from sql.models.base import Model
 from sql.models.cluster import Cluster, Lease, Sequence, Uptime
 from sql.models.imports import ImportOrigin
@@ -25,6 +25,7 @@ __all__ = [
     "AuditEntry",
     "Cluster",
     "DayReport",
+    "ExecutorLoad",
     "Favourite",
     "History",
     "IdempotencyKey",

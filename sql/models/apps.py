@@ -2,7 +2,16 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, DateTime, Integer, SmallInteger, String, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Index,
+    Integer,
+    SmallInteger,
+    String,
+    Text,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sql.dialects.columns import AUTO_ID, LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
@@ -53,3 +62,18 @@ class Registration(Model):
     draining: Mapped[int] = mapped_column(SmallInteger, default=0)
     #: When somebody asked that this boot be drained, 0 = nobody did.
     drain_asked_at: Mapped[int] = mapped_column(BigInteger, default=0)
+
+
+class ExecutorLoad(Model):
+    """What an executor, by its id in the registry, told of its load within a minute."""
+
+    __tablename__ = "warren_executor_load"
+    __table_args__ = (Index("i_load_minute", "minute_at"), TABLE_OPTIONS)
+
+    executor_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    minute_at: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    slots: Mapped[int] = mapped_column(Integer)
+    running: Mapped[int] = mapped_column(Integer)
+    waiting: Mapped[int] = mapped_column(Integer)
+    cpu_percent: Mapped[int] = mapped_column(SmallInteger)
+    memory_percent: Mapped[int] = mapped_column(SmallInteger)

@@ -10,6 +10,8 @@ from sql.registry import presence
 EXECUTOR_ALIVE_MS = 15_000
 SCHEDULER_ALIVE_MS = 2_000
 CONSOLE_ALIVE_MS = 15_000
+#: States of processes that show signs of life.
+ONLINE = ("alive", "draining")
 
 
 def state(row: Registration, now_ms: int) -> str:

@@ -88,6 +88,7 @@ TABLE: dict[str, Expected] = {
     "apps.change": Expected(NOBODY_ELSE, values={"app_id": 1}),
     "apps.delete": Expected(NOBODY_ELSE, values={"app_id": 999}, admits=frozenset({404})),
     "executors.index": Expected(),
+    "executors.show": Expected(values={"executor_id": 999}, admits=frozenset({404})),
     "executors.drain": Expected(OPERATORS, admits=frozenset({404})),
     "schedulers.index": Expected(),
     "schedulers.pause": Expected(NOBODY_ELSE),

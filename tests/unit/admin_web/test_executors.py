@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from sql.engine import Database
-from sql.registry import apps, cluster, drains, presence
+from sql.registry import apps, cluster, drains, executor_loads, presence
 from tests.support.console import Clock, Visit, make_app, signed_in
 
 LOAD = {
@@ -56,6 +56,23 @@ class TestListing:
         beat(database, clock, "reports", "host-1", load)
 
         assert "host-1" in admin.get("/executors").text
+
+    def test_they_are_sorted_by_what_is_asked_and_pages_go_on(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        for number in range(101):
+            load = json.dumps({"slots": 100, "running": number, "cpu_percent": 100 - number})
+            beat(database, clock, "reports", f"host-{number:03}", load)
+
+        busiest = admin.get("/executors?order=slots").text
+        further = admin.get("/executors?order=slots&after=reports/host-001").text
+
+        assert busiest.index("host-100") < busiest.index("host-050")
+        assert "host-000" not in busiest
+        assert "order=slots&amp;after=reports/host-001" in busiest
+        assert "host-000" in further
+        assert "host-001" not in further
+        assert admin.get("/executors?order=colour").status_code == 422
 
     def test_others_executors_do_not_exist(
         self, app: Flask, database: Database, clock: Clock
@@ -198,3 +215,51 @@ class TestSchedulers:
         admin.post("/schedulers/resume")
         assert database.read(cluster.pause) == (0, "")
         assert "paused dispatch" not in admin.get("/schedulers").text
+
+
+class TestOne:
+    def keep(self, database: Database, clock: Clock, executor_id: int) -> None:
+        points = [
+            executor_loads.LoadPoint(
+                executor_id, clock.now - minutes * 60_000, 8, running, 1, 50, 60
+            )
+            for minutes, running in ((30, 8), (5, 2), (300, 4))
+        ]
+        database.write(lambda session: executor_loads.keep(session, points))
+
+    def id_of(self, database: Database, address: str) -> int:
+        rows = database.read(lambda session: presence.listing(session, "EXECUTOR"))
+        return next(row.id for row in rows if row.address == address)
+
+    def test_its_page_shows_load_handlers_and_the_way_to_its_runs(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "reports", "host-1")
+        executor_id = self.id_of(database, "host-1")
+        self.keep(database, clock, executor_id)
+
+        page = admin.get(f"/executors/{executor_id}").text
+
+        assert page.count("Slots: max 8") == 2
+        assert 'class="slots" d="M360 0h2M660 75h2"' in page
+        assert 'href="/runs?app=reports&amp;address=host-1"' in page
+        assert 'href="/jobs?app=reports&amp;handler=report.daily"' in page
+        assert 'class="spark"' in admin.get("/executors").text
+
+    def test_without_anything_recorded_it_says_so(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "reports", "host-1")
+
+        page = admin.get(f"/executors/{self.id_of(database, 'host-1')}").text
+
+        assert page.count("Nothing was recorded.") == 2
+
+    def test_that_of_another_app_is_not_there(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "mails", "post-1")
+        executor_id = self.id_of(database, "post-1")
+
+        assert signed_in(app, "operator").get(f"/executors/{executor_id}").status_code == 404
+        assert signed_in(app, "stranger").get(f"/executors/{executor_id}").status_code == 200

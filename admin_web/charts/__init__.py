@@ -1,0 +1,1 @@
+"""Charts: figures read and laid out as shapes, for templates to draw."""

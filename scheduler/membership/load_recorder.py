@@ -1,0 +1,64 @@
+"""Keeps what executors' heartbeats tell of their load: a row a minute and executor, for a week.
+
+Every scheduler does it, from the registry; the table's key keeps one row of each minute.
+"""
+
+from collections.abc import Iterator
+
+from sqlalchemy.orm import Session
+
+from scheduler.membership.registration import stored_load
+from sql.engine import Database
+from sql.registry import executor_loads, presence
+from sql.registry.executor_loads import LoadPoint
+from sql.registry.liveness import ONLINE, state
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+KEPT_MS = 7 * 24 * HOUR_MS
+#: The longest pause; a minute is recorded this late at most.
+LOOK_SECONDS = 5.0
+_FIGURES = ("slots", "running", "waiting", "cpu_percent", "memory_percent")
+#: What a SMALLINT holds.
+_LARGEST = 32_767
+
+
+class LoadRecorder:
+    """The role that records load."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._recorded_at = 0
+        self._cleared_at = 0
+
+    def tick(self, now_ms: int) -> float:
+        """Record the minute, once; return the seconds to wait."""
+        minute_at = now_ms - now_ms % MINUTE_MS
+        if minute_at > self._recorded_at:
+            self._database.write(lambda session: _record(session, minute_at, now_ms))
+            self._recorded_at = minute_at
+        if now_ms - self._cleared_at >= HOUR_MS and not self._clear(now_ms):
+            self._cleared_at = now_ms
+        return LOOK_SECONDS
+
+    def _clear(self, now_ms: int) -> bool:
+        """Delete a chunk of what is past its time; False when there is no more."""
+        return self._database.write(
+            lambda session: executor_loads.forget(session, before_ms=now_ms - KEPT_MS)
+        )
+
+
+def _record(session: Session, minute_at: int, now_ms: int) -> None:
+    executor_loads.keep(session, _points(session, minute_at, now_ms))
+
+
+def _points(session: Session, minute_at: int, now_ms: int) -> Iterator[LoadPoint]:
+    for row in presence.listing(session, presence.EXECUTOR):
+        told = {name: _number(value) for name, value in stored_load(row).items()}
+        if state(row, now_ms) in ONLINE and told.get("slots"):
+            figures = {name: told.get(name, 0) for name in _FIGURES}
+            yield LoadPoint(executor_id=row.id, minute_at=minute_at, **figures)
+
+
+def _number(value: object) -> int:
+    """Return a figure that the table can hold, 0 for what is none."""
+    return min(max(round(value), 0), _LARGEST) if isinstance(value, int | float) else 0

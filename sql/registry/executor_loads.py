@@ -1,0 +1,63 @@
+"""The load of executors as their heartbeats told it, a row a minute and executor."""
+
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import CursorResult, delete, select
+from sqlalchemy.orm import Session
+
+from sql.batch import insert_unless_there
+from sql.models import ExecutorLoad
+from sql.rows import fetch, query
+
+#: What one statement deletes.
+CHUNK = 5_000
+
+
+class LoadPoint(NamedTuple):
+    """What an executor said last within a minute; `executor_id` is its id in the registry."""
+
+    executor_id: int
+    minute_at: int
+    slots: int
+    running: int
+    waiting: int
+    cpu_percent: int
+    memory_percent: int
+
+
+def keep(session: Session, points: Iterable[LoadPoint]) -> None:
+    """Record points; one whose minute another scheduler has recorded is left out."""
+    rows = [point._asdict() for point in points]
+    if rows:
+        insert_unless_there(session, ExecutorLoad, rows, key="executor_id")
+
+
+def since(session: Session, executor_ids: Collection[int], since_ms: int) -> list[LoadPoint]:
+    """Return the points of executors from an instant on, by time."""
+    if not executor_ids:
+        return []
+    wanted = (
+        query(LoadPoint, ExecutorLoad)
+        .where(ExecutorLoad.executor_id.in_(list(executor_ids)), ExecutorLoad.minute_at >= since_ms)
+        .order_by(ExecutorLoad.executor_id, ExecutorLoad.minute_at)
+    )
+    return fetch(session, LoadPoint, wanted)
+
+
+def forget(session: Session, *, before_ms: int) -> bool:
+    """Delete a chunk of the points before an instant; False when there was none."""
+    oldest = (
+        select(ExecutorLoad.minute_at)
+        .where(ExecutorLoad.minute_at < before_ms)
+        .order_by(ExecutorLoad.minute_at)
+    )
+    # The minute up to which a chunk reaches: MySQL takes no LIMIT inside an IN.
+    minutes = session.execute(oldest.limit(CHUNK)).scalars().all()
+    if not minutes:
+        return False
+    gone = session.execute(
+        delete(ExecutorLoad).where(ExecutorLoad.minute_at <= minutes[-1]),
+        execution_options={"synchronize_session": False},
+    )
+    return cast("CursorResult[Any]", gone).rowcount > 0
