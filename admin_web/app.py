@@ -10,7 +10,10 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from admin_web import local_times, menu, template_globals
 from admin_web.access.gate import Gate
 from admin_web.access.security import Security
+from admin_web.access.session_cookies import CookiePerPort
 from admin_web.access.sign_ins import LONGEST_SECONDS, SignIns
+from admin_web.conditions.cluster_conditions import ClusterConditions
+from admin_web.conditions.page import ConditionPages
 from admin_web.console_services import ConsoleServices
 from admin_web.errors import ErrorPages
 from admin_web.language import catalogues, reason_text
@@ -27,6 +30,7 @@ def create_app(services: ConsoleServices) -> Flask:
     form's token.
     """
     app = Flask("admin_web")
+    app.session_interface = CookiePerPort()
     app.config.update(
         SECRET_KEY=_cookie_key(services.secret),
         SECRET_KEY_FALLBACKS=[_cookie_key(one) for one in (services.secret_previous,) if one],
@@ -41,7 +45,9 @@ def create_app(services: ConsoleServices) -> Flask:
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.url_map.converters["id"] = IdConverter
     sign_ins = SignIns(services.database, services.now_ms)
-    rights = mount(app, page_groups(services, sign_ins))
+    conditions = ConditionPages(ClusterConditions(services))
+    conditions.install(app)
+    rights = mount(app, [*page_groups(services, sign_ins), conditions])
     Security(services).guard(app)
     Gate(sign_ins, rights).guard(app)
     CSRFProtect(app)
@@ -53,7 +59,6 @@ def create_app(services: ConsoleServices) -> Flask:
     local_times.install(app, services)
     template_globals.install(app)
     menu.install(app)
-    app.jinja_env.globals["broker_answers"] = services.is_broker_up
     if services.trusted_proxies:
         count = services.trusted_proxies
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count)  # type: ignore[method-assign]

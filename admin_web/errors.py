@@ -9,6 +9,7 @@ from flask_babel import LazyString, gettext, lazy_gettext
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
+from admin_web.links import came_from
 from admin_web.page_cache import PageCache
 from scheduler.problems import ProblemKind, Refused
 from sql.errors import DatabaseUnavailable, NotFound
@@ -143,7 +144,9 @@ def _shown(words: ErrorText, code: int, number: str) -> str:
     # No database may be asked here: who it is, is known or unknown by now.
     g.setdefault("visitor", None)
     detail = gettext("Error number: %(number)s", number=number) if number else ""
-    return render_template("error.html", words=words, code=code, detail=detail)
+    return render_template(
+        "error.html", words=words, code=code, detail=detail, came_from=came_from()
+    )
 
 
 def _number() -> str:

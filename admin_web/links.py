@@ -1,10 +1,13 @@
 """Links to pages of other groups, and to other places in the same list."""
 
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
-from flask import request, url_for
+from flask import current_app, request, url_for
+from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BuildError
+
+from admin_web.access.gate import local_path
 
 
 def link_to(endpoint: str, **values: Any) -> str:
@@ -28,3 +31,16 @@ def query_string(**places: object) -> str:
     query = request.args.to_dict() | places
     found = urlencode({name: at for name, at in query.items() if at not in (None, "")})
     return f"?{found}" if found else ""
+
+
+def came_from() -> str:
+    """Return the path of the page whose form was sent, empty when it cannot be opened again."""
+    page = urlsplit(request.referrer or "")
+    path = local_path(page.path)
+    if page.netloc != request.host or request.method in ("GET", "HEAD"):
+        return ""
+    try:
+        current_app.url_map.bind("").match(path, method="GET")
+    except HTTPException:
+        return ""
+    return f"{path}?{page.query}" if page.query else path

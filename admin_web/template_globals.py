@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flask import Flask, request, url_for
 
+from admin_web.forms.once import fresh_key
 from admin_web.language import labels
 from admin_web.language.problem_text import problem_text
 from admin_web.links import link_to, query_string, same_list
@@ -29,6 +30,7 @@ def install(app: Flask) -> None:
         labels=labels,
         link_to=link_to,
         same_list=same_list,
+        once_key=fresh_key,
         query_string=query_string,
         problem_text=problem_text,
     )

@@ -129,7 +129,7 @@ def _signed_in(found: Browser, url: str, password: str) -> StorageState:
     choose_password(page, password, PASSWORD)
     page.get_by_text("Choose a new password to continue").wait_for(state="detached")
     # Language, theme and zone are to be those of each picture's browser.
-    cookies = [one for one in context.cookies() if one["name"] == "warren"]
+    cookies = [one for one in context.cookies() if one["name"].startswith("warren-")]
     context.close()
     return {"cookies": cookies, "origins": []}
 

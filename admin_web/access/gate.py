@@ -24,7 +24,7 @@ class Gate:
         self._rights = rights
 
     def guard(self, app: Flask) -> None:
-        """ClearingState before every route of the console.
+        """Stand before every route of the console.
 
         Raises:
             LookupError: a route has no right.

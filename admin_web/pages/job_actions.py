@@ -13,6 +13,7 @@ from admin_web.console_services import ConsoleServices
 from admin_web.forms import bulk
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
+from admin_web.forms.once import sent_once
 from admin_web.language.problem_text import problem_text
 from admin_web.pages.bulk.bulk_jobs import ask_about_all
 from admin_web.url_ids import LARGEST
@@ -104,8 +105,11 @@ class JobActions:
         form = self._with_choices(TriggerForm(request.form), job)
         param = (form.param.data or "").replace("\r\n", "\n")
         try:
-            run_id = self._commands.runs.trigger(
-                job_id, param=param, addresses=form.addresses.data or ()
+            run_id, _is_new = self._commands.runs.trigger_once(
+                job_id,
+                param=param,
+                addresses=form.addresses.data or (),
+                once=sent_once(visitor().user_id),
             )
         except Problem as problem:
             if problem.field not in form:

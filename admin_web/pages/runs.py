@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import tables
 from admin_web.exports.lists import ListFiles
+from admin_web.forms.once import sent_once
 from admin_web.forms.run_filter import PERIODS, place_of
 from admin_web.language import run_labels
 from admin_web.logs.log_pages import LogPages
@@ -115,7 +116,9 @@ class RunPages:
         if run.job is None:
             flash(gettext("The job was deleted, so it cannot run again."), "error")
             return redirect(url_for("runs.show", run_id=run_id), 303)
-        fresh = self._services.commands(known.actor).runs.trigger(run.job_id, param=run.param or "")
+        fresh, _is_new = self._services.commands(known.actor).runs.trigger_once(
+            run.job_id, param=run.param or "", once=sent_once(known.user_id)
+        )
         flash(gettext("New run queued. This is its page."))
         return redirect(url_for("runs.show", run_id=fresh), 303)
 

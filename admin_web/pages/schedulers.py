@@ -6,6 +6,7 @@ from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import lists, tables
+from admin_web.links import came_from
 from admin_web.url_routes import route
 from admin_web.visitors import visitor
 from scheduler.actor import Right
@@ -24,8 +25,8 @@ class SchedulerPages:
     @route("/schedulers", Right.VIEW)
     def index(self) -> str | Response:
         """Show schedulers and consoles, the broker's health, and who paused sending."""
-        rows, pause = self._services.database.read(
-            lambda session: (presence.listing(session, presence.ADMIN), cluster.pause(session))
+        rows, paused_at = self._services.database.read(
+            lambda session: (presence.listing(session, presence.ADMIN), cluster.paused_at(session))
         )
         now_ms = self._services.now_ms()
 
@@ -39,8 +40,7 @@ class SchedulerPages:
             "pages/schedulers.html",
             schedulers=nodes(presence.SCHEDULER),
             consoles=nodes(presence.CONSOLE),
-            paused_at=pause[0],
-            paused_by=pause[1],
+            paused_at=paused_at,
             is_broker_up=self._services.is_broker_up(),
         )
 
@@ -56,4 +56,4 @@ class SchedulerPages:
         """Go on sending runs."""
         changed = self._services.commands(visitor().actor).cluster.resume()
         flash(gettext("Dispatch resumed.") if changed else gettext("Dispatch was not paused."))
-        return redirect(url_for("schedulers.index"), 303)
+        return redirect(came_from() or url_for("schedulers.index"), 303)

@@ -16,7 +16,7 @@ from scheduler.views.process_view import ExecutorView, NodeView, executor_views,
 from sql.listings import dashboard, outlook
 from sql.listings.outlook import Outlook
 from sql.listings.run_lines import RunLine
-from sql.registry import cluster, presence
+from sql.registry import presence
 from sql.runs import day_reports, lateness
 from sql.runs.day_reports import Counts
 
@@ -55,7 +55,6 @@ class Overview:
     now_ms: int
     jobs: int
     enabled: int
-    paused_at: int
     today: Counts | None
     executors: list[ExecutorView]
     schedulers: list[NodeView]
@@ -93,7 +92,6 @@ class OverviewReader:
             now_ms=now_ms,
             jobs=jobs,
             enabled=enabled,
-            paused_at=cluster.paused_at(session),
             today=day_reports.of_days(session, apps, today, today).get(today),
             executors=executor_views(dashboard.executors(session, apps), {}, now_ms),
             schedulers=[node_view(row, now_ms) for row in schedulers],

@@ -1,43 +1,63 @@
-// An element with `data-live="5"` and an id is fetched again every 5 s and put in place of itself.
-// It waits while nobody looks, and while somebody is at work in it.
+// An element with `data-live="5"` and an id is fetched again every 5 s and put in place of itself;
+// one answer serves all that are due. It waits while nobody looks, and while somebody is at work in
+// it; it ends when the page no longer calls it live.
+import { lost, onReturn, sessionLost } from "./conditions.js";
 
 const HEADERS = { "Warren-Live": "1" };
 const SLOWEST_SECONDS = 60;
+const LIVE = "[data-live][id]";
 // The last answer for each part, by its id.
 const shown = new Map();
+let failures = 0;
+let timer = 0;
 
 export function refreshLiveParts() {
-  for (const part of document.querySelectorAll("[data-live][id]")) follow(part.id, Number(part.dataset.live));
+  if (!document.querySelector(LIVE)) return;
+  onReturn(() => {
+    failures = 0;
+    round();
+  });
+  plan();
 }
 
-function follow(id, seconds) {
-  let pause = seconds;
-  const round = async () => {
-    const part = document.getElementById(id);
-    if (!part) return;
-    if (!document.hidden && !isInUse(part)) pause = (await refresh(part)) ? seconds : Math.min(pause * 2, SLOWEST_SECONDS);
-    setTimeout(round, pause * 1000);
-  };
-  setTimeout(round, pause * 1000);
+function plan() {
+  const pauses = parts().map((part) => Number(part.dataset.live));
+  if (!pauses.length) return;
+  const seconds = failures ? Math.min(Math.min(...pauses) * 2 ** failures, SLOWEST_SECONDS) : Math.min(...pauses);
+  clearTimeout(timer);
+  timer = setTimeout(round, seconds * 1000);
 }
 
-async function refresh(part) {
+const parts = () => [...document.querySelectorAll(LIVE)];
+
+async function round() {
+  const wanted = document.hidden || lost() ? [] : parts().filter((part) => !isInUse(part));
+  if (wanted.length) failures = (await refresh(wanted)) ? 0 : failures + 1;
+  plan();
+}
+
+async function refresh(wanted) {
   try {
     const answer = await fetch(location.href, { headers: HEADERS, credentials: "same-origin" });
-    if (answer.status === 401) location.reload();
-    if (!answer.ok) return false;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
-    if (fresh && !isInUse(part)) replace(part, fresh);
-    return Boolean(fresh);
+    if (answer.status === 401) sessionLost();
+    if (!answer.ok) throw new Error(answer.status);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of wanted) {
+      const fresh = page.getElementById(part.id);
+      if (fresh && part.isConnected && !isInUse(part)) replace(part, fresh);
+    }
+    return true;
   } catch {
+    for (const part of wanted) part.dataset.stale = "";
     return false;
   }
 }
 
 // What was said before is not said again to those who hear the page.
 function replace(part, fresh) {
-  const html = fresh.innerHTML;
-  if (html === (shown.get(part.id) ?? part.innerHTML)) return;
+  delete part.dataset.stale;
+  const html = fresh.outerHTML;
+  if (html === (shown.get(part.id) ?? part.outerHTML)) return;
   shown.set(part.id, html);
   const said = new Set(aloud(part, "[role=status], [role=alert], [data-said]").map(words));
   for (const one of aloud(fresh, "[role=status], [role=alert]").filter((one) => said.has(words(one)))) {

@@ -1,10 +1,11 @@
-// Searches the lines of a log that are on the page: marks what fits, and goes from one to the next.
+// Searches the lines of a log that are on the page: marks what fits, goes from one to the
+// next, and says which lines those are.
 
 const MOST_MARKS = 2_000;
 const PAUSE_MS = 150;
 
 /** `tools` holds the field, the count and the two buttons; it is shown here, as it needs a script. */
-export function searchLog(box, tools, nothing) {
+export function searchLog(box, tools, text) {
   const field = tools.querySelector("#log-search");
   const count = tools.querySelector("output");
   let marks = [];
@@ -55,8 +56,17 @@ export function searchLog(box, tools, nothing) {
   function show(isMoving) {
     marks.forEach((found, index) => found.classList.toggle("here", index === here));
     const all = marks.length >= MOST_MARKS ? `${MOST_MARKS}+` : marks.length;
-    count.textContent = field.value ? (marks.length ? `${here + 1} / ${all}` : nothing) : "";
+    const found = marks.length ? `${here + 1} / ${all}` : text.textNone;
+    count.textContent = field.value ? [found, searched()].filter(Boolean).join(" · ") : "";
     if (isMoving && here >= 0) marks[here].scrollIntoView({ block: "center" });
+  }
+
+  /** Which lines were looked at: a log is on the page in parts. */
+  function searched() {
+    const lines = box.querySelectorAll(".log-line[id]");
+    if (!lines.length) return "";
+    const [first, last] = [lines[0], lines[lines.length - 1]].map((line) => line.id.slice(1));
+    return text.textSearched.replace("{first}", first).replace("{last}", last);
   }
 
   function step(by) {

@@ -3,6 +3,7 @@
 // The server tells three things with each answer: what came of asking the executor, whether there
 // are more lines at present, and whether the run is still open. Lines are text, never HTML.
 import { rememberLooks } from "./loglooks.js";
+import { sessionLost } from "./conditions.js";
 import { searchLog } from "./logsearch.js";
 import { searchWholeLog } from "./wholelog.js";
 
@@ -29,7 +30,7 @@ class Follower {
     this.isAtWork = false;
     this.timer = 0;
     this.follow = document.getElementById("log-follow");
-    this.search = searchLog(box, document.querySelector("[data-log-tools]"), box.dataset.textNone);
+    this.search = searchLog(box, document.querySelector("[data-log-tools]"), box.dataset);
   }
 
   start() {
@@ -75,7 +76,7 @@ class Follower {
     let found;
     try {
       const answer = await fetch(`${this.text.lines}?from=${this.next}`, { headers: HEADERS, credentials: "same-origin" });
-      if (answer.status === 401) location.reload();
+      if (answer.status === 401) sessionLost();
       if (!answer.ok) throw new Error(answer.status);
       found = await answer.json();
     } catch {

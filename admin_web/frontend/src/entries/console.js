@@ -1,7 +1,10 @@
 // On every page.
 import "htmx.org";
 import { closeQuestions } from "../confirm.js";
+import { watchConditions } from "../conditions.js";
+import { keepDrafts } from "../drafts.js";
 import { refreshLiveParts } from "../live.js";
+import { keepPlace } from "../sign_in.js";
 import { switchThemeInPlace } from "../theme.js";
 import { tickAll } from "../ticks.js";
 import { tellTimeZone } from "../zone.js";
@@ -10,4 +13,7 @@ tellTimeZone();
 switchThemeInPlace();
 refreshLiveParts();
 closeQuestions();
+watchConditions();
+keepDrafts();
+keepPlace();
 tickAll();

@@ -1,0 +1,19 @@
+"""Names the session cookie by the port too: one host may have two consoles."""
+
+from urllib.parse import urlsplit
+
+from flask import Flask, request
+from flask.sessions import SecureCookieSessionInterface
+
+
+class CookiePerPort(SecureCookieSessionInterface):
+    """Keeps the sessions of two consoles on one host apart."""
+
+    def get_cookie_name(self, app: Flask) -> str:
+        """Return the configured name, with the port that the browser names."""
+        name = super().get_cookie_name(app)
+        try:
+            port = urlsplit(f"//{request.host}").port
+        except ValueError:
+            return name
+        return f"{name}-{port}" if port else name

@@ -1,0 +1,126 @@
+// Keeps what is typed into a form until the console has taken it: over an expired sign-in, an
+// outage, a reload. Kept in this tab's storage, for one user, and only what differs from the page.
+import { lost, onReturn, sayHeld } from "./conditions.js";
+
+const PREFIX = "warren-draft:";
+const PAUSE_MS = 300;
+const TYPED = "textarea, select, input:not([type=hidden], [type=password], [type=file], [type=checkbox], [type=radio], [type=search])";
+const user = () => document.getElementById("conditions")?.dataset.user ?? "";
+const pathOf = (form) => new URL(form.action).pathname;
+const keyOf = (form) => `${PREFIX}${user()}:${pathOf(form)}`;
+
+export function keepDrafts() {
+  const main = document.getElementById("main");
+  if (!user()) return;
+  const forms = [...main.querySelectorAll("form[method=post]")].filter(isKept);
+  dropTaken(forms);
+  for (const form of forms) {
+    form.dataset.kept = "";
+    restore(form);
+    let timer = 0;
+    form.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => save(form), PAUSE_MS);
+    });
+    form.addEventListener("change", () => save(form));
+  }
+  // After the form's own listeners: an editor puts its text into the form there.
+  document.addEventListener("submit", sending);
+  document.addEventListener("click", leaving);
+}
+
+const isKept = (form) => form.querySelector(TYPED) && !form.querySelector("[type=password]");
+
+function sending(event) {
+  const form = event.target;
+  if (event.defaultPrevented || form.method !== "post") return;
+  if (lost() || "sent" in form.dataset) {
+    event.preventDefault();
+    if (lost()) sayHeld();
+    return;
+  }
+  if (isKept(form)) save(form, true);
+  form.dataset.sent = "";
+  addEventListener("pageshow", () => delete form.dataset.sent, { once: true });
+  onReturn(() => delete form.dataset.sent);
+}
+
+/** Sign-out ends what was kept, and so does the button that leaves a form. */
+function leaving(event) {
+  const button = event.target.closest("a.button, [data-sign-out]");
+  if (!button) return;
+  if ("signOut" in button.dataset) for (const key of keys()) sessionStorage.removeItem(key);
+  const form = button.closest("form");
+  if (form && isKept(form) && button.matches("a")) sessionStorage.removeItem(keyOf(form));
+}
+
+function save(form, isSent = false) {
+  const fields = [...form.elements].filter((one) => one.name && one.name !== "csrf_token" && (one.type === "hidden" || isChanged(one))).map(read);
+  if (!isSent && !fields.some((one) => !one.isHidden)) return;
+  const before = stored(keyOf(form))?.fields ?? [];
+  const kept = before.filter((old) => !fields.some((one) => one.name === old.name && one.value === old.value));
+  const merged = isSent || !form.querySelector(".wrong") ? fields : [...kept, ...fields];
+  try {
+    sessionStorage.setItem(keyOf(form), JSON.stringify({ isSent, fields: merged }));
+  } catch {
+    // No room: the form works all the same.
+  }
+}
+
+function isChanged(one) {
+  if (one.matches("button, [type=password], [type=file], [type=submit]")) return false;
+  if (one.type === "checkbox" || one.type === "radio") return one.checked !== one.defaultChecked;
+  if (one.matches("select")) return [...one.options].some((option) => option.selected !== option.defaultSelected);
+  return one.value !== one.defaultValue;
+}
+
+function read(one) {
+  const isBox = one.type === "checkbox" || one.type === "radio";
+  const value = one.multiple ? [...one.selectedOptions].map((option) => option.value) : one.value;
+  return { name: one.name, value, isHidden: one.type === "hidden", ...(isBox && { isChecked: one.checked }) };
+}
+
+/** What was sent and is not asked for again on this page has been taken. */
+function dropTaken(forms) {
+  for (const key of keys()) {
+    if (!stored(key)?.isSent) continue;
+    const form = forms.find((one) => keyOf(one) === key);
+    if (!form || document.querySelector("#main > .notice.good")) sessionStorage.removeItem(key);
+  }
+}
+
+function restore(form) {
+  const draft = stored(keyOf(form));
+  // A form that came back with its faults shows what was typed already.
+  if (!draft || form.querySelector(".wrong, .notice.bad")) return;
+  const changed = draft.fields.filter((one) => put(form, one));
+  if (!changed.some((one) => !one.isHidden)) return;
+  const notice = document.querySelector("template[data-draft]").content.cloneNode(true);
+  notice.querySelector("button").addEventListener("click", () => {
+    sessionStorage.removeItem(keyOf(form));
+    location.reload();
+  });
+  form.prepend(notice);
+}
+
+function put(form, { name, value, isChecked }) {
+  const named = [...form.elements].filter((one) => one.name === name);
+  const one = isChecked === undefined ? named[0] : named.find((box) => box.value === value);
+  if (!one) return false;
+  if (isChecked !== undefined) one.checked = isChecked;
+  else if (one.multiple) for (const option of one.options) option.selected = value.includes(option.value);
+  else one.value = value;
+  one.dispatchEvent(new Event("input", { bubbles: true }));
+  one.dispatchEvent(new Event("change", { bubbles: true }));
+  return true;
+}
+
+const keys = () => Object.keys(sessionStorage).filter((key) => key.startsWith(PREFIX));
+
+function stored(key) {
+  try {
+    return JSON.parse(sessionStorage.getItem(key));
+  } catch {
+    return null;
+  }
+}

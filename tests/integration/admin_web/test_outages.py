@@ -1,0 +1,135 @@
+"""What a person sees and keeps when the console goes away, or their sign-in ends, meanwhile."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from sqlalchemy import delete
+
+from admin_web.serving.http_server import ConsoleServer
+from admin_web.template_globals import MANIFEST
+from sql.accounts.users import Role
+from sql.models import SignIn
+from sql.registry import cluster
+from tests.support.browser import browser, require_chromium, sign_in
+from tests.support.console import PASSWORD, Clock, add_user, make_app
+from tests.support.stored_rows import Rows
+
+pytestmark = pytest.mark.skipif(
+    not MANIFEST.exists(), reason="the console's scripts are not built: make console"
+)
+LOST = "No connection to the console since"
+
+
+@dataclass
+class Site:
+    """A console that can be stopped, and started again on its port."""
+
+    rows: Rows
+    clock: Clock
+    server: ConsoleServer
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}"
+
+    def start(self) -> None:
+        app, port = make_app(self.rows.database, self.clock), self.server.port
+        self.server = ConsoleServer(app, host="127.0.0.1", port=port)
+        self.server.start()
+
+    def end_all_sign_ins(self) -> None:
+        self.rows.database.write(lambda session: session.execute(delete(SignIn)))
+
+
+@pytest.fixture
+def site(sqlite_schema_url: str) -> Iterator[Site]:
+    clock, rows = Clock(), Rows(sqlite_schema_url)
+    add_user(rows.database, "alice", Role.ADMINISTRATOR)
+    rows.scheduler("node-1", clock.now + 3_600_000)
+    rows.job("nightly", "reports")
+    server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=0)
+    server.start()
+    found = Site(rows, clock, server)
+    yield found
+    found.server.stop()
+    rows.database.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    require_chromium()
+    expect.set_options(timeout=30_000)
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def page(chromium: Browser, site: Site) -> Iterator[Page]:
+    context = chromium.new_context(locale="en", base_url=site.url)
+    found = context.new_page()
+    sign_in(found, site.url, "alice", PASSWORD)
+    expect(found.get_by_role("heading", level=1)).to_have_text("Dashboard")
+    yield found
+    context.close()
+
+
+def test_a_console_that_is_gone_is_told_until_it_is_back(page: Page, site: Site) -> None:
+    page.goto("/jobs")
+    site.server.stop()
+
+    expect(page.get_by_text(LOST)).to_be_visible()
+    expect(page.locator("#jobs")).to_have_css("opacity", "0.65")
+
+    site.start()
+
+    expect(page.get_by_text(LOST)).to_have_count(0)
+    expect(page.locator("#jobs")).to_have_css("opacity", "1")
+
+
+def test_a_pause_is_told_on_every_page_and_ended_from_there(page: Page, site: Site) -> None:
+    page.goto("/account")
+    expect(page.get_by_text("paused dispatch")).to_have_count(0)
+    site.rows.database.write(
+        lambda session: cluster.set_paused(session, at_ms=site.clock.now, by="bob")
+    )
+
+    expect(page.get_by_text("bob paused dispatch")).to_be_visible()
+    page.get_by_role("button", name="Resume dispatch").click()
+
+    expect(page.get_by_text("Dispatch resumed.")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("My account")
+    expect(page.get_by_text("paused dispatch")).to_have_count(0)
+
+
+def test_what_was_typed_survives_an_outage_and_the_end_of_the_sign_in(
+    page: Page, site: Site
+) -> None:
+    page.goto("/jobs/new")
+    page.get_by_label("Name", exact=True).fill("evening")
+    page.get_by_label("Handler", exact=True).fill("noop")
+    page.locator("[name=schedule_kind]").select_option("NONE")
+    site.server.stop()
+    expect(page.get_by_text(LOST)).to_be_visible()
+
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_text("Nothing was sent.")).to_be_visible()
+
+    site.start()
+    expect(page.get_by_text(LOST)).to_have_count(0)
+    site.end_all_sign_ins()
+    expect(page.get_by_text("Your session has expired.")).to_be_visible()
+    page.locator("#conditions").get_by_role("link", name="Sign in").click()
+    page.get_by_label("Name", exact=True).fill("alice")
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Sign in", exact=True).click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("New job")
+    expect(page.get_by_text("What you had typed here is restored.")).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("evening")
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("evening")
+
+    page.goto("/jobs/new")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("")
