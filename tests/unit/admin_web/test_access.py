@@ -91,6 +91,7 @@ TABLE: dict[str, Expected] = {
     "executors.show": Expected(values={"executor_id": 999}, admits=frozenset({404})),
     "executors.drain": Expected(OPERATORS, admits=frozenset({404})),
     "schedulers.index": Expected(),
+    "conditions.show": Expected(),
     "schedulers.pause": Expected(NOBODY_ELSE),
     "schedulers.resume": Expected(NOBODY_ELSE),
     "tokens.index": Expected(),

@@ -107,7 +107,7 @@ class TestDashboard:
 
         page = signed_in(make_app(database, clock, is_broker_up=lambda: False), "admin").get("/")
 
-        assert "Dispatch is paused" in page.text
+        assert "paused dispatch at" in page.text
         assert "The message broker is unreachable" in page.text
 
     def test_what_others_wrote_is_text(self, admin: Visit, rows: Rows, clock: Clock) -> None:
