@@ -95,6 +95,8 @@ class Trigger(Message, frozen=True, kw_only=True):
     resent: bool = False
     #: When the run was given to this boot; a copy of an older decision proves nothing either.
     routed_at_ms: Natural = 0
+    #: The trace that it belongs to, as W3C's Trace Context has it; empty: none.
+    traceparent: str = ""
 
 
 class Triggers(Message, frozen=True, kw_only=True):

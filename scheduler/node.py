@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
+from scheduler.completion.run_spans import ROUND_SECONDS as SPANS_SECONDS
 from scheduler.dispatch.planner import BEGIN_MS
 from scheduler.membership import load_recorder
 from scheduler.retention.reporter import LOOK_SECONDS
@@ -105,6 +106,8 @@ class SchedulerNode:
             "load recorder", roles.load_recorder.tick, longest_seconds=load_recorder.LOOK_SECONDS
         )
         loops.add("cleaner", roles.cleaner.tick, longest_seconds=LOOK_SECONDS)
+        if roles.run_spans is not None:
+            loops.add("run spans", roles.run_spans.tick, longest_seconds=SPANS_SECONDS)
 
     def _when_steady(self, tick: Callable[[int], float]) -> Callable[[int], float]:
         """Return a tick that does nothing while the database's clock jumps."""

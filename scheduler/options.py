@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.alarms.policy import AlarmPolicy
+from scheduler.completion.run_spans import SpanExporter
 from scheduler.dispatch.workload import LIMIT
 from scheduler.routing.choice import Router
 from scheduler.timeouts import Timeouts
@@ -20,6 +21,7 @@ class NodeOptions:
     `added_routes`: by name, routes besides XXL-JOB's.
     `alarms`: how people are alerted; None = only those that jobs name.
     `run_retention_days`: how many days finished runs are kept; 0 = for ever.
+    `spans`: where spans of runs go; None = there are none.
     """
 
     timezone: str
@@ -29,6 +31,7 @@ class NodeOptions:
     added_routes: Mapping[str, Router] = field(default_factory=dict)
     alarms: AlarmPolicy | None = None
     run_retention_days: int = 0
+    spans: SpanExporter | None = None
 
     @property
     def alarm_policy(self) -> AlarmPolicy:

@@ -18,6 +18,7 @@ from scheduler.command_sender import CommandSender
 from scheduler.completion.callbacks import Callbacks
 from scheduler.completion.completion import Completion
 from scheduler.completion.run_ender import RunEnder
+from scheduler.completion.run_spans import RunSpans
 from scheduler.connections import Connections
 from scheduler.counters import Counters
 from scheduler.dispatch.claimer import Claimer
@@ -109,10 +110,15 @@ class Roles:
         self._connections = Connections(transport, self._sealer, self.name, quorum=options.quorum)
         self._commands = CommandSender(self._connections.words, self._sealer)
         messages = TriggerMessages(self._sealer, self.roster.triggers_per_message)
-        self._delivery = Delivery(self._connections.triggers, messages)
+        self.run_spans = None
+        if options.spans is not None:
+            self.run_spans = RunSpans(database, cluster_id, options.spans)
+        stamp = self.run_spans.stamp if self.run_spans else None
+        self._delivery = Delivery(self._connections.triggers, messages, stamp)
         policy = options.alarm_policy
         self._completion = Completion(self._context.ids, self.clock.now_ms, policy.defaults)
-        self._ender = RunEnder(self._context, self._completion)
+        note = {"on_ended": self.run_spans.note} if self.run_spans else {}
+        self._ender = RunEnder(self._context, self._completion, **note)
         self._accounts = BootAccounts()
         self._uptime = SendingUptime(database)
         self.workload = Workload(database, limit=options.address_limit)
@@ -141,6 +147,8 @@ class Roles:
 
     def close(self) -> None:
         """Close the connections to the broker."""
+        if self.run_spans is not None:
+            self.run_spans.close()
         self._connections.close()
 
     def _make_roles(self) -> None:

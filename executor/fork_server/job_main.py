@@ -144,7 +144,7 @@ class RunLoop:
     # -- one run ------------------------------------------------------------------------------
 
     def _perform(self, order: frames.Run) -> frames.Result:
-        self._process_state.mark(order.trigger.run_id)
+        self._process_state.mark(order.trigger.run_id, order.trigger.traceparent)
         self._output.begin(order.log_path, order.log_reserve)
         outcome, message = self._attempt(order.trigger)
         if os.getpid() != self._pid:
@@ -253,4 +253,5 @@ def _context_of(trigger: Trigger) -> JobContext:
         shard_index=trigger.shard_index,
         shard_total=trigger.shard_total,
         scheduled_at=datetime.fromtimestamp(trigger.scheduled_at_ms / 1000, UTC),
+        traceparent=trigger.traceparent,
     )

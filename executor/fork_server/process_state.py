@@ -27,6 +27,10 @@ def reset_signals() -> None:
     signal.set_wakeup_fd(-1)
 
 
+#: Where programs look for the trace that they belong to.
+TRACEPARENT = "TRACEPARENT"
+
+
 class ProcessState:
     """Working folder, environment, umask and signals, as they were when this was created.
 
@@ -49,11 +53,13 @@ class ProcessState:
         signal.signal(number, handler)
         self._handlers[_NUMBERS.index(number)] = handler
 
-    def mark(self, run_id: int) -> None:
-        """Put the run's id into the environment, and grant the run its CPU time."""
+    def mark(self, run_id: int, traceparent: str = "") -> None:
+        """Put the run's id and trace into the environment, and grant the run its CPU time."""
         self.limits.renew()
         os.environ[RUN_MARK] = str(run_id)
         self._expected[RUN_MARK.encode()] = self._environ[RUN_MARK.encode()]
+        if traceparent:
+            os.environ[TRACEPARENT] = traceparent
 
     def restore(self) -> None:
         """Restore everything but the run's id, right after the run, so that its timers stop."""

@@ -15,7 +15,7 @@ from broker.reasons.reason import Reason
 from broker.reasons.stored import to_json
 from executor.fork_server import frames
 from executor.fork_server.output import Output
-from executor.fork_server.process_state import RUN_MARK
+from executor.fork_server.process_state import RUN_MARK, TRACEPARENT
 
 _READ_BYTES = 16_384
 #: Signals that the zygote or Python ignores, and that other programs expect to have their effect.
@@ -56,6 +56,7 @@ def script_environment(trigger: Trigger, inherited: dict[str, str]) -> dict[str,
             "WARREN_SHARD_TOTAL": str(trigger.shard_total),
             "WARREN_SCHEDULED_AT": scheduled_at.isoformat(timespec="milliseconds"),
         }
+        | ({TRACEPARENT: trigger.traceparent} if trigger.traceparent else {})
     )
 
 

@@ -25,7 +25,8 @@ class JobContext:
     """One run, as its handler sees it.
 
     `attempt` counts from 0; `kind` is CRON, MISFIRE, MANUAL, API, RETRY or PARENT; `shard_index`
-    is less than `shard_total`; `scheduled_at` is the run's due time in UTC.
+    is less than `shard_total`; `scheduled_at` is the run's due time in UTC. `traceparent` is the
+    trace that the run belongs to, as W3C's Trace Context has it, "" = none.
     """
 
     job_id: int
@@ -36,6 +37,7 @@ class JobContext:
     shard_index: int
     shard_total: int
     scheduled_at: datetime
+    traceparent: str = ""
 
     def log(self, text: str, *args: object) -> None:
         """Write a line with the local time to the run's log.

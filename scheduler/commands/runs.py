@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
+from broker import trace_context
 from broker.reasons.codes import Why
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
@@ -59,11 +60,12 @@ class RunCommands:
         addresses: Sequence[str] = (),
         kind: Kind = Kind.MANUAL,
         once: IdempotentRequest | None = None,
+        traceparent: str | None = None,
     ) -> tuple[int, bool]:
         """Plan a run of a job now, as `trigger`; return its id, and whether it was planned now.
 
         What was asked for `once` already, within a day, is not planned again: the id is that of
-        the run of then.
+        the run of then. `traceparent` is the caller's span; what is none is ignored.
 
         Raises:
             Problem: as `trigger`, or the key came with another request.
@@ -71,6 +73,7 @@ class RunCommands:
         """
         self._context.actor.demand(Right.OPERATE)
         check_param(param or "")
+        context = trace_context.parsed(traceparent)
         # Taken before, so that a commit whose answer was lost is not planned a second time.
         run_id = self._ids.one()
 
@@ -95,6 +98,7 @@ class RunCommands:
                 wanted_addresses=",".join(addresses) or None,
                 script_version=job.script_version,
                 run_id=run_id,
+                traceparent=context.header if context else None,
             )
             transitions.plan(session, [run], self._ids)
             told = {"run": run_id, "param": run.param, "addresses": run.wanted_addresses or ""}

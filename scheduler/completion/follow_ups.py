@@ -21,7 +21,7 @@ from sql.jobs.child_links import Followed
 from sql.jobs.jobs import JobToPlan
 from sql.jobs.parked import ParkedJob
 from sql.run_status import Kind, RunStatus
-from sql.runs import ticks, transitions
+from sql.runs import queries, ticks, transitions
 from sql.runs.run_rows import LockedRun
 from sql.runs.ticks import Tick, tick_of
 
@@ -75,8 +75,11 @@ class FollowUps:
             if child_id not in known:
                 log.warning("child_skipped", job_id=end.tick.job_id, child_id=child_id)
         now_ms = self._now_ms()
+        # What a schedule caused is in nobody's trace.
+        heads = [end.head_id for _, end in wanted if end.tick.origin_id and end.head_id is not None]
+        traces = queries.traceparents(session, heads)
         fired = [
-            _child_run(child, end, now_ms)
+            _child_run(child, end, now_ms, traces.get(end.head_id or 0))
             for child_id, end in wanted
             if (child := known.get(child_id))
         ]
@@ -145,7 +148,9 @@ def _end_alone(ending: Ending) -> TickEnd:
     )
 
 
-def _child_run(child: JobToPlan, parent: TickEnd, now_ms: int) -> transitions.NewRun:
+def _child_run(
+    child: JobToPlan, parent: TickEnd, now_ms: int, traceparent: str | None
+) -> transitions.NewRun:
     """Return a child's run for its parent's tick; stopped children run too."""
     return transitions.NewRun(
         app_id=child.app_id,
@@ -159,6 +164,7 @@ def _child_run(child: JobToPlan, parent: TickEnd, now_ms: int) -> transitions.Ne
         origin_id=parent.head_id,
         shard_total=planned_shards(child.route),
         script_version=child.script_version,
+        traceparent=traceparent,
     )
 
 

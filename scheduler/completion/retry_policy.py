@@ -121,4 +121,5 @@ def _again(run: LockedRun, *, due_at: int, retries_left: int, redeliveries: int)
         redeliveries=redeliveries,
         wanted_addresses=run.wanted_addresses,
         script_version=run.script_version,
+        traceparent=run.traceparent,
     )

@@ -3,7 +3,7 @@
 Whoever already has a transaction calls `Completion.end` in it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -14,11 +14,17 @@ from sql.errors import NotAllWon
 
 
 class RunEnder:
-    """Ends runs for the roles of one scheduler."""
+    """Ends runs for the roles of one scheduler; `on_ended` is told of them after the commit."""
 
-    def __init__(self, context: NodeContext, completion: Completion) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        completion: Completion,
+        on_ended: Callable[[Collection[int]], None] = lambda _run_ids: None,
+    ) -> None:
         self._context = context
         self._completion = completion
+        self._on_ended = on_ended
 
     def end(self, ends: Sequence[End], *, first: Callable[[Session], None] | None = None) -> Tally:
         """End runs, after what `first` writes in the same transaction; return the tally."""
@@ -37,6 +43,8 @@ class RunEnder:
             )
 
         try:
-            return write(careful=False)
+            tally = write(careful=False)
         except NotAllWon:  # one came twice or too late; that does not slow the others
-            return write(careful=True)
+            tally = write(careful=True)
+        self._on_ended(tally.won.keys())
+        return tally

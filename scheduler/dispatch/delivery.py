@@ -4,8 +4,8 @@ This is the only place that publishes a trigger. It runs after the commit that r
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -77,11 +77,17 @@ class TriggerBatch:
 
 
 class Delivery:
-    """Sends triggers to executors' queues."""
+    """Sends triggers to executors' queues; `stamp` says last which trace each belongs to."""
 
-    def __init__(self, publisher: Publisher, messages: TriggerMessages) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        messages: TriggerMessages,
+        stamp: Callable[[Trigger], Trigger] | None = None,
+    ) -> None:
         self._publisher = publisher
         self._messages = messages
+        self._stamp = stamp
 
     @property
     def is_open(self) -> bool:
@@ -93,6 +99,8 @@ class Delivery:
 
         `decided_at` is the monotonic time of the commit or the question that allowed it.
         """
+        if self._stamp is not None:
+            triggers = [replace(item, trigger=self._stamp(item.trigger)) for item in triggers]
         packs, unsendable = self._messages.make(triggers)
         is_stale = time.monotonic() - decided_at > STALE_SECONDS
         messages = [pack.message for pack in packs]
@@ -139,6 +147,7 @@ def routed_trigger(
             script_source=script.source if script else "",
             resent=resent,
             routed_at_ms=routed_at,
+            traceparent=run.traceparent or "",
         ),
     )
 

@@ -71,6 +71,8 @@ class Run(Model):
     #: The reasons that the two messages tell, as JSON; None where they are somebody's own words.
     trigger_why: Mapped[str | None] = mapped_column(LONG_TEXT)
     message_why: Mapped[str | None] = mapped_column(LONG_TEXT)
+    #: The trace that it was triggered in, as W3C's Trace Context has it.
+    traceparent: Mapped[str | None] = mapped_column(String(55))
 
 
 class Purge(Model):

@@ -20,7 +20,7 @@ class NewRun:
     `run_id` is an id taken before. A run that no unique key protects needs it: its unit of work
     may be repeated after a commit whose answer was lost. `script_version` is that of the job's
     script that is to run; None: the handler is. `shard_total` 0 = as many shards as there are
-    executors when it is sent.
+    executors when it is sent. `traceparent` is the trace that it was triggered in.
     """
 
     app_id: int
@@ -40,6 +40,7 @@ class NewRun:
     trigger_message: str = ""
     script_version: int | None = None
     run_id: int | None = None
+    traceparent: str | None = None
 
 
 def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
@@ -82,4 +83,5 @@ def _row(run: NewRun, run_id: int) -> dict[str, Any]:
         "redeliveries": run.redeliveries,
         "wanted_addresses": run.wanted_addresses,
         "script_version": run.script_version,
+        "traceparent": run.traceparent,
     }

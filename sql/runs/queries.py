@@ -11,10 +11,10 @@ from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
-from sql.models import Run
+from sql.models import App, Job, Run
 from sql.rows import fetch, query
 from sql.run_status import IN_FLIGHT, Kind, RunStatus
-from sql.runs.run_rows import EndedRun, RoutedRun
+from sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
 
 
 class DueRun(NamedTuple):
@@ -238,4 +238,28 @@ def ended(session: Session, run_ids: Iterable[int]) -> dict[int, EndedRun]:
         run.id: run
         for chunk in chunks(sorted(set(run_ids)))
         for run in fetch(session, EndedRun, query(EndedRun, Run).where(Run.id.in_(chunk)))
+    }
+
+
+def traced(session: Session, run_ids: Iterable[int]) -> list[TracedRun]:
+    """Return what the spans of runs tell."""
+    runs = (
+        query(TracedRun, Run, app=App.name, job=Job.name)
+        .outerjoin(Job, Job.id == Run.job_id)
+        .outerjoin(App, App.id == Run.app_id)
+    )
+    return [
+        run
+        for chunk in chunks(sorted(set(run_ids)))
+        for run in fetch(session, TracedRun, runs.where(Run.id.in_(chunk)))
+    ]
+
+
+def traceparents(session: Session, run_ids: Iterable[int]) -> dict[int, str]:
+    """Return the traces that runs were triggered in, of those that were in one."""
+    return {
+        row.id: row.traceparent
+        for chunk in chunks(sorted(set(run_ids)))
+        for row in session.execute(select(Run.id, Run.traceparent).where(Run.id.in_(chunk)))
+        if row.traceparent
     }

@@ -24,6 +24,7 @@ class PlannedRun(NamedTuple):
     attempt: int
     wanted_addresses: str | None
     script_version: int | None
+    traceparent: str | None
 
 
 class RoutedRun(NamedTuple):
@@ -40,6 +41,7 @@ class RoutedRun(NamedTuple):
     shard_total: int
     attempt: int
     script_version: int | None
+    traceparent: str | None
     address: str
     boot_id: str
     routed_by: str
@@ -66,6 +68,7 @@ class LockedRun(NamedTuple):
     redeliveries: int
     wanted_addresses: str | None
     script_version: int | None
+    traceparent: str | None
     boot_id: str | None
     routed_at: int | None
     started_at: int | None
@@ -108,3 +111,25 @@ class EndedRun(NamedTuple):
     status: str
     address: str | None
     message: str | None
+
+
+class TracedRun(NamedTuple):
+    """A run that is over, as its spans tell it; names are None when job or app are gone."""
+
+    id: int
+    job_id: int
+    app: str | None
+    job: str | None
+    kind: str
+    status: str
+    scheduled_at: int
+    due_at: int
+    routed_at: int | None
+    sent_at: int | None
+    started_at: int | None
+    finished_at: int | None
+    attempt: int
+    shard_index: int
+    address: str | None
+    message: str | None
+    traceparent: str | None

@@ -13,6 +13,8 @@ from scheduler.roles import Roles
 from sql.engine import Database
 from warren.route_plugins import load_routes
 from warren.settings.settings import Settings
+from warren.settings.telemetry import traced_service
+from warren.wiring.tracing import span_exporter
 
 
 def make_scheduler(
@@ -31,6 +33,7 @@ def make_scheduler(
                 alarms=alarm_policy(settings),
                 added_routes=load_routes(),
                 run_retention_days=settings.run_retention_days,
+                spans=span_exporter(traced_service()),
             ),
         )
     )

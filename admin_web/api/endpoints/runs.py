@@ -39,6 +39,9 @@ _WAIT = {"Prefer": f"`wait=N`: hold the answer for up to N seconds, {LONGEST_SEC
 _KEY_HEADER = {
     "Idempotency-Key": "1 to 128 visible characters: the same key makes one run, for a day."
 }
+_TRACE = {
+    "traceparent": "The caller's span, as W3C's Trace Context has it: the run is in its trace."
+}
 #: Executors that one trigger may name.
 MOST_ADDRESSES = 100
 #: Lines of one answer.
@@ -123,7 +126,7 @@ class RunEndpoints:
         status=202,
         body=TriggerBody,
         also={200: "the whole tick is over"},
-        headers=_KEY_HEADER | _WAIT,
+        headers=_KEY_HEADER | _WAIT | _TRACE,
     )
     def trigger(self, call: Call, app: str, name: str) -> Reply:
         """Run a job now, whether it is started or stopped."""
@@ -136,6 +139,7 @@ class RunEndpoints:
             addresses=call.body.addresses,
             kind=Kind.API,
             once=once,
+            traceparent=request.headers.get("traceparent"),
         )
         headers = {"Location": f"{BASE}/runs/{run_id}"}
         if not is_new:

@@ -27,6 +27,7 @@ def run(**values: Any) -> Any:
         "redeliveries": 0,
         "wanted_addresses": None,
         "script_version": 12,
+        "traceparent": "00-trace",
         "kill_requested_at": None,
     }
     return SimpleNamespace(**(facts | values))
@@ -67,7 +68,7 @@ def test_an_attempt_inherits_tick_origin_shard_and_what_it_runs() -> None:
     assert (again.scheduled_at, again.origin_id) == (900_000, 55)
     assert (again.shard_index, again.shard_total) == (1, 3)
     assert (again.handler, again.param, again.wanted_addresses) == ("h", "p", "a,b")
-    assert again.script_version == 12
+    assert (again.script_version, again.traceparent) == (12, "00-trace")
 
 
 def test_without_retries_left_a_failure_is_the_end() -> None:

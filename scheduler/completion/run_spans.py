@@ -1,0 +1,147 @@
+"""Tells OpenTelemetry of runs that are over: how long each was planned, on its way, and at work.
+
+Spans are told after the commit, on a best effort: a crash loses them, and never a run.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from broker.messages import Trigger
+from broker.trace_context import RunTraces, TraceContext, parsed
+from sql.engine import Database
+from sql.run_status import RunStatus
+from sql.runs import queries
+from sql.runs.run_rows import TracedRun
+
+#: Runs that wait to be told of; beyond that the oldest are left out.
+MOST_WAITING = 10_000
+BATCH = 200
+ROUND_SECONDS = 1.0
+_MESSAGE_LENGTH = 200
+_RUN = "run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of a run's life; instants are epoch milliseconds. `error` "" = none."""
+
+    name: str
+    context: TraceContext
+    parent: TraceContext | None
+    start_ms: int
+    end_ms: int
+    error: str = ""
+    attributes: dict[str, str | int] = field(default_factory=dict)
+
+
+class SpanExporter(Protocol):
+    """Where spans go."""
+
+    def export(self, spans: Sequence[Span]) -> None:
+        """Take spans; they are sent later, or not."""
+
+    def close(self) -> None:
+        """Send what was taken, for a moment at most."""
+
+
+class RunSpans:
+    """The role that tells spans; nothing waits for it."""
+
+    def __init__(self, database: Database, cluster_id: str, exporter: SpanExporter) -> None:
+        self._database = database
+        self._exporter = exporter
+        self._traces = RunTraces(cluster_id)
+        self._waiting: deque[int] = deque(maxlen=MOST_WAITING)
+
+    def stamp(self, trigger: Trigger) -> Trigger:
+        """Return a trigger whose handler's spans are below the run's own."""
+        context = self._traces.span(
+            _RUN,
+            trigger.run_id,
+            job_id=trigger.job_id,
+            scheduled_at_ms=trigger.scheduled_at_ms,
+            traceparent=trigger.traceparent,
+        )
+        return msgspec.structs.replace(trigger, traceparent=context.header)
+
+    def note(self, run_ids: Collection[int]) -> None:
+        """Note runs that are over."""
+        self._waiting.extend(run_ids)
+
+    def tick(self, _now_ms: int) -> float:
+        """Tell some of them; return the seconds until the next round, 0 when there is more."""
+        some = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        if not some:
+            return ROUND_SECONDS
+        rows = self._database.read(lambda session: queries.traced(session, some))
+        self._exporter.export([span for row in rows for span in self.spans_of(row)])
+        return 0.0 if self._waiting else ROUND_SECONDS
+
+    def close(self) -> None:
+        """Tell the rest."""
+        self._exporter.close()
+
+    def spans_of(self, run: TracedRun) -> Iterator[Span]:
+        """Give the spans of a run; none when whoever triggered it does not record the trace."""
+        planned, sent, ran = (self._context(name, run) for name in ("planned", "sent", _RUN))
+        if not planned.is_sampled:
+            return
+        over = run.finished_at or run.due_at
+        routed, started = run.routed_at, run.started_at
+        error = "" if run.status == RunStatus.SUCCEEDED else _error(run)
+        yield _span(
+            run, planned, parsed(run.traceparent), (run.due_at, routed or over), name="planned"
+        )
+        if routed is not None:
+            # That it was sent is noted later than it is: a short run may be over by then.
+            yield _span(run, sent, planned, (routed, started or run.sent_at or over), name="sent")
+        if started is not None:
+            yield _span(run, ran, planned, (started, over), name=_RUN, error=error)
+
+    def _context(self, name: str, run: TracedRun) -> TraceContext:
+        return self._traces.span(
+            name,
+            run.id,
+            job_id=run.job_id,
+            scheduled_at_ms=run.scheduled_at,
+            traceparent=run.traceparent,
+        )
+
+
+def _span(
+    run: TracedRun,
+    context: TraceContext,
+    parent: TraceContext | None,
+    stretch: tuple[int, int],
+    *,
+    name: str,
+    error: str = "",
+) -> Span:
+    start_ms, end_ms = stretch
+    attributes: dict[str, str | int | None] = {
+        "warren.app": run.app,
+        "warren.job": run.job,
+        "warren.run_id": run.id,
+        "warren.kind": run.kind,
+        "warren.status": run.status,
+        "warren.attempt": run.attempt,
+        "warren.shard_index": run.shard_index,
+        "warren.address": run.address,
+    }
+    return Span(
+        name=f"{name} {run.app}/{run.job}",
+        context=context,
+        parent=parent,
+        start_ms=start_ms,
+        end_ms=max(start_ms, end_ms),
+        error=error,
+        attributes={name: value for name, value in attributes.items() if value is not None},
+    )
+
+
+def _error(run: TracedRun) -> str:
+    return f"{run.status}: {run.message or ''}"[:_MESSAGE_LENGTH]

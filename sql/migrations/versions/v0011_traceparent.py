@@ -1,0 +1,24 @@
+"""The trace that a run was triggered in."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0011"
+down_revision = "0010"
+
+_TABLE, _COLUMN = "xxl_job_log", "traceparent"
+
+
+def upgrade() -> None:
+    """Add the column."""
+    if not _is_there():
+        op.add_column(_TABLE, sa.Column(_COLUMN, sa.String(55), nullable=True))
+
+
+def _is_there() -> bool:
+    # MySQL commits a column by itself, so a killed upgrade may have made it.
+    context = op.get_context()
+    if context.as_sql or context.connection is None:
+        return False
+    columns = sa.inspect(context.connection).get_columns(_TABLE)
+    return any(column["name"] == _COLUMN for column in columns)
