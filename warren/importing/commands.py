@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from warren.command_options import as_json, examples, takes_settings
+from warren.importing.crontab import print_crontab
 from warren.importing.xxl_job.command import XxlJobWish, import_xxl_job
 from warren.settings.settings import Settings
 
@@ -14,7 +15,7 @@ _path = click.Path(path_type=Path)
 
 @click.group("import")
 def import_group() -> None:
-    """Bring in jobs from XXL-JOB."""
+    """Bring in jobs of other schedulers: from XXL-JOB, or as a job file from a crontab."""
 
 
 @import_group.command(
@@ -50,3 +51,21 @@ def xxl_job(settings: Settings, **options: Any) -> None:
     import brings in what has changed there, and keeps what was changed here too.
     """
     import_xxl_job(settings, XxlJobWish(**options))
+
+
+@import_group.command(
+    "crontab",
+    epilog=examples(
+        "crontab -l | warren import crontab - --app nightly > jobs.yaml",
+        "warren jobs apply jobs.yaml --dry-run",
+    ),
+)
+@click.argument("path", metavar="FILE", type=_path)
+@click.option("--app", required=True, help="The app of the jobs; mandatory.")
+@click.option("--timezone", default="", metavar="ZONE", help="Of the machine that ran it.")
+def crontab(path: Path, app: str, timezone: str) -> None:
+    """Print a crontab as a job file: a shell script for each line. FILE - is standard input.
+
+    A line that cannot be a job is named on standard error.
+    """
+    print_crontab(path, app=app, timezone=timezone)

@@ -1,0 +1,150 @@
+"""A crontab becomes a job file whose jobs are due when cron would run its lines."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scheduler.jobs.spec import JobSpec
+from scheduler.problems import Problem
+from warren.cli import root
+from warren.importing.crontab import Crontab, read_crontab
+from warren.jobfile.reader import read_job_file
+
+NOW_MS = 1_772_301_600_000
+
+
+def read(text: str, *, timezone: str = "") -> Crontab:
+    return read_crontab(text, app="nightly", timezone=timezone, now_ms=NOW_MS)
+
+
+def only(text: str) -> JobSpec:
+    crontab = read(text)
+    assert crontab.remarks == []
+    [spec] = crontab.specs
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("when", "cron"),
+    [
+        ("* * * * *", "0 * * * * ?"),
+        ("30 2 * * *", "0 30 2 * * ?"),
+        ("*/15 * * * *", "0 0,15,30,45 * * * ?"),
+        ("0 9-17/4 * * 1-5", "0 0 9,13,17 ? * 2-6"),
+        ("0 0 1,15 jan-Mar *", "0 0 0 1,15 1-3 ?"),
+        ("5 4 * * sun", "0 5 4 ? * 1"),
+        ("5 4 * * 0", "0 5 4 ? * 1"),
+        ("5 4 * * 7", "0 5 4 ? * 1"),
+        ("5 4 * * 5-7", "0 5 4 ? * 1,6-7"),
+        ("5 4 * * */2", "0 5 4 ? * 1,3,5,7"),
+        ("5 4 * * 0-7", "0 5 4 * * ?"),
+        ("7/20 * * * *", "0 7,27,47 * * * ?"),
+        ("@daily", "0 0 0 * * ?"),
+        ("@weekly", "0 0 0 ? * 1"),
+        ("@hourly", "0 0 * * * ?"),
+    ],
+)
+def test_five_fields_become_an_expression(when: str, cron: str) -> None:
+    assert only(f"{when} /bin/true").schedule_value == cron
+
+
+def test_day_and_weekday_are_two_jobs_as_either_suffices() -> None:
+    crontab = read("0 0 13 * fri /bin/true")
+
+    assert [(one.name, one.schedule_value) for one in crontab.specs] == [
+        ("bin true", "0 0 0 13 * ?"),
+        ("bin true (weekday)", "0 0 0 ? * 6"),
+    ]
+    [words] = crontab.remarks
+    assert words.endswith("on days that fit both, each runs")
+
+
+def test_settings_hold_for_the_lines_below_them() -> None:
+    crontab = read(
+        '# nightly\n0 1 * * * first\n\nMAILTO="ops@example.com, dev@example.com"\n'
+        "CRON_TZ = Asia/Shanghai\nGREETING=it's fine\nPATH=/opt/bin:/bin\n0 2 * * * second\n"
+    )
+
+    first, second = crontab.specs
+    assert (first.timezone, first.alarm_emails) == ("", ())
+    assert "export" not in first.script_source
+    assert second.timezone == "Asia/Shanghai"
+    assert second.alarm_emails == ("ops@example.com", "dev@example.com")
+    assert "export PATH=/opt/bin:/bin\n" in second.script_source
+    assert "export GREETING='it'\"'\"'s fine'\n" in second.script_source
+
+
+def test_zone_of_the_machine_holds_where_the_crontab_names_none() -> None:
+    assert read("0 1 * * * x", timezone="Europe/Berlin").specs[0].timezone == "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        (r"echo 100\%", "100%\n"),
+        ("cat%one%two", "one\ntwo\n"),
+        ("echo $WHO", "olga\n"),
+        ("echo a;  echo 'b # c'", "a\nb # c\n"),
+    ],
+)
+def test_script_does_what_cron_does(command: str, printed: str, tmp_path: Path) -> None:
+    spec = only(f"HOME={tmp_path}\nWHO=olga\n0 1 * * * {command}")
+
+    done = subprocess.run(
+        ["sh", "-c", spec.script_source], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == printed
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("@reboot /bin/true", "@reboot: it runs at the start of a machine"),
+        ("@often /bin/true", "@often: unknown"),
+        ("60 * * * * x", "expected minute to be 0-59, got: '60'"),
+        ("* * * * mox x", "expected day of week to be 0-7, got: 'mox'"),
+        ("* 5-2 * * * x", "expected hour to be 0-23, got: '5-2'"),
+        ("*/0 * * * * x", "expected minute to be 0-59, got: '*/0'"),
+        ("* * * * *", "it has no command"),
+        ("nonsense", "expected five fields and a command"),
+        ("0 0 30 2 * x", "never fires again"),
+        ("0 0 */2 * 1 x", "it wants a day of the month that is a certain weekday too"),
+        ("MAILTO=root", "no e-mail address: root"),
+        ("CRON_TZ=Mars/Base", "expected timezone to be an IANA name"),
+    ],
+)
+def test_line_that_cannot_be_a_job_is_named(line: str, words: str) -> None:
+    crontab = read(f"0 1 * * * fine\n{line}")
+
+    assert [one.name for one in crontab.specs] == ["fine"]
+    [told] = crontab.remarks
+    assert told.startswith("line 2 is left out: ")
+    assert words in told
+
+
+def test_same_commands_get_names_of_their_own() -> None:
+    names = [one.name for one in read("0 1 * * * x /y\n" * 3).specs]
+
+    assert names == ["x y", "x y 2", "x y 3"]
+
+
+def test_app_that_cannot_be_is_refused() -> None:
+    with pytest.raises(Problem, match="app"):
+        read_crontab("", app="No Such", timezone="", now_ms=NOW_MS)
+
+
+def test_printed_job_file_is_one(tmp_path: Path) -> None:
+    (tmp_path / "crontab").write_text("0 1 * * * cat%one%  two: x\n@reboot y\n*/5 * * * * date\n")
+
+    result = CliRunner().invoke(
+        root, ["import", "crontab", str(tmp_path / "crontab"), "--app", "nightly"]
+    )
+
+    assert "warning: line 2 is left out: @reboot" in result.stderr
+    (tmp_path / "jobs.yaml").write_text(result.stdout)
+    specs = list(read_job_file(tmp_path / "jobs.yaml", now_ms=NOW_MS).specs)
+    assert specs == read((tmp_path / "crontab").read_text()).specs
+    assert "one\n  two: x\n" in specs[0].script_source

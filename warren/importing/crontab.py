@@ -1,0 +1,260 @@
+"""`warren import crontab`: a crontab as a job file, each line a job that runs a shell script.
+
+cron and Warren's cron expressions count weekdays from different days, and differ in what two day
+fields mean: to cron, either of them suffices. So such a line becomes two jobs.
+"""
+
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from scheduler.alarms.channels.mail_server import is_email
+from scheduler.cron.wall_clock import load_zone
+from scheduler.jobs.rules import check_app_name, problems
+from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.problems import Problem
+from scheduler.schedules.cron_schedule import CronSchedule
+from warren.jobfile.export import job_file
+from warren.views.terminal import warn
+
+_SHORTCUTS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]+\"|'[^']+')\s*=\s*(.*?)\s*$")
+#: The five fields: name, least and most value, names of values from the least on.
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_FIELDS: Sequence[tuple[str, int, int, Sequence[str]]] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of month", 1, 31, ()),
+    ("month", 1, 12, _MONTHS),
+    ("day of week", 0, 7, _DAYS),
+)
+_PART = re.compile(r"(\*|[0-9A-Za-z]+(?:-[0-9A-Za-z]+)?)(?:/([0-9]{1,2}))?")
+_NAME_LENGTH = 60
+
+
+@dataclass(slots=True)
+class Crontab:
+    """The jobs of a crontab, and what people must know of some of its lines."""
+
+    specs: list[JobSpec] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Surroundings:
+    """What the lines before one have set."""
+
+    variables: dict[str, str] = field(default_factory=dict)
+    timezone: str = ""
+    emails: tuple[str, ...] = ()
+
+
+def print_crontab(path: Path, *, app: str, timezone: str) -> None:
+    """Print a crontab as a job file; say on standard error what people must know."""
+    text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    now_ms = time.time_ns() // 1_000_000
+    crontab = read_crontab(text, app=app, timezone=timezone, now_ms=now_ms)
+    print("".join(f"{line}\n" for line in job_file([AppSpec(name=app)], crontab.specs)), end="")
+    for words in crontab.remarks:
+        warn(words)
+
+
+def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
+    """Return the jobs of a crontab, without a user's column; `timezone` "" = the scheduler's.
+
+    Raises:
+        Problem: the app or the zone cannot be.
+
+    """
+    check_app_name(app)
+    if timezone:
+        load_zone(timezone)
+    crontab, around = Crontab(), _Surroundings(timezone=timezone)
+    taken: set[str] = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        assigned = _ASSIGNMENT.fullmatch(line)
+        try:
+            if assigned:
+                _assign(assigned[1].strip("\"'"), _unquoted(assigned[2]), around)
+                continue
+            made = list(_jobs(line.strip(), app, around, taken))
+            for spec in made:
+                _check(spec, now_ms)
+            crontab.specs += made
+            if len(made) > 1:
+                crontab.remarks.append(
+                    f"line {number} is two jobs, {made[0].name!r} and {made[1].name!r}: "
+                    "on days that fit both, each runs"
+                )
+        except (ValueError, Problem) as problem:
+            crontab.remarks.append(f"line {number} is left out: {problem}: {line.strip()[:100]}")
+    return crontab
+
+
+def _assign(name: str, value: str, around: _Surroundings) -> None:
+    if name == "CRON_TZ":
+        load_zone(value)
+        around.timezone = value
+    if name == "MAILTO":
+        emails = tuple(part.strip() for part in value.split(",") if part.strip())
+        around.emails = tuple(email for email in emails if is_email(email))
+        if unknown := [email for email in emails if not is_email(email)]:
+            raise ValueError(f"no e-mail address: {', '.join(unknown)}")
+    elif name != "CRON_TZ":
+        around.variables[name] = value
+
+
+def _jobs(line: str, app: str, around: _Surroundings, taken: set[str]) -> Iterator[JobSpec]:
+    when, command = _split(line)
+    if not command:
+        raise ValueError("it has no command")
+    schedules = list(_expressions(when))
+    name = _free_name(command, taken)
+    for number, cron in enumerate(schedules):
+        suffix = " (weekday)" if number else ""
+        yield JobSpec(
+            name=name + suffix,
+            app=app,
+            schedule_kind=CronSchedule.kind,
+            schedule_value=cron,
+            timezone=around.timezone,
+            script_language="shell",
+            script_source=_script(command, around.variables),
+            alarm_emails=around.emails,
+        )
+
+
+def _split(line: str) -> tuple[Sequence[str], str]:
+    """Return the five fields of a line and its command."""
+    if line.startswith("@"):
+        word, _, command = line.partition(" ")
+        shortcut = _SHORTCUTS.get(word.lower())
+        if shortcut is None:
+            what = "it runs at the start of a machine" if word == "@reboot" else "unknown"
+            raise ValueError(f"{word}: {what}")
+        return shortcut.split(), command.strip()
+    parts = line.split(None, len(_FIELDS))
+    if len(parts) < len(_FIELDS):
+        raise ValueError("expected five fields and a command")
+    return parts[: len(_FIELDS)], parts[len(_FIELDS)] if len(parts) > len(_FIELDS) else ""
+
+
+def _expressions(when: Sequence[str]) -> Iterator[str]:
+    """Give one cron expression, or two where either day suffices."""
+    minute, hour, day, month, weekday = (
+        _values(text, *described) for text, described in zip(when, _FIELDS, strict=True)
+    )
+    weekdays = _listed({value % 7 + 1 for value in weekday or ()}, 7)
+    time, days = f"0 {_listed(minute, 60)} {_listed(hour, 24)}", _listed(day, 31)
+    months = _listed(month, 12)
+    if weekdays == "*":
+        yield f"{time} {days} {months} ?"
+    elif days == "*":
+        yield f"{time} ? {months} {weekdays}"
+    elif when[2].startswith("*") or when[4].startswith("*"):
+        raise ValueError("it wants a day of the month that is a certain weekday too")
+    else:  # either suffices
+        yield f"{time} {days} {months} ?"
+        yield f"{time} ? {months} {weekdays}"
+
+
+def _values(text: str, what: str, least: int, most: int, names: Sequence[str]) -> set[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        matched = _PART.fullmatch(part)
+        if matched is None:
+            raise _wrong(what, least, most, part)
+        first, last = _range(matched[1], what, least, most, names)
+        step = int(matched[2] or 1)
+        if matched[2] and matched[1].isalnum():
+            last = most
+        if not step or first > last:
+            raise _wrong(what, least, most, part)
+        found |= set(range(first, last + 1, step))
+    return found
+
+
+def _range(text: str, what: str, least: int, most: int, names: Sequence[str]) -> tuple[int, int]:
+    if text == "*":
+        return least, min(most, 6) if names is _DAYS else most
+    ends = [_value(end, what, least, most, names) for end in text.split("-")]
+    return ends[0], ends[-1]
+
+
+def _value(text: str, what: str, least: int, most: int, names: Sequence[str]) -> int:
+    upper = text.upper()
+    value = names.index(upper) + least if upper in names else -1
+    if text.isascii() and text.isdecimal():
+        value = int(text)
+    if not least <= value <= most:
+        raise _wrong(what, least, most, text)
+    return value
+
+
+def _wrong(what: str, least: int, most: int, got: str) -> ValueError:
+    return ValueError(f"expected {what} to be {least}-{most}, got: {got[:40]!r}")
+
+
+def _listed(values: set[int], count: int) -> str:
+    """Return values as a field: all of them, those of an even step, runs of them, or a list."""
+    if len(values) >= count:
+        return "*"
+    return ",".join(_runs(sorted(values)))
+
+
+def _runs(values: Sequence[int]) -> Iterator[str]:
+    """Give what follows on each other as ranges."""
+    for _, group in groupby(enumerate(values), key=lambda pair: pair[1] - pair[0]):
+        found = [value for _, value in group]
+        yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
+
+
+def _script(command: str, variables: dict[str, str]) -> str:
+    r"""Return the script of a command: what cron does with `%` is a here-document."""
+    parts = re.split(r"(?<!\\)%", command)
+    run, *fed = (part.replace(r"\%", "%") for part in parts)
+    lines = [
+        f"export {name}={shlex.quote(value)}"
+        for name, value in variables.items()
+        if name != "SHELL"
+    ]
+    lines.append('cd "$HOME"' if "HOME" in variables else "cd ~")
+    if not fed:
+        return "\n".join([*lines, run, ""])
+    return "\n".join([*lines, f"{run} <<'END_OF_INPUT'", *fed, "END_OF_INPUT", ""])
+
+
+def _free_name(command: str, taken: set[str]) -> str:
+    words = re.sub(r"[/\x00-\x1f\x7f-\x9f\s]+", " ", command).strip()
+    base = words[:_NAME_LENGTH].strip() or "command"
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base} {number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _unquoted(value: str) -> str:
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if is_quoted else value
+
+
+def _check(spec: JobSpec, now_ms: int) -> None:
+    for problem in problems(spec, now_ms=now_ms):
+        raise problem
