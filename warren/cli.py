@@ -25,7 +25,7 @@ COMMANDS = {
     "import": (
         "warren.importing.commands",
         "import_group",
-        "Bring in jobs of other schedulers: XXL-JOB, cron.",
+        "Bring in jobs of other schedulers: XXL-JOB, cron, Celery.",
     ),
     "runs": ("warren.commands.runs", "runs", "Show, read, kill and clear runs."),
     "executors": ("warren.commands.nodes", "executors", "Show the executors."),

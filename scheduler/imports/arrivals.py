@@ -1,9 +1,10 @@
 """What arrives from elsewhere, in our words: whoever knows the source makes it."""
 
 import hashlib
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+
+import msgspec
 
 from scheduler.imports.findings import Finding
 from scheduler.jobs.spec import AppSpec, JobSpec
@@ -24,7 +25,7 @@ class AppArrival:
     @property
     def there(self) -> str:
         """Return the fingerprint of the source's side."""
-        return digest([self.source_id, asdict(self.spec), self.merged_ids])
+        return digest(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +59,9 @@ class JobArrival:
     @property
     def there(self) -> str:
         """Return the fingerprint of the source's side, whether it is started or not."""
-        values = asdict(self)
-        for name in ("added_at", "updated_at", "is_running", "next_tick_ms"):
-            del values[name]
-        return digest(values)
+        return digest(
+            replace(self, added_at=None, updated_at=None, is_running=False, next_tick_ms=0)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class UserArrival:
     @property
     def there(self) -> str:
         """Return the fingerprint of the source's side."""
-        return digest(asdict(self))
+        return digest(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +121,8 @@ class Arrivals:
 
 
 def digest(value: object) -> str:
-    """Return a fingerprint of something that JSON can hold, dates included."""
-    text = json.dumps(value, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    """Return a fingerprint of a dataclass, or of what JSON can hold."""
+    return hashlib.sha256(msgspec.json.encode(value)).hexdigest()[:32]
 
 
 def numbered(name: str, number: int) -> str:

@@ -5,7 +5,7 @@ changed since, it is updated; where both have, ours is kept, unless that is to b
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
@@ -123,30 +123,37 @@ class Decider:
 
     def jobs(self, session: Session, app_id: int, arrivals: Sequence[JobArrival]) -> list[JobStep]:
         """Decide about the jobs of one app, which may not be there yet."""
-        known = origins.read(session, self.source, JOB)
-        ids = [known[one.source_id].target_id for one in arrivals if one.source_id in known]
-        imported = origins.jobs(session, ids)
-        children = child_links.children(session, ids)
-        taken = origins.taken_job_ids(session, [one.source_id for one in arrivals])
+        known = origins.read_some(session, self.source, JOB, [one.source_id for one in arrivals])
+        there = origins.app_ids(session, [origin.target_id for origin in known.values()])
+        here = _Here(
+            session,
+            [known[one.source_id].target_id for one in arrivals if self._is_looked_at(one, known)],
+        )
+        unknown = [one.source_id for one in arrivals if one.source_id not in known]
+        taken = origins.taken_job_ids(session, unknown)
         names = origins.names_in(session, app_id)
         steps = []
         for arrival in arrivals:
             origin = known.get(arrival.source_id)
-            job = imported.get(origin.target_id) if origin else None
-            if origin is None or (job is None and self.overwrite):
+            owner = there.get(origin.target_id) if origin else None
+            if origin is None or (owner is None and self.overwrite):
                 step = self._new_job(arrival, taken, names)
-            elif job is None:
+            elif owner is None:
                 step = _step(Did.DELETED, arrival, origin.target_id, "it was deleted here")
-            elif job.app_id != app_id:
+            elif owner != app_id:
                 words = f"it is in app {arrival.spec.app} there now; delete it here to import it"
-                step = _step(Did.CONFLICT, arrival, job.id, words)
+                step = _step(Did.CONFLICT, arrival, origin.target_id, words)
             else:
-                here = job_here(job, arrival.spec.app, children.get(job.id, ()))
                 step = self._known_job(arrival, origin, here, names)
             if step.is_written:
                 names[step.spec.name] = step.target_id
             steps.append(step)
         return steps
+
+    def _is_looked_at(self, arrival: JobArrival, known: Mapping[int, Origin]) -> bool:
+        """Whether it matters what an imported job is like here."""
+        origin = known.get(arrival.source_id)
+        return origin is not None and (self.overwrite or origin.there != arrival.there)
 
     def _new_job(
         self, arrival: JobArrival, taken: Collection[int], names: Mapping[str, int]
@@ -156,9 +163,12 @@ class Decider:
         return _named(step, names)
 
     def _known_job(
-        self, arrival: JobArrival, origin: Origin, here: str, names: Mapping[str, int]
+        self, arrival: JobArrival, origin: Origin, here: "_Here", names: Mapping[str, int]
     ) -> JobStep:
-        did = self._did(origin, there=arrival.there, here=here)
+        did = Did.UNCHANGED
+        if self.overwrite or origin.there != arrival.there:
+            found = here.of(origin.target_id, arrival.spec.app)
+            did = self._did(origin, there=arrival.there, here=found)
         words = "it was changed on both sides; ours is kept" if did is Did.CONFLICT else ""
         return _named(_step(did, arrival, origin.target_id, words), names)
 
@@ -170,9 +180,21 @@ class Decider:
         return Did.CONFLICT
 
 
+class _Here:
+    """What some jobs are like here."""
+
+    def __init__(self, session: Session, job_ids: Sequence[int]) -> None:
+        self._jobs = origins.jobs(session, job_ids)
+        self._children = child_links.children(session, job_ids)
+
+    def of(self, job_id: int, app: str) -> str:
+        """Return the fingerprint of one of them."""
+        return job_here(self._jobs[job_id], app, self._children.get(job_id, ()))
+
+
 def app_here(app: App) -> str:
     """Return the fingerprint of an app as it is here."""
-    return digest(asdict(app_spec(app)))
+    return digest(app_spec(app))
 
 
 def job_here(job: Job, app: str, child_ids: Sequence[int]) -> str:

@@ -62,7 +62,7 @@ class Importer:
 
         """
         jobs = self._jobs(arrivals)
-        jobs.preview(arrivals)  # what is refused is refused before anything is written
+        jobs.check(arrivals)  # before anything is written
         self._past.raise_run_ids(arrivals.highest_run_id)
         outcomes: Sequence[Outcome] = jobs.write(arrivals)
         return [

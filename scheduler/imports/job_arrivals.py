@@ -58,6 +58,20 @@ class JobArrivals:
 
         return self._context.database.read(unit)
 
+    def check(self, arrivals: Arrivals) -> None:
+        """Refuse what cannot be brought in.
+
+        Raises:
+            ValueError: an app of the source is another one than at the last import.
+
+        """
+
+        def unit(session: Session) -> None:
+            for arrival in arrivals.apps:
+                self._decider.app(session, arrival)
+
+        self._context.database.read(unit)
+
     def write(self, arrivals: Arrivals) -> list[Outcome]:
         """Bring everything in; return what was done."""
         by_app = _by_app(arrivals.jobs)

@@ -28,6 +28,20 @@ def read(session: Session, source: str, kind: str) -> dict[int, Origin]:
     return {row.source_id: row for row in fetch(session, Origin, wanted)}
 
 
+def read_some(
+    session: Session, source: str, kind: str, source_ids: Iterable[int]
+) -> dict[int, Origin]:
+    """Return what was imported of some things, by their ids at the source."""
+    of_kind = query(Origin, ImportOrigin).where(
+        ImportOrigin.source == source, ImportOrigin.kind == kind
+    )
+    return {
+        row.source_id: row
+        for chunk in chunks(source_ids)
+        for row in fetch(session, Origin, of_kind.where(ImportOrigin.source_id.in_(chunk)))
+    }
+
+
 def write(
     session: Session, source: str, kind: str, origins: Sequence[Origin], *, now_ms: int
 ) -> None:
@@ -58,6 +72,15 @@ def jobs(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
         for job in session.execute(
             select(Job).options(undefer(Job.script_source)).where(Job.id.in_(chunk))
         ).scalars()
+    }
+
+
+def app_ids(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
+    """Return the apps of those of the jobs that exist."""
+    return {
+        job_id: app_id
+        for chunk in chunks(job_ids)
+        for job_id, app_id in session.execute(select(Job.id, Job.app_id).where(Job.id.in_(chunk)))
     }
 
 

@@ -80,15 +80,23 @@ def children_of(session: Session, job_id: int) -> tuple[int, ...]:
 
 def set_children(session: Session, job: Job, child_ids: Sequence[int]) -> None:
     """Give a locked job these children and no others."""
-    session.execute(delete(JobChild).where(JobChild.job_id == job.id))
+    give_children(session, [(job, child_ids)])
+
+
+def give_children(session: Session, families: Sequence[tuple[Job, Sequence[int]]]) -> None:
+    """Give locked jobs these children and no others."""
+    for some in chunks([job.id for job, _ in families]):
+        session.execute(delete(JobChild).where(JobChild.job_id.in_(some)))
     rows = [
         {"job_id": job.id, "position": position, "child_id": child_id}
+        for job, child_ids in families
         for position, child_id in enumerate(child_ids)
     ]
     for chunk in chunks(rows):
         session.execute(insert(JobChild), chunk)
-    text = joined(child_ids)
-    job.child_ids = text if len(text) <= LONGEST_IDS else ""
+    for job, child_ids in families:
+        text = joined(child_ids)
+        job.child_ids = text if len(text) <= LONGEST_IDS else ""
     session.flush()
 
 

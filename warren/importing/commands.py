@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from warren.command_options import as_json, examples, takes_settings
+from warren.importing.celery_beat import print_beat_schedule
 from warren.importing.crontab import print_crontab
 from warren.importing.xxl_job.command import XxlJobWish, import_xxl_job
 from warren.settings.settings import Settings
@@ -15,7 +16,7 @@ _path = click.Path(path_type=Path)
 
 @click.group("import")
 def import_group() -> None:
-    """Bring in jobs of other schedulers: from XXL-JOB, or as a job file from a crontab."""
+    """Bring in jobs of other schedulers: from XXL-JOB, or as a job file from cron or Celery."""
 
 
 @import_group.command(
@@ -69,3 +70,18 @@ def crontab(path: Path, app: str, timezone: str) -> None:
     A line that cannot be a job is named on standard error.
     """
     print_crontab(path, app=app, timezone=timezone)
+
+
+@import_group.command(
+    "celery",
+    epilog=examples("warren import celery proj:app --app mails > jobs.yaml"),
+)
+@click.argument("place", metavar="MODULE:NAME")
+@click.option("--app", required=True, help="The app of the jobs; mandatory.")
+def celery(place: str, app: str) -> None:
+    """Print the beat_schedule of a Celery app as a job file; the app is imported.
+
+    Its tasks become handlers by warren.contrib.celery. What has no equal here is named on standard
+    error.
+    """
+    print_beat_schedule(place, app=app)

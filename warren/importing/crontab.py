@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 from scheduler.alarms.channels.mail_server import is_email
@@ -19,6 +18,7 @@ from scheduler.jobs.rules import check_app_name, problems
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Problem
 from scheduler.schedules.cron_schedule import CronSchedule
+from warren.importing.cron_fields import listed
 from warren.jobfile.export import job_file
 from warren.views.terminal import warn
 
@@ -160,9 +160,9 @@ def _expressions(when: Sequence[str]) -> Iterator[str]:
     minute, hour, day, month, weekday = (
         _values(text, *described) for text, described in zip(when, _FIELDS, strict=True)
     )
-    weekdays = _listed({value % 7 + 1 for value in weekday or ()}, 7)
-    time, days = f"0 {_listed(minute, 60)} {_listed(hour, 24)}", _listed(day, 31)
-    months = _listed(month, 12)
+    weekdays = listed({value % 7 + 1 for value in weekday or ()}, 7)
+    time, days = f"0 {listed(minute, 60)} {listed(hour, 24)}", listed(day, 31)
+    months = listed(month, 12)
     if weekdays == "*":
         yield f"{time} {days} {months} ?"
     elif days == "*":
@@ -209,20 +209,6 @@ def _value(text: str, what: str, least: int, most: int, names: Sequence[str]) ->
 
 def _wrong(what: str, least: int, most: int, got: str) -> ValueError:
     return ValueError(f"expected {what} to be {least}-{most}, got: {got[:40]!r}")
-
-
-def _listed(values: set[int], count: int) -> str:
-    """Return values as a field: all of them, those of an even step, runs of them, or a list."""
-    if len(values) >= count:
-        return "*"
-    return ",".join(_runs(sorted(values)))
-
-
-def _runs(values: Sequence[int]) -> Iterator[str]:
-    """Give what follows on each other as ranges."""
-    for _, group in groupby(enumerate(values), key=lambda pair: pair[1] - pair[0]):
-        found = [value for _, value in group]
-        yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
 
 
 def _script(command: str, variables: dict[str, str]) -> str:

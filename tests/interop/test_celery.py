@@ -1,0 +1,77 @@
+"""Celery's own app, as it comes from PyPI: its schedule as jobs, its tasks as handlers."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import run_program
+from tests.support.distributions import make_environment, skip_without_pypi
+from warren.jobfile.reader import read_job_file
+
+PROJECT = """
+from datetime import timedelta
+from celery import Celery
+from celery.schedules import crontab
+
+app = Celery("proj", broker="memory://")
+app.conf.timezone = "Asia/Shanghai"
+app.conf.beat_schedule = {
+    "adds": {"task": "proj.add", "schedule": crontab(minute=30, hour="2", day_of_week="mon-fri"),
+             "args": (1, 2)},
+    "greets": {"task": "proj.greet", "schedule": timedelta(seconds=30), "kwargs": {"who": "olga"}},
+}
+
+@app.task
+def add(a, b):
+    return a + b
+
+@app.task(bind=True)
+def greet(self, who):
+    print(f"run {self.request.id}")
+    if who == "nobody":
+        raise LookupError("nobody is there")
+    return f"hello {who}"
+"""
+HANDLERS = """
+from proj import app
+from warren.contrib.celery import declare_tasks
+
+declare_tasks(app)
+"""
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Celery is installed."""
+    folder = tmp_path_factory.mktemp("celery")
+    skip_without_pypi(folder)
+    programs = make_environment(folder / "environment", ["celery==5.6.*"])
+    [found] = programs.parent.glob("lib/python*/site-packages")
+    return found
+
+
+@pytest.mark.timeout(600)  # on a busy machine Celery takes minutes to be installed
+def test_schedule_and_tasks_of_a_celery_app(libraries: Path, tmp_path: Path) -> None:
+    (tmp_path / "proj.py").write_text(PROJECT)
+    (tmp_path / "handlers.py").write_text(HANDLERS)
+    env = {"PYTHONPATH": str(libraries)}
+
+    def warren(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return run_program(*arguments, folder=tmp_path, env=env, seconds=120)
+
+    printed = warren("import", "celery", "proj:app", "--app", "mails")
+    added = warren("try", "handlers.py", "proj.add", "--param", '{"args": [40, 2]}')
+    greeted = warren("try", "handlers.py", "proj.greet", "--param", '{"kwargs": {"who": "olga"}}')
+    failed = warren("try", "handlers.py", "proj.greet", "--param", '{"kwargs": {"who": "nobody"}}')
+
+    assert (printed.returncode, printed.stderr) == (0, "")
+    (tmp_path / "jobs.yaml").write_text(printed.stdout)
+    adds, greets = read_job_file(tmp_path / "jobs.yaml", now_ms=0).specs
+    assert (adds.schedule_value, adds.timezone) == ("0 30 2 ? * 2-6", "Asia/Shanghai")
+    assert (adds.handler, adds.param) == ("proj.add", '{"args": [1, 2]}')
+    assert (greets.schedule_value, greets.param) == ("30", '{"kwargs": {"who": "olga"}}')
+    assert "42" in added.stdout, added.stdout + added.stderr
+    assert "hello olga" in greeted.stdout, greeted.stdout + greeted.stderr
+    assert failed.returncode == 1
+    assert "nobody is there" in failed.stdout + failed.stderr

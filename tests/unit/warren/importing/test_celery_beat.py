@@ -1,0 +1,129 @@
+"""Celery's schedule becomes a job file, and a run's param the arguments of a task."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from warren.contrib.celery import arguments
+from warren.errors import CommandError
+from warren.importing.celery_beat import BeatSchedule, load_app, read_beat_schedule
+
+NOW_MS = 1_772_301_600_000
+ALL = {
+    "minute": set(range(60)),
+    "hour": set(range(24)),
+    "day_of_month": set(range(1, 32)),
+    "month_of_year": set(range(1, 13)),
+    "day_of_week": set(range(7)),
+}
+
+
+def crontab(**fields: set[int]) -> SimpleNamespace:
+    """What `celery.schedules.crontab` has of its fields."""
+    return SimpleNamespace(**ALL | fields)
+
+
+def read(timezone: str = "UTC", **entry: Any) -> BeatSchedule:
+    entries = {"nightly/one": {"task": "proj.add", "schedule": 60} | entry}
+    celery = SimpleNamespace(
+        conf=SimpleNamespace(beat_schedule=entries),
+        tasks={"proj.add": None, "celery.ping": None},
+        timezone=timezone,
+        loader=SimpleNamespace(import_default_modules=lambda: None),
+        finalize=lambda: None,
+    )
+    return read_beat_schedule(celery, app="mails", now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kind", "value", "timezone"),
+    [
+        (crontab(), "CRON", "0 * * * * ?", "Asia/Tokyo"),
+        (crontab(minute={0, 30}, hour={7}), "CRON", "0 0,30 7 * * ?", "Asia/Tokyo"),
+        (crontab(minute={0}, day_of_week={0, 6}), "CRON", "0 0 * ? * 1,7", "Asia/Tokyo"),
+        (crontab(minute={0}, day_of_month={1}), "CRON", "0 0 * 1 * ?", "Asia/Tokyo"),
+        (timedelta(minutes=5), "FIX_RATE", "300", ""),
+        (SimpleNamespace(run_every=timedelta(seconds=10)), "FIX_RATE", "10", ""),
+        (30.0, "FIX_RATE", "30", ""),
+    ],
+)
+def test_schedules_that_have_an_equal_here(
+    schedule: Any, kind: str, value: str, timezone: str
+) -> None:
+    found = read("Asia/Tokyo", schedule=schedule, args=(1,), kwargs={"to": "奥尔加"})
+
+    [spec] = found.specs
+    assert (spec.name, spec.app, spec.handler) == ("nightly_one", "mails", "proj.add")
+    assert (spec.schedule_kind, spec.schedule_value, spec.timezone) == (kind, value, timezone)
+    assert arguments(spec.param) == ([1], {"to": "奥尔加"})
+    assert found.remarks == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"schedule": 0.5}, "expected whole seconds, got: 0.5"),
+        ({"schedule": SimpleNamespace(event="dawn")}, "a schedule of type SimpleNamespace has no"),
+        ({"schedule": None}, "a schedule of type NoneType has no equal here"),
+        (
+            {"schedule": crontab(day_of_month={1}, day_of_week={1})},
+            "it wants a day of the month that is a certain weekday too",
+        ),
+        ({"schedule": crontab(day_of_month={31}, month_of_year={2})}, "never fires again"),
+        ({"args": (object(),)}, "its arguments are no JSON"),
+        ({"task": ""}, "handler"),
+    ],
+)
+def test_entry_that_has_no_equal_is_left_out_and_named(
+    entry: Mapping[str, Any], words: str
+) -> None:
+    found = read(**entry)
+
+    assert found.specs == []
+    [told] = found.remarks
+    assert told.startswith("nightly/one is left out: ")
+    assert words in told
+
+
+def test_what_has_no_effect_here_is_named() -> None:
+    found = read(options={"queue": "q", "expires": 3}, relative=True, task="proj.gone", odd=1)
+
+    assert len(found.specs) == 1
+    assert found.remarks == [
+        "nightly/one: the app has no task proj.gone",
+        "nightly/one: its options have no effect here: queue, expires",
+        "nightly/one: relative has no effect here",
+        "nightly/one: unknown and without effect: odd",
+    ]
+
+
+@pytest.mark.parametrize("param", ["x", "[1]", '{"a": 1}', '{"args": 1}', '{"kwargs": []}'])
+def test_param_that_calls_no_task_is_refused(param: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        arguments(param)
+
+
+def test_no_param_calls_without_arguments() -> None:
+    assert arguments(" ") == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("no_such_module:app", "cannot import no_such_module:app: ModuleNotFoundError"),
+        ("json:app", "cannot import json:app: AttributeError"),
+        ("json:dumps", "expected json:dumps to be a Celery app, got: function"),
+    ],
+)
+def test_what_is_no_celery_app_is_named(
+    place: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", ["/nowhere"])
+
+    with pytest.raises(CommandError) as raised:
+        load_app(place)
+
+    assert words in str(raised.value)

@@ -1,0 +1,74 @@
+"""Celery's tasks as handlers, for `warren executor`; neither a worker nor a broker is needed.
+
+    # handlers.py
+    from proj import app
+    from warren.contrib.celery import declare_tasks
+
+    declare_tasks(app)
+
+A run's param is `{"args": […], "kwargs": {…}}`, both optional. The task runs eagerly, in the job's
+process, so a timeout or a kill ends it for real. A task that calls `self.retry` runs again at once;
+for a pause give the job `retries` and `retry_delay`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from executor.handlers.context import JobContext
+from executor.handlers.handler_registry import job
+
+_OWN = "celery."
+
+
+def declare_tasks(app: Any) -> None:
+    """Declare each task of a Celery app, but Celery's own, as the handler of its name.
+
+    Raises:
+        HandlersError: a name is taken.
+
+    """
+    for name in task_names(app):
+        job(name)(_handler(app.tasks[name]))
+
+
+def task_names(app: Any) -> list[str]:
+    """Return the names of an app's tasks, those of the modules that it includes among them."""
+    app.loader.import_default_modules()
+    app.finalize()
+    return sorted(name for name in app.tasks if not name.startswith(_OWN))
+
+
+def arguments(param: str) -> tuple[list[Any], dict[str, Any]]:
+    """Return what a run's param calls a task with.
+
+    Raises:
+        ValueError: it is no such JSON.
+
+    """
+    if not param.strip():
+        return [], {}
+    try:
+        return msgspec.json.decode(param, type=_Call).pair
+    except msgspec.MsgspecError as error:
+        expected = '{"args": [], "kwargs": {}}'
+        raise ValueError(f"expected param to be {expected}, got: {param[:100]!r}") from error
+
+
+class _Call(msgspec.Struct, forbid_unknown_fields=True):
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+
+    @property
+    def pair(self) -> tuple[list[Any], dict[str, Any]]:
+        return self.args, self.kwargs
+
+
+def _handler(task: Any) -> Callable[[JobContext], Any]:
+    def run(context: JobContext) -> Any:
+        args, kwargs = arguments(context.param)
+        done = task.apply(args=args, kwargs=kwargs, task_id=str(context.run_id), throw=True)
+        return done.get()
+
+    return run

@@ -1,0 +1,144 @@
+"""`warren import celery`: the schedule of Celery beat as a job file."""
+
+import importlib
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from scheduler.cron.wall_clock import load_zone
+from scheduler.jobs.rules import check_app_name, problems
+from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.problems import Problem
+from scheduler.schedules.cron_schedule import CronSchedule
+from scheduler.schedules.fixed_rate import FixedRate
+from warren.contrib.celery import task_names
+from warren.errors import CommandError
+from warren.importing.cron_fields import listed
+from warren.jobfile.export import job_file
+from warren.views.terminal import warn
+
+_CONTROL = re.compile(r"[/\x00-\x1f\x7f-\x9f]+")
+_KNOWN = {"task", "schedule", "args", "kwargs", "options", "relative"}
+
+
+@dataclass(slots=True)
+class BeatSchedule:
+    """The jobs of a schedule, and what people must know of some of its entries."""
+
+    specs: list[JobSpec] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def print_beat_schedule(place: str, *, app: str) -> None:
+    """Print the schedule of a Celery app as a job file; say what people must know."""
+    check_app_name(app)
+    found = read_beat_schedule(load_app(place), app=app, now_ms=time.time_ns() // 1_000_000)
+    print("".join(f"{line}\n" for line in job_file([AppSpec(name=app)], found.specs)), end="")
+    for words in found.remarks:
+        warn(words)
+
+
+def load_app(place: str) -> Any:
+    """Import a Celery app, named MODULE:NAME, from here or from what is installed.
+
+    Raises:
+        CommandError: there is none.
+
+    """
+    module, _, name = place.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), name or "app")
+    except Exception as error:
+        raise CommandError(f"cannot import {place}: {type(error).__name__}: {error}") from error
+    if not (hasattr(found, "conf") and hasattr(found, "tasks")):
+        raise CommandError(f"expected {place} to be a Celery app, got: {type(found).__name__}")
+    return found
+
+
+def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> BeatSchedule:
+    """Return the jobs of an app's `beat_schedule`."""
+    tasks, found = set(task_names(celery)), BeatSchedule()
+    for key, entry in (celery.conf.beat_schedule or {}).items():
+        try:
+            spec = _spec(str(key), entry, app, _zone(celery))
+            for problem in problems(spec, now_ms=now_ms):
+                raise problem
+        except (ValueError, Problem) as problem:
+            found.remarks.append(f"{key} is left out: {problem}")
+            continue
+        found.specs.append(spec)
+        found.remarks += [f"{key}: {words}" for words in _remarks(entry, spec, tasks)]
+    return found
+
+
+def _spec(key: str, entry: Mapping[str, Any], app: str, zone: str) -> JobSpec:
+    kind, value = _schedule(entry.get("schedule"))
+    return JobSpec(
+        name=_CONTROL.sub("_", key).strip()[:255],
+        app=app,
+        handler=str(entry.get("task") or ""),
+        schedule_kind=kind,
+        schedule_value=value,
+        timezone=zone if kind == CronSchedule.kind else "",
+        param=_param(entry),
+    )
+
+
+def _schedule(given: Any) -> tuple[str, str]:
+    if all(hasattr(given, name) for name in ("minute", "hour", "day_of_week", "month_of_year")):
+        return CronSchedule.kind, _expression(given)
+    period = getattr(given, "run_every", given)
+    seconds = period.total_seconds() if isinstance(period, timedelta) else period
+    if type(seconds) not in (int, float):
+        raise ValueError(f"a schedule of type {type(given).__name__} has no equal here")
+    if seconds != int(seconds) or seconds < 1:
+        raise ValueError(f"expected whole seconds, got: {seconds}")
+    return FixedRate.kind, str(int(seconds))
+
+
+def _expression(given: Any) -> str:
+    """Return the expression of a `crontab`, to which both day fields must fit."""
+    weekdays = listed({day % 7 + 1 for day in given.day_of_week}, 7)
+    days = listed(set(given.day_of_month), 31)
+    if "*" not in (days, weekdays):
+        raise ValueError("it wants a day of the month that is a certain weekday too")
+    day_fields = f"{days} {{}} ?" if weekdays == "*" else f"? {{}} {weekdays}"
+    months = listed(set(given.month_of_year), 12)
+    time_fields = f"0 {listed(set(given.minute), 60)} {listed(set(given.hour), 24)}"
+    return f"{time_fields} {day_fields.format(months)}"
+
+
+def _param(entry: Mapping[str, Any]) -> str:
+    given = {name: entry[name] for name in ("args", "kwargs") if entry.get(name)}
+    try:
+        return json.dumps(given, ensure_ascii=False) if given else ""
+    except TypeError as error:
+        raise ValueError(f"its arguments are no JSON: {error}") from error
+
+
+def _remarks(entry: Mapping[str, Any], spec: JobSpec, tasks: set[str]) -> Iterator[str]:
+    if spec.handler not in tasks:
+        yield f"the app has no task {spec.handler}"
+    if options := entry.get("options"):
+        yield f"its options have no effect here: {', '.join(map(str, options))}"
+    if entry.get("relative"):
+        yield "relative has no effect here"
+    if further := sorted(map(str, entry.keys() - _KNOWN)):
+        yield f"unknown and without effect: {', '.join(further)}"
+
+
+def _zone(celery: Any) -> str:
+    """Return the zone of the app's crontabs; "" = it has none that is known here."""
+    name = str(celery.timezone or "")
+    try:
+        load_zone(name)
+    except Problem:
+        return ""
+    return name
