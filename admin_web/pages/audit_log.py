@@ -1,10 +1,8 @@
 """The audit log page: who did what, when and from where, with values before and after."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from flask import Response, render_template, request
@@ -16,13 +14,14 @@ from admin_web.console_services import ConsoleServices
 from admin_web.exports import tables
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
+from admin_web.history import changes
+from admin_web.history.changes import values_of
 from admin_web.language import labels
 from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
 from scheduler.actor import Right
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
-from sql.models import AuditEntry
 
 LINES = 50
 _DAY_MS = 86_400_000
@@ -41,15 +40,6 @@ class AuditFilterForm(ConsoleForm):
     name = StringField(lazy_gettext("Name"), [Optional(), Length(max=255)])
     since = DateField(lazy_gettext("From date"), [Optional()])
     until = DateField(lazy_gettext("To date"), [Optional()])
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One value of an object, before and after."""
-
-    name: str
-    before: Any
-    after: Any
 
 
 class AuditPages:
@@ -79,7 +69,8 @@ class AuditPages:
             form=form,
             entries=entries[:LINES],
             older=older,
-            differences=differences,
+            differences=changes.differences,
+            link=changes.link,
         )
 
     def _rows(self, wanted: AuditFilter) -> Iterator[tables.Row]:
@@ -88,7 +79,7 @@ class AuditPages:
             found = self._services.database.read(lambda s: audit_log.listing(s, asked))
             rows: list[tables.Row] = [
                 {name: getattr(entry, name) for name in _COLUMNS}
-                | {"before": _values(entry.before), "after": _values(entry.after)}
+                | {"before": values_of(entry.before), "after": values_of(entry.after)}
                 for entry in found
             ]
             return rows, found[-1].id if len(found) == tables.AT_ONCE else None
@@ -113,15 +104,3 @@ class AuditPages:
             field.data, datetime.min.time(), ZoneInfo(self._services.timezone)
         )
         return int(midnight.timestamp() * 1000) + days * _DAY_MS
-
-
-def differences(entry: AuditEntry) -> list[Difference]:
-    """Return what an entry says about values, by name; None where there was or is none."""
-    before, after = _values(entry.before), _values(entry.after)
-    names = dict.fromkeys([*before, *after])
-    return [Difference(name, before.get(name), after.get(name)) for name in names]
-
-
-def _values(text: str | None) -> dict[str, Any]:
-    found = json.loads(text or "{}")
-    return found if isinstance(found, dict) else {}

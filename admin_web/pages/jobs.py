@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from flask import flash, redirect, render_template, request, url_for
+from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
+from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
@@ -13,7 +14,9 @@ from admin_web.exports.lists import ListFiles
 from admin_web.forms.job_filter import LINES, JobFilterForm, wanted
 from admin_web.forms.jobs import JobForm
 from admin_web.forms.script_templates import template_for
+from admin_web.history import job_history
 from admin_web.language import job_labels
+from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
 from admin_web.views.job_details import JobDetails, read_details
 from admin_web.views.job_preview import Preview, preview
@@ -21,6 +24,7 @@ from admin_web.views.job_settings import read_settings
 from admin_web.visitors import visitor
 from scheduler.actor import Right
 from scheduler.jobs import rules
+from scheduler.jobs.past_spec import PastSpec
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.jobs.stored_spec import fingerprint
 from scheduler.problems import Code, ProblemKind, Refused
@@ -98,7 +102,11 @@ class JobPages:
 
     @route("/jobs/new", Right.OPERATE)
     def new(self) -> str:
-        """Ask for a new job."""
+        """Ask for a new job, or for one as it was before it was deleted."""
+        if gone := id_argument("restore"):
+            spec = self._past(gone)
+            form = self._filled(JobForm.values_of(spec))
+            return self._form(form, action=url_for("jobs.create"))
         given = {"author": visitor().name, "app": request.args.get("app", "")}
         return self._form(self._filled(given), action=url_for("jobs.create"))
 
@@ -130,7 +138,8 @@ class JobPages:
     def edit(self, job_id: int) -> str:
         """Ask what shall change."""
         spec = self._details(job_id).spec
-        form = self._filled(JobForm.values_of(spec) | {"seen": fingerprint(spec)})
+        shown = self._past(job_id) if id_argument("version") else spec
+        form = self._filled(JobForm.values_of(shown) | {"seen": fingerprint(spec)})
         return self._form(form, action=url_for("jobs.save", job_id=job_id), job_id=job_id)
 
     @route("/jobs/<id:job_id>/save", Right.OPERATE, methods=("POST",))
@@ -222,6 +231,27 @@ class JobPages:
         kind, value, zone = form.schedule
         zone = zone or self._services.timezone
         return preview(kind, value, zone, now_ms=self._services.now_ms())
+
+    def _past(self, job_id: int) -> JobSpec:
+        """Return a job as it was in the version asked for; what is missing of it is said."""
+        known = visitor()
+        commands = self._services.commands(known.actor)
+
+        def read(session: Session) -> PastSpec:
+            history = job_history.read(session, commands, known, job_id)
+            version = history.find(id_argument("version"))
+            if version is None:
+                abort(404)
+            return job_history.restored(session, history, version, known)
+
+        found = self._services.database.read(read)
+        flash(gettext("This is how the job was. Nothing is changed until you save."))
+        if found.missing:
+            names = ", ".join(found.missing)
+            flash(
+                gettext("The audit log does not have these whole: %(names)s", names=names), "error"
+            )
+        return found.spec
 
     def _details(self, job_id: int) -> JobDetails:
         known = visitor()

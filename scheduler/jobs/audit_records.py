@@ -1,13 +1,16 @@
 """A job as the audit log keeps it: by the names of its columns, whatever they are called here."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.jobs.fields import FIELDS, WRITTEN, Field
 from sql.jobs import child_links
 from sql.models import Job
 
 _COLUMNS = {name: column.name for name, column in Job.__mapper__.columns.items()}
+#: The field that each column of a record belongs to.
+FIELD_OF: Mapping[str, Field] = {_COLUMNS[one.column]: one for one in (*WRITTEN, FIELDS["enabled"])}
+CHILDREN = _COLUMNS["child_ids"]
 #: Those that open something elsewhere: the audit log says only that they are there.
 SECRETS = frozenset(_COLUMNS[field.column] for field in FIELDS.values() if field.kind.is_secret)
 

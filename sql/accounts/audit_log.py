@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from sql.batch import chunks
 from sql.models import AuditEntry
 
 #: Entries about one job in one millisecond.
@@ -41,6 +42,32 @@ def trigger_of(session: Session, job_id: int, run_id: int, at_ms: int) -> str | 
         if str(json.loads(after or "{}").get("run")) == str(run_id):
             return str(who)
     return None
+
+
+def of_job(
+    session: Session, job_id: int, actions: Sequence[str], *, looked_at: int
+) -> Sequence[AuditEntry]:
+    """Return the entries of some actions on a job, the last first, among its newest entries.
+
+    A job that is triggered much has more entries than these.
+    """
+    newest = (
+        select(AuditEntry.id)
+        .where(AuditEntry.kind == kind, AuditEntry.object_id == job_id)
+        .order_by(AuditEntry.id.desc())
+        .limit(looked_at)
+        for kind in ("job", "glue")
+    )
+    ids = [one for statement in newest for one in session.execute(statement).scalars()]
+    return [
+        entry
+        for part in chunks(sorted(ids, reverse=True))
+        for entry in session.execute(
+            select(AuditEntry)
+            .where(AuditEntry.id.in_(part), AuditEntry.action.in_(actions))
+            .order_by(AuditEntry.id.desc())
+        ).scalars()
+    ]
 
 
 def listing(session: Session, wanted: AuditFilter) -> Sequence[AuditEntry]:

@@ -1,0 +1,1 @@
+"""What changed, from the audit log: in readable fields, with links, and as versions of a job."""

@@ -1,0 +1,94 @@
+"""An entry of the audit log as people read it: fields by their names, values in words, links."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flask import url_for
+from flask_babel import gettext
+
+from admin_web.forms.jobs import FORM_FIELDS, JobForm
+from admin_web.language.job_labels import OPTIONS, label_of
+from scheduler.jobs.audit_records import CHILDREN, FIELD_OF
+from scheduler.jobs.field_kinds import Choice, YesOrNo
+from scheduler.jobs.fields import Field
+from sql.models import AuditEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One value of an object, before and after; None where there was or is none."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+def values_of(text: str | None) -> dict[str, Any]:
+    """Return what an entry keeps of an object before or after."""
+    found = json.loads(text or "{}")
+    return found if isinstance(found, dict) else {}
+
+
+def differences(entry: AuditEntry) -> list[Difference]:
+    """Return what an entry says about values."""
+    before, after = values_of(entry.before), values_of(entry.after)
+    return compare(before, after, is_job=entry.kind == "job")
+
+
+def compare(
+    before: Mapping[str, Any], after: Mapping[str, Any], *, is_job: bool, unlike: bool = False
+) -> list[Difference]:
+    """Return each field of two records; `unlike`: those that differ alone."""
+    fields = FIELD_OF if is_job else {}
+    labels = _labels() if is_job else {}
+    return [
+        Difference(
+            labels.get(name) or name.replace("_", " "),
+            _shown(fields.get(name), before.get(name)),
+            _shown(fields.get(name), after.get(name)),
+        )
+        for name in dict.fromkeys([*before, *after])
+        if not unlike or (before.get(name) or None) != (after.get(name) or None)
+    ]
+
+
+def link(entry: AuditEntry) -> str:
+    """Return where what an entry is about is shown, empty where no page is."""
+    number = entry.object_id
+    if not number:
+        return ""
+    ways: dict[str, tuple[str, dict[str, Any]]] = {
+        "job": ("job_history.show", {"job_id": number}),
+        "glue": ("job_history.show", {"job_id": number}),
+        "run": ("runs.show", {"run_id": number}),
+        "app": ("apps.edit", {"app_id": number}),
+        "user": ("users.show", {"user_id": number}),
+    }
+    endpoint, values = ways.get(entry.kind, ("", {}))
+    return url_for(endpoint, **values) if endpoint else ""
+
+
+def _labels() -> dict[str, str]:
+    form = JobForm()
+    named = {one.name: str(form[name].label.text) for name, one in FORM_FIELDS.items()}
+    named |= {"schedule_kind": gettext("Schedule type"), "schedule_value": gettext("Schedule")}
+    named["enabled"] = gettext("Enabled")
+    labels = {column: named.get(one.name, one.title) for column, one in FIELD_OF.items()}
+    return labels | {CHILDREN: named["children"], "script": gettext("Script")}
+
+
+def _shown(field: Field | None, stored: Any) -> str | None:
+    if stored is None:
+        return None
+    if field is None:
+        return str(stored)
+    if field.name == "enabled":
+        return str(gettext("yes") if stored else gettext("no"))
+    value = field.kind.value(stored)
+    if isinstance(field.kind, YesOrNo):
+        return None if value is None else str(gettext("yes") if value else gettext("no"))
+    if isinstance(field.kind, Choice) or field.name in OPTIONS:
+        return label_of(OPTIONS.get(field.name, {}), str(value))
+    return str(field.kind.shown(value))

@@ -1,0 +1,102 @@
+"""The versions of a job: each change of it, and how it was after each, from the audit log."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from admin_web.history.changes import values_of
+from admin_web.visitors import Visitor
+from scheduler.commands.audit_log import Action
+from scheduler.commands.commands import Commands
+from scheduler.jobs import past_spec
+from scheduler.jobs.audit_records import record_of
+from scheduler.jobs.past_spec import PastSpec
+from scheduler.jobs.spec import JobSpec
+from sql.accounts import audit_log
+from sql.errors import NotFound
+from sql.jobs import child_links
+from sql.listings import job_search
+from sql.models import AuditEntry, Job
+from sql.registry import apps
+
+#: What changes a job; a trigger does not.
+CHANGES = tuple(
+    action.value
+    for action in (
+        *(Action.JOB_CREATE, Action.JOB_UPDATE, Action.JOB_DELETE, Action.JOB_START),
+        *(Action.JOB_STOP, Action.GLUE_SAVE),
+    )
+)
+#: Entries of a job that are looked at, of each kind.
+LOOKED_AT = 2_000
+_ENABLED = "trigger_status"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A change of a job, and its record as it was afterwards; of one that was deleted: before."""
+
+    entry: AuditEntry
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobHistory:
+    """A job, which may be gone, and its versions, the newest first."""
+
+    job_id: int
+    app: str
+    name: str
+    present: JobSpec | None
+    versions: Sequence[Version]
+
+    def find(self, entry_id: int | None) -> Version | None:
+        """Return the version that an entry made."""
+        return next((one for one in self.versions if one.entry.id == entry_id), None)
+
+
+def read(session: Session, commands: Commands, visitor: Visitor, job_id: int) -> JobHistory:
+    """Return the history of a job.
+
+    Raises:
+        NotFound: there is and was no such job, or not for this visitor.
+
+    """
+    entries = audit_log.of_job(session, job_id, CHANGES, looked_at=LOOKED_AT)
+    job = session.get(Job, job_id)
+    if job is not None:
+        _, spec, _ = commands.jobs.read(session, job_id)
+        record = record_of(job, child_links.children_of(session, job_id))
+        return JobHistory(job_id, spec.app, spec.name, spec, _versions(entries, record))
+    gone = next((one for one in entries if one.action == Action.JOB_DELETE), None)
+    app, _, name = gone.name.partition("/") if gone else ("", "", "")
+    if gone is None or app not in apps.ids_by_name(session, visitor.app_ids):
+        raise NotFound(f"no job {job_id}")
+    return JobHistory(job_id, app, name, None, _versions(entries, values_of(gone.before)))
+
+
+def restored(session: Session, history: JobHistory, version: Version, known: Visitor) -> PastSpec:
+    """Return a job as it was in a version; of its children, those that are still there."""
+    wanted = past_spec.child_ids(version.record)
+    names = job_search.names(session, wanted, known.app_ids)
+    found = [names[one].removeprefix(f"{history.app}/") for one in wanted if one in names]
+    return past_spec.past_spec(
+        version.record, app=history.app, children=found, present=history.present
+    )
+
+
+def _versions(entries: Sequence[AuditEntry], record: dict[str, Any]) -> list[Version]:
+    """Return the versions, going back from how the job is, or was in the end."""
+    found = []
+    for entry in entries:
+        found.append(Version(entry, record))
+        record = past_spec.undone(record, [_before(entry)])
+    return found
+
+
+def _before(entry: AuditEntry) -> dict[str, Any]:
+    if entry.action in (Action.JOB_START, Action.JOB_STOP):
+        return {_ENABLED: int(entry.action == Action.JOB_STOP)}
+    return {} if entry.action == Action.GLUE_SAVE else values_of(entry.before)

@@ -1,0 +1,61 @@
+"""The page of a job's history: who changed what, two versions compared, a version to restore."""
+
+from flask import render_template
+from werkzeug.wrappers import Response
+
+from admin_web.console_services import ConsoleServices
+from admin_web.exports import tables
+from admin_web.history import changes, job_history
+from admin_web.history.changes import values_of
+from admin_web.history.job_history import JobHistory
+from admin_web.url_ids import id_argument
+from admin_web.url_routes import route
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+
+#: Versions of a page; the audit log has the others.
+LINES = 200
+_COLUMNS = ("id", "at", "who", "action", "before", "after")
+
+
+class JobHistoryPages:
+    """The jobs, deleted ones too, of the apps of whoever looks."""
+
+    name = "job_history"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    @route("/jobs/<id:job_id>/history", Right.VIEW)
+    def show(self, job_id: int) -> str | Response:
+        """Show each change, and how two versions differ if these are chosen."""
+        known = visitor()
+        commands = self._services.commands(known.actor)
+        history = self._services.database.read(
+            lambda session: job_history.read(session, commands, known, job_id)
+        )
+        if tables.is_asked():
+            return _file(history)
+        one, other = history.find(id_argument("from")), history.find(id_argument("to"))
+        compared = None
+        if one is not None and other is not None:
+            compared = changes.compare(one.record, other.record, is_job=True, unlike=True)
+        return render_template(
+            "pages/job_history.html",
+            history=history,
+            versions=history.versions[:LINES],
+            is_cut=len(history.versions) > LINES,
+            compared=compared,
+            one=one,
+            other=other,
+            differences=changes.differences,
+        )
+
+
+def _file(history: JobHistory) -> Response:
+    rows = (
+        {name: getattr(one.entry, name) for name in _COLUMNS}
+        | {"before": values_of(one.entry.before), "after": values_of(one.entry.after)}
+        for one in history.versions
+    )
+    return tables.answer(f"job-{history.job_id}-history", _COLUMNS, rows)

@@ -1,0 +1,79 @@
+"""A job as it was: made of its record, and of what the audit log says of each change since then."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.jobs.audit_records import CHILDREN, FIELD_OF, SECRETS
+from scheduler.jobs.field_kinds import Number, YesOrNo
+from scheduler.jobs.fields import WRITTEN
+from scheduler.jobs.script_cache import language_of
+from scheduler.jobs.spec import JobSpec
+
+Record = Mapping[str, Any]
+#: How the audit log ends a value that it has cut.
+_CUT, _HIDDEN = "…", "***"
+
+
+@dataclass(frozen=True, slots=True)
+class PastSpec:
+    """A job as it was; `missing` are the fields whose values the audit log has not, or has cut."""
+
+    spec: JobSpec
+    missing: Sequence[str] = field(default=())
+
+
+def undone(record: Record, later: Iterable[Record]) -> dict[str, Any]:
+    """Return a record as it was before some changes, given by what was before each, last first."""
+    found = dict(record)
+    for before in later:
+        found |= before
+    return found
+
+
+def child_ids(record: Record) -> list[int]:
+    """Return the children that a record names."""
+    return [int(one) for one in str(record.get(CHILDREN) or "").split(",") if one.isdecimal()]
+
+
+def past_spec(
+    record: Record, *, app: str, children: Sequence[str] = (), present: JobSpec | None = None
+) -> PastSpec:
+    """Return the job that a record is of; what it lacks is as at present, or as by default."""
+    values: dict[str, Any] = {}
+    missing = []
+    for one in WRITTEN:
+        stored = _stored(record, one.name)
+        if _is_lost(one.name, stored):
+            missing.append(one.name)
+            stored = None
+            if present is not None:
+                values[one.name] = getattr(present, one.name)
+                continue
+        if stored is not None:
+            values[one.name] = one.kind.value(stored)
+        elif not isinstance(one.kind, Number | YesOrNo):
+            values[one.name] = one.default if one.default is not None else ""
+    language = language_of(str(record.get("script") or "").partition(" ")[0])
+    if language:
+        missing.append("script_source")
+        values |= {"script_language": language, "handler": ""}
+    if present is not None:
+        values |= {
+            "script_language": present.script_language,
+            "script_source": present.script_source,
+            "script_remark": present.script_remark,
+        }
+        missing = [one for one in missing if one != "script_source"]
+    return PastSpec(JobSpec(app=app, children=tuple(children), **values), tuple(missing))
+
+
+def _stored(record: Record, name: str) -> Any:
+    return next((record.get(column) for column, one in FIELD_OF.items() if one.name == name), None)
+
+
+def _is_lost(name: str, stored: Any) -> bool:
+    is_secret = any(FIELD_OF[column].name == name for column in SECRETS if column in FIELD_OF)
+    if is_secret:
+        return bool(stored == _HIDDEN)
+    return isinstance(stored, str) and len(stored) > 2_000 and stored.endswith(_CUT)  # noqa: PLR2004 - what the audit log keeps

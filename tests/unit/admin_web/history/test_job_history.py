@@ -1,0 +1,154 @@
+"""A job's history: each change in words, versions compared, and restored, deleted jobs too."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from flask import Flask
+
+from scheduler.jobs.spec import JobSpec
+from sql.accounts import audit_log
+from sql.accounts.audit_log import AuditFilter
+from sql.engine import Database
+from sql.jobs import jobs
+from sql.models import Job
+from tests.support.acting import acting
+from tests.support.console import Clock, Visit, signed_in
+from tests.support.stored_rows import Rows
+
+SPEC = JobSpec(name="nightly", app="reports", handler="report.daily", tags=("night",), retries=1)
+HOOK = "https://hooks.example.com/secret"
+
+
+@pytest.fixture
+def rows(database: Database) -> Iterator[Rows]:
+    rows = Rows(database.url.render_as_string(hide_password=False))
+    yield rows
+    rows.database.close()
+
+
+@pytest.fixture
+def job_id(database: Database, clock: Clock) -> int:
+    """A job that was made, changed twice, started and stopped."""
+    commands = acting(database, clock.now_ms, who="alice").jobs
+    made = commands.create(SPEC)
+    cron = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?"}
+    for changes in (
+        {"retries": 5, "param": "x"},
+        {"retries": 5, "param": "y", "route": "ROUND", "alarm_webhook": HOOK, **cron},
+    ):
+        clock.pass_seconds(60)
+        values = {
+            "name": "nightly",
+            "app": "reports",
+            "handler": "report.daily",
+            "tags": ("night",),
+        }
+        commands.update(made, JobSpec(**values | changes), seen=None)
+    commands.start(made)
+    commands.stop(made)
+    return made
+
+
+def entries(database: Database) -> dict[str, int]:
+    """Return the ids of the first entry of each action on jobs."""
+    wanted = AuditFilter(kind="job")
+    found = database.read(lambda session: audit_log.listing(session, wanted))
+    return {entry.action: entry.id for entry in found}
+
+
+def field(page: str, name: str) -> str:
+    found = re.search(rf'<input[^>]*name="{name}"[^>]*value="([^"]*)"', page)
+    return found[1] if found else ""
+
+
+def text(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def the_job(database: Database) -> Job:
+    return database.read(lambda session: jobs.find(session, "nightly"))
+
+
+def test_each_change_is_told_by_the_names_of_fields(admin: Visit, job_id: int) -> None:
+    page = admin.get(f"/jobs/{job_id}/history").text
+
+    for words in ("Retries 1 5", "Parameter x y", "Route first round robin", "alice"):
+        assert words in text(page), words
+    assert "executor_fail_retry_count" not in page
+    assert page.count("<tr>") > 5
+
+
+def test_two_versions_are_compared(admin: Visit, database: Database, job_id: int) -> None:
+    made, stopped = entries(database)["job.create"], entries(database)["job.stop"]
+
+    page = text(admin.get(f"/jobs/{job_id}/history?from={made}&to={stopped}").text)
+
+    compared = page[page.index("Compared") : page.index("Compare selected")]
+    assert "Retries 1 5" in compared
+    assert "Parameter y" in compared
+    assert "Handler" not in compared
+
+
+def test_a_version_is_restored_through_the_form(
+    admin: Visit, database: Database, job_id: int
+) -> None:
+    first = entries(database)["job.create"]
+
+    page = admin.get(f"/jobs/{job_id}/edit?version={first}").text
+
+    assert "Nothing is changed until you save." in page
+    assert the_job(database).retries == 5
+    assert field(page, "retries") == "1"
+    assert field(page, "tags") == "night"
+    form = {"name": "nightly", "handler": "report.daily", "schedule_kind": "NONE"}
+    form |= {"route": "FIRST", "block": "SERIAL_EXECUTION", "misfire": "DO_NOTHING", "retries": "1"}
+    form |= {"delivery": "AT_MOST_ONCE", "concurrency": "1", "timeout": "0", "retry_delay": "0"}
+    saved = admin.post(f"/jobs/{job_id}/save", form | {"seen": field(page, "seen")})
+    assert saved.status_code == 303
+    assert the_job(database).retries == 1
+
+
+def test_a_deleted_job_is_restored_as_a_new_one(
+    admin: Visit, database: Database, clock: Clock, job_id: int
+) -> None:
+    acting(database, clock.now_ms, who="bob").jobs.delete([job_id])
+    gone = entries(database)["job.delete"]
+
+    history = admin.get(f"/jobs/{job_id}/history").text
+    page = admin.get(f"/jobs/new?restore={job_id}&version={gone}").text
+
+    assert "This job was deleted." in history
+    assert f"/jobs/new?restore={job_id}&amp;version={gone}" in history
+    assert field(page, "name") == "nightly"
+    assert field(page, "retries") == "5"
+    assert field(page, "cron") == "0 0 2 * * ?"
+    assert "alarm_webhook" in page
+    assert HOOK not in page + history
+
+
+def test_the_history_of_a_foreign_job_is_not_there(
+    app: Flask, database: Database, clock: Clock, job_id: int
+) -> None:
+    stranger = signed_in(app, "stranger")
+    made = entries(database)["job.create"]
+
+    assert stranger.get(f"/jobs/{job_id}/history").status_code == 404
+    assert stranger.get(f"/jobs/{job_id}/edit?version={made}").status_code == 404
+    acting(database, clock.now_ms).jobs.delete([job_id])
+    assert stranger.get(f"/jobs/{job_id}/history").status_code == 404
+    assert stranger.get(f"/jobs/new?restore={job_id}&version={made}").status_code == 404
+    assert signed_in(app, "viewer").get(f"/jobs/{job_id}/history").status_code == 200
+
+
+def test_the_audit_log_names_fields_and_links_what_it_names(admin: Visit, job_id: int) -> None:
+    page = admin.get("/audit?kind=job").text
+
+    assert f'<a href="/jobs/{job_id}/history">reports/nightly</a>' in page
+    assert "Retries" in page
+    assert "executor_fail_retry_count" not in page
+
+
+def test_a_version_that_is_none_is_not_there(admin: Visit, job_id: int) -> None:
+    assert admin.get(f"/jobs/{job_id}/edit?version=999999").status_code == 404
+    assert admin.get("/jobs/999999/history").status_code == 404
