@@ -10,6 +10,7 @@ from admin_web.pages.bulk.bulk_runs import BulkRunPages
 from admin_web.pages.clearing import ClearingPages
 from admin_web.pages.dashboard import DashboardPages
 from admin_web.pages.executors import ExecutorPages
+from admin_web.pages.finding.find import FindPages
 from admin_web.pages.finding.job_history import JobHistoryPages
 from admin_web.pages.finding.preferences import PreferencePages
 from admin_web.pages.finding.run_errors import RunErrorPages
@@ -40,6 +41,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         BulkRunPages(services),
         BulkJobPages(services),
         PreferencePages(services),
+        FindPages(services),
         JobHistoryPages(services),
         TimelinePages(services),
         ClearingPages(services),

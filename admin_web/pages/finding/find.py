@@ -1,0 +1,131 @@
+"""One box that finds pages, jobs, runs by id, apps and executors, and leads to what they can do.
+
+Everything that it gives is a link: what changes something asks first on its own page.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flask import render_template, request, url_for
+from flask_babel import gettext
+from sqlalchemy.orm import Session
+
+from admin_web.console_services import ConsoleServices
+from admin_web.menu import menu_entries
+from admin_web.url_ids import LARGEST
+from admin_web.url_routes import route
+from admin_web.visitors import Visitor, visitor
+from scheduler.actor import Right
+from sql.accounts import preferences
+from sql.listings import dashboard, job_search, run_choices, run_lines
+from sql.registry.apps import ids_by_name
+
+#: Things of each kind that are given, and jobs of which the actions are given too.
+EACH, WITH_ACTIONS = 7, 2
+LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A link: its icon, what kind of thing it leads to, and what that is called."""
+
+    icon: str
+    kind: str
+    name: str
+    url: str
+
+
+class FindPages:
+    """Finds what exists for whoever looks."""
+
+    name = "find"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    @route("/find", Right.VIEW)
+    def show(self) -> str:
+        """Give what a few letters fit; the part alone to the box that is on every page."""
+        known, text = visitor(), " ".join(request.args.get("q", "").split())[:LONGEST]
+        choices = self._services.database.read(lambda session: [*_choices(session, known, text)])
+        page = "find_choices" if request.args.get("part") else "find"
+        return render_template(f"pages/{page}.html", choices=choices, text=text)
+
+
+def _choices(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
+    if not text:
+        yield from _favourites(session, known)
+        yield from _pages(known, "")
+        return
+    yield from _run(session, known, text)
+    yield from _jobs(session, known, text)
+    yield from _pages(known, text)
+    yield from _apps(session, known, text)
+    yield from _executors(session, known, text)
+
+
+def _pages(known: Visitor, text: str) -> Iterator[Choice]:
+    found = [("gauge", gettext("Dashboard"), url_for("dashboard.show"))]
+    found += [(one.icon, str(one.text), url_for(one.endpoint)) for one in menu_entries(known)]
+    found.append(("runs", gettext("Errors"), url_for("run_errors.show")))
+    found.append(("person", gettext("Account"), url_for("account.show")))
+    if known.may(Right.OPERATE):
+        found.append(("plus", gettext("New job"), url_for("jobs.new")))
+        found.append(("runs", gettext("Clear runs"), url_for("clearing.show")))
+    for icon, name, url in found:
+        if text.lower() in name.lower():
+            yield Choice(icon, gettext("Page"), name, url)
+
+
+def _favourites(session: Session, known: Visitor) -> Iterator[Choice]:
+    ids = session.execute(preferences.favourites(known.user_id)).scalars().all()
+    names = job_search.names(session, ids, known.app_ids)
+    for job_id, name in [*names.items()][:EACH]:
+        yield Choice("star", gettext("Job"), name, url_for("jobs.show", job_id=job_id))
+
+
+def _run(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
+    number = text.removeprefix("#")
+    if not (number.isascii() and number.isdecimal() and int(number) <= LARGEST):
+        return
+    for run in run_lines.by_ids(session, [int(number)]):
+        if known.app_ids is None or run.app in ids_by_name(session, known.app_ids):
+            words = f"{run.id} · {run.job or run.job_id}"
+            yield Choice("runs", gettext("Run"), words, url_for("runs.show", run_id=run.id))
+            log = gettext("Log of %(name)s", name=words)
+            yield Choice("trail", gettext("Run"), log, url_for("runs.log", run_id=run.id))
+
+
+def _jobs(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
+    ids = run_choices.jobs_with(session, text, known.app_ids, limit=EACH)
+    names = job_search.names(session, ids, known.app_ids)
+    for job_id, name in names.items():
+        yield Choice("jobs", gettext("Job"), name, url_for("jobs.show", job_id=job_id))
+        if len(names) <= WITH_ACTIONS:
+            yield from _actions(known, job_id, name)
+
+
+def _actions(known: Visitor, job_id: int, name: str) -> Iterator[Choice]:
+    kind = gettext("Job")
+    runs = gettext("Runs of %(name)s", name=name)
+    yield Choice("runs", kind, runs, url_for("runs.index", job=name))
+    history = gettext("History of %(name)s", name=name)
+    yield Choice("clock", kind, history, url_for("job_history.show", job_id=job_id))
+    if known.may(Right.OPERATE):
+        once = gettext("Run %(name)s once", name=name)
+        yield Choice("arrow", kind, once, url_for("job_actions.ask_trigger", job_id=job_id))
+        edit = gettext("Edit %(name)s", name=name)
+        yield Choice("script", kind, edit, url_for("jobs.edit", job_id=job_id))
+
+
+def _apps(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
+    fitting = [name for name in ids_by_name(session, known.app_ids) if text.lower() in name.lower()]
+    for name in fitting[:EACH]:
+        yield Choice("apps", gettext("App"), name, url_for("jobs.index", app=name))
+
+
+def _executors(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
+    found = (one for one in dashboard.executors(session, known.app_ids) if text in one.address)
+    for one, _ in zip(found, range(EACH), strict=False):
+        url = url_for("executors.index", app=one.app, address=one.address)
+        yield Choice("executors", gettext("Executor"), f"{one.app}/{one.address}", url)

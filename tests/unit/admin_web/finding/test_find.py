@@ -1,0 +1,79 @@
+"""One box finds what exists for whoever looks, and leads to what they may do with it."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from flask import Flask
+
+from sql.engine import Database
+from tests.support.console import Clock, Visit, signed_in
+from tests.support.stored_rows import Rows
+
+
+@pytest.fixture
+def rows(database: Database, clock: Clock) -> Iterator[Rows]:
+    rows = Rows(database.url.render_as_string(hide_password=False))
+    rows.executor("worker-7", clock.now, "{}")
+    yield rows
+    rows.database.close()
+
+
+def found(visit: Visit, text: str) -> list[str]:
+    """Return where the choices lead."""
+    answer = visit.get("/find", query_string={"part": "1", "q": text})
+    assert answer.status_code == 200
+    return re.findall(r'<li><a href="([^"]+)"', answer.text)
+
+
+def test_a_job_comes_with_what_can_be_done_with_it(admin: Visit, rows: Rows) -> None:
+    job_id = rows.job("nightly-report")
+
+    assert found(admin, "NIGHT") == [
+        f"/jobs/{job_id}",
+        "/runs?job=reports/nightly-report",
+        f"/jobs/{job_id}/history",
+        f"/jobs/{job_id}/trigger",
+        f"/jobs/{job_id}/edit",
+    ]
+
+
+def test_a_run_is_found_by_its_id(admin: Visit, rows: Rows, clock: Clock) -> None:
+    run_id = rows.run(rows.job("nightly"), clock.now, status="FAILED")
+
+    for text in (str(run_id), f"#{run_id}"):
+        assert found(admin, text)[:2] == [f"/runs/{run_id}", f"/runs/{run_id}/log"]
+    assert found(admin, "9" * 30) == []
+
+
+def test_pages_apps_and_executors_are_found(admin: Visit, rows: Rows) -> None:
+    assert "/audit" in found(admin, "audit")
+    assert "/jobs?app=reports" in found(admin, "report")
+    assert found(admin, "worker") == ["/executors?app=reports&amp;address=worker-7"]
+    assert "Nothing found." in admin.get("/find?q=zzz").text
+
+
+def test_nothing_is_typed_so_favourites_come_first(admin: Visit, rows: Rows) -> None:
+    job_id = rows.job("nightly")
+    admin.get("/jobs")
+    admin.post(f"/jobs/{job_id}/favourite", {"on": "1"})
+
+    assert found(admin, "")[:2] == [f"/jobs/{job_id}", "/"]
+
+
+def test_what_is_not_ones_own_is_not_found(app: Flask, rows: Rows, clock: Clock) -> None:
+    theirs = rows.job("secret", "mails")
+    run_id = rows.run(theirs, clock.now, app="mails", status="FAILED")
+    rows.job("nightly")
+    operator, viewer = signed_in(app, "operator"), signed_in(app, "viewer")
+
+    for text in ("secret", "mails", str(run_id), "audit", "users"):
+        assert found(operator, text) == [], text
+    assert not [path for path in found(viewer, "nightly") if re.search("edit|trigger", path)]
+    assert "/jobs/new" not in found(viewer, "new job")
+
+
+def test_names_are_no_markup(admin: Visit, rows: Rows) -> None:
+    rows.job("<script>x")
+
+    assert "<script>x" not in admin.get("/find?q=script").text
