@@ -1,0 +1,92 @@
+"""A person finds what failed last night, runs all of it again, and restores a job, in a browser."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from flask import Flask
+from playwright.sync_api import Browser, Page, expect
+
+from admin_web.serving.http_server import ConsoleServer
+from admin_web.template_globals import MANIFEST
+from sql.accounts.users import Role
+from tests.support.browser import browser, require_chromium, sign_in
+from tests.support.console import PASSWORD, Clock, add_user, make_app
+from tests.support.stored_rows import Rows
+
+WIDE = {"width": 1280, "height": 900}
+PATIENCE_MS = 30_000
+
+
+@dataclass
+class Shop:
+    """A console with failed runs of two jobs."""
+
+    url: str
+    app: Flask
+    rows: Rows
+
+
+@pytest.fixture
+def shop(sqlite_schema_url: str) -> Iterator[Shop]:
+    rows, clock = Rows(sqlite_schema_url), Clock()
+    for name in ("nightly-report", "nightly-bill"):
+        job_id = rows.job(name, tags="night")
+        for number in range(60):
+            at = clock.now - 1 - number * 1_000
+            rows.run(job_id, at, status="FAILED", message=f"disk {number} full", started_at=at)
+    add_user(rows.database, "alice", Role.ADMINISTRATOR)
+    app = make_app(rows.database, clock)
+    server = ConsoleServer(app, host="127.0.0.1", port=0)
+    server.start()
+    yield Shop(f"http://127.0.0.1:{server.port}", app, rows)
+    server.stop()
+    rows.database.close()
+
+
+@pytest.fixture
+def page(shop: Shop) -> Iterator[Page]:
+    require_chromium()
+    with browser() as found:
+        yield signed_in(found, shop.url)
+
+
+def signed_in(found: Browser, url: str) -> Page:
+    page = found.new_context(viewport=WIDE, locale="en", base_url=url).new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    sign_in(page, url, "alice", PASSWORD)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Dashboard")
+    return page
+
+
+def test_what_failed_is_found_by_its_error_and_run_again(page: Page) -> None:
+    page.goto("/runs/errors")
+
+    page.get_by_role("row", name="nightly-report").get_by_role("link", name="60").click()
+    expect(page.get_by_text("60 runs match")).to_be_visible()
+    page.get_by_label("All matching runs").check()
+    page.get_by_role("button", name="Run again").click()
+    page.get_by_role("button", name="Run 60 again").click()
+
+    expect(page.get_by_text("Queued again: 60")).to_be_visible()
+    page.get_by_role("link", name="Show the new runs").click()
+    expect(page.get_by_text("60 runs match")).to_be_visible()
+
+
+def test_the_keyboard_alone_leads_to_a_job(page: Page) -> None:
+    if not MANIFEST.exists():
+        pytest.skip("the console's scripts are not built: make console")
+
+    page.keyboard.press("Control+k")
+    box = page.get_by_role("combobox")
+    expect(box).to_be_focused()
+    page.keyboard.type("bill")
+    expect(
+        page.get_by_role("option", name="reports/nightly-bill Job", exact=True)
+    ).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("nightly-bill")
