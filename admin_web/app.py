@@ -4,10 +4,10 @@ import hashlib
 import hmac
 
 from flask import Flask
-from flask_wtf.csrf import CSRFProtect
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from admin_web import local_times, menu, template_globals
+from admin_web.access.form_tokens import MaskedTokens
 from admin_web.access.gate import Gate
 from admin_web.access.security import Security
 from admin_web.access.session_cookies import CookiePerPort
@@ -19,6 +19,7 @@ from admin_web.errors import ErrorPages
 from admin_web.language import catalogues, reason_text
 from admin_web.page_cache import PageCache
 from admin_web.pages import page_groups
+from admin_web.serving.compression import Compression
 from admin_web.url_ids import IdConverter
 from admin_web.url_routes import mount
 
@@ -47,10 +48,12 @@ def create_app(services: ConsoleServices) -> Flask:
     sign_ins = SignIns(services.database, services.now_ms)
     conditions = ConditionPages(ClusterConditions(services))
     conditions.install(app)
+    # The first of these stands behind all others, and sees an answer as it will be sent.
+    Compression(template_globals.STATIC).install(app)
     rights = mount(app, [*page_groups(services, sign_ins), conditions])
     Security(services).guard(app)
     Gate(sign_ins, rights).guard(app)
-    CSRFProtect(app)
+    MaskedTokens(app)
     page_cache = PageCache(services.now_ms, services.page_cache)
     page_cache.install(app)
     ErrorPages(page_cache).install(app)

@@ -81,7 +81,7 @@ class Security:
             response.headers.setdefault(name, value)
         if self._is_https:
             response.headers.setdefault(*HTTPS_ONLY)
-        if request.endpoint == "static" and "v" in request.args:
+        if _is_kept_for_good():
             response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         else:
             response.headers.setdefault("Cache-Control", "no-store")
@@ -116,6 +116,12 @@ class Security:
             # What came by http may have been changed on its way to the browser.
             return page.scheme == self._scheme
         return page.netloc == request.host
+
+
+def _is_kept_for_good() -> bool:
+    """Whether it is a file whose name or version says what it holds."""
+    name = str((request.view_args or {}).get("filename", ""))
+    return request.endpoint == "static" and ("v" in request.args or name.startswith("bundle/"))
 
 
 def _is_address(name: str) -> bool:

@@ -1,8 +1,9 @@
 // Builds src/<name>.js into ../static/bundle/<name>-<hash>.js, and a manifest that tells which.
 import { build } from "esbuild";
-import { readdirSync, rmSync, writeFileSync, renameSync, mkdirSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync, renameSync, mkdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = join(here, "..", "static", "bundle");
@@ -10,23 +11,33 @@ const entries = readdirSync(join(here, "src", "entries")).map((name) => join(her
 
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
-const result = await build({
-  entryPoints: entries,
+// The editor is a module: it fetches the parts of a language when a script of it is opened.
+const isModule = (path) => basename(path) === "editor.js";
+const common = {
   outdir: out,
   entryNames: "[name]-[hash]",
   bundle: true,
   minify: true,
-  format: "iife",
   target: ["es2022"],
   metafile: true,
   legalComments: "linked",
   logLevel: "warning",
-});
+};
+const results = await Promise.all([
+  build({ ...common, format: "iife", entryPoints: entries.filter((path) => !isModule(path)) }),
+  build({ ...common, format: "esm", splitting: true, chunkNames: "part-[name]-[hash]", entryPoints: entries.filter(isModule) }),
+]);
+const outputs = results.flatMap((result) => Object.entries(result.metafile.outputs));
 const manifest = {};
-for (const [path, made] of Object.entries(result.metafile.outputs)) {
+for (const [path, made] of outputs) {
   const file = basename(path);
-  if (made.entryPoint) manifest[basename(made.entryPoint)] = file;
+  if (made.entryPoint && entries.some((entry) => basename(entry) === basename(made.entryPoint))) manifest[basename(made.entryPoint)] = file;
   if (made.cssBundle) manifest[basename(made.entryPoint).replace(/\.js$/, ".css")] = basename(made.cssBundle);
+}
+for (const [path] of outputs) {
+  const text = readFileSync(path);
+  writeFileSync(`${path}.gz`, gzipSync(text, { level: 9 }));
+  writeFileSync(`${path}.br`, brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_SIZE_HINT]: text.length } }));
 }
 // Whole or not at all: the console looks for it at its start.
 const path = join(out, "manifest.json");

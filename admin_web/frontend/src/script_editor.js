@@ -2,25 +2,20 @@
 // are adopted sheets: the content security policy allows no style element.
 
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
-import { javascript } from "@codemirror/lang-javascript";
-import { php } from "@codemirror/lang-php";
-import { python } from "@codemirror/lang-python";
 import { bracketMatching, HighlightStyle, indentOnInput, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
-import { groovy } from "@codemirror/legacy-modes/mode/groovy";
-import { powerShell } from "@codemirror/legacy-modes/mode/powershell";
-import { shell } from "@codemirror/legacy-modes/mode/shell";
 import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
-import { EditorState } from "@codemirror/state";
+import { Compartment, EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
+// Each is fetched when a script of it is opened, beside the text that is already there.
 const LANGUAGES = {
-  shell: () => StreamLanguage.define(shell),
-  python,
-  nodejs: javascript,
-  php,
-  powershell: () => StreamLanguage.define(powerShell),
-  groovy: () => StreamLanguage.define(groovy),
+  shell: async () => StreamLanguage.define((await import("@codemirror/legacy-modes/mode/shell")).shell),
+  python: async () => (await import("@codemirror/lang-python")).python(),
+  nodejs: async () => (await import("@codemirror/lang-javascript")).javascript(),
+  php: async () => (await import("@codemirror/lang-php")).php(),
+  powershell: async () => StreamLanguage.define((await import("@codemirror/legacy-modes/mode/powershell")).powerShell),
+  groovy: async () => StreamLanguage.define((await import("@codemirror/legacy-modes/mode/groovy")).groovy),
 };
 
 const COLOURS = HighlightStyle.define([
@@ -49,13 +44,13 @@ export function openEditor(area) {
   host.className = "script-editor";
   area.after(host);
   const root = host.attachShadow({ mode: "open" });
-  const language = LANGUAGES[area.dataset.language];
-  const original = area.value;
+  const language = new Compartment();
+  const original = area.defaultValue;
   const view = new EditorView({
     root,
     parent: root,
     state: EditorState.create({
-      doc: original,
+      doc: area.value,
       extensions: [
         lineNumbers(),
         history(),
@@ -65,7 +60,8 @@ export function openEditor(area) {
         highlightActiveLine(),
         highlightSelectionMatches(),
         syntaxHighlighting(COLOURS),
-        language ? language() : [],
+        language.of([]),
+        EditorView.updateListener.of((update) => update.docChanged && note()),
         EditorState.readOnly.of(area.readOnly),
         EditorState.tabSize.of(4),
         EditorView.contentAttributes.of({ tabindex: "0", "aria-label": area.labels[0]?.textContent ?? "" }),
@@ -75,6 +71,12 @@ export function openEditor(area) {
     }),
   });
   area.hidden = true;
+  LANGUAGES[area.dataset.language]?.().then((found) => view.dispatch({ effects: language.reconfigure(found) }));
+  // What keeps typed text looks at the form's own field.
+  function note() {
+    area.value = view.state.doc.toString();
+    area.dispatchEvent(new Event("input", { bubbles: true }));
+  }
   let isSaving = false;
   form.addEventListener("submit", () => {
     area.value = view.state.doc.toString();

@@ -1,0 +1,45 @@
+"""Tokens of forms, masked anew for each answer, so that no two answers hold the same bytes."""
+
+import base64
+import binascii
+import secrets
+
+from flask import Flask, g
+from flask_wtf.csrf import CSRFProtect, generate_csrf
+
+
+class MaskedTokens(CSRFProtect):  # type: ignore[misc] # has no types
+    """Checks tokens that were shown masked."""
+
+    def init_app(self, app: Flask) -> None:
+        """Check every form, and give templates the tokens to put there."""
+        super().init_app(app)
+        app.jinja_env.globals["csrf_token"] = masked_token
+
+    def _get_csrf_token(self) -> str | None:
+        """Return the token of the present request as it was signed."""
+        sent = super()._get_csrf_token()
+        return unmasked(sent) if sent else sent
+
+
+def masked_token() -> str:
+    """Return the token of the present answer; the same for all its forms."""
+    if "masked_token" not in g:
+        token = generate_csrf().encode()
+        mask = secrets.token_bytes(len(token))
+        g.masked_token = base64.urlsafe_b64encode(mask + _mixed(token, mask)).decode()
+    return str(g.masked_token)
+
+
+def unmasked(sent: str) -> str:
+    """Return the token that was masked, empty when it is none."""
+    try:
+        both = base64.urlsafe_b64decode(sent.encode())
+        half = len(both) // 2
+        return _mixed(both[half:], both[:half]).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _mixed(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
