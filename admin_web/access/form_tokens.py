@@ -14,7 +14,9 @@ class MaskedTokens(CSRFProtect):  # type: ignore[misc] # has no types
     def init_app(self, app: Flask) -> None:
         """Check every form, and give templates the tokens to put there."""
         super().init_app(app)
+        # Macros see the one, templates the other.
         app.jinja_env.globals["csrf_token"] = masked_token
+        app.context_processor(lambda: {"csrf_token": masked_token})
 
     def _get_csrf_token(self) -> str | None:
         """Return the token of the present request as it was signed."""
