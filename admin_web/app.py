@@ -12,6 +12,7 @@ from admin_web.access.gate import Gate
 from admin_web.access.security import Security
 from admin_web.access.session_cookies import CookiePerPort
 from admin_web.access.sign_ins import LONGEST_SECONDS, SignIns
+from admin_web.compression import Compression
 from admin_web.conditions.cluster_conditions import ClusterConditions
 from admin_web.conditions.page import ConditionPages
 from admin_web.console_services import ConsoleServices
@@ -19,7 +20,6 @@ from admin_web.errors import ErrorPages
 from admin_web.language import catalogues, reason_text
 from admin_web.page_cache import PageCache
 from admin_web.pages import page_groups
-from admin_web.serving.compression import Compression
 from admin_web.url_ids import IdConverter
 from admin_web.url_routes import mount
 
