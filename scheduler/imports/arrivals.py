@@ -85,7 +85,6 @@ class DayArrival:
 
     source_id: int
     day: date
-    running: int
     succeeded: int
     failed: int
 

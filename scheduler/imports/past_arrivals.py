@@ -40,7 +40,7 @@ class PastArrivals:
             known = past.known_days(session, [one.day for one in arrivals])
             new = [one for one in arrivals if one.day not in known and one.day < today]
             if not is_preview:
-                counts = {one.day: (one.running, one.succeeded, one.failed) for one in new}
+                counts = {one.day: (one.succeeded, one.failed) for one in new}
                 past.add_days(session, counts, at=at(self._context.now_ms()))
             return [_day_outcome(one, is_new=one in new) for one in arrivals]
 
@@ -56,8 +56,13 @@ class PastArrivals:
         `job_ids` and `app_ids` lead from the source's ids to ours; an `app` is named by its job.
         """
         added = taken = 0
+        free = self._context.database.read(past.jumped_run_ids)
         for chunk in chunks(arrivals):
-            rows = [_row(one, job_ids[one.job_id], app_ids[one.job_id]) for one in chunk]
+            rows = [
+                _row(one, job_ids[one.job_id], app_ids[one.job_id])
+                for one in chunk
+                if any(one.source_id in ids for ids in free)
+            ]
 
             def unit(session: Session, rows: list[dict[str, object]] = rows) -> int:
                 ids = [int(str(row["id"])) for row in rows]
@@ -66,7 +71,8 @@ class PastArrivals:
                 return len(known)
 
             there = self._context.write(Right.ADMINISTER, unit)
-            added, taken = added + len(rows) - there, taken + there
+            added += len(rows) - there
+            taken += len(chunk) - len(rows) + there
         return added, taken
 
 

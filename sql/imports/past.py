@@ -11,14 +11,28 @@ from sql.batch import insert_unless_there
 from sql.models import DayReport, Run
 from sql.models import Sequence as Counter
 
+#: Begins the name of a row of run ids that the counter has jumped over: from the number behind
+#: it up to `next_id`.
+_JUMPED = "run-jump-"
+
 
 def raise_run_ids(session: Session, above: int) -> None:
-    """Let no run have an id up to this one from now on."""
-    session.execute(
-        update(Counter)
-        .where(Counter.name == "run", Counter.next_id <= above)
-        .values(next_id=above + 1)
+    """Let no run have an id up to this one from now on, and remember what is jumped over."""
+    of_runs = Counter.name == "run"
+    first = session.execute(select(Counter.next_id).where(of_runs).with_for_update()).scalar_one()
+    if first > above:
+        return
+    session.execute(update(Counter).where(of_runs).values(next_id=above + 1))
+    row = {"name": f"{_JUMPED}{first}", "next_id": above + 1}
+    insert_unless_there(session, Counter, [row], key="name")
+
+
+def jumped_run_ids(session: Session) -> list[range]:
+    """Return the run ids that nobody was ever given; a process may hold others for runs to come."""
+    rows = session.execute(
+        select(Counter.name, Counter.next_id).where(Counter.name.startswith(_JUMPED))
     )
+    return [range(int(name.removeprefix(_JUMPED)), end) for name, end in rows]
 
 
 def known_days(session: Session, days: Sequence[date]) -> set[date]:
@@ -30,14 +44,14 @@ def known_days(session: Session, days: Sequence[date]) -> set[date]:
     return {day.date() for day in found if day is not None}
 
 
-def add_days(session: Session, days: Mapping[date, tuple[int, int, int]], *, at: datetime) -> None:
-    """Write the final reports of days that have none: running, succeeded and failed runs."""
+def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: datetime) -> None:
+    """Write the final reports of days that have none: succeeded and failed runs."""
     rows = [
         {
             "day": _midnight(day).isoformat(" ", "microseconds"),
-            "running": counts[0],
-            "succeeded": counts[1],
-            "failed": counts[2],
+            "running": 0,
+            "succeeded": counts[0],
+            "failed": counts[1],
             "cleared_succeeded": 0,
             "cleared_failed": 0,
             "update_time": at.isoformat(" ", "microseconds"),

@@ -81,6 +81,7 @@ def empty(session: Session) -> None:
     for table in Model.metadata.sorted_tables:
         if table.name not in _FILLED:
             session.execute(table.delete())
+    session.execute(text("DELETE FROM warren_sequence WHERE name <> 'run'"))
     session.execute(text("UPDATE warren_sequence SET next_id = 1"))
     session.execute(text("UPDATE warren_cluster SET paused_at = 0, paused_by = NULL"))
 

@@ -158,20 +158,31 @@ def _permitted(row: Row, groups: Groups, arrivals: Arrivals) -> tuple[int, ...]:
 
 
 def _read_days(rows: Iterable[Row], arrivals: Arrivals) -> None:
+    unended = 0
     for row in rows:
         day = row.wall_time("trigger_day")
         if day is None:
             words = "no day"
             arrivals.findings.append(row.finding(Verdict.LEFT_OUT, "trigger_day", words))
             continue
-        counts = [max(0, row.number(f"{name}_count")) for name in ("running", "suc", "fail")]
+        running, succeeded, failed = (
+            max(0, row.number(f"{name}_count")) for name in ("running", "suc", "fail")
+        )
+        unended += running
         arrivals.days.append(
             DayArrival(
-                source_id=row.id,
-                day=day.date(),
-                running=counts[0],
-                succeeded=counts[1],
-                failed=counts[2],
+                source_id=row.id, day=day.date(), succeeded=succeeded, failed=failed + running
+            )
+        )
+    if unended:
+        arrivals.findings.append(
+            Finding(
+                verdict=Verdict.DIFFERS,
+                table=REPORT,
+                id=0,
+                column="running_count",
+                value=str(unended),
+                words="these runs never ended there; their days count them as failed",
             )
         )
 

@@ -2,11 +2,12 @@
 
 import stat
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from sqlalchemy import func, select
 
+from scheduler.retention.reporter import Reporter
 from sql.accounts import users
 from sql.ids import take_block
 from sql.jobs import child_links, script_versions
@@ -309,18 +310,35 @@ def test_run_ids_go_on_far_above_those_of_the_log(case: ImportCase) -> None:
     assert case.rows.database.write(lambda session: take_block(session, 1)) == 6_000_001
 
 
+def day_reports(case: ImportCase) -> list[tuple[date, int, int]]:
+    found = case.rows.database.read(
+        lambda session: session.execute(select(DayReport)).scalars().all()
+    )
+    return [(one.day.date(), one.succeeded, one.failed) for one in found if one.day]
+
+
 def test_day_report_arrives_for_days_that_are_over(case: ImportCase) -> None:
     case.xxl.add("log_report", trigger_day="2024-03-01 00:00:00", suc_count=3, fail_count=1)
     case.xxl.add("log_report", trigger_day=datetime.now(), suc_count=9)  # noqa: DTZ005
 
     case.run()
 
-    reports = case.rows.database.read(
-        lambda session: session.execute(select(DayReport)).scalars().all()
-    )
-    assert [(one.day.date(), one.succeeded, one.failed) for one in reports if one.day] == [
-        (date(2024, 3, 1), 3, 1)
-    ]
+    assert day_reports(case) == [(date(2024, 3, 1), 3, 1)]
+
+
+def test_day_with_runs_that_never_ended_is_not_counted_anew(case: ImportCase) -> None:
+    day = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=30)
+    case.xxl.add("log_report", trigger_day=day, running_count=2, suc_count=3, fail_count=1)
+
+    said = case.run()
+
+    now_ms = int(datetime.now(UTC).timestamp() * 1_000)
+    Reporter(node="one", database=case.rows.database, timezone="UTC").tick(now_ms)
+    assert (day.date(), 3, 3) in day_reports(case)
+    assert (
+        "differs   xxl_job_log_report running_count '2': "
+        "these runs never ended there; their days count them as failed"
+    ) in said
 
 
 class TestUsers:
