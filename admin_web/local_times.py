@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
-from babel.dates import format_timedelta
+from babel.dates import format_timedelta, get_day_names
 from flask import Flask, request
 from flask_babel import get_locale, gettext
 
@@ -89,6 +89,12 @@ def install(app: Flask, services: ConsoleServices) -> None:
     """Give an app's templates these names."""
     local_times = LocalTimes(services.timezone, services.now_ms)
     app.jinja_env.globals.update(local_times=local_times)
+
+
+def weekday_names() -> list[str]:
+    """Return what the viewer's language calls the days of the week, in short, from Monday on."""
+    names = get_day_names("abbreviated", locale=get_locale())
+    return [str(names[day]) for day in range(7)]
 
 
 @cache

@@ -83,6 +83,10 @@ class JobForm(ConsoleForm):
         lazy_gettext("Handler"),
         lazy_gettext("The name in @job(…) or in the executor's file."),
     )
+    script = TextAreaField(
+        lazy_gettext("Script"),
+        description=lazy_gettext("If empty, the job gets a small example to start from."),
+    )
     param = TextAreaField(lazy_gettext("Parameter"))
     route = _field("route", lazy_gettext("Route"))
     block = _field("block", lazy_gettext("If still running"))
@@ -161,6 +165,22 @@ class JobForm(ConsoleForm):
         values |= {"emails": ", ".join(spec.alarm_emails), "tags": ", ".join(spec.tags)}
         return values
 
+    def is_changed(self, names: Iterable[str]) -> bool:
+        """Whether one of these fields differs from its default, or is wrong."""
+        fields = [self[name] for name in names]
+        return any(one.errors or _text(one) != str(one.default or "") for one in fields)
+
+    def told(self, names: Iterable[str]) -> list[tuple[str, str]]:
+        """Return what fields ask for and what stands in them, in words; nothing of empty ones."""
+        found = [(str(self[name].label.text), _said(self[name])) for name in names]
+        return [(label, words) for label, words in found if words]
+
+    @property
+    def script_source(self) -> str:
+        """The script that was typed, with the line ends of executors, empty for none."""
+        source = (self.script.data or "").replace("\r\n", "\n")
+        return source if source.strip() else ""
+
     @property
     def schedule(self) -> tuple[str, str, str]:
         """The kind of schedule, its value, its zone; as they were typed."""
@@ -230,6 +250,13 @@ def _shown(value: Any) -> object:
     if isinstance(value, tuple):
         return "\n".join(value)
     return _CHOICES[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def _said(field: Field) -> str:
+    """Return what stands in a field, a choice by its name."""
+    choices: Iterable[Any] = field.iter_choices() if isinstance(field, SelectField) else ()
+    named = [str(choice.label) for choice in choices if choice.selected]
+    return named[0] if named else _text(field)
 
 
 def _value_field(kind: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 
 from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
@@ -16,6 +17,7 @@ from admin_web.forms.jobs import JobForm
 from admin_web.forms.script_templates import template_for
 from admin_web.history import job_history
 from admin_web.language import job_labels
+from admin_web.local_times import weekday_names
 from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
 from admin_web.views.job_details import JobDetails, read_details
@@ -29,8 +31,9 @@ from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.jobs.stored_spec import fingerprint
 from scheduler.problems import Code, ProblemKind, Refused
 from scheduler.schedules import upcoming
+from scheduler.views.process_view import executor_views, living_handlers
 from sql.accounts import preferences
-from sql.listings import job_search
+from sql.listings import dashboard, job_search
 from sql.listings.recent import ListedJob
 from sql.registry.apps import ids_by_name
 
@@ -38,6 +41,10 @@ _CHANGED = lazy_gettext(
     "Someone else changed this job in the meantime. Nothing was saved. "
     "Check the job in another tab, then save again to overwrite it."
 )
+#: As a cron expression has them.
+WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+#: Handlers that are suggested.
+SUGGESTED = 500
 Page = Response | str | tuple[str, int]
 
 
@@ -114,7 +121,8 @@ class JobPages:
     def create(self) -> Page:
         """Make a job."""
         form = self._filled()
-        return self._make(form, url_for("jobs.create"), template_for(form.language.data or ""))
+        source = form.script_source or template_for(form.language.data or "")
+        return self._make(form, url_for("jobs.create"), source)
 
     @route("/jobs/<id:job_id>/copy", Right.OPERATE)
     def copy(self, job_id: int) -> str:
@@ -216,7 +224,19 @@ class JobPages:
             job_id=job_id,
             origin=origin,
             preview=self._preview(form),
+            weekdays=zip(WEEKDAYS, weekday_names(), strict=True),
+            handlers=self._services.database.read(self._handlers),
         )
+
+    def _handlers(self, session: Session) -> dict[str, list[str]]:
+        """Return what living executors of the visitor's apps can run, with the apps that can."""
+        rows = dashboard.executors(session, visitor().app_ids)
+        views = executor_views(rows, {}, self._services.now_ms())
+        found: dict[str, list[str]] = {}
+        for app, names in sorted(living_handlers(views).items()):
+            for name in sorted(names):
+                found.setdefault(name, []).append(app)
+        return dict(islice(found.items(), SUGGESTED))
 
     def _filled(self, given: Mapping[str, object] | None = None) -> JobForm:
         form = JobForm(None if given is not None else request.form, data=given)

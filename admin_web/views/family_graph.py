@@ -1,7 +1,10 @@
-"""Lays out parents, a job and its children as a graph; a template draws it."""
+"""Lays out a job's family as a graph, a column a generation; a template draws it."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from sql.listings.job_family import Family
 
 BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 190, 34, 10, 44
 #: Characters of a name that fit into a box, and boxes of a column.
@@ -27,48 +30,75 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyGraph:
-    """A drawing of `width` by `height`; each arrow goes from the right of a box to another."""
+    """A drawing of `width` by `height`; each arrow goes from one box to another.
+
+    `relatives` are all boxes but the job's own. `is_cut`: the family is larger.
+    """
 
     width: int
     height: int
-    parents: tuple[Box, ...]
+    relatives: tuple[Box, ...]
     job: Box
-    children: tuple[Box, ...]
-
-    @property
-    def arrows(self) -> list[str]:
-        """The arrows as paths."""
-        pairs = [(parent, self.job) for parent in self.parents]
-        pairs += [(self.job, child) for child in self.children]
-        return [_arrow(start, end) for start, end in pairs]
+    arrows: tuple[str, ...]
+    is_cut: bool
 
 
-def draw(
-    job: tuple[int, str], parents: Sequence[tuple[int, str]], children: Sequence[tuple[int, str]]
-) -> FamilyGraph | None:
-    """Return a drawing of `(id, name)` of jobs; None for a job without a family."""
-    if not parents and not children:
+def draw(job_id: int, family: Family) -> FamilyGraph | None:
+    """Return a drawing of a job's family; None for a job without one."""
+    if len(family.names) <= 1:
         return None
-    columns = [column for column in (_few(parents), [job], _few(children)) if column]
-    height = max(len(column) for column in columns) * (BOX_HEIGHT + GAP) + GAP
+    ranks = generations(job_id, family.links)
+    columns: dict[int, list[int]] = defaultdict(list)
+    for each in sorted(family.names, key=lambda one: family.names[one]):
+        columns[ranks.get(each, 0)].append(each)
+    shown = [_few(columns[rank], family.names, job_id) for rank in sorted(columns)]
+    height = max(len(column) for column in shown) * (BOX_HEIGHT + GAP) + GAP
     boxes = [
-        _column(column, 1 + rank * (BOX_WIDTH + COLUMN_GAP), height)
-        for rank, column in enumerate(columns)
+        box
+        for place, column in enumerate(shown)
+        for box in _column(column, 1 + place * (BOX_WIDTH + COLUMN_GAP), height)
     ]
-    middle = 1 if parents else 0
+    by_id = {box.job_id: box for box in boxes if box.job_id}
     return FamilyGraph(
-        width=len(columns) * (BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP + 2,
+        width=len(shown) * (BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP + 2,
         height=height,
-        parents=boxes[0] if parents else (),
-        job=boxes[middle][0],
-        children=boxes[-1] if children else (),
+        relatives=tuple(box for box in boxes if box.job_id != job_id),
+        job=by_id[job_id],
+        arrows=tuple(
+            _arrow(by_id[parent], by_id[child])
+            for parent, child in family.links
+            if parent in by_id and child in by_id and parent != child
+        ),
+        is_cut=family.is_cut,
     )
 
 
-def _few(jobs: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    if len(jobs) <= MOST:
-        return list(jobs)
-    return [*jobs[: MOST - 1], (0, f"+ {len(jobs) - MOST + 1}")]
+def generations(job_id: int, links: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Return how many steps each relative is from a job at most: children 1, parents -1."""
+    down = _distances(job_id, links)
+    up = _distances(job_id, [(child, parent) for parent, child in links])
+    return {each: -steps for each, steps in up.items()} | down
+
+
+def _distances(start: int, links: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return the longest way to each; a circle, which no rule allows, is gone round no more."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for parent, child in links:
+        children[parent].append(child)
+    found, edge = {start: 0}, {start}
+    for steps in range(1, len(children) + 1):
+        edge = {child for parent in edge for child in children[parent]} - {start}
+        found |= dict.fromkeys(edge, steps)
+    return found
+
+
+def _few(job_ids: Sequence[int], names: dict[int, str], job_id: int) -> list[tuple[int, str]]:
+    """Return the jobs of a column; of too many the first ones, and the job itself always."""
+    first = sorted(job_ids, key=lambda one: one != job_id)
+    if len(job_ids) <= MOST:
+        return [(one, names[one]) for one in job_ids]
+    kept = [(one, names[one]) for one in first[: MOST - 1]]
+    return [*kept, (0, f"+ {len(job_ids) - MOST + 1}")]
 
 
 def _column(jobs: Sequence[tuple[int, str]], x: int, height: int) -> tuple[Box, ...]:

@@ -15,11 +15,9 @@ from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
 from scheduler.schedules import upcoming
 from sql.accounts import preferences
-from sql.jobs import child_links
-from sql.listings import job_search
+from sql.listings import job_family, job_search
 from sql.listings.recent import ListedJob
 from sql.listings.run_lines import RunLine
-from sql.models import Job
 from sql.run_status import OPEN, RunStatus
 
 #: Runs that are listed, and those that the shares and the chart are about.
@@ -96,14 +94,7 @@ def read_details(
         wrong=wrong,
         runs=job_search.last_runs(session, job_id, now_ms=now_ms, limit=LOOKED_AT),
         days=heat_map.read(session, job_id, now_ms=now_ms, zone=services.timezone),
-        family=_family(session, visitor, stored, spec),
+        family=draw(job_id, job_family.read(session, job_id, visitor.app_ids)),
         hidden_children=len(hidden),
         is_favourite=preferences.is_favourite(session, visitor.user_id, job_id),
     )
-
-
-def _family(session: Session, visitor: Visitor, job: Job, spec: JobSpec) -> FamilyGraph | None:
-    parents = job_search.parents(session, job.id, visitor.app_ids)
-    kin = child_links.children(session, [job.id])
-    children = job_search.names(session, kin.get(job.id, ()), visitor.app_ids)
-    return draw((job.id, f"{spec.app}/{spec.name}"), [*parents.items()], [*children.items()])

@@ -1,6 +1,8 @@
 """Previews a schedule while it is typed: in words, and its next times."""
 
 from dataclasses import dataclass
+from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 from flask_babel import gettext
 
@@ -9,9 +11,10 @@ from admin_web.language.problem_text import problem_text
 from scheduler.problems import Problem
 from scheduler.schedules.registry import has_schedule
 from scheduler.schedules.upcoming import first_fires
+from sql.instants import moment
 
 #: How many times are shown.
-FIRES = 5
+FIRES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,16 @@ class Preview:
     fires: tuple[int, ...] = ()
     zone: str = ""
     wrong: str = ""
+
+    @property
+    def shifts(self) -> dict[int, str]:
+        """The first time after the clocks of the job's zone have changed: their new offset."""
+        offsets = {at: moment(at, ZoneInfo(self.zone)).isoformat()[-6:] for at in self.fires}
+        return {
+            after: offsets[after]
+            for before, after in pairwise(self.fires)
+            if offsets[before] != offsets[after]
+        }
 
 
 def preview(kind: str, value: str, zone: str, *, now_ms: int) -> Preview | None:

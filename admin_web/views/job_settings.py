@@ -11,9 +11,7 @@ from scheduler.jobs.fields import Field
 from scheduler.jobs.spec import JobSpec
 
 #: What the page shows in another place.
-_ELSEWHERE = frozenset(
-    {"name", "app", "schedule_kind", "timezone", "language", "children", "enabled"}
-)
+_ELSEWHERE = frozenset({"name", "app", "schedule_kind", "timezone", "language", "enabled"})
 
 
 class Setting(NamedTuple):

@@ -62,7 +62,7 @@ def add_sample_app(rows: Rows, app: str, text: Text, now_ms: int) -> SampleApp:
     _app(rows, made.ids["app_id"], of)
     _jobs(rows, made, of, now_ms)
     _runs(rows, made, of, now_ms)
-    _registry(rows, app, of, now_ms)
+    _registry(rows, made, of, now_ms)
     _people(rows, made, of, now_ms)
     return made
 
@@ -171,9 +171,9 @@ def _runs(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
     rows.run(made.ids["job_id"], now_ms - 3_000, made.app, wanted_addresses=of("wanted-address"))
 
 
-def _registry(rows: Rows, app: str, of: Text, now_ms: int) -> None:
+def _registry(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
     load = {"handlers": [of("registered-handler")], "slots": 4, "running": 1}
-    rows.executor(of("executor"), now_ms, json.dumps(load), app)
+    made.ids["executor_id"] = rows.executor(of("executor"), now_ms, json.dumps(load), made.app)
     node = json.dumps({"failing": [of("failing-role")]})
     for key, name in ((presence.SCHEDULER, "scheduler"), (presence.CONSOLE, "console")):
         beat = presence.Beat(

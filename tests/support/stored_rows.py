@@ -138,9 +138,11 @@ class Rows:
 
         self.database.write(unit)
 
-    def executor(self, address: str, beat_ms: int, load: str, app: str = "reports") -> None:
-        """Register an executor that was heard at an instant."""
+    def executor(self, address: str, beat_ms: int, load: str, app: str = "reports") -> int:
+        """Register an executor that was heard at an instant; return its id in the registry."""
         self._hold(presence.EXECUTOR, app, address, beat_ms, load)
+        found = self.database.read(lambda session: presence.listing(session, "EXECUTOR", app))
+        return next(row.id for row in found if row.address == address)
 
     def scheduler(self, node: str, beat_ms: int) -> None:
         """Register a scheduler that was heard at an instant."""

@@ -515,7 +515,7 @@ class TestForm:
 
         assert answer.status_code == 200
         assert "At 02:00, every day" in answer.text
-        assert answer.text.count("<li><time") == 5
+        assert answer.text.count("<li><time") == 10
         assert ids(database) == set()
 
     def test_the_preview_says_what_is_being_typed(self, operator: Visit) -> None:
@@ -788,7 +788,7 @@ class TestJobPage:
         assert "75 %" in page
         assert "1.5 s" in page
         assert page.count("<tr data-at=") == 4
-        assert page.count('class="arrow"') == 2
+        assert page.count('class="arrow"') == 3
         assert "reports/parent" in page
         assert "no-parent" not in page
         assert "children: [child]" in page
@@ -804,3 +804,92 @@ class TestJobPage:
     def test_an_unknown_job_is_not_there(self, admin: Visit) -> None:
         assert admin.get("/jobs/999").status_code == 404
         assert admin.get("/jobs/" + "9" * 25).status_code == 404
+
+
+class TestOnePage:
+    def test_a_script_is_written_where_its_job_is_made(self, app: Flask) -> None:
+        scripter = signed_in(app, "scripter")
+        scripter.get("/jobs/new")
+        form = {"language": "shell", "handler": "", "script": "echo one\r\necho two\r\n"}
+
+        answer = scripter.post("/jobs/create", GOOD | form)
+
+        assert answer.status_code == 303
+        job_id = int(answer.location.rpartition("/")[2])
+        page = scripter.get(f"/glue/{job_id}").text
+        assert "echo one\necho two\n" in page
+
+    def test_a_script_that_is_wrong_is_kept_in_the_form(self, app: Flask) -> None:
+        scripter = signed_in(app, "scripter")
+        scripter.get("/jobs/new")
+        form = {"language": "shell", "handler": "", "script": "echo mine", "name": ""}
+
+        answer = scripter.post("/jobs/create", GOOD | form)
+
+        assert answer.status_code == 422
+        assert ">\necho mine</textarea>" in answer.text.replace("\r", "")
+
+    def test_who_may_not_write_scripts_is_not_asked_for_one(self, operator: Visit) -> None:
+        assert 'name="script"' not in operator.get("/jobs/new").text
+
+    def test_handlers_are_suggested_that_living_executors_of_ones_own_apps_have(
+        self, operator: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        rows.executor("one", clock.now, '{"handlers": ["mine", "<b>"]}')
+        rows.executor("gone", clock.now - 60_000, '{"handlers": ["silent"]}')
+        rows.executor("other", clock.now, '{"handlers": ["theirs"]}', app="mails")
+
+        page = operator.get("/jobs/new").text
+
+        assert '<option value="mine">reports</option>' in page
+        assert '<option value="&lt;b&gt;">' in page
+        assert "silent" not in page
+        assert "theirs" not in page
+
+    def test_what_is_folded_tells_its_values_and_opens_when_they_are_not_the_usual(
+        self, operator: Visit
+    ) -> None:
+        page = operator.get("/jobs/new").text
+        wrong = operator.post("/jobs/create", GOOD | {"retries": "many"}).text
+
+        assert "Route: first · " in page
+        assert page.count('<details class="card fold">') == 4
+        assert page.count('<details class="card fold" open>') == 0
+        assert wrong.count('<details class="card fold" open>') >= 1
+        assert error_of(wrong, "retries")
+
+    def test_ten_times_are_shown_and_where_the_clocks_change(self, operator: Visit) -> None:
+        page = operator.get(
+            "/jobs/preview?schedule_kind=CRON&cron=0+0+2+1+*+%3F&timezone=Europe/Berlin"
+        ).text
+
+        assert page.count("<li>") == 10
+        assert page.count("clocks change") == 2
+        assert "now UTC+02:00 in Europe/Berlin" in page
+
+
+class TestFamily:
+    def test_all_generations_are_drawn_and_children_named(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        def spec(name: str, *children: str, app: str = "reports") -> JobSpec:
+            return JobSpec(name=name, app=app, handler="report", children=children)
+
+        apply(
+            database,
+            clock,
+            spec("great"),
+            spec("grand", "great"),
+            spec("hidden", "reports/grand", app="mails"),
+            spec("child", "grand", "mails/hidden"),
+            spec("me", "child"),
+            spec("parent", "me"),
+        )
+        job_id = job_of(database, "me").id
+
+        page = signed_in(app, "operator").get(f"/jobs/{job_id}").text
+
+        drawn = re.findall(r"<title>reports/(\w+)</title>", page)
+        assert sorted(drawn) == ["child", "grand", "great", "parent"]
+        assert "mails/hidden" not in page
+        assert "<dt>Children</dt>" in page

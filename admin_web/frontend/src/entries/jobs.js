@@ -1,5 +1,7 @@
 // On the form of a job.
 import { showAdvice } from "../advice.js";
+import { buildCron } from "../cronbuilder.js";
 
 showAdvice();
+buildCron();
 for (const button of document.querySelectorAll(".without-script")) button.hidden = true;
