@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
-from sql.listings import job_days
-from sql.listings.job_days import DayOutcomes
+from sql.timeline import job_days
+from sql.timeline.job_days import DayOutcomes
 
 DAYS = 90
 #: The side of a square, and from one square to the next.

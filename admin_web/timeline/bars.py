@@ -7,8 +7,8 @@ that would lie on each other become one bar that tells how many they are.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sql.listings.job_spans import TROUBLE, SpanRun
 from sql.run_status import OPEN, RunStatus
+from sql.timeline.job_spans import TROUBLE, SpanRun
 
 WIDTH = 2_400
 #: Runs that are shorter than this and begin within it are one bar.

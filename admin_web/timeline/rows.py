@@ -16,10 +16,11 @@ from admin_web.timeline.bars import LATE_MS, Bar, Span, Window
 from scheduler.problems import Problem
 from scheduler.schedules.registry import read_schedule
 from sql.jobs.parked import PARKED_MS
-from sql.listings import job_spans, outlook
-from sql.listings.job_spans import TROUBLE, Sample, SpanJob, SpanRun
+from sql.listings import outlook
 from sql.listings.outlook import Outlook
 from sql.run_status import RunStatus
+from sql.timeline import job_spans
+from sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
 
 #: Rows of a page, runs of a row, and due times ahead of one.
 ROWS, ROW_RUNS, ROW_TICKS = 30, 120, 60

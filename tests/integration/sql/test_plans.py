@@ -16,7 +16,7 @@ from sql.engine import Database
 from sql.explanation import Explanation
 from sql.instants import at
 from sql.jobs import child_links, jobs, parked
-from sql.listings import dashboard, job_days, job_search, job_spans, outlook
+from sql.listings import dashboard, job_search, outlook
 from sql.listings.job_search import JobFilter, Order
 from sql.registry import presence
 from sql.run_status import Kind, RunStatus
@@ -25,6 +25,7 @@ from sql.runs.purges import START, Place
 from sql.runs.successes import SentTo, Success
 from sql.runs.ticks import Tick
 from sql.schema import migration
+from sql.timeline import job_days, job_spans
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.sql_rows import NODE, NOW_MS, ended, routed, statements
 

@@ -9,8 +9,8 @@ from admin_web.timeline import bars
 from admin_web.timeline.bars import WIDTH, Window
 from admin_web.timeline.rows import ROW_RUNS, ROWS
 from sql.engine import Database
-from sql.listings.job_spans import SpanRun
 from sql.run_status import RunStatus
+from sql.timeline.job_spans import SpanRun
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
 

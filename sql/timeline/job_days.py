@@ -9,9 +9,9 @@ from sqlalchemy import literal, select, union_all
 from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
-from sql.listings.job_spans import TROUBLE
 from sql.models import Run
 from sql.run_status import OPEN, RunStatus
+from sql.timeline.job_spans import TROUBLE
 
 #: Runs of one day that are looked at, its last ones.
 LOOKED_AT = 40
