@@ -52,4 +52,5 @@ class BootContext:
     run_logs: RunLogs
     disks: DiskWatch
     script_folder: Path
+    notes_folder: Path
     log: structlog.typing.FilteringBoundLogger

@@ -13,6 +13,7 @@ import structlog
 from broker.keys import AppKeys
 from broker.signing import Sealer
 from broker.transport import Transport
+from executor.begin_notes import OldNotes
 from executor.boot_context import BootContext, Limits
 from executor.core.core import Core
 from executor.core.shutdown import Shutdown
@@ -158,7 +159,8 @@ class Executor:
         if isinstance(folder, Path):
             folder = StateFolder(folder, self.identity.address)
         held.callback(folder.release)
-        run_states = RunStates(Journal(folder.journal_path), self._log)
+        notes = OldNotes(folder.notes_folder)
+        run_states = RunStates(Journal(folder.journal_path), self._log, notes=notes)
         held.callback(run_states.close)
         context = BootContext(
             identity=self.identity,
@@ -172,6 +174,7 @@ class Executor:
             run_logs=self._run_logs,
             disks=DiskWatch([self._run_logs.folder, folder.path], self._run_logs.reserve),
             script_folder=folder.script_folder,
+            notes_folder=notes.path_of(self.identity.boot_id),
             log=self._log,
         )
         core = self._core = Core(context, self._refused, self._drain)

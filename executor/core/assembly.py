@@ -42,6 +42,12 @@ class Hooks(Protocol):
     ) -> None:
         """Handle the end of a run."""
 
+    def run_went_on(self, run_id: int) -> None:
+        """Handle a process that has reached a run that it was handed ahead."""
+
+    def run_returned(self, run_id: int) -> None:
+        """Handle such a run that had not begun after all."""
+
     def slots_ready(self) -> None:
         """Handle slots that are free again."""
 
@@ -84,8 +90,15 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
     """
     slots = context.make_slots(
         loop=context.loop,
-        events=SlotEvents(hooks.run_started, hooks.run_finished, hooks.slots_ready),
+        events=SlotEvents(
+            hooks.run_started,
+            hooks.run_finished,
+            hooks.slots_ready,
+            went_on=hooks.run_went_on,
+            returned=hooks.run_returned,
+        ),
         script_folder=context.script_folder,
+        notes_folder=context.notes_folder,
     )
     handlers = slots.open()
     address, clock = context.identity.address, context.clock

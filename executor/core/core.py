@@ -117,6 +117,15 @@ class Core:
         self._start_soon()  # before the commit that this end asks for, which waits for the disk
         self._active_runs.finished(end, on_recorded)
 
+    def run_went_on(self, run_id: int) -> None:
+        """Handle a process that has reached a run that it was handed ahead."""
+        self._active_runs.went_on(run_id)
+
+    def run_returned(self, run_id: int) -> None:
+        """Handle such a run that had not begun after all."""
+        self._start_soon()
+        self._active_runs.returned(run_id)
+
     def slots_ready(self) -> None:
         """Handle slots that are free again."""
         self._active_runs.start_ready()

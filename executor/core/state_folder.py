@@ -40,6 +40,11 @@ class StateFolder:
         """The folder of the sources of running scripts."""
         return self.path / "gluesource"
 
+    @property
+    def notes_folder(self) -> Path:
+        """The folder of the begin notes of job processes, a folder for each boot."""
+        return self.path / "begun"
+
     def release(self) -> None:
         """Release the lock."""
         os.close(self._lock)

@@ -5,6 +5,7 @@ that lives, and once it is dead as an orphan: a child that the zygote did not fo
 reported only when no orphan is left.
 """
 
+import array
 import mmap
 import os
 import select
@@ -102,31 +103,31 @@ class ForkServer:
 
     def _take_request(self) -> bool:
         data, ancillary, _, _ = self._control.recvmsg(
-            frames.PACKET_LIMIT, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
+            frames.PACKET_LIMIT, socket.CMSG_SPACE(8), socket.MSG_CMSG_CLOEXEC
         )
         if not data:
             return False
         order = frames.decode_to_zygote(data)
         if isinstance(order, frames.Fork):
-            self._take_fork(order, ancillary)
+            self._take_fork(order, _descriptors(ancillary))
         elif isinstance(order, frames.Signal):
             self._signal(order)
         else:
             self._control.send(frames.encode(frames.Pong()))
         return True
 
-    def _take_fork(self, order: frames.Fork, ancillary: list[tuple[int, int, bytes]]) -> None:
-        if not ancillary:
+    def _take_fork(self, order: frames.Fork, files: list[int]) -> None:
+        if not files:
             self._refuse(order.number, Why.NO_PROCESS(why=Why.TOO_MANY_FILES()), no_room=True)
             return
-        channel = int.from_bytes(ancillary[0][2][:4], "little")
         handler = None if order.handler is None else self._handlers.get(order.handler)
         if handler is None and order.handler is not None:
             # The run waited while this zygote replaced one that had the handler.
-            os.close(channel)
+            for file in files:
+                os.close(file)
             self._refuse(order.number, Why.HANDLER_GONE(name=order.handler))
             return
-        self._fork(order.number, handler, channel)
+        self._fork(order.number, handler, files)
 
     def _refuse(self, number: int, why: Reason, *, no_room: bool = False) -> None:
         self._send(
@@ -135,12 +136,14 @@ class ForkServer:
             )
         )
 
-    def _fork(self, number: int, handler: Handler | None, channel: int) -> None:
+    def _fork(self, number: int, handler: Handler | None, files: list[int]) -> None:
+        """Fork; `files` are the channel and, if it has one, the note."""
         flag_index = self._free_flags.pop()
         self._clean_flags[flag_index] = 0
         spec = job_main.SpawnSpec(
             zygote_pid=self._pid,
-            channel=channel,
+            channel=files[0],
+            note=files[1] if len(files) > 1 else None,
             handler=handler,
             output=self._output,
             process_state=self._process_state,
@@ -155,7 +158,8 @@ class ForkServer:
             self._pending_exits.append(_PendingExit(number, failure=reason))
             self._free_flags.append(flag_index)
         finally:
-            os.close(channel)
+            for file in files:
+                os.close(file)
 
     def _start(self, number: int, spec: job_main.SpawnSpec) -> _Job:
         process = self._forker.start(job_main.main, spec)
@@ -255,3 +259,11 @@ class ForkServer:
         for job in list(self._jobs.values()):
             if job.process.exitcode is not None:
                 del self._jobs[job.number]
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    """Return the descriptors that came with a frame, as far as there was room for them."""
+    numbers = array.array("i")
+    for _level, _kind, data in ancillary:
+        numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
+    return list(numbers)

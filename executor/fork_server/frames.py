@@ -29,7 +29,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type
 class Fork(Frame, frozen=True, kw_only=True):
     """Start job process `number` for a handler, or for a script if there is no handler.
 
-    The job process's end of the channel is passed along.
+    The job process's end of the channel is passed along, and the file of its begin note, if any.
     """
 
     number: int
@@ -98,7 +98,9 @@ class Pong(Frame, frozen=True, kw_only=True):
 class Run(Frame, frozen=True, kw_only=True):
     """Run this, and exit afterwards if it is the `last`. A script has a `command`.
 
-    Its log stops when fewer than `log_reserve` bytes of the disk are free.
+    Its log stops when fewer than `log_reserve` bytes of the disk are free. In a `batch`, which 0
+    is not, each run is noted in the process's note before it begins. The first one says how many
+    seconds later, `batch_seconds`, no other begins; nor does one once the batch is withdrawn.
     """
 
     trigger: Trigger
@@ -106,6 +108,8 @@ class Run(Frame, frozen=True, kw_only=True):
     last: bool
     log_reserve: int = 0
     command: tuple[str, ...] = ()
+    batch: int = 0
+    batch_seconds: float = 0.0
 
 
 class End(Frame, frozen=True, kw_only=True):
@@ -135,22 +139,29 @@ class Result(Frame, frozen=True, kw_only=True):
     why: _Why = ""
 
 
+class Withheld(Frame, frozen=True, kw_only=True):
+    """The runs of this batch that have not begun will not begin."""
+
+    batch: int
+
+
 ToZygote = Fork | Signal | Ping
 FromZygote = HandlerNames | LoadFailed | Forked | Exited | Pong
 ToJobProcess = Run | End
+FromJobProcess = Result | Withheld
 
 #: Longest packet between executor and zygote, in bytes; job results do not go this way.
 PACKET_LIMIT = 128 * 1024
 #: Longest result, in bytes: its texts in characters that take six bytes each, and the rest.
 RESULT_LIMIT = 6 * (MESSAGE_LIMIT + LOG_TAIL_BYTES + NOTE_LIMIT + 2 * REASON_LIMIT) + 1_000
-#: How every result begins; anything else is invalid, however much of it is still to come.
-_RESULT_START = b'{"type":"Result","run_id":'
+#: How answers begin; anything else is invalid, however much of it is still to come.
+_STARTS = (b'{"type":"Result","run_id":', b'{"type":"Withheld","batch":')
 
 encode = msgspec.json.Encoder().encode
 decode_to_zygote = msgspec.json.Decoder(ToZygote).decode
 decode_from_zygote = msgspec.json.Decoder(FromZygote).decode
 decode_to_job_process = msgspec.json.Decoder(ToJobProcess).decode
-_decode_result = msgspec.json.Decoder(Result).decode
+_decode_answer = msgspec.json.Decoder(FromJobProcess).decode
 
 
 def note_of(words: Words) -> str:
@@ -158,29 +169,34 @@ def note_of(words: Words) -> str:
     return clean(str(words))[:NOTE_LIMIT]
 
 
-class InvalidResult(Exception):
-    """A job process sent something that is neither a result nor the beginning of one."""
+class InvalidAnswer(Exception):
+    """A job process sent something that is neither an answer nor the beginning of one."""
 
 
-def take_result(data: bytes) -> Result | None:
-    """Decode a result; return None while it is incomplete.
+def take_answer(data: bytes, *, in_batch: bool = False) -> tuple[FromJobProcess | None, bytes]:
+    """Decode the first answer, None while it is incomplete; return it with what comes after it.
+
+    `in_batch`: several answers may come, one after the other.
 
     Raises:
-        InvalidResult: it is something else. The user's code may write anything to the channel.
+        InvalidAnswer: it is something else. The user's code may write anything to the channel.
 
     """
-    if not data.startswith(_RESULT_START[: len(data)]) or len(data) > RESULT_LIMIT:
-        raise InvalidResult
     line, end, rest = data.partition(b"\n")
+    if len(line) > RESULT_LIMIT or not any(line.startswith(one[: len(line)]) for one in _STARTS):
+        raise InvalidAnswer
     if not end:
-        return None
+        return None, data
     try:
-        result = _decode_result(line)
+        answer: FromJobProcess = _decode_answer(line)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise InvalidResult from error
-    if rest and not result.will_end:
-        raise InvalidResult  # once a process is exiting, what follows its result does not matter
-    return result
+        raise InvalidAnswer from error
+    if isinstance(answer, Result):
+        if answer.will_end:
+            return answer, b""  # once a process is exiting, what follows its result does not matter
+        if rest and not in_batch:
+            raise InvalidAnswer
+    return answer, rest
 
 
 def encode_line(frame: Frame) -> bytes:

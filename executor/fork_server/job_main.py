@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from broker.messages import Outcome, Trigger
 from broker.reasons.reason import Words
 from broker.reasons.stored import to_json
+from executor.begin_notes import BeginNote, Turn
 from executor.fork_server import frames, linux
 from executor.fork_server.interpreter import call_exit_functions, count_threads, join_threads
 from executor.fork_server.output import Output
@@ -40,7 +41,8 @@ class SpawnSpec:
     """What a job process needs to start; without a handler it runs a script.
 
     `handler_fds` are the descriptors that the handlers opened while they were imported.
-    `clean_flags[flag_index]` becomes 1 when the process exits and has left nothing running.
+    `clean_flags[flag_index]` becomes 1 when the process exits and has left nothing running. `note`
+    is the file of its begin note.
     """
 
     zygote_pid: int
@@ -51,6 +53,7 @@ class SpawnSpec:
     clean_flags: mmap.mmap
     flag_index: int
     handler_fds: frozenset[int]
+    note: int | None
 
 
 def main(spec: SpawnSpec) -> None:
@@ -68,7 +71,8 @@ def main(spec: SpawnSpec) -> None:
         run_script(channel, spec.output)
         spec.clean_flags[spec.flag_index] = True
     else:
-        runs = RunLoop(spec.handler, spec.output, spec.process_state, channel)
+        note = BeginNote(spec.note)
+        runs = RunLoop(spec.handler, spec.output, spec.process_state, channel, note)
         runs.serve()
         spec.clean_flags[spec.flag_index] = runs.finish()
 
@@ -77,7 +81,8 @@ def _own_fds(spec: SpawnSpec) -> frozenset[int]:
     # The handlers' code may use the sentinel to ask whether its parent process is alive.
     parent = multiprocessing.parent_process()
     assert parent is not None
-    return frozenset({spec.channel, parent.sentinel})
+    note = set() if spec.note is None or spec.handler is None else {spec.note}
+    return frozenset({spec.channel, parent.sentinel} | note)
 
 
 def _close_other_fds(kept: frozenset[int]) -> None:
@@ -96,10 +101,12 @@ class RunLoop:
         output: Output,
         process_state: ProcessState,
         channel: socket.socket,
+        note: BeginNote,
     ) -> None:
         self._handler = handler
         self._output = output
         self._process_state = process_state
+        self._turn = Turn(note, self._withhold)
         self._channel = channel
         self._pid = os.getpid()
         self._unread = b""
@@ -118,8 +125,11 @@ class RunLoop:
             order = self._next_order()
             if not isinstance(order, frames.Run):
                 return
-            self._is_ending = order.last
-            self._send(self._perform(order))
+            if self._takes(order):
+                self._is_ending = order.last
+                self._send(self._perform(order))
+            elif self._turn.is_unable:
+                return
 
     def finish(self) -> bool:
         """Do what a Python program does when it exits; return whether nothing is left running."""
@@ -235,9 +245,16 @@ class RunLoop:
         line, _, self._unread = self._unread.partition(b"\n")
         return frames.decode_to_job_process(line) if line else None
 
-    def _send(self, result: frames.Result) -> None:
+    def _takes(self, order: frames.Run) -> bool:
+        run_id = order.trigger.run_id
+        return self._turn.takes(run_id, batch=order.batch, seconds=order.batch_seconds)
+
+    def _withhold(self, batch: int) -> None:
+        self._send(frames.Withheld(batch=batch))
+
+    def _send(self, answer: frames.FromJobProcess) -> None:
         try:
-            self._channel.sendall(frames.encode_line(result))
+            self._channel.sendall(frames.encode_line(answer))
         except OSError:
             # The handler closed the channel: the executor sees an exit without a result.
             self._is_ending = True

@@ -13,7 +13,7 @@ thread.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ class RemoteSlots(SlotPool):
         loop: asyncio.AbstractEventLoop,
         events: SlotEvents,
         script_folder: Path,  # noqa: ARG002 - scripts are sent as they are
+        notes_folder: Path | None = None,  # noqa: ARG002 - it hands nothing ahead
     ) -> None:
         self._loop = loop
         self._client = client
@@ -90,7 +91,11 @@ class RemoteSlots(SlotPool):
         self._watching = self._loop.create_task(self._watch.run())
         return ()
 
-    def start(self, trigger: Trigger) -> None:
+    def start(
+        self,
+        trigger: Trigger,
+        followers: Sequence[Trigger] = (),  # noqa: ARG002 - it hands nothing ahead
+    ) -> None:
         """Start a run, whose start is durable; any failure is reported as its end."""
         if not self.free or trigger.run_id in self._runs:
             raise RuntimeError(f"expected a free slot for run {trigger.run_id}, and it to be new")

@@ -35,6 +35,12 @@ class Reserved(Record, frozen=True, kw_only=True, tag="RESERVED"):
     run_ids: tuple[int, ...]
 
 
+class HandedOver(Record, frozen=True, kw_only=True, tag="HANDED"):
+    """These runs may be handed to one job process at once, which begins them in this order."""
+
+    run_ids: tuple[int, ...]
+
+
 class Starting(Record, frozen=True, kw_only=True, tag="STARTING"):
     """From here on the run's process may exist; a run with a `trigger` is remote and outlives us.
 
@@ -75,7 +81,17 @@ class Horizon(Record, frozen=True, kw_only=True, tag="HORIZON"):
     since_ms: int
 
 
-AnyRecord = Boot | Accepted | Reserved | Starting | Ended | Confirmed | FinishedIdBlock | Horizon
+AnyRecord = (
+    Boot
+    | Accepted
+    | Reserved
+    | HandedOver
+    | Starting
+    | Ended
+    | Confirmed
+    | FinishedIdBlock
+    | Horizon
+)
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyRecord)

@@ -7,7 +7,8 @@ It detects duplicates, keeps reports until the broker has them, and is the truth
 that were only ACCEPTED never started, runs that were STARTING are lost, unless they are remote, of
 the same boot, and so `resumable`, FINISHED ones are reported again. A run that was RESERVED in time
 starts without a sync: STARTING survives a crash of this process anyway, and after a crash of the
-host RESERVED counts as STARTING.
+host RESERVED counts as STARTING. Of runs HANDED to one job process at once, those that it began
+have a begin note instead of a STARTING line.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import structlog
 from broker.messages import Finished, Outcome
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
+from executor.begin_notes import OldNotes
 from executor.fork_server import linux
 from executor.journal import records
 from executor.journal.file import Journal
@@ -49,10 +51,12 @@ class RunStates:
         journal: Journal,
         log: structlog.typing.FilteringBoundLogger,
         *,
+        notes: OldNotes | None = None,
         growth_limit: int = GROWTH_LIMIT,
         results_limit: int = RESULTS_LIMIT,
     ) -> None:
         self._journal = journal
+        self._notes = notes
         self._log = log
         self._growth_limit = growth_limit
         self._boots: dict[str, int] = {}
@@ -60,6 +64,7 @@ class RunStates:
         self._host_boot = ""
         self._entries: dict[int, OpenRun] = {}
         self._finished = FinishedRuns(results_limit)
+        self._noted_of: dict[str, frozenset[int] | None] = {}
         self._horizon_ms = 0
         self._damaged_count = 0
         self._compact_at = journal.size + growth_limit
@@ -148,10 +153,14 @@ class RunStates:
         is_complete = bool(host_boot) and host_boot == self._host_boot
         for entry in self._entries.values():
             if not entry.line and not entry.is_resumable(boot_id):
-                entry.line = records.line_of(entry.verdict(now_ms, is_complete=is_complete))
+                noted = self._noted(entry)
+                verdict = entry.verdict(now_ms, is_complete=is_complete, noted=noted)
+                entry.line = records.line_of(verdict)
         self._boots[boot_id] = self._boots.pop(boot_id, now_ms)
         self._boot_id, self._host_boot = boot_id, host_boot
         self.compact(now_ms)
+        if self._notes is not None:
+            self._notes.delete(but=boot_id)
         return [
             (records.report_of(entry.line), len(entry.line))
             for entry in self._entries.values()
@@ -165,9 +174,16 @@ class RunStates:
 
     def reserve(self, run_ids: tuple[int, ...]) -> None:
         """Record that these runs come next: once this is committed, their start needs no commit."""
-        for run_id in run_ids:
-            self._entries[run_id].is_reserved = True
+        self._mark_reserved(run_ids)
         self._journal.append(records.to_line(records.Reserved(run_ids=run_ids)))
+
+    def hand_over(self, run_ids: tuple[int, ...]) -> None:
+        """Record that one job process may get all of these runs; once written, it may.
+
+        All but the first need no `start`: what the process has begun is in its begin note.
+        """
+        self._mark_handed(run_ids)
+        self._journal.append(records.to_line(records.HandedOver(run_ids=run_ids)))
 
     def write(self) -> None:
         """Make the changes so far survive a crash of this process, but not of the host.
@@ -262,8 +278,9 @@ class RunStates:
             case records.Accepted():
                 self._entry(record.run_id, self._boot_id)
             case records.Reserved():
-                for run_id in record.run_ids:
-                    self._entry(run_id, self._boot_id).is_reserved = True
+                self._mark_reserved(record.run_ids)
+            case records.HandedOver():
+                self._mark_handed(record.run_ids)
             case records.Starting():
                 self._entry(record.run_id, self._boot_id).starting = record
             case records.Ended():
@@ -275,6 +292,23 @@ class RunStates:
                 self._finished.add_block(record)
             case records.Horizon():
                 self._horizon_ms = max(self._horizon_ms, record.since_ms)
+
+    def _noted(self, entry: OpenRun) -> frozenset[int] | None:
+        """Return what the job processes of a run's boot began last; they begin no other then."""
+        if not entry.handed or self._notes is None:
+            return None
+        if entry.boot_id not in self._noted_of:
+            self._noted_of[entry.boot_id] = self._notes.revoke(entry.boot_id)
+        return self._noted_of[entry.boot_id]
+
+    def _mark_reserved(self, run_ids: tuple[int, ...]) -> None:
+        for run_id in run_ids:
+            self._entry(run_id, self._boot_id).is_reserved = True
+
+    def _mark_handed(self, run_ids: tuple[int, ...]) -> None:
+        for run_id in run_ids:
+            if run_id in self._entries:  # others ended before a compaction
+                self._entries[run_id].handed = run_ids
 
     def _entry(self, run_id: int, boot_id: str) -> OpenRun:
         return self._entries.setdefault(run_id, OpenRun(run_id, boot_id))

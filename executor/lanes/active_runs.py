@@ -6,7 +6,7 @@ admit ──> WAITING ──slot free, in contact──> STARTING ──STARTING
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker.messages import Finished, NotStarted, Outcome, Trigger
@@ -160,6 +160,27 @@ class ActiveRuns:
             run.started_at_ms = self._clock.now_ms()
             self._unreported_starts.append((self._clock.monotonic() + STARTED_SECONDS, run_id))
 
+    def went_on(self, run_id: int) -> None:
+        """Record that a process has reached a run that it was handed ahead."""
+        run = self._runs[run_id]
+        self._lanes.go_on(run.trigger.job_id, run_id)
+        self._leave_waiting(run)
+        run.phase = Phase.RUNNING
+        self.started(run_id)
+
+    def returned(self, run_id: int) -> None:
+        """Record that such a run had not begun after all: it waits again, unless it is stopped."""
+        run = self._runs[run_id]
+        if run.stop is not None:
+            self._remove_unstarted(run)
+            self._reporting.stopped_before_start(run.trigger, run.stop)
+            return
+        run.phase = Phase.WAITING
+        run.started_at_ms = 0
+        self._lanes.give_back(run.trigger)
+        self._waiting_bytes += run.size
+        self._reservations.restore(run_id)
+
     def finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
     ) -> None:
@@ -207,7 +228,7 @@ class ActiveRuns:
     def stop(self, run_id: int, why: Words) -> bool:
         """End a run, KILLED for this reason; return False if it is not here."""
         run = self._runs.get(run_id)
-        if run is None:
+        if run is None or not self._is_in_hand(run):
             return False
         if run.phase is Phase.WAITING:
             self._drop(run)
@@ -224,6 +245,7 @@ class ActiveRuns:
         Remote runs are left to the next process; those that are starting do not start.
         """
         self.is_leaving = self._slots.is_remote
+        self._slots.recall_all()
         for run_id, run in list(self._runs.items()):
             is_running = run.phase is Phase.RUNNING
             if run.phase is Phase.WAITING or (is_running and self.is_leaving):
@@ -234,6 +256,7 @@ class ActiveRuns:
 
     def return_waiting(self, why: Words) -> None:
         """Report every waiting run as not started."""
+        self._slots.recall_all()
         for run_id in self.waiting_ids():
             run = self._runs[run_id]
             self._drop(run)
@@ -243,24 +266,45 @@ class ActiveRuns:
         """Drop those of these runs that are waiting: the schedulers have ended them already."""
         for run_id in run_ids:
             run = self._runs.get(run_id)
-            if run is not None and run.phase is Phase.WAITING:
+            if run is not None and self._is_in_hand(run) and run.phase is Phase.WAITING:
                 self._drop(run)
                 self._reporting.drop_closed(run.trigger)
 
     # -- inside -------------------------------------------------------------------------------
 
+    def _is_in_hand(self, run: ActiveRun) -> bool:
+        """Take a run back if it was handed ahead; return whether it is still here."""
+        run_id = run.trigger.run_id
+        return self._slots.recall(run_id) and self._runs.get(run_id) is run
+
     def _launch_reserved(self, runs: list[ActiveRun]) -> None:
+        batches = [(run, self._hand_ahead(run.trigger)) for run in runs]
         try:
             self._run_states.write()
         except JournalFailed:
             for run in runs:
                 self._commits.when_durable(partial(self._launch, run))
             return
-        for run in runs:
-            self._launch(run)
+        for run, followers in batches:
+            self._launch(run, followers)
         self._commits.schedule()
 
-    def _launch(self, run: ActiveRun) -> None:
+    def _hand_ahead(self, head: Trigger) -> list[Trigger]:
+        """Return the runs that the process of this one may go on with; the journal has them."""
+        if not _may_share(head) or not (most := self._slots.look_ahead):
+            return []
+        followers: list[Trigger] = []
+        for trigger in self._lanes.following(head.job_id, most):
+            is_alike = trigger.handler == head.handler and _may_share(trigger)
+            if not is_alike or not self._reservations.is_durable(trigger.run_id):
+                break
+            followers.append(trigger)
+        if followers:
+            ids = tuple(trigger.run_id for trigger in (head, *followers))
+            self._run_states.hand_over(ids)
+        return followers
+
+    def _launch(self, run: ActiveRun, followers: Sequence[Trigger] = ()) -> None:
         self._claimed -= 1
         trigger = run.trigger
         if run.stop is not None:
@@ -273,7 +317,7 @@ class ActiveRuns:
             return
         run.phase = Phase.RUNNING
         try:
-            self._slots.start(trigger)
+            self._slots.start(trigger, followers)
         except Exception as error:  # noqa: BLE001 - the run ends with the reason
             self._log.exception("run_start_failed", run_id=trigger.run_id, job_id=trigger.job_id)
             self._remove_unstarted(run)
@@ -298,3 +342,9 @@ class ActiveRuns:
         """Note that a run no longer waits; return whether its start is durable already."""
         self._waiting_bytes -= run.size
         return self._reservations.release(run.trigger.run_id)
+
+
+def _may_share(trigger: Trigger) -> bool:
+    """Whether a process may get this run along with others: its job has one run at a time."""
+    is_alone = trigger.fresh_process or trigger.script_language
+    return trigger.concurrency <= 1 and not is_alone

@@ -4,7 +4,7 @@ Lanes that could start a run are queued and served in turn, one run each, so tha
 thousand waiting runs delays every other job by one run at most.
 """
 
-import heapq
+import bisect
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class _Lane:
     stopping: dict[int, Age] = field(default_factory=dict)
     waiting: dict[int, Age] = field(default_factory=dict)
     triggers: dict[int, Trigger] = field(default_factory=dict)
-    # A heap of the ages in `waiting`; runs dropped since are skipped when they come up.
+    # The ages in `waiting`, sorted.
     order: list[Age] = field(default_factory=list)
     is_queued: bool = False
 
@@ -31,15 +31,14 @@ class _Lane:
     def add(self, trigger: Trigger, age: Age) -> None:
         self.waiting[trigger.run_id] = age
         self.triggers[trigger.run_id] = trigger
-        heapq.heappush(self.order, age)
+        bisect.insort(self.order, age)
 
     def remove(self, run_id: int) -> None:
-        del self.waiting[run_id], self.triggers[run_id]
+        age = self.waiting.pop(run_id)
+        del self.triggers[run_id], self.order[bisect.bisect_left(self.order, age)]
 
     def ready(self) -> Trigger | None:
         """Return the oldest waiting run if it may start beside those that run."""
-        while self.order and self.order[0][1] not in self.waiting:
-            heapq.heappop(self.order)
         if not self.order:
             return None
         head = self.triggers[self.order[0][1]]
@@ -98,9 +97,28 @@ class Lanes:
     def upcoming(self, depth: int) -> Iterator[int]:
         """Yield the runs that will probably be next, up to `depth` of each lane."""
         for lane in chain(self._ready_lanes, self._lanes.values()):
-            for _, run_id in heapq.nsmallest(depth, lane.order):
-                if run_id in lane.waiting:
-                    yield run_id
+            for _, run_id in lane.order[:depth]:
+                yield run_id
+
+    def following(self, job_id: int, most: int) -> Iterator[Trigger]:
+        """Yield the oldest waiting runs of a job, which come next."""
+        lane = self._lanes[job_id]
+        for _, run_id in lane.order[:most]:
+            yield lane.triggers[run_id]
+
+    def go_on(self, job_id: int, run_id: int) -> None:
+        """Record that a waiting run is running, in the place of one that has ended."""
+        lane = self._lanes[job_id]
+        lane.running[run_id] = lane.waiting[run_id]
+        lane.remove(run_id)
+        self._waiting_count -= 1
+
+    def give_back(self, trigger: Trigger) -> None:
+        """Record that a running run has not begun, and waits again."""
+        lane = self._lanes[trigger.job_id]
+        lane.add(trigger, lane.running.pop(trigger.run_id))
+        self._waiting_count += 1
+        self._enqueue(lane)
 
     def mark_stopping(self, job_id: int, run_id: int) -> None:
         """Record that a running run was told to stop; until it ends it counts as running."""

@@ -10,7 +10,7 @@ from executor.journal.run_states import RunStates
 from executor.lanes.lanes import Lanes
 
 #: The most reserved runs at a time, the number that triggers new ones, and the most of one lane.
-RESERVED_LIMIT, RESERVED_LOW, RESERVED_DEPTH = 64, 32, 4
+RESERVED_LIMIT, RESERVED_LOW, RESERVED_DEPTH = 128, 64, 8
 
 
 class Reservations:
@@ -26,6 +26,14 @@ class Reservations:
     def release(self, run_id: int) -> bool:
         """Forget a run that no longer waits; return whether its reservation is durable."""
         return self._runs.pop(run_id, False)
+
+    def is_durable(self, run_id: int) -> bool:
+        """Whether a waiting run could start without waiting for the disk."""
+        return self._runs.get(run_id, False)
+
+    def restore(self, run_id: int) -> None:
+        """Remember a run again that waits again, and whose reservation was durable."""
+        self._runs[run_id] = True
 
     def renew(self) -> None:
         """Reserve the next runs, so that enough of them can start without waiting for the disk."""

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +23,11 @@ class SlotPool(Protocol):
     is_remote: bool = False
 
     @property
+    def look_ahead(self) -> int:
+        """How many runs of its job may be handed ahead with a run."""
+        return 0
+
+    @property
     def away(self) -> Reason | None:
         """Why runs are neither taken nor started for now; None if they are."""
         return None
@@ -34,8 +39,24 @@ class SlotPool(Protocol):
     def open(self) -> tuple[str, ...]:
         """Get ready; return the handlers' names. Raises if the handlers cannot be loaded."""
 
-    def start(self, trigger: Trigger) -> None:
-        """Start a run; requires a free slot."""
+    def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:
+        """Start a run; requires a free slot.
+
+        The `followers` are the next runs of its job, at most `look_ahead`. They may be handed to
+        its process, which then goes on with them by itself.
+        """
+
+    def recall(self, run_id: int) -> bool:  # noqa: ARG002 - by default nothing is handed ahead
+        """Take back the runs handed ahead along with this one that have not begun.
+
+        Meanwhile it calls what the events say. Returns False if this one cannot be taken back, nor
+        has it been reached.
+        """
+        return True
+
+    def recall_all(self) -> None:
+        """Take back every run that was handed ahead and has not begun."""
+        return
 
     def resume(
         self,
@@ -69,17 +90,25 @@ class OnFinished(Protocol):
         """Record and report it; `on_recorded` is called once it is in the journal."""
 
 
+def _ignore(_run_id: int) -> None:
+    """Do nothing, for slots that hand nothing ahead."""
+
+
 @dataclass(frozen=True, slots=True)
 class SlotEvents:
     """What slots call from the loop, never from within `start`.
 
     `started(run_id, started_at_ms)` comes before the end only, `ready` when `free` has grown
-    without the end of a run.
+    without the end of a run. `went_on(run_id)` comes when a process has reached a run that it was
+    handed ahead, right after the end of the one before; `returned(run_id)` when it had not, after
+    all.
     """
 
     started: Callable[[int, int], None]
     finished: OnFinished
     ready: Callable[[], None]
+    went_on: Callable[[int], None] = _ignore
+    returned: Callable[[int], None] = _ignore
 
 
 class SlotsFactory(Protocol):
@@ -91,5 +120,9 @@ class SlotsFactory(Protocol):
         loop: asyncio.AbstractEventLoop,
         events: SlotEvents,
         script_folder: Path,
+        notes_folder: Path,
     ) -> SlotPool:
-        """Return slots that are not open yet; nothing else uses `script_folder`."""
+        """Return slots that are not open yet; nothing else uses `script_folder`.
+
+        In files in `notes_folder` job processes may note what they begin.
+        """

@@ -3,7 +3,8 @@
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from executor.fork_server import frames
 from executor.processes.endings import Exit, Stop
+from executor.processes.look_ahead import Batch
 from executor.processes.supervisor import ForkServerSupervisor
 
 #: Seconds after SIGKILL until a process is given up; longer than an unresponsive zygote may live.
@@ -23,6 +25,8 @@ NUDGE_SECONDS = 0.1
 NUDGE_FACTOR = 3
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
+#: More reads than the answers of a batch take.
+_MOST_READS = 1_000
 #: How much of an invalid result is shown, in bytes.
 _SHOWN_BYTES = 60
 
@@ -60,12 +64,26 @@ class SlotRun:
         return bool(self.trigger.fresh_process) or self.owner is None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessEvents:
+    """What a job process calls.
+
+    `result` comes with each result, `withheld` when the process goes on with none of the runs that
+    it was handed ahead, `misuse(process, why)` when something else arrives on the channel, which is
+    not read any more then, `stuck` when SIGKILL does not end the process.
+    """
+
+    result: Callable[["JobProcess", frames.Result], None]
+    withheld: Callable[["JobProcess"], None]
+    misuse: Callable[["JobProcess", Reason], None]
+    stuck: Callable[["JobProcess"], None]
+
+
 class JobProcess:
     """A job process, from the request to fork it until its exit is reported.
 
-    `owner` is None for a script. `on_result` is called with each result, `on_misuse(self, why)`
-    when something else arrives on the channel, which is not read any more then; `on_stuck` when
-    SIGKILL does not end the process.
+    `owner` is None for a script, `note` is the file of its begin note. `followers` are the runs
+    of its `batch` that it has not reached yet, as far as is known.
     """
 
     def __init__(
@@ -75,18 +93,18 @@ class JobProcess:
         supervisor: ForkServerSupervisor,
         number: int,
         owner: Owner | None,
-        on_result: Callable[["JobProcess", frames.Result], None],
-        on_misuse: Callable[["JobProcess", Reason], None],
-        on_stuck: Callable[["JobProcess"], None],
+        note: int | None,
+        events: ProcessEvents,
     ) -> None:
         self._loop = loop
         self._supervisor = supervisor
-        self._on_result = on_result
-        self._on_misuse = on_misuse
-        self._on_stuck = on_stuck
+        self._events = events
         self.number = number
         self.owner = owner
+        self.note = note
         self.run: SlotRun | None = None
+        self.batch: Batch | None = None
+        self.followers: deque[SlotRun] = deque()
         self.runs_begun = 0
         self.is_ending = False
         self.is_forced = False
@@ -101,7 +119,7 @@ class JobProcess:
         self._channel, theirs = socket.socketpair()
         self._channel.setblocking(False)
         loop.add_reader(self._channel, self._on_readable)
-        supervisor.fork(number, None if owner is None else owner.handler, theirs)
+        supervisor.fork(number, None if owner is None else owner.handler, theirs, note)
 
     @property
     def what(self) -> str:
@@ -110,25 +128,60 @@ class JobProcess:
 
     # -- work ---------------------------------------------------------------------------------
 
-    def give(self, run: SlotRun, *, last: bool) -> None:
-        """Hand over a run; if it is the `last`, the process exits after it."""
+    def give(
+        self,
+        run: SlotRun,
+        *,
+        last: bool,
+        batch: Batch | None = None,
+        followers: Sequence[SlotRun] = (),
+    ) -> None:
+        """Hand over a run; if it is the `last`, the process exits after it.
+
+        The `followers` are handed ahead, all of them being the `batch`.
+        """
+        self.batch = batch
+        self.followers = deque(followers)
+        self._begin(run)
+        lines = [_order(run, last=last, batch=batch)]
+        for follower in followers:
+            follower.process = self
+            lines.append(_order(follower, last=False, batch=batch))
+        self._send(b"".join(lines))
+
+    def go_on(self) -> SlotRun:
+        """Note that the process has come to its next follower; return that."""
+        run = self.followers.popleft()
+        self._begin(run)
+        return run
+
+    def drop_unbegun(self, batch: Batch, noted: int) -> SlotRun | None:
+        """Forget the runs handed ahead that have not begun, `noted` being the last that has.
+
+        Return the one among them that was believed to run, unless it is being stopped.
+        """
+        while self.followers and not batch.has_begun(self.followers[-1].trigger.run_id, noted):
+            self.followers.pop().process = None
+        run = self.run
+        if run is None or run.trigger.run_id == batch.head or run.stop is not None:
+            return None
+        if batch.has_begun(run.trigger.run_id, noted):
+            return None
+        self.run = run.process = None
+        return run
+
+    def read(self) -> None:
+        """Take the answers that have come."""
+        for _ in range(_MOST_READS):
+            if self._is_misused or not self._on_readable():
+                return
+
+    def _begin(self, run: SlotRun) -> None:
         self.run = run
         run.process = self
         self.runs_begun += 1
-        trigger = run.trigger
-        if run.command:
-            trigger = msgspec.structs.replace(trigger, script_source="")  # the file has it
-        order = frames.Run(
-            trigger=trigger,
-            log_path=run.log_path,
-            last=last,
-            log_reserve=run.log_reserve,
-            command=run.command,
-        )
-        self._send(order)
 
-    def _send(self, frame: frames.ToJobProcess) -> None:
-        data = frames.encode_line(frame)
+    def _send(self, data: bytes) -> None:
         if self._unsent:
             self._unsent += data
             return
@@ -169,28 +222,32 @@ class JobProcess:
             return False
         if not self._is_misused:
             self._unread = self._unread + data if self._unread else data
-            self._take_result()
+            while self._unread and self._take_answer():
+                pass
         return True
 
-    def _take_result(self) -> None:
+    def _take_answer(self) -> bool:
+        """Take the first answer that has come whole; return False if there is none."""
         data = self._unread
         try:
-            result = frames.take_result(data)
-        except frames.InvalidResult:
+            answer, self._unread = frames.take_answer(data, in_batch=self.batch is not None)
+        except frames.InvalidAnswer:
             self._is_misused = True
             self._unread = b""
             self._loop.remove_reader(self._channel)
-            self._on_misuse(self, Why.CHANNEL_MISUSED(data=repr(data[:_SHOWN_BYTES])))
-            return
-        if result is not None:
-            self._unread = b""
-            self._on_result(self, result)
+            self._events.misuse(self, Why.CHANNEL_MISUSED(data=repr(data[:_SHOWN_BYTES])))
+            return False
+        if isinstance(answer, frames.Result):
+            self._events.result(self, answer)
+        elif answer is not None and self.batch is not None and answer.batch == self.batch.number:
+            self._events.withheld(self)
+        return answer is not None
 
     # -- the end ------------------------------------------------------------------------------
 
     def end(self, grace_seconds: float) -> None:
         """Ask an idle process to exit, and kill it if it does not."""
-        self._send(frames.End())
+        self._send(frames.encode_line(frames.End()))
         self.expect_exit(grace_seconds)
 
     def stop(self, grace_seconds: float) -> None:
@@ -216,8 +273,12 @@ class JobProcess:
 
     @property
     def died_unread(self) -> bool:
-        """Whether this process, now closed, died before it had read its run."""
-        return self._left_input_unread and self.run is not None and self.run.result is None
+        """Whether this process, now closed, died before it had read its run.
+
+        In a batch the begin note tells, since what was left unread may have been a follower.
+        """
+        left = self._left_input_unread and self.batch is None
+        return left and self.run is not None and self.run.result is None
 
     def close(self) -> None:
         """Release a process that is gone, after reading a result that is left in its channel."""
@@ -244,7 +305,7 @@ class JobProcess:
     def _kill(self) -> None:
         self.is_forced = True
         self._supervisor.signal(self.number, signal.SIGKILL)
-        self._kill_timer = self._loop.call_later(STUCK_SECONDS, self._on_stuck, self)
+        self._kill_timer = self._loop.call_later(STUCK_SECONDS, self._events.stuck, self)
 
     def _cancel_kill_timer(self) -> None:
         if self._kill_timer is not None:
@@ -255,3 +316,20 @@ class JobProcess:
         if self._nudge_timer is not None:
             self._nudge_timer.cancel()
             self._nudge_timer = None
+
+
+def _order(run: SlotRun, *, last: bool, batch: Batch | None) -> bytes:
+    trigger = run.trigger
+    if run.command:
+        trigger = msgspec.structs.replace(trigger, script_source="")  # the file has it
+    order = frames.Run(
+        trigger=trigger,
+        log_path=run.log_path,
+        last=last,
+        log_reserve=run.log_reserve,
+        command=run.command,
+    )
+    if batch is not None:
+        seconds = batch.seconds if trigger.run_id == batch.head else 0.0
+        order = msgspec.structs.replace(order, batch=batch.number, batch_seconds=seconds)
+    return frames.encode_line(order)

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
-from executor.fork_server import frames
 from executor.processes.idle_processes import IdleProcesses
-from executor.processes.job_process import JobProcess, SlotRun
+from executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
+from executor.processes.look_ahead import LookAhead
 from executor.processes.slot_options import SlotOptions
 from executor.processes.supervisor import ForkServerSupervisor
 
@@ -18,15 +18,13 @@ from executor.processes.supervisor import ForkServerSupervisor
 class PoolEvents:
     """What the pool calls: `placed(run, is_reused)` when a process has got a run.
 
-    `unplaced(run, why)` is called when no process can be requested; the others are those of
-    `JobProcess`.
+    `unplaced(run, why)` is called when no process can be requested; `of_process` are those of each
+    process.
     """
 
     placed: Callable[[SlotRun, bool], None]
     unplaced: Callable[[SlotRun, Reason], None]
-    result: Callable[[JobProcess, frames.Result], None]
-    misuse: Callable[[JobProcess, Reason], None]
-    stuck: Callable[[JobProcess], None]
+    of_process: ProcessEvents
 
 
 class Pool:
@@ -41,9 +39,11 @@ class Pool:
         loop: asyncio.AbstractEventLoop,
         supervisor: ForkServerSupervisor,
         options: SlotOptions,
+        look_ahead: LookAhead,
         events: PoolEvents,
     ) -> None:
         self._loop = loop
+        self._look_ahead = look_ahead
         self._supervisor = supervisor
         self._options = options
         self._events = events
@@ -58,15 +58,23 @@ class Pool:
         """Whether no process is alive and no run waits for one."""
         return not self._processes and not self._waiting
 
+    @property
+    def all(self) -> list[JobProcess]:
+        """Every process."""
+        return list(self._processes.values())
+
     def get(self, number: int) -> JobProcess | None:
         """Return a process by its number."""
         return self._processes.get(number)
 
-    def place(self, run: SlotRun) -> None:
-        """Give a run to an idle process of its job, or to a new one, now or soon."""
+    def place(self, run: SlotRun, followers: Sequence[SlotRun] = ()) -> None:
+        """Give a run to an idle process of its job, or to a new one, now or soon.
+
+        An idle process may be handed some of the `followers` ahead, the first ones first.
+        """
         process = self._find_idle(run)
         if process is not None:
-            self._give(process, run, is_reused=True)
+            self._give(process, run, followers)
         elif len(self._processes) < self._options.most_processes:
             self._fork(run)
         else:
@@ -109,12 +117,13 @@ class Pool:
     def remove(self, process: JobProcess) -> None:
         """Remove a process that is gone or given up, after taking its last result."""
         process.close()
+        self._look_ahead.release_note(process.note)
         del self._processes[process.number]
         self._idle.discard(process)
 
     def remove_all(self) -> list[JobProcess]:
         """Remove every process; return them."""
-        gone = list(self._processes.values())
+        gone = self.all
         for process in gone:
             self.remove(process)
         return gone
@@ -143,28 +152,37 @@ class Pool:
     def _fork(self, run: SlotRun) -> bool:
         """Request a process for a run; return False if not even that is possible."""
         self._last_number += 1
+        note = None if run.needs_own_process else self._look_ahead.assign_note()
         try:
             process = JobProcess(
                 loop=self._loop,
                 supervisor=self._supervisor,
                 number=self._last_number,
                 owner=run.owner,
-                on_result=self._events.result,
-                on_misuse=self._events.misuse,
-                on_stuck=self._events.stuck,
+                note=note,
+                events=self._events.of_process,
             )
         except OSError as error:
+            self._look_ahead.release_note(note)
             if not self.make_room(run):
                 self._events.unplaced(run, Why.NO_PROCESS(why=str(error.strerror)))
             return False
         self._processes[process.number] = process
-        self._give(process, run, is_reused=False)
+        is_last = self._options.runs_per_process <= 1
+        process.give(run, last=is_last or run.needs_own_process)
+        self._events.placed(run, False)
         return True
 
-    def _give(self, process: JobProcess, run: SlotRun, *, is_reused: bool) -> None:
-        is_last = process.runs_begun + 1 >= self._options.runs_per_process
-        process.give(run, last=is_last or run.needs_own_process)
-        self._events.placed(run, is_reused)
+    def _give(self, process: JobProcess, run: SlotRun, followers: Sequence[SlotRun]) -> None:
+        """Give a run to an idle process; its last run comes alone."""
+        room = self._options.runs_per_process - process.runs_begun - 1
+        ahead = followers[: max(0, room - 1)] if process.note is not None else ()
+        batch = None
+        if ahead and process.note is not None:
+            ids = tuple(one.trigger.run_id for one in (run, *ahead))
+            batch = self._look_ahead.new_batch(process.note, ids)
+        process.give(run, last=room <= 0, batch=batch, followers=ahead if batch else ())
+        self._events.placed(run, True)
 
     def _end_longest_idle(self, *, idle_for: float = 0) -> bool:
         process = self._idle.take_oldest(idle_for)

@@ -15,6 +15,8 @@ class SlotOptions:
     """`count` runs at a time, and at most `idle_count` idle processes.
 
     An idle process exits after `idle_seconds`, any process after `runs_per_process` runs.
+    A process that was handed several runs goes on with them for `batch_seconds`, so that other jobs
+    get its slot soon and nothing begins long after it was handed over.
     `fresh_process` applies to jobs that do not set it. Scripts in `script_languages` may run.
 
     Raises:
@@ -28,6 +30,7 @@ class SlotOptions:
     fresh_process: bool = False
     idle_seconds: float = 90.0
     runs_per_process: int = 1000
+    batch_seconds: float = 0.005
     script_languages: Collection[str] = ()
     confinement: Confinement = field(default_factory=Confinement)
 

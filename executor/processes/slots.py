@@ -11,7 +11,7 @@ of it is left: at its result if the process is clean and lives on, otherwise at 
 import asyncio
 import signal
 import time
-from collections.abc import KeysView, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,9 +36,10 @@ from executor.processes.endings import (
     timed_out,
 )
 from executor.processes.interface import SlotEvents, SlotPool
-from executor.processes.job_process import JobProcess, SlotRun
+from executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
 from executor.processes.line_times import LineTimes
 from executor.processes.log_limiter import LogLimiter
+from executor.processes.look_ahead import BATCH_RUNS, Batch, LookAhead
 from executor.processes.pool import Pool, PoolEvents
 from executor.processes.run_logs import RunLogs
 from executor.processes.script_files import Scripts
@@ -53,7 +54,8 @@ class Slots(SlotPool):
     """The slots of one executor; the options say how many.
 
     `events.ready` is called when a new zygote has replaced a dead one, so that `free` has grown.
-    Scripts run from files in `script_folder`, which is emptied at the start.
+    Scripts run from files in `script_folder`, which is emptied at the start. Job processes note
+    what they begin in files in `notes_folder`; without it they get one run at a time.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Slots(SlotPool):
         loop: asyncio.AbstractEventLoop,
         events: SlotEvents,
         script_folder: Path | None = None,
+        notes_folder: Path | None = None,
     ) -> None:
         self._loop = loop
         self._events = events
@@ -78,6 +81,7 @@ class Slots(SlotPool):
             log_folder=run_logs.folder,
             script_folder=script_folder.absolute() if script_folder else None,
         )
+        self._look_ahead = LookAhead(notes_folder, options.batch_seconds)
         self._scripts = Scripts(script_folder, options.script_languages, self._confinement)
         self._supervisor = ForkServerSupervisor(
             loop=loop,
@@ -88,19 +92,19 @@ class Slots(SlotPool):
             on_exited=self._on_exited,
             on_died=self._on_zygote_died,
         )
-        self._pool = Pool(
-            loop,
-            self._supervisor,
-            options,
-            PoolEvents(
-                placed=self._on_placed,
-                unplaced=self._fail_soon,
-                result=self._on_result,
-                misuse=self._on_misuse,
-                stuck=self._on_stuck,
-            ),
+        of_process = ProcessEvents(
+            result=self._on_result,
+            withheld=self._on_withheld,
+            misuse=self._on_misuse,
+            stuck=self._on_stuck,
         )
+        pool_events = PoolEvents(
+            placed=self._on_placed, unplaced=self._fail_soon, of_process=of_process
+        )
+        self._pool = Pool(loop, self._supervisor, options, self._look_ahead, pool_events)
         self._runs: dict[int, SlotRun] = {}
+        #: Runs handed ahead that have not been reached yet.
+        self._followers: dict[int, SlotRun] = {}
         self._oom = linux.OomWatch()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
@@ -137,15 +141,22 @@ class Slots(SlotPool):
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         return self._supervisor.handlers
 
-    def start(self, trigger: Trigger) -> None:
-        """Start a run; requires `free`. Any failure is reported as its end."""
+    @property
+    def look_ahead(self) -> int:
+        """How many runs of its job may be handed ahead with a run."""
+        is_possible = self._look_ahead.is_possible and not self._options.fresh_process
+        return BATCH_RUNS - 1 if is_possible else 0
+
+    def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:
+        """Start a run; requires `free`. Any failure is reported as its end.
+
+        The `followers` are handed ahead if a process of their job is idle.
+        """
         if not self.free or trigger.run_id in self._runs:
             raise RuntimeError(f"expected a free slot for run {trigger.run_id}, and it to be new")
         if trigger.fresh_process is None:
             trigger = msgspec.structs.replace(trigger, fresh_process=self._options.fresh_process)
-        path = self._run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
-        self._confinement.prepare_log_folder(path)
-        run = self._runs[trigger.run_id] = SlotRun(trigger, path, self._log_limiter.reserve_bytes)
+        run = self._runs[trigger.run_id] = self._slot_run(trigger)
         try:
             run.command = self._command(trigger)
         except ScriptRefused as error:
@@ -154,7 +165,21 @@ class Slots(SlotPool):
         if not run.command and trigger.handler not in self._supervisor.handlers:
             self._fail_soon(run, Why.HANDLER_GONE(name=trigger.handler))
             return
-        self._pool.place(run)
+        self._pool.place(run, [self._slot_run(follower) for follower in followers])
+        if run.process is not None:
+            self._followers.update((one.trigger.run_id, one) for one in run.process.followers)
+
+    def recall(self, run_id: int) -> bool:
+        """Take back what was handed ahead along with this run; return whether it is not out now."""
+        run = self._runs.get(run_id) or self._followers.get(run_id)
+        if run is not None and run.process is not None:
+            self._recall(run.process)
+        return run_id not in self._followers
+
+    def recall_all(self) -> None:
+        """Take back every run that was handed ahead and has not begun."""
+        for process in self._pool.all:
+            self._recall(process)
 
     def stop(self, run_id: int, why: Words) -> bool:
         """End a run, which then finishes KILLED; return False if it is not running."""
@@ -175,17 +200,25 @@ class Slots(SlotPool):
 
     # -- a run's life -------------------------------------------------------------------------
 
+    def _slot_run(self, trigger: Trigger) -> SlotRun:
+        path = self._run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
+        self._confinement.prepare_log_folder(path)
+        return SlotRun(trigger, path, self._log_limiter.reserve_bytes)
+
     def _command(self, trigger: Trigger) -> tuple[str, ...]:
         return self._scripts.prepare(trigger) if trigger.script_language else ()
 
     def _on_placed(self, run: SlotRun, is_reused: bool) -> None:
+        self._set_timer(run)
+        if is_reused:
+            self._loop.call_soon(self._mark_started, run, int(time.time() * 1000))
+
+    def _set_timer(self, run: SlotRun) -> None:
         timeout = run.trigger.timeout_seconds
         if timeout > 0:
             run.timer = self._loop.call_later(
                 timeout, self._stop, run, timed_out(timeout), self._options.grace_seconds
             )
-        if is_reused:
-            self._loop.call_soon(self._mark_started, run, int(time.time() * 1000))
 
     def _fail_soon(self, run: SlotRun, failure: Reason) -> None:
         self._loop.call_soon(self._finish, run, Exit(failure=failure))
@@ -200,11 +233,15 @@ class Slots(SlotPool):
         if run is None:
             return False
         self._stop(run, stop, self._options.grace_seconds)
-        return True
+        return run_id in self._runs
 
     def _stop(self, run: SlotRun, stop: Stop, grace_seconds: float) -> None:
         if run.stop is not None:
             return
+        if run.process is not None:
+            self._recall(run.process)
+        if self._runs.get(run.trigger.run_id) is not run:
+            return  # it has ended meanwhile, or was handed ahead and has not begun
         run.stop = stop
         run.grace_seconds = grace_seconds
         if run.process is not None:
@@ -269,6 +306,9 @@ class Slots(SlotPool):
         run.result = result
         if result.will_end:
             process.expect_exit(self._options.grace_seconds)
+            self._recall(process)
+        elif process.followers:
+            self._go_on(process, run)
         elif process.is_ending:
             process.end(self._options.grace_seconds)  # it did not react to SIGTERM
         else:
@@ -278,6 +318,7 @@ class Slots(SlotPool):
     def _on_misuse(self, process: JobProcess, why: Reason) -> None:
         """End a process that wrote something other than a result to its channel, and its run."""
         self._log.warning("channel_misused", pid=process.pid, handler=process.what, why=str(why))
+        self._recall(process)
         if process.run is None:
             self._pool.stop_idle(process)
         elif process.run.result is None:
@@ -311,16 +352,19 @@ class Slots(SlotPool):
         self._after_exit(process, process.describe_exit(survivors=name))
 
     def _after_exit(self, process: JobProcess, exit_: Exit) -> None:
+        never_began = self._settle_batch(process)
         run = process.run
         if run is None:
             self._pool.place_waiting()
             self._close_when_empty()
-        elif process.died_unread and run.stop is None and exit_.failure is None:
+        elif never_began and run.stop is None and exit_.failure is None:
             # An idle process died just as it got this run.
             self._detach(run)
             self._pool.place(run)
         else:
             self._finish(run, exit_)
+        for follower in self._take_unanswered(process):
+            self._finish(follower, exit_)
 
     def _waits_for_exit(self, process: JobProcess) -> bool:
         """Let the run of a process that could not be forked wait for an idle one to exit."""
@@ -329,6 +373,71 @@ class Slots(SlotPool):
             return False
         self._detach(run)
         return True
+
+    # -- runs handed ahead --------------------------------------------------------------------
+
+    def _go_on(self, process: JobProcess, done: SlotRun) -> None:
+        """Finish a run whose process has gone on with the next one by itself."""
+        run = self._reach(process)
+        self._set_timer(run)
+        self._finish(done, None)
+        self._events.went_on(run.trigger.run_id)
+
+    def _reach(self, process: JobProcess) -> SlotRun:
+        run = process.go_on()
+        run.started_at_ms = int(time.time() * 1000)
+        del self._followers[run.trigger.run_id]
+        self._runs[run.trigger.run_id] = run
+        return run
+
+    def _recall(self, process: JobProcess) -> None:
+        """Withdraw what the process was handed ahead, and take back what has not begun of it."""
+        batch, run = process.batch, process.run
+        is_head = run is not None and batch is not None and run.trigger.run_id == batch.head
+        if batch is None or run is None or (is_head and not process.followers):
+            return
+        noted = batch.withdraw()
+        process.read()  # it has answered everything before the run that it noted last
+        self._take_back(process, batch, noted)
+
+    def _on_withheld(self, process: JobProcess) -> None:
+        """Take back what the process will not begin; it has answered everything else."""
+        if process.batch is not None:
+            self._take_back(process, process.batch, process.batch.head)
+
+    def _take_back(self, process: JobProcess, batch: Batch, noted: int) -> None:
+        before = [one.trigger.run_id for one in process.followers]
+        run = process.drop_unbegun(batch, noted)
+        kept = {one.trigger.run_id for one in process.followers}
+        for run_id in before:
+            if run_id not in kept:
+                del self._followers[run_id]
+        if run is None:
+            return
+        if run.timer is not None:
+            run.timer.cancel()
+        del self._runs[run.trigger.run_id]
+        if not process.is_ending:
+            self._pool.make_idle(process)
+        self._events.returned(run.trigger.run_id)
+        self._close_when_empty()
+
+    def _settle_batch(self, process: JobProcess) -> bool:
+        """Take back what a process that is gone never began; return whether its run is of that."""
+        batch = process.batch
+        if batch is None or process.run is None:
+            return process.died_unread
+        noted = batch.begun()
+        self._take_back(process, batch, noted)
+        run = process.run
+        return run is not None and run.result is None and not batch.has_begun(batch.head, noted)
+
+    def _take_unanswered(self, process: JobProcess) -> Iterator[SlotRun]:
+        """Give the runs that a process that is gone has begun, and whose answers were lost."""
+        while process.followers:
+            run = self._reach(process)
+            self._events.went_on(run.trigger.run_id)
+            yield run
 
     def _detach(self, run: SlotRun) -> None:
         run.process = None
@@ -339,9 +448,9 @@ class Slots(SlotPool):
 
     def _on_zygote_died(self, survivors: str) -> None:
         for process in self._pool.remove_all():
+            exit_ = process.describe_exit(survivors=survivors, failure=Why.ZYGOTE_DIED())
             if process.run is not None:
-                exit_ = process.describe_exit(survivors=survivors, failure=Why.ZYGOTE_DIED())
-                self._finish(process.run, exit_)
+                self._after_exit(process, exit_)
         if self._supervisor.error:
             failure = Why.ZYGOTE_GONE(fault=self._supervisor.error)
             for run in self._pool.take_all_waiting():
@@ -371,3 +480,4 @@ class Slots(SlotPool):
             self._sweeper.cancel()
             self._sweeper = None
             self._supervisor.close(partial(self._closed.set_result, None))
+            self._look_ahead.close()

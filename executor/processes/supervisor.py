@@ -91,12 +91,14 @@ class ForkServerSupervisor:
             raise
         self._listen(link)
 
-    def fork(self, number: int, handler: str | None, channel: socket.socket) -> None:
+    def fork(
+        self, number: int, handler: str | None, channel: socket.socket, note: int | None
+    ) -> None:
         """Request job process `number`; `on_forked` or `on_exited` follows. Closes `channel`."""
         if self._link is None:
             channel.close()  # `on_died` is on its way
         else:
-            self._link.send(frames.Fork(number=number, handler=handler), channel)
+            self._link.send(frames.Fork(number=number, handler=handler), channel, note)
 
     def signal(self, number: int, number_of_signal: int) -> None:
         """Send a signal to a job process and its group, unless it is gone already."""

@@ -39,7 +39,7 @@ class ZygoteLink:
         self.started_ticks = row.started if row else 0
         self.started_at = self.last_heard_at = time.monotonic()
         self._job_pidfds: dict[int, int] = {}
-        self._unsent: deque[tuple[bytes, socket.socket | None]] = deque()
+        self._unsent: deque[tuple[bytes, socket.socket | None, int | None]] = deque()
         # An interpreter that exits without `close` joins its children: this lets the zygote exit.
         self._at_exit = util.Finalize(None, _hang_up, args=(self._control,), exitpriority=10)
 
@@ -85,9 +85,17 @@ class ZygoteLink:
             os.close(self._job_pidfds.pop(frame.number))
         return frame
 
-    def send(self, frame: frames.ToZygote, channel: socket.socket | None = None) -> None:
-        """Send a frame, with a job process's end of its channel, which is closed once sent."""
-        self._unsent.append((frames.encode(frame), channel))
+    def send(
+        self,
+        frame: frames.ToZygote,
+        channel: socket.socket | None = None,
+        note: int | None = None,
+    ) -> None:
+        """Send a frame, with a job process's end of its channel, which is closed once sent.
+
+        With that goes the file of its begin note, which stays open.
+        """
+        self._unsent.append((frames.encode(frame), channel, note))
         self._send_more()
 
     def hang_up(self) -> None:
@@ -119,7 +127,7 @@ class ZygoteLink:
         for pidfd in (self._pidfd, *self._job_pidfds.values()):
             os.close(pidfd)
         self._job_pidfds.clear()
-        for _, channel in self._unsent:
+        for _, channel, _ in self._unsent:
             if channel is not None:
                 channel.close()
         self._unsent.clear()
@@ -127,8 +135,9 @@ class ZygoteLink:
 
     def _send_more(self) -> None:
         while self._unsent:
-            data, channel = self._unsent[0]
+            data, channel, note = self._unsent[0]
             fds = [] if channel is None else [channel.fileno()]
+            fds += [] if note is None else [note]
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
             try:
                 self._control.sendmsg([data], rights)

@@ -56,6 +56,32 @@ def test_f08_f09_executor_that_returns_tells_what_became_of_its_runs(
         assert survivors.status(run_id) == RunStatus.UNDELIVERED
 
 
+def test_executor_killed_while_runs_are_handed_ahead_loses_only_the_one_that_had_begun(
+    survivors: Deployment, tmp_path: Path
+) -> None:
+    survivors.app = "ahead-app"
+    files = [tmp_path / name for name in ("blocker", "head")]
+    executor = survivors.executor("ahead")
+    survivors.await_executors(executor)
+    survivors.job("line", handler="until-file", param=str(files[1]))
+    first = survivors.trigger("line", param=str(files[0]))
+    survivors.await_start(first)
+    head, *others = [survivors.trigger("line") for _ in range(7)]
+    for run_id in (head, *others):
+        survivors.await_status(run_id, RunStatus.SENT)
+    files[0].touch()
+    survivors.await_start(head)
+
+    executor.kill()
+
+    eventually(lambda: not survivors.strays(), GONE_SECONDS)
+    files[1].touch()
+    survivors.await_executors(survivors.executor("ahead"))
+    assert [run.status for run in survivors.await_final(head)] == [RunStatus.LOST]
+    for run_id in others:
+        assert eventually(lambda it=run_id: _succeeded_again(survivors, it), 60).attempt == 1
+
+
 @pytest.mark.parametrize(
     ("point", "seen"),
     [

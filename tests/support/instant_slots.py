@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class InstantSlots(SlotPool):
         loop: asyncio.AbstractEventLoop,
         events: SlotEvents,
         script_folder: Path,  # noqa: ARG002 - the interface's
+        notes_folder: Path,  # noqa: ARG002 - the interface's
         starts: Path,
         count: int,
     ) -> None:
@@ -43,7 +45,7 @@ class InstantSlots(SlotPool):
     def open(self) -> tuple[str, ...]:
         return HANDLERS
 
-    def start(self, trigger: Trigger) -> None:
+    def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:  # noqa: ARG002
         line = {"run": trigger.run_id, "attempt": trigger.attempt, "job": trigger.job_id}
         with self._starts.open("a") as out:
             out.write(json.dumps(line | {"boot": trigger.boot_id}) + "\n")

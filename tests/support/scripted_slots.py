@@ -25,6 +25,7 @@ class ScriptedSlots(SlotPool):
         loop: asyncio.AbstractEventLoop,
         events: SlotEvents,
         script_folder: Path,  # noqa: ARG002 - the interface's
+        notes_folder: Path,  # noqa: ARG002 - the interface's
         count: int = 4,
         handlers: Sequence[str] = ("demo.echo",),
     ) -> None:
@@ -47,7 +48,7 @@ class ScriptedSlots(SlotPool):
     def open(self) -> tuple[str, ...]:
         return self._handlers
 
-    def start(self, trigger: Trigger) -> None:
+    def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:  # noqa: ARG002
         assert self.free > 0
         self.started.append(trigger)
         self.running[trigger.run_id] = trigger

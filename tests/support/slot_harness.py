@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +46,7 @@ class SlotHarness:
         self.logs = RunLogs(self.log_folder, cap_bytes)
         self.started: dict[int, int] = {}
         self.finished: dict[int, Finished] = {}
+        self.returned: list[int] = []
         self.ready_count = 0
         self.at_finish: Callable[[], object] = lambda: None
         self._ids = itertools.count(1)
@@ -57,8 +58,15 @@ class SlotHarness:
             self.logs,
             SlotOptions(**chosen),
             loop=self.loop,
-            events=SlotEvents(self._on_started, self._on_finished, self._on_ready),
+            events=SlotEvents(
+                self._on_started,
+                self._on_finished,
+                self._on_ready,
+                went_on=self._on_went_on,
+                returned=self._on_returned,
+            ),
             script_folder=script_folder,
+            notes_folder=folder / "begin-notes" / "boot",
         )
 
     def open(self) -> "SlotHarness":
@@ -75,18 +83,24 @@ class SlotHarness:
     # -- runs ---------------------------------------------------------------------------------
 
     def start(self, handler: str, param: str = "", **fields: Any) -> int:
-        run_id = next(self._ids)
-        trigger = {"job_id": 7, "boot_id": "boot", "kind": "CRON"} | fields
-        self.slots.start(
-            Trigger(
-                run_id=run_id,
-                handler=handler,
-                param=param,
-                scheduled_at_ms=SCHEDULED_AT_MS,
-                **trigger,
-            )
+        trigger = self._trigger(handler, param, fields)
+        self.slots.start(trigger)
+        return trigger.run_id
+
+    def start_batch(self, handler: str, params: Sequence[str], **fields: Any) -> list[int]:
+        """Start a run with all others handed ahead; the job has an idle process already."""
+        head, *followers = [self._trigger(handler, param, fields) for param in params]
+        self.slots.start(head, followers)
+        return [trigger.run_id for trigger in (head, *followers)]
+
+    def _trigger(self, handler: str, param: str, fields: dict[str, Any]) -> Trigger:
+        return Trigger(
+            run_id=next(self._ids),
+            handler=handler,
+            param=param,
+            scheduled_at_ms=SCHEDULED_AT_MS,
+            **({"job_id": 7, "boot_id": "boot", "kind": "CRON"} | fields),
         )
-        return run_id
 
     def run(self, handler: str, param: str = "", seconds: float = 15, **fields: Any) -> Finished:
         return self.wait(self.start(handler, param, **fields), seconds)
@@ -147,6 +161,13 @@ class SlotHarness:
         assert end.run_id not in self.finished, f"run {end.run_id} finished twice"
         self.finished[end.run_id] = end
         self.at_finish()
+
+    def _on_went_on(self, run_id: int) -> None:
+        self._on_started(run_id, 1)
+
+    def _on_returned(self, run_id: int) -> None:
+        assert self.started.pop(run_id) == 1, f"run {run_id} was not handed ahead"
+        self.returned.append(run_id)
 
     def _on_ready(self) -> None:
         self.ready_count += 1

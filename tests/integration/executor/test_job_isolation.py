@@ -112,13 +112,17 @@ def test_job_has_its_own_descriptors_only(harness: SlotHarness) -> None:
     harness.wait(busy)
 
     log = str(harness.log_path(finished.run_id))
+    notes = str(harness.folder / "begin-notes")
     targets = [line.split(" ", 1)[1] for line in finished.message.splitlines()]
     sockets = [each for each in targets if each.startswith("socket:")]
     pipes = [each for each in targets if each.startswith("pipe:")]
-    rest = [each for each in targets if not each.startswith(("socket:", "pipe:", "/proc/"))]
+    own_notes = [each for each in targets if each.startswith(notes)]
+    others = ("socket:", "pipe:", "/proc/", notes)
+    rest = [each for each in targets if not each.startswith(others)]
     assert targets[:3] == ["/dev/null", log, log]
     assert len(sockets) == 1
     assert len(pipes) == 1, "by which multiprocessing knows that the parent lives"
+    assert len(own_notes) == 1, "of what it has begun, and no other process's"
     assert sorted(rest) == sorted(
         ["/dev/null", log, log, log, "/dev/null", str(harness.folder / "app.log")]
     )

@@ -43,7 +43,7 @@ OF_ONE_THAT_STAYS = msgspec.structs.replace(RESULT, will_end=False)
         (frames.Pong(), frames.decode_from_zygote),
         (frames.Run(trigger=TRIGGER, log_path="/x", last=True), frames.decode_to_job_process),
         (frames.End(), frames.decode_to_job_process),
-        (RESULT, frames.take_result),
+        (RESULT, lambda line: frames.take_answer(line)[0]),
     ],
 )
 def test_frame_arrives_as_it_was_sent(frame: frames.Frame, decode: Any) -> None:
@@ -73,18 +73,20 @@ def test_frame_arrives_as_it_was_sent(frame: frames.Frame, decode: Any) -> None:
     ],
 )
 def test_what_is_no_result_is_refused(data: bytes) -> None:
-    with pytest.raises(frames.InvalidResult):
-        frames.take_result(data)
+    with pytest.raises(frames.InvalidAnswer):
+        frames.take_answer(data)
 
 
 def test_what_follows_the_result_of_a_process_that_ends_is_dropped() -> None:
-    assert frames.take_result(frames.encode_line(RESULT) + b"goodbye") == RESULT
+    assert frames.take_answer(frames.encode_line(RESULT) + b"goodbye") == (RESULT, b"")
 
 
 def test_result_that_has_not_come_whole_is_waited_for() -> None:
     line = frames.encode_line(RESULT)
 
-    assert {frames.take_result(line[:end]) for end in range(len(line))} == {None}
+    assert [frames.take_answer(line[:end]) for end in range(len(line))] == [
+        (None, line[:end]) for end in range(len(line))
+    ]
 
 
 def test_longest_result_is_taken() -> None:
@@ -97,7 +99,16 @@ def test_longest_result_is_taken() -> None:
         log_why="\x00" * REASON_LIMIT,
     )
 
-    assert frames.take_result(frames.encode_line(longest)) == longest
+    assert frames.take_answer(frames.encode_line(longest)) == (longest, b"")
+
+
+def test_answers_of_a_batch_are_taken_one_after_the_other() -> None:
+    stays, withheld = frames.encode_line(OF_ONE_THAT_STAYS), frames.Withheld(batch=3)
+
+    first, rest = frames.take_answer(stays + frames.encode_line(withheld), in_batch=True)
+
+    assert first == OF_ONE_THAT_STAYS
+    assert frames.take_answer(rest, in_batch=True) == (withheld, b"")
 
 
 def test_exit_of_an_old_kind_has_its_defaults() -> None:

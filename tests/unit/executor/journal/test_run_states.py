@@ -1,5 +1,7 @@
 """Each test leaves a journal as a killed process would have left it, and opens it again."""
 
+import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import structlog
 from broker.messages import Finished, NotStarted, Outcome, Trigger
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
+from executor.begin_notes import BeginNote, OldNotes, make_note
 from executor.errors import JournalFailed
 from executor.fork_server import linux
 from executor.journal import records
@@ -190,6 +193,97 @@ def test_reservation_and_host_outlive_a_compaction(
         records.Accepted(run_id=1),
         records.Reserved(run_ids=(1,)),
     ]
+
+
+def hand_over(path: Path, old: OldNotes, *, begun: int, is_compacted: bool = False) -> None:
+    """Leave runs 1 to 4 as a killed executor would; a process was handed three of them at once."""
+    run_states = open_run_states(path, notes=old)
+    begin(run_states, "boot-1")
+    for run_id in (1, 2, 3, 4):
+        run_states.accept(run_id)
+    run_states.reserve((1, 2, 3, 4))
+    run_states.commit()
+    run_states.start(records.Starting(run_id=1, at_ms=600))
+    run_states.hand_over((1, 2, 3))
+    run_states.write()
+    old.path_of("boot-1").mkdir(parents=True)
+    note = make_note(old.path_of("boot-1") / "0")
+    assert note is not None
+    assert not begun or BeginNote(note).begin(1, begun)
+    os.close(note)
+    if is_compacted:
+        run_states.finish(finished(1))
+        run_states.confirm((1,), 700)
+        run_states.compact(800)
+
+
+@pytest.mark.parametrize(
+    ("begun", "lost"), [(0, {1}), (1, {1}), (2, {1, 2}), (3, {1, 2, 3}), (99, {1})]
+)
+def test_of_runs_handed_over_at_once_those_are_lost_that_the_process_had_begun(
+    path: Path, begun: int, lost: set[int]
+) -> None:
+    old = OldNotes(path.parent / "begun")
+    hand_over(path, old, begun=begun)
+
+    reports = begin(open_run_states(path, notes=old), "boot-2")
+
+    assert {one.run_id for one in reports if isinstance(one, Finished)} == lost
+    assert {one.run_id for one in reports} == {1, 2, 3, 4}
+
+
+def test_handing_over_outlives_a_compaction(path: Path) -> None:
+    old = OldNotes(path.parent / "begun")
+    hand_over(path, old, begun=2, is_compacted=True)
+
+    reports = begin(open_run_states(path, notes=old), "boot-2")
+
+    assert [type(report) for report in reports] == [Finished, NotStarted, NotStarted]
+    assert [report.run_id for report in reports] == [2, 3, 4]
+
+
+def test_runs_handed_over_are_lost_where_their_notes_are_gone(path: Path) -> None:
+    old = OldNotes(path.parent / "begun")
+    hand_over(path, old, begun=1)
+    shutil.rmtree(old.path_of("boot-1"))
+
+    reports = begin(open_run_states(path, notes=old), "boot-2")
+
+    assert {one.run_id for one in reports if isinstance(one, Finished)} == {1, 2, 3}
+
+
+def test_run_handed_over_again_is_judged_by_the_last_time(path: Path) -> None:
+    old = OldNotes(path.parent / "begun")
+    hand_over(path, old, begun=1)
+    run_states = open_run_states(path, notes=old)
+    run_states.hand_over((4, 3))
+    run_states.write()
+    with (old.path_of("boot-1") / "0").open("r+b") as note:
+        assert BeginNote(note.fileno()).begin(2, 4)
+
+    reports = begin(open_run_states(path, notes=old), "boot-2")
+
+    assert {one.run_id for one in reports if isinstance(one, Finished)} == {1, 4}
+
+
+def test_notes_stay_until_the_verdict_on_them_is_in_the_journal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = OldNotes(path.parent / "begun")
+    hand_over(path, old, begun=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "rewrite", _fail)
+        with pytest.raises(JournalFailed):
+            begin(open_run_states(path, notes=old), "boot-2")
+    assert old.path_of("boot-1").exists()
+
+    begin(open_run_states(path, notes=old), "boot-3")
+
+    assert not old.path_of("boot-1").exists()
+
+
+def _fail(*_: object) -> None:
+    raise JournalFailed("no space")
 
 
 def test_killed_after_finished_the_result_is_reported_again(path: Path) -> None:

@@ -305,3 +305,34 @@ def test_resumed_run_keeps_the_next_one_waiting_until_it_ends() -> None:
     lanes.finish(1, 1)
 
     assert (before, take_all(lanes)) == ([], [2])
+
+
+def test_run_that_a_process_went_on_with_runs_in_the_place_of_the_one_before() -> None:
+    lanes = Lanes()
+    for run_id in (1, 2, 3):
+        lanes.offer(trigger(run_id))
+    take_all(lanes)
+    assert [found.run_id for found in lanes.following(1, 7)] == [2, 3]
+
+    lanes.finish(1, 1)
+    lanes.go_on(1, 2)
+
+    assert take_all(lanes) == []
+    assert lanes.waiting_count == 1
+    lanes.finish(1, 2)
+    assert take_all(lanes) == [3]
+
+
+def test_run_that_is_given_back_waits_in_its_old_place() -> None:
+    lanes = Lanes()
+    for run_id in (1, 2, 3):
+        lanes.offer(trigger(run_id))
+    take_all(lanes)
+    lanes.finish(1, 1)
+    lanes.go_on(1, 2)
+
+    lanes.give_back(trigger(2))
+
+    assert lanes.waiting_count == 2
+    assert take_all(lanes) == [2]
+    assert [found.run_id for found in lanes.following(1, 7)] == [3]

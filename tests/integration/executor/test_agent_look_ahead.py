@@ -1,0 +1,165 @@
+"""The whole executor with job processes that are handed several runs at once."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from broker.messages import Block, Finished, Kill, NotStarted, Outcome, Started
+from executor.boot_context import Limits
+from executor.journal.records import HandedOver
+from executor.processes.run_logs import RunLogs
+from executor.processes.slot_options import SlotOptions
+from executor.processes.slots import Slots
+from tests.support.agents import AgentCase
+from tests.support.eventually import eventually
+
+SOURCE = """
+import os, time
+from warren import job
+
+HERE = os.path.dirname(__file__)
+
+@job("demo.wait")
+def wait(context):
+    with open(os.path.join(HERE, "begun"), "a") as file:
+        file.write(f"{context.run_id} ")
+    while context.param and not os.path.exists(os.path.join(HERE, context.param)):
+        time.sleep(0.005)
+"""
+
+#: Run 1 makes the process, 2 lets the others wait, 3 is the head of what is handed over at once.
+FIRST, BLOCKER, HEAD, SECOND, THIRD = 1, 2, 3, 4, 5
+
+
+class Line:
+    """One job whose process has HEAD, and SECOND and THIRD ahead; `params` are files they await."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "handlers_of_test.py").write_text(SOURCE)
+        # No machine is too slow for ten minutes.
+        options = SlotOptions(count=2, grace_seconds=1, batch_seconds=600)
+        sources = [str(folder / "handlers_of_test.py")]
+        slots = partial(Slots, sources, RunLogs(folder / "logs"), options)
+        self.case = AgentCase(folder, make_slots=slots)
+        self.case.limits = Limits(slots=2, grace_seconds=1, drain_seconds=0.2)
+        self.desk = self.case.desk
+
+    def form(self, *, head: str = "head", second: str = "") -> None:
+        self.case.boot()
+        self.send(FIRST)
+        self.desk.expect(FIRST, Finished)
+        self.send(BLOCKER, "blocker")
+        eventually(lambda: self.begun()[-1] == BLOCKER)
+        for run_id, param in ((HEAD, head), (SECOND, second), (THIRD, "")):
+            self.send(run_id, param)
+        self.case.settle()  # taken, and reserved
+        self.release("blocker")
+        eventually(lambda: HandedOver(run_ids=(HEAD, SECOND, THIRD)) in self.case.records())
+        eventually(lambda: HEAD in self.begun())
+
+    def send(self, run_id: int, param: str = "", **fields: object) -> None:
+        self.desk.send_trigger(run_id, handler="demo.wait", param=param, job_id=7, **fields)
+
+    def release(self, name: str) -> None:
+        (self._folder / name).touch()
+
+    def begun(self) -> list[int]:
+        file = self._folder / "begun"
+        return [int(run_id) for run_id in file.read_text().split()] if file.exists() else [0]
+
+    def outcome(self, run_id: int) -> Outcome:
+        found: Finished = self.desk.expect(run_id, Finished)
+        return found.outcome
+
+    def reboot_from_here(self, folder: Path) -> None:
+        """Let the executor come back as if it had been killed at this moment."""
+        frozen = self.case.freeze_journal(folder / "frozen")
+        self.case.boot(state_dir=frozen)
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    line = Line(tmp_path)
+    yield line
+    for name in ("blocker", "head", "second"):
+        line.release(name)
+    line.case.close()
+
+
+def test_runs_of_a_job_are_handed_over_at_once_and_reported_one_by_one(line: Line) -> None:
+    line.form()
+
+    line.release("head")
+
+    assert [line.outcome(one) for one in (HEAD, SECOND, THIRD)] == [Outcome.SUCCEEDED] * 3
+    assert line.begun() == [FIRST, BLOCKER, HEAD, SECOND, THIRD]
+
+
+def test_killed_run_that_was_handed_ahead_never_begins(line: Line) -> None:
+    line.form()
+
+    line.desk.command(Kill(run_id=SECOND, reason="not needed"))
+
+    assert line.outcome(SECOND) is Outcome.KILLED
+    line.release("head")
+    assert line.outcome(THIRD) is Outcome.SUCCEEDED
+    assert line.begun() == [FIRST, BLOCKER, HEAD, THIRD]
+
+
+def test_killed_run_that_its_process_went_on_with_ends_and_the_next_one_starts(line: Line) -> None:
+    line.form(head="", second="second")
+    line.desk.expect(SECOND, Started)
+
+    line.desk.command(Kill(run_id=SECOND, reason="too long"))
+
+    assert line.outcome(SECOND) is Outcome.KILLED
+    assert line.outcome(THIRD) is Outcome.SUCCEEDED
+    assert line.begun() == [FIRST, BLOCKER, HEAD, SECOND, THIRD]
+
+
+def test_covering_run_ends_the_head_and_what_was_handed_ahead(line: Line) -> None:
+    line.form()
+
+    line.send(6, block=Block.COVER_EARLY, scheduled_at_ms=2_000_000_000_000)
+
+    assert [line.outcome(one) for one in (HEAD, SECOND, THIRD)] == [Outcome.KILLED] * 3
+    assert line.outcome(6) is Outcome.SUCCEEDED
+    assert line.begun() == [FIRST, BLOCKER, HEAD, 6]
+
+
+def test_draining_returns_what_was_handed_ahead(line: Line) -> None:
+    line.form()
+
+    line.case.executors[0].stop()
+
+    assert line.case.executors[0].join(20)
+    line.desk.expect(SECOND, NotStarted)
+    line.desk.expect(THIRD, NotStarted)
+    assert line.begun() == [FIRST, BLOCKER, HEAD]
+
+
+def test_executor_killed_during_the_head_tells_that_the_others_never_started(
+    line: Line, tmp_path: Path
+) -> None:
+    line.form()
+
+    line.reboot_from_here(tmp_path)
+
+    assert line.outcome(HEAD) is Outcome.LOST
+    line.desk.expect(SECOND, NotStarted)
+    line.desk.expect(THIRD, NotStarted)
+
+
+def test_executor_killed_during_a_run_handed_ahead_tells_that_this_one_is_lost(
+    line: Line, tmp_path: Path
+) -> None:
+    line.form(head="", second="second")
+    eventually(lambda: SECOND in line.begun())
+
+    line.reboot_from_here(tmp_path)
+
+    assert line.outcome(SECOND) is Outcome.LOST
+    line.desk.expect(THIRD, NotStarted)
