@@ -319,7 +319,8 @@ def day_reports(case: ImportCase) -> list[tuple[date, int, int]]:
 
 def test_day_report_arrives_for_days_that_are_over(case: ImportCase) -> None:
     case.xxl.add("log_report", trigger_day="2024-03-01 00:00:00", suc_count=3, fail_count=1)
-    case.xxl.add("log_report", trigger_day=datetime.now(), suc_count=9)  # noqa: DTZ005
+    tomorrow = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
+    case.xxl.add("log_report", trigger_day=tomorrow, suc_count=9)
 
     case.run()
 
