@@ -15,7 +15,13 @@ from admin_web.visitors import known_visitor
 
 FOLDER = Path(__file__).parents[1] / "translations"
 #: By the tag that browsers know: Babel's name, and what people call it.
-LANGUAGES = {"en": ("en", "English"), "zh-CN": ("zh_CN", "简体中文")}
+LANGUAGES = {
+    "en": ("en", "English"),
+    "zh-CN": ("zh_CN", "简体中文"),
+    "zh-TW": ("zh_TW", "繁體中文"),
+}
+#: What a browser calls the Chinese of places that write the traditional characters.
+_TRADITIONAL = frozenset({"hant", "tw", "hk", "mo"})
 COOKIE = "warren_language"
 
 
@@ -24,14 +30,13 @@ class Texts(Domain):  # type: ignore[misc] # has no types
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_language = {
-            folder.name.partition("_")[0]: _read(folder) for folder in sorted(FOLDER.iterdir())
-        }
+        self._by_language = {folder.name: _read(folder) for folder in sorted(FOLDER.iterdir())}
 
     def get_translations(self) -> NullTranslations:
         """Return the texts of the request's language; English ones are the keys themselves."""
         locale = get_locale()
-        return self._by_language.get(locale.language if locale else "", NullTranslations())
+        name = f"{locale.language}_{locale.territory}" if locale else ""
+        return self._by_language.get(name, NullTranslations())
 
 
 class TextsFromMemory(Babel):  # type: ignore[misc] # has no types
@@ -55,8 +60,19 @@ def language() -> str:
     for wanted in (known.locale if known else "", request.cookies.get(COOKIE, "")):
         if wanted in LANGUAGES:
             return wanted
-    best = request.accept_languages.best_match(["en", "zh-CN", "zh"], "en")
-    return "zh-CN" if best.startswith("zh") else "en"
+    for wanted, quality in request.accept_languages:
+        if quality and (found := _known(wanted)):
+            return found
+    return "en"
+
+
+def _known(wanted: str) -> str:
+    """Return which of our languages a browser's tag means, empty for none."""
+    first, *rest = wanted.lower().split("-")
+    if first == "zh":
+        is_traditional = "hans" not in rest and not _TRADITIONAL.isdisjoint(rest)
+        return "zh-TW" if is_traditional else "zh-CN"
+    return "en" if first == "en" else ""
 
 
 @cache

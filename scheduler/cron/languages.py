@@ -2,7 +2,7 @@
 
 # ruff: noqa: RUF001 - Chinese has commas and parentheses of its own
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,4 +161,24 @@ CHINESE = Language(
     nth=("第一个", "第二个", "第三个", "第四个", "第五个"),
     weekdays=("周日", "周一", "周二", "周三", "周四", "周五", "周六"),
     months=tuple(f"{number}月" for number in range(1, 13)),
+)
+TRADITIONAL_CHINESE = replace(
+    CHINESE,
+    every_minute="每分鐘",
+    every_minutes="每 {} 分鐘",
+    every_hour="每小時",
+    every_hours="每 {} 小時",
+    from_second="（從第 {} 秒起）",
+    from_minute="（從第 {} 分起）",
+    from_hour="（從 {} 點起）",
+    at_hours="{} 點",
+    of_every_hour="每小時",
+    in_hours="{} 點",
+    every_nth="{1}至{2}（間隔 {0}）",
+    last_day="最後一天",
+    before_last_day="最後一天的前 {} 天",
+    weekday_nearest="離{}最近的工作日",
+    on_last_weekday="每月最後一個{}",
+    nth=("第一個", "第二個", "第三個", "第四個", "第五個"),
+    weekdays=("週日", "週一", "週二", "週三", "週四", "週五", "週六"),
 )

@@ -19,11 +19,11 @@ from scheduler.cron.cron_fields import (
     spans,
 )
 from scheduler.cron.expression import Cron
-from scheduler.cron.languages import CHINESE, ENGLISH, Language
+from scheduler.cron.languages import CHINESE, ENGLISH, TRADITIONAL_CHINESE, Language
 
 #: Most times of day that are listed one by one.
 LISTED_TIMES = 6
-_LANGUAGES = {"en": ENGLISH, "zh": CHINESE}
+_LANGUAGES = {"en": ENGLISH, "zh": CHINESE, "zh-TW": TRADITIONAL_CHINESE}
 
 
 def cron_words(expression: str, tag: str) -> str:
@@ -34,7 +34,7 @@ def cron_words(expression: str, tag: str) -> str:
     Cron.parse(expression, "UTC")
     fields = expression.upper().split()
     second, minute, hour, month_day, month, weekday, year = (*fields, "*")[:7]
-    language = _LANGUAGES.get(tag.partition("-")[0], ENGLISH)
+    language = _LANGUAGES.get(tag) or _LANGUAGES.get(tag.partition("-")[0], ENGLISH)
     day = _weekdays(language, weekday) if month_day == "?" else _month_days(language, month_day)
     return language.sentence(
         time=_times(language, _Part(SECOND, second), _Part(MINUTE, minute), _Part(HOUR, hour)),

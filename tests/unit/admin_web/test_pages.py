@@ -176,6 +176,26 @@ class TestAuditTrail:
 
 
 class TestLanguageAndZone:
+    @pytest.mark.parametrize(
+        ("wanted", "tag", "words"),
+        [
+            ("zh-TW,zh;q=0.9,en;q=0.8", "zh-TW", "登入"),
+            ("zh-HK", "zh-TW", "登入"),
+            ("zh-Hant-HK, zh-CN;q=0.5", "zh-TW", "登入"),
+            ("zh-Hans-HK", "zh-CN", "登录"),
+            ("zh-SG", "zh-CN", "登录"),
+            ("fr, zh-TW;q=0, en;q=0.1", "en", "Sign in"),
+            ("fr", "en", "Sign in"),
+        ],
+    )
+    def test_the_browsers_chinese_decides_which_characters(
+        self, visit: Visit, wanted: str, tag: str, words: str
+    ) -> None:
+        page = visit.get("/login", headers={"Accept-Language": wanted}).text
+
+        assert f'lang="{tag}"' in page
+        assert f"<h1>{words}</h1>" in page
+
     def test_chinese_by_the_browser_by_cookie_and_by_choice(self, visit: Visit) -> None:
         assert "登录" in visit.get("/login", headers={"Accept-Language": "zh"}).text
 

@@ -36,12 +36,16 @@ def texts() -> dict[str, str]:
     }
 
 
-def chinese() -> dict[str, str]:
+def catalogue(name: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for path in sorted(CONSOLE.glob("translations/zh_CN/*.po")):
+    for path in sorted(CONSOLE.glob(f"translations/{name}/*.po")):
         with path.open("rb") as source:
             found |= {message.id: message.string for message in read_po(source) if message.id}
     return found
+
+
+def chinese() -> dict[str, str]:
+    return catalogue("zh_CN")
 
 
 def places(text: str) -> list[str]:
@@ -79,3 +83,19 @@ def test_nothing_in_a_template_needs_what_the_policy_refuses(path: Path) -> None
     source = path.read_text()
 
     assert re.findall(r"\sstyle=|\son[a-z]+=|<style|<script(?! src=)|javascript:", source) == []
+
+
+def test_traditional_chinese_has_every_text_with_the_same_places() -> None:
+    """After a change of the simplified ones: scripts/make-traditional-chinese."""
+    simplified, traditional = chinese(), catalogue("zh_TW")
+
+    assert sorted(traditional) == sorted(simplified)
+    assert [text for text, said in traditional.items() if not said] == []
+    assert [text for text, said in traditional.items() if places(text) != places(said)] == []
+
+
+def test_traditional_chinese_is_written_in_its_own_characters() -> None:
+    traditional = "".join(catalogue("zh_TW").values())
+
+    assert re.findall("[执运务调数认经过进这为]", traditional) == []
+    assert "排程" in traditional

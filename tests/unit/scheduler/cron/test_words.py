@@ -84,6 +84,11 @@ def test_an_expression_is_said_in_both_languages(
     assert cron_words(expression, "zh-CN") == chinese
 
 
+def test_traditional_chinese_has_its_own_words() -> None:
+    assert cron_words("0 0 2 ? * MON", "zh-TW") == "每週一，02:00"
+    assert cron_words("0 0/5 * * * ?", "zh-TW") == "每 5 分鐘"
+
+
 def test_an_unknown_language_is_answered_in_english() -> None:
     assert cron_words("0 0 2 * * ?", "fr") == "At 02:00, every day"
 
