@@ -11,6 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from sql import pending
+from sql.accounts import audit_log
 from sql.alarms.alarms import MAIL, AlarmStatus
 from sql.engine import Database
 from sql.explanation import Explanation
@@ -166,7 +167,7 @@ def _explain(session: Session, words: str, values: Any) -> list[Step]:
         # A second index may filter the first: `i_kill|i_status_due`, `474 (2%)`.
         Step(row.table, str(row.key).partition("|")[0], int(str(row.rows or 0).split()[0]))
         for row in found
-        if row.table is not None and row.table.startswith(("xxl", "warren_alarm"))
+        if row.table is not None and row.table.startswith(("xxl", "warren_alarm", "warren_trail"))
     ]
 
 
@@ -466,6 +467,35 @@ def test_a_text_that_no_job_has_is_looked_for_in_the_index_alone(
     steps = plans(crowded, lambda s: job_search.search(s, wanted, now_ms=NOW_MS))
 
     assert steps[0].key == "i_search"
+
+
+@pytest.mark.parametrize("order", Order)
+def test_a_tag_that_no_job_has_is_looked_for_in_the_index_alone(
+    crowded: Database, order: Order
+) -> None:
+    wanted = JobFilter(tag="nowhere", order=order, app_ids=range(9))
+
+    steps = plans(crowded, lambda s: job_search.search(s, wanted, now_ms=NOW_MS))
+
+    assert steps[0].key == "i_search"
+
+
+def test_the_changes_of_a_job_are_found_by_its_id(crowded: Database) -> None:
+    def fill(session: Session) -> None:
+        session.execute(
+            text(
+                "INSERT INTO warren_trail (at, who, origin, action, kind, object_id, name)"
+                " SELECT seq, 'alice', 'cli', 'job.update', 'job', seq MOD 500, 'x'"
+                " FROM seq_1_to_5000"
+            )
+        )
+        session.execute(text("ANALYZE TABLE warren_trail PERSISTENT FOR ALL"))
+
+    crowded.write(fill)
+
+    steps = plans(crowded, lambda s: audit_log.of_job(s, 7, ["job.update"], looked_at=100))
+
+    assert [step.key for step in steps] == ["i_trail_object_id", "i_trail_object_id", "PRIMARY"]
 
 
 @pytest.mark.parametrize(("wanted", "key"), PAGES, ids=["name", "app", "newest", "due", "due-app"])
