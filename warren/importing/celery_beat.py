@@ -128,6 +128,8 @@ def _remarks(entry: Mapping[str, Any], spec: JobSpec, tasks: set[str]) -> Iterat
         yield f"the app has no task {spec.handler}"
     if options := entry.get("options"):
         yield f"its options have no effect here: {', '.join(map(str, options))}"
+    if spec.schedule_kind == CronSchedule.kind and not spec.timezone:
+        yield "the app's time zone is unknown here, so it is that of Warren's schedulers: set it"
     if entry.get("relative"):
         yield "relative has no effect here"
     if further := sorted(map(str, entry.keys() - _KNOWN)):

@@ -143,12 +143,12 @@ def _jobs(line: str, app: str, around: _Surroundings, taken: set[str]) -> Iterat
 def _split(line: str) -> tuple[Sequence[str], str]:
     """Return the five fields of a line and its command."""
     if line.startswith("@"):
-        word, _, command = line.partition(" ")
+        word, command = [*line.split(None, 1), ""][:2]
         shortcut = _SHORTCUTS.get(word.lower())
         if shortcut is None:
             what = "it runs at the start of a machine" if word == "@reboot" else "unknown"
             raise ValueError(f"{word}: {what}")
-        return shortcut.split(), command.strip()
+        return shortcut.split(), command
     parts = line.split(None, len(_FIELDS))
     if len(parts) < len(_FIELDS):
         raise ValueError("expected five fields and a command")
@@ -163,13 +163,16 @@ def _expressions(when: Sequence[str]) -> Iterator[str]:
     weekdays = listed({value % 7 + 1 for value in weekday or ()}, 7)
     time, days = f"0 {listed(minute, 60)} {listed(hour, 24)}", listed(day, 31)
     months = listed(month, 12)
-    if weekdays == "*":
+    either = not (when[2].startswith("*") or when[4].startswith("*"))
+    if either and "*" in (days, weekdays):
+        yield f"{time} * {months} ?"
+    elif weekdays == "*":
         yield f"{time} {days} {months} ?"
     elif days == "*":
         yield f"{time} ? {months} {weekdays}"
-    elif when[2].startswith("*") or when[4].startswith("*"):
+    elif not either:
         raise ValueError("it wants a day of the month that is a certain weekday too")
-    else:  # either suffices
+    else:
         yield f"{time} {days} {months} ?"
         yield f"{time} ? {months} {weekdays}"
 

@@ -146,9 +146,9 @@ class TestZone:
         said = case.run(zone="UTC")
 
         assert said == (
-            "error: expected --timezone to be that of XXL-JOB's server, got: UTC; the next time "
-            f"of 1 jobs is another there, as of job {job_id} (0 0 2 * * ?, "
-            "2026-02-28T18:00:00.000+00:00); they fit Asia/Shanghai"
+            "error: expected --timezone to be that of XXL-JOB's server, got: UTC; jobs "
+            f"whose next time is another there: 1, such as job {job_id} (0 0 2 * * ?, "
+            "2026-02-28T18:00:00.000+00:00); it fits Asia/Shanghai"
         )
         assert counts(case) == before
 

@@ -127,3 +127,11 @@ def test_what_is_no_celery_app_is_named(
         load_app(place)
 
     assert words in str(raised.value)
+
+
+def test_zone_that_is_unknown_here_is_told() -> None:
+    found = read("UTC+08:00", schedule=crontab(minute={0}))
+
+    assert found.specs[0].timezone == ""
+    [words] = found.remarks
+    assert words.startswith("nightly/one: the app's time zone is unknown here")
