@@ -27,7 +27,7 @@ from admin_web.url_routes import mount
 def create_app(services: ConsoleServices) -> Flask:
     """Return the console; a WSGI server serves it.
 
-    The order of what stands before a view: host and origin, who it is and whether they may, the
+    What happens before a view, in order: host and origin, who it is and whether they may, the
     form's token.
     """
     app = Flask("admin_web")

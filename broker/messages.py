@@ -100,7 +100,7 @@ class Trigger(Message, frozen=True, kw_only=True):
 
 
 class Triggers(Message, frozen=True, kw_only=True):
-    """Several triggers of one boot; only for who said that it takes so many in a message.
+    """Several triggers of one boot; only for boots that said how many they take in a message.
 
     Each is read by itself: `broker.trigger_packs`.
     """

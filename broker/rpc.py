@@ -96,8 +96,8 @@ class Requester:
     ) -> None:
         """Ask without waiting for the answers, nor for the broker.
 
-        `on_answer` is told the position of a question and its answer, in the listener's thread, at
-        most once for each; it must not wait. After the time is up it is told no more.
+        `on_answer` is called with the position of a question and its answer, in the listener's
+        thread, at most once for each and never after the timeout; it must not block.
 
         Raises:
             ValueError: a name that is no app, address or boot id.
@@ -119,7 +119,7 @@ class Requester:
         self._publisher.publish(messages)
 
     def close(self) -> None:
-        """Stop listening; whoever still waits goes on until its time runs out."""
+        """Stop listening; callers that still wait run into their timeout."""
         self._closing.set()
         self._answers.close()
         self._listener.join(_CLOSE_SECONDS)
@@ -178,7 +178,7 @@ class Requester:
         with self._changed:
             posted = [self._accept(app, answer) for app, answer in answers]
             self._changed.notify_all()
-        # Without the lock: who is told may hold one of its own, under which it posts questions.
+        # Without the lock: the callback may take another lock, under which it posts questions.
         for tell in posted:
             if tell is not None:
                 _tell(tell)

@@ -90,7 +90,7 @@ class Publisher(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether a connection stands, is in confirm mode and is not blocked by the broker."""
+        """Whether it is connected, in confirm mode and not blocked by the broker."""
 
     def publish(self, messages: Sequence[Outgoing]) -> Batch:
         """Send the messages; each is confirmed, returned, or of unknown fate."""

@@ -12,7 +12,7 @@ CLI = "cli"
 
 
 class Right(StrEnum):
-    """What a command, or a page of the console, asks of whoever calls it."""
+    """The right that a command or a page of the console requires."""
 
     #: Nothing: no sign-in needed.
     ANYONE = "ANYONE"

@@ -1,7 +1,7 @@
-"""What is refused, as a value: a code, the field at fault, and the facts.
+"""Refusals as values: a code, the field at fault, and the facts.
 
-The sentence of each code stands beside it, in English. Whoever shows a problem makes the sentence
-in the reader's language; nobody decides by its text.
+Each code has its English sentence. Code that shows a problem builds the sentence in the reader's
+language; no code decides by its text.
 """
 
 import difflib
@@ -11,20 +11,20 @@ from typing import Self
 
 
 class ProblemKind(StrEnum):
-    """What sort of refusal it is, whatever it is about."""
+    """The kind of a refusal, whatever it is about."""
 
-    #: What was given cannot be so, at any time.
+    #: The input is never valid.
     INVALID = "invalid"
-    #: There is no such thing, or not for whoever asks.
+    #: There is no such thing, or the caller may not see it.
     UNKNOWN = "unknown"
-    #: Something else stands against it at present.
+    #: The present state does not allow it.
     CONFLICT = "conflict"
-    #: Whoever asks has no right to it.
+    #: The caller has no right to it.
     FORBIDDEN = "forbidden"
 
 
 class Word(StrEnum):
-    """What a fact may name that readers call otherwise in their language."""
+    """Words in facts that are translated."""
 
     SECOND = "second"
     MINUTE = "minute"
@@ -40,13 +40,13 @@ class Word(StrEnum):
 
 
 class FieldName(str):
-    """The name of a field as a fact; readers may call it otherwise in their language."""
+    """The name of a field as a fact; it may be translated."""
 
     __slots__ = ()
 
 
 class Code(Enum):
-    """Everything that is refused: the sentence, with places for the facts, and the kind."""
+    """Everything that can be refused: the sentence with placeholders, and the kind."""
 
     def __init__(self, sentence: str, kind: ProblemKind = ProblemKind.INVALID) -> None:
         self.sentence = sentence
@@ -110,7 +110,7 @@ class Code(Enum):
     )
     REMARK = "expected remark to be 1 to %(most)s characters"
 
-    # Apps, and whom alarms go to.
+    # Apps and alarm targets.
     APP_NAME = "expected app to be a name like %(pattern)s, got: %(got)r"
     TITLE = "expected title to be up to %(most)s characters, got: %(got)r"
     ADDRESS = "expected addresses to be names like %(pattern)s, got: %(got)r"
@@ -125,7 +125,7 @@ class Code(Enum):
     STYLE_ALONE = "expected a webhook beside style"
     WHEN_ALONE = "expected a URL beside when"
 
-    # What is done with jobs.
+    # Changes to jobs.
     NO_SCHEDULE = "cannot start job %(job)s: it has no schedule"
     NEVER_FIRES = "cannot start job %(job)s: its schedule %(schedule)r never fires again"
     CHILDREN_UNKNOWN = "cannot save job %(job)s: unknown child %(children)s"
@@ -144,7 +144,7 @@ class Code(Enum):
     JOB_CHANGED = "job %(job)s was changed meanwhile", ProblemKind.CONFLICT
     NO_JOB = "no job with id %(id)s", ProblemKind.UNKNOWN
 
-    # What is done with scripts and runs.
+    # Changes to scripts and runs.
     SCRIPT_CHANGED = (
         "version %(version)s was saved by %(who)s meanwhile",
         ProblemKind.CONFLICT,
@@ -155,7 +155,7 @@ class Code(Enum):
     RUN_OVER = "run %(id)s is already %(status)s", ProblemKind.CONFLICT
     NOTHING_TO_CLEAR = "no such job or app", ProblemKind.UNKNOWN
 
-    # What is done with apps, executors and users.
+    # Changes to apps, executors and users.
     APP_NAME_TAKEN = "there is an app named %(name)r already", ProblemKind.CONFLICT
     APP_IN_USE = "app %(app)s is in use", ProblemKind.CONFLICT
     NO_APP = "no app %(id)s", ProblemKind.UNKNOWN
@@ -202,8 +202,8 @@ class Problem(Refused):
 
     Args:
         code: what is wrong.
-        field: where, as a path in a job file's job: `timeout`, `alarm/webhook`; empty = nowhere.
-        facts: what the sentence of the code has places for.
+        field: a path in a job of a job file: `timeout`, `alarm/webhook`; empty = no field.
+        facts: values for the placeholders of the code's sentence.
 
     """
 
@@ -220,7 +220,7 @@ class Problem(Refused):
 
 
 def found(check: Callable[[], object], field: str = "") -> tuple[Problem, ...]:
-    """Return what a check raises, as problems of a field where one is given."""
+    """Return the problems that a check raises, assigned to the field if one is given."""
     try:
         check()
     except Refused as error:

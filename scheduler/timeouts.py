@@ -15,7 +15,7 @@ class Timeouts:
     `probe`: how long an executor may take to say that it lives, or is idle, before a route skips
     it.
     `owner_silent`: silence of a scheduler after which others send what it routed.
-    `take_over`: age at which an unconfirmed trigger is sent again by anybody, whoever owns it.
+    `take_over`: age at which any scheduler sends an unconfirmed trigger again.
     `fresh`: age up to which an unconfirmed trigger to a dead executor may still reach its queue.
     `settle`: how long a dead executor's queue must stay empty before its runs are LOST; another
     scheduler may just hold what was in it.

@@ -5,7 +5,7 @@
        └ CANCELLED          └──── UNDELIVERED ───┘                    │
          UNDELIVERED              └──── SUCCEEDED FAILED TIMED_OUT KILLED REFUSED LOST
 
-A row only moves forward; a retry is a new row. Whoever reaches a final state first wins.
+A row only moves forward; a retry is a new row. The first final state wins.
 """
 
 from enum import StrEnum

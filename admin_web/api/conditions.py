@@ -46,7 +46,7 @@ def is_known() -> bool:
 def check(wanted_version: str) -> str | None:
     """Check that a job's version is the one that was seen; return it, None = any.
 
-    What else an entity tag stands for may have changed: a job runs, and is started and stopped.
+    Other parts of a tagged representation may have changed: a job runs, and is started and stopped.
 
     Raises:
         Refusal: 412, it is another one.
@@ -61,5 +61,5 @@ def check(wanted_version: str) -> str | None:
 
 
 def is_not_modified(tag: str) -> bool:
-    """Return whether whoever asks has this very version."""
+    """Return whether the client already has this version."""
     return request.if_none_match.contains_weak(tag)

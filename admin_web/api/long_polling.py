@@ -63,7 +63,7 @@ class LongPolling:
         seconds: float,
         is_enough: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Wait until a run's whole tick is over or so many seconds have passed.
+        """Wait until a run's whole tick is over, for at most this many seconds.
 
         `is_enough` is asked as often as the ticks are looked at, and ends it too. False when there
         was no place to wait at, or none for this user.

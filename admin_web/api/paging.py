@@ -52,7 +52,7 @@ def instant_ms(name: str, text: str | None) -> int | None:
     """Return an instant of a query in epoch milliseconds.
 
     Raises:
-        Refusal: it is none, has no offset, or lies outside of all calendars.
+        Refusal: it is not an instant, has no offset, or is out of range.
 
     """
     if text is None:

@@ -1,4 +1,4 @@
-"""A run, and how its tick stands, as the API tells them."""
+"""A run and the state of its tick, as the API returns them."""
 
 from collections.abc import Collection
 from typing import Any
@@ -13,7 +13,7 @@ from sql.run_status import FINAL, RunStatus
 
 
 class TickEnd(msgspec.Struct, kw_only=True):
-    """How a run's whole tick stands: all shards with all attempts.
+    """The state of a run's whole tick: all shards with all attempts.
 
     `status` is null until it is over; then SUCCEEDED, or how the first shard that did not succeed
     ended. `run_ids` are by shard and attempt.
@@ -25,7 +25,7 @@ class TickEnd(msgspec.Struct, kw_only=True):
 
 
 RunAnswer: Any = answer_type("Run", DetailedRun, without=OF_PAGES)
-#: A run with how its tick stands.
+#: A run with the state of its tick.
 RunWithTick: Any = answer_type("RunWithTick", DetailedRun, without=OF_PAGES, more={"tick": TickEnd})
 
 
@@ -35,12 +35,12 @@ def run_answer(run: DetailedRun) -> Any:
 
 
 def run_with_tick(run: DetailedRun, rows: Collection[TickRun]) -> Any:
-    """Return a run and how its tick stands."""
+    """Return a run and the state of its tick."""
     return RunWithTick(**run_json(run), tick=tick_end(rows))
 
 
 def tick_end(rows: Collection[TickRun] | Collection[DetailedRun]) -> TickEnd:
-    """Return how a tick stands, by its runs in order of shard and attempt."""
+    """Return a tick's state, given its runs in order of shard and attempt."""
     last = list({row.shard_index: row for row in rows}.values())
     is_over = all(row.status in FINAL for row in rows)
     bad = [row.status for row in last if row.status != RunStatus.SUCCEEDED]

@@ -17,7 +17,7 @@ SIDE, STEP = 13, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Square:
-    """One day; the part `failed_height` of it, from below, stands for its failures."""
+    """One day; the lowest `failed_height` of its square shows its failures."""
 
     day: date
     since_ms: int

@@ -153,7 +153,7 @@ def _check_webhook(url: str | None) -> None:
 
 
 def parts(text: str | None) -> tuple[str, ...]:
-    """Return what stands between commas, semicolons, spaces or line ends."""
+    """Split at commas, semicolons, spaces and line ends."""
     return tuple(part for part in _SEPARATORS.split(text or "") if part)
 
 

@@ -41,7 +41,7 @@ CLEARED = {
 
 
 class RunScopeForm(ConsoleForm):
-    """Asks for an app and a job; their choices are those of whoever looks."""
+    """Asks for an app and a job, out of those that the visitor may see."""
 
     app = SelectField(lazy_gettext("App"), default="")
     job = StringField(lazy_gettext("Job"), [Optional(), Length(max=255, message=TOO_LONG)])

@@ -11,7 +11,7 @@ _REQUIRED = lazy_gettext("Required.")
 
 
 class TokenForm(ConsoleForm):
-    """A token that is not there yet; scopes and apps are those of whoever asks."""
+    """A new token, with scopes and apps that its maker has."""
 
     token_name = StringField(
         lazy_gettext("Name"),

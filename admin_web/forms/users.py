@@ -13,7 +13,7 @@ from sql.accounts.users import Role
 
 _REQUIRED = lazy_gettext("Required.")
 _PASSWORD_LENGTH = Length(SHORTEST, LONGEST, lazy_gettext("Use 8 to 200 characters."))
-#: Viewer first: whoever is in a hurry gives little away.
+#: Viewer first, so that a hasty click grants little.
 _ROLES = [
     (role.name.lower(), labels.ROLE[role.name.lower()])
     for role in (Role.VIEWER, Role.OPERATOR, Role.ADMINISTRATOR)

@@ -174,7 +174,7 @@ _BY_REQUEST = State(lazy_gettext("on demand"), "quiet", "ring")
 
 
 def state(job: ListedJob) -> State:
-    """Return how a job stands."""
+    """Return a job's state."""
     if job.is_enabled:
         return _ENABLED
     if job.stop_reason:

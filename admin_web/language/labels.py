@@ -1,6 +1,6 @@
 """Labels of stored values, and the tone and shape of each state.
 
-A state is told by colour and by shape, so that nobody needs to see colours.
+A state has a colour and a shape, so that nobody needs to see colours.
 """
 
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ AILMENT = {
     "journal": lazy_gettext("its journal cannot be written"),
     "disk": lazy_gettext("the disk is nearly full"),
     "contact": lazy_gettext("it is out of contact"),
-    "reports": lazy_gettext("too many of its reports wait for the broker"),
+    "reports": lazy_gettext("too many of its reports are waiting for the broker"),
 }
 #: A user who may not sign in.
 DISABLED = State(lazy_gettext("disabled"), "warn", "minus")

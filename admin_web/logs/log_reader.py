@@ -16,7 +16,7 @@ from broker.messages import LogChunk, ReadLog
 from broker.rpc import Question, Requester
 from sql.instants import moment
 
-#: Of the console's six threads, so many may wait for executors, and for one of them.
+#: How many of the console's six threads may wait for executors, and for one executor.
 AT_A_TIME, OF_ONE = 3, 2
 ANSWER_SECONDS = 1.5
 #: An executor that did not answer is asked again after so long.
@@ -38,7 +38,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Whose log it is and where it lies; all of it from the run's own row and the registry."""
+    """Which log, and where it is; all of it from the run's row and the registry."""
 
     run_id: int
     app: str

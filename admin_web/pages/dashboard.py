@@ -14,7 +14,7 @@ from scheduler.actor import Right
 
 
 class DashboardPages:
-    """How things stand, for the apps of whoever looks."""
+    """The state of the visitor's apps at a glance."""
 
     name = "dashboard"
 

@@ -84,7 +84,7 @@ class GluePages:
             if problem.code is not Code.SCRIPT_CHANGED:
                 raise
             mine = _number(form.based_on.data)
-            # Whoever has read this page may save over it.
+            # Somebody who has seen this page may save over that version.
             form.based_on.data = str(problem.facts["version"])
             form.add_error(_meanwhile(problem))
             return self._page(job, app, form, mine=mine), 409

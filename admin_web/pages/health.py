@@ -36,7 +36,7 @@ class HealthPages:
 
     @route("/metrics", Right.ANYONE)
     def metrics(self) -> Response:
-        """Give figures in the text format of Prometheus, to whoever has the token."""
+        """Serve figures in the text format of Prometheus; needs the token."""
         token = self._services.metrics_token
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not token or not hmac.compare_digest(given.encode(), token.encode()):

@@ -169,7 +169,7 @@ class JobActions:
 
 
 def _came_from(otherwise: str = "") -> str:
-    """Return where a form says that it stands, the list when it does not."""
+    """Return the page that a form came from; the list when it does not say."""
     sent = request.form.get("back", "")
     if not sent.startswith("/jobs"):
         return otherwise or url_for("jobs.index")

@@ -49,7 +49,7 @@ Page = Response | str | tuple[str, int]
 
 
 class JobPages:
-    """Jobs of the apps of whoever looks."""
+    """Jobs of the visitor's apps."""
 
     name = "jobs"
 

@@ -35,7 +35,7 @@ SUGGESTED = 12
 
 
 class RunPages:
-    """Runs, for the apps of whoever looks."""
+    """Runs of the visitor's apps."""
 
     name = "runs"
 

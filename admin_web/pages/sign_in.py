@@ -61,7 +61,7 @@ class SignInPages:
 
     @route("/browser", Right.ANYONE, methods=("POST",))
     def browser(self) -> Response:
-        """Keep a language or a theme in the browser, for whoever has not signed in."""
+        """Keep a language or a theme in the browser of a visitor who is not signed in."""
         answer = make_response(redirect(local_path(request.args.get("next")), 303))
         wanted = (
             (catalogues.COOKIE, request.form.get("language"), catalogues.LANGUAGES),

@@ -23,7 +23,7 @@ from sql.accounts import tokens
 from sql.listings import job_search
 from sql.registry.apps import ids_by_name
 
-#: Stands for an app that has just been deleted: refused, as leaving it out would mean all apps.
+#: In place of an app that was just deleted; it is refused, as leaving it out would mean all apps.
 NO_APP_ID = 0
 
 
@@ -45,7 +45,7 @@ class TokenPages:
 
     @route("/tokens/add", Right.VIEW, methods=("POST",))
     def create(self) -> str | tuple[str, int]:
-        """Make a token for whoever asks, and show it, this once."""
+        """Make a token for the visitor and show it, once."""
         form, known = self._form(request.form), visitor()
         if not form.validate():
             return self._page(form), 422

@@ -30,7 +30,7 @@ Form = TypeVar("Form", bound=RightsForm)
 LINES = 50
 
 
-#: What an administrator is told who cannot do something to a user.
+#: What an administrator reads when something cannot be done to a user.
 _REFUSALS = {
     Code.OWN_USER: lazy_gettext("You cannot do this to your own user. Ask another administrator."),
     Code.LAST_ADMINISTRATOR: lazy_gettext(

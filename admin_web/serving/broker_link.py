@@ -23,7 +23,7 @@ class ConsoleConnections:
     Without a broker they connect later, by themselves.
 
     Args:
-        transport: whose connections they are; whoever made it closes it.
+        transport: makes the connections; its maker closes it.
         database: tells which cluster it is.
         keys: the master secret's, with which questions are signed and answers opened.
         now_ms: the database's clock.

@@ -1,4 +1,4 @@
-"""Connections to the console, each with time limits, and so many for one address.
+"""Connections to the console, with time limits, and a limit for each address.
 
 waitress ends a silent connection, but would wait without end for one that sends a byte now and
 then, or that does not fetch its answer; 200 of those would keep everybody else out. When all are
@@ -145,7 +145,7 @@ class TimedChannel(HTTPChannel):
         return sent
 
     def end_if_late(self, now: float) -> None:
-        """Answer a request that does not arrive, and leave whoever does not fetch an answer."""
+        """Answer a request that does not arrive, and drop a client that reads no answer."""
         if self._is_left_unread(now):
             self.will_close = True
             # Else nothing would tell the loop that there is something to do for this connection.

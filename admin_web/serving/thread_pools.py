@@ -51,7 +51,7 @@ class ThreadPools:
             self._pages.add_task(task)
 
     def shutdown(self, *, cancel_pending: bool, timeout: float) -> None:
-        """Let requests at work end, for so many seconds altogether."""
+        """Wait this many seconds in total for requests to finish."""
         end_at = time.monotonic() + timeout
         pools = (self._pages, self._files, self._health)
         for lane in pools:

@@ -33,7 +33,7 @@ class Window:
     now_ms: int
 
     def place(self, instant_ms: int) -> int:
-        """Return where an instant lies, 0 to WIDTH; outside it is the nearer end."""
+        """Return the position of an instant, clamped to 0..WIDTH."""
         length = self.until_ms - self.from_ms
         inside = min(max(instant_ms, self.from_ms), self.until_ms) - self.from_ms
         return inside * WIDTH // length

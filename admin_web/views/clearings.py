@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 
 class ClearingState(StrEnum):
-    """How a clearing stands."""
+    """The state of a clearing."""
 
     RUNNING = "RUNNING"
     DONE = "DONE"
@@ -25,7 +25,7 @@ class ClearingState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A clearing: what was asked for, by whom, how many runs it has cleared.
+    """A clearing: what was asked for, who asked, how many runs it has cleared.
 
     `app_id` None = of all apps; `job` is the name as it was typed.
     """
@@ -54,7 +54,7 @@ class Clearings:
 
     @property
     def progress(self) -> Progress | None:
-        """How it stands; None before the first one."""
+        """Its state; None before the first one."""
         return self._progress
 
     def start(self, commands: RunCommands, criteria: ClearingCriteria, progress: Progress) -> bool:

@@ -18,7 +18,7 @@ from sql.runs.day_reports import Counts
 #: The longest range that is drawn.
 LONGEST_DAYS = 366
 CUSTOM = "custom"
-#: By what stands in the URL: how many days, today the last of them.
+#: By the value in the URL: how many days, ending today.
 RANGES = {"1": 1, "7": 7, "30": 30}
 USUAL = "7"
 

@@ -13,7 +13,7 @@ FITTING, MOST = 23, 12
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One job; `job_id` 0 stands for those that are too many to draw."""
+    """One job; `job_id` 0 represents all that do not fit."""
 
     job_id: int
     name: str

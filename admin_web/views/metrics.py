@@ -17,7 +17,7 @@ from sql.runs.queries import in_flight
 
 
 class MetricsCollector(Collector):
-    """How the cluster stands, as gauges; the names are stable."""
+    """The cluster's state as gauges; the names are stable."""
 
     content_type = CONTENT_TYPE_PLAIN_0_0_4
 

@@ -74,7 +74,7 @@ class Overview:
 
 
 class OverviewReader:
-    """Reads how things stand for whoever looks; every question of it is short."""
+    """Reads what the visitor's dashboard shows, with short queries only."""
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services

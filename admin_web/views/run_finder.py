@@ -24,7 +24,7 @@ class Asked:
 
 
 class RunFinder:
-    """Finds runs for whoever looks."""
+    """Finds runs that the visitor may see."""
 
     def __init__(self, services: ConsoleServices) -> None:
         self._database = services.database

@@ -20,7 +20,7 @@ SHOWN = 5_000
 class Line:
     """A line of a difference.
 
-    `kind` is same, out, in or gap; a gap stands for lines that are alike and left out. Numbers
+    `kind` is same, out, in or gap; a gap replaces equal lines that are left out. Numbers
     count from 1, None = the side has no such line.
     """
 
@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def is_gap(self) -> bool:
-        """Whether it stands for lines that are left out."""
+        """Whether it replaces lines that are left out."""
         return self.old is not None and self.old.kind == "gap"
 
 

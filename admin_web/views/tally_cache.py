@@ -85,7 +85,7 @@ class TallyCache:
         self._is_working = False
 
     def ask(self, keys: Iterable[TallyKey]) -> dict[TallyKey, CachedTally | None]:
-        """Return what is known; what is not, or not any more, will be known later."""
+        """Return what is cached; what is missing or stale is computed for a later call."""
         now_ms = self._now_ms()
         with self._lock:
             found = {key: self._known.get(key) for key in keys}

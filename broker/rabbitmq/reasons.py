@@ -31,7 +31,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Walk from an error of pika's to what lies under it, the deepest first."""
+    """Yield the causes of one of pika's errors, the deepest first."""
     nested = [*getattr(error, "exceptions", ()), getattr(error, "exception", None)]
     for inner in [*nested, *error.args]:
         if isinstance(inner, BaseException):

@@ -1,4 +1,4 @@
-"""One queue of a consumer, on a channel of its own: what befalls it does not touch the others.
+"""One queue of a consumer, on its own channel, so that its failures do not affect the others.
 
 Lives in the link's thread. A queue that is not there closes the channel (404), and so do one
 that somebody else owns (405) or that has other arguments (406): the channel is then opened

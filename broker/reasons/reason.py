@@ -1,7 +1,7 @@
-"""A reason as a value: which sentence, and what stands in its places.
+"""A reason as a value: a sentence and the facts for its placeholders.
 
-Whoever says why makes a reason, and `str` of it is the English sentence. Who shows it to readers of
-another language translates the sentence and puts the same facts into it.
+`str` of a reason is the English sentence. To show it in another language, translate the sentence
+and fill in the same facts.
 """
 
 from dataclasses import dataclass, field
@@ -10,19 +10,19 @@ from typing import TypeAlias
 
 
 class Sentence(Enum):
-    """Base of codes: a member's value is its sentence, with places like `%(name)s` for facts."""
+    """Base of codes: a member's value is its sentence, with placeholders like `%(name)s`."""
 
     def __init__(self, sentence: str) -> None:
         self.sentence = sentence  # reading an enum's value takes three times as long
 
     def __call__(self, **facts: "Fact") -> "Reason":
-        """Return this reason with the facts of one case, one for each place."""
+        """Return this reason with the facts of one case, one for each placeholder."""
         return Reason(self, facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A sentence's code and its facts; several reasons in one place are joined by semicolons."""
+    """A sentence's code and its facts; several reasons in one fact are joined by semicolons."""
 
     code: Sentence
     facts: dict[str, "Fact"] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Reason:
         return self.code.sentence % facts
 
 
-#: A reason, or what somebody else says: a job, an operating system, a program of another version.
+#: A reason, or a text from elsewhere: a job, an operating system, another version of Warren.
 Words: TypeAlias = Reason | str
-#: What stands in one place of a sentence.
+#: What a placeholder can hold.
 Fact: TypeAlias = Words | int | float | tuple[Words, ...]

@@ -20,7 +20,6 @@ from broker.messages import (
     IdleBeat,
     Kill,
     Know,
-    Load,
     NotStarted,
     ReadLog,
     Refused,
@@ -33,9 +32,9 @@ from broker.messages import (
 from broker.reasons.codes import Why
 from broker.topology import HEARTBEAT_KEY, command_queue, run_queue
 from broker.transport import Confirm
-from broker.trigger_packs import PACK_TRIGGERS
 from executor.boot_context import BootContext
 from executor.core.assembly import assemble, make_inbox
+from executor.core.heartbeat_composer import HeartbeatComposer
 from executor.core.startup import Startup
 from executor.core.watch import Watch
 from executor.errors import JournalFailed
@@ -48,9 +47,6 @@ QUESTION_SECONDS = 10.0
 #: How long a goodbye is valid, and how long to wait for the broker's confirm.
 GOODBYE_SECONDS = 60.0
 GOODBYE_CONFIRM_SECONDS = 2.0
-
-#: How long an executor of remote runs may be away and still continue them.
-REMOTE_RETURN_SECONDS = 120
 
 Command = Welcome | Refused | Beat | IdleBeat | Kill | Know | ReadLog | StillOpen | Drain
 
@@ -75,13 +71,13 @@ class Core:
         self._run_states = context.run_states
         self._clock = context.clock
         self._log = context.log
-        self._started_at_ms = context.clock.now_ms()
         self._is_closed = False
         self._is_start_asked = False
         self.was_clean = False
         self._slots_closed: asyncio.Future[None] | None = None
         self._roles = assemble(context, self)
         self._watch = Watch(self._roles, context.clock, context.log)
+        self._heartbeats = HeartbeatComposer(context, self._roles, self._watch)
         self._active_runs = self._roles.active_runs
         self._commits = self._roles.commits
         who = context.identity
@@ -150,26 +146,8 @@ class Core:
         self._active_runs.start_ready()
 
     def compose_heartbeat(self) -> Heartbeat:
-        """Return the current heartbeat; called from another thread, so it only reads counters."""
-        cpu_percent, memory_percent = self._roles.load.read()
-        return Heartbeat(
-            app=self._identity.app,
-            address=self._identity.address,
-            boot_id=self._identity.boot_id,
-            started_at_ms=self._started_at_ms,
-            load=Load(
-                cpu_percent=cpu_percent,
-                memory_percent=memory_percent,
-                slots=self._context.limits.slots,
-                running=self._active_runs.running_count,
-                waiting=self._active_runs.waiting_count,
-            ),
-            handlers=tuple(self._roles.handlers),
-            draining=self._roles.readiness.refusal is not None,
-            ailments=self._watch.ailments,
-            returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,
-            triggers_per_message=PACK_TRIGGERS,
-        )
+        """Return the current heartbeat; called from another thread."""
+        return self._heartbeats.compose()
 
     def _start_soon(self) -> None:
         """Start what may start once a round of the loop, however many runs have ended in it."""

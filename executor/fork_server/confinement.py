@@ -31,7 +31,7 @@ class JobUser:
 
     @classmethod
     def find(cls, name: str) -> "JobUser":
-        """Return the user of this name, as whom this process may run jobs.
+        """Return the user of this name, if this process may run jobs as it.
 
         Raises:
             UserUnusable: there is no such user, or this process may not become that user.

@@ -224,7 +224,7 @@ class Remotes:
             del self._recording[run_id]
         try:
             remote.settle()
-        except OSError as error:  # at worst, the next start serves it in vain
+        except OSError as error:  # at worst, the next start serves it needlessly
             log.warning("remote_note_failed", app=key[0], address=key[1], error=str(error))
         executor = remote.executor
         if executor.was_drained:

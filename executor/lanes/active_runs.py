@@ -90,7 +90,7 @@ class ActiveRuns:
         return self._waiting_bytes >= WAITING_BYTES
 
     def has_job(self, job_id: int) -> bool:
-        """Whether a run of the job runs or waits here."""
+        """Whether a run of the job is running or waiting here."""
         return self._lanes.has(job_id)
 
     def is_running(self, run_id: int) -> bool | None:

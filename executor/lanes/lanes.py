@@ -60,7 +60,7 @@ class Lanes:
         return self._waiting_count
 
     def has(self, job_id: int) -> bool:
-        """Whether a run of the job runs or waits here."""
+        """Whether a run of the job is running or waiting here."""
         return job_id in self._lanes
 
     def offer(self, trigger: Trigger) -> Decision:

@@ -80,7 +80,7 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many reports wait that no more runs may be taken."""
+        """Whether too many reports wait for more runs to be taken."""
         return self._count >= FULL_REPORTS or self._bytes >= FULL_BYTES
 
     @property

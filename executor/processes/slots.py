@@ -5,7 +5,7 @@
                                                      timeout, kill ──SIGTERM, grace, SIGKILL┘
 
 Everything runs on the thread of one event loop. A run finishes exactly once, and only when nothing
-of it is left: at its result if the process is clean and lives on, otherwise at its exit.
+of it is left: at its result if the process is clean and lives on, otherwise at exit.
 """
 
 import asyncio

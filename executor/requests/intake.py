@@ -52,7 +52,7 @@ class EarlyKills:
 class Intake:
     """Receives triggers of one boot. Used from the core thread.
 
-    Without `handlers` the runs are remote: whoever runs them knows the handlers, and has one run
+    Without `handlers` the runs are remote: their executor knows the handlers, and has one run
     of a job at a time.
     """
 

@@ -1,4 +1,4 @@
-"""Decides which alarms are sent: so many an hour; a summary of the rest after the hour.
+"""Decides which alarms are sent: a limited number an hour, then a summary of the rest.
 
 All schedulers do this; the lock's row lets one at a time.
 """

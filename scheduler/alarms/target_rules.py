@@ -1,4 +1,4 @@
-"""Whom a job or an app may alert, and tell of ends: the rules, wherever somebody writes it."""
+"""Rules for the targets of alarms and webhooks, in job files, forms and API alike."""
 
 from collections.abc import Iterator
 

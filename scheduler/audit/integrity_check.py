@@ -5,7 +5,7 @@
 A tick that was planned, and then skipped as nobody could send it in time, has a cancelled run and a
 skip. One that ran all the same, against its job's policy, came late.
 
-A tick that nobody has decided yet, because it lies beyond its job's watermark, is not due here.
+A tick after its job's watermark is still undecided, so it does not count as due here.
 Nor is a child's run: that it is there, and only where it may be, is held against its parent's.
 """
 

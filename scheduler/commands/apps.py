@@ -25,7 +25,7 @@ NAMED = 5
 
 
 class AppCommands:
-    """Adds, changes and deletes apps, for whoever may do that with all of them."""
+    """Adds, changes and deletes apps, for callers with a right to all of them."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context

@@ -16,7 +16,7 @@ from sql.runs.transitions import at
 
 
 class ChildChanges:
-    """Links jobs on behalf of whoever acts, and notes it in the audit log.
+    """Links jobs on behalf of the caller, and notes it in the audit log.
 
     Jobs of apps that this person may not see cannot become children, keep their present parents,
     and are not named.

@@ -27,7 +27,7 @@ class CommandContext:
         actor: recorded in the history and in the audit log; what is not theirs does not exist.
         timezone: of jobs that name none.
         added_routes: those that an installation has besides XXL-JOB's.
-        run_ids: of whoever triggers much; None = one is fetched for each run.
+        run_ids: for callers that trigger a lot; None = one is fetched for each run.
 
     """
 
@@ -52,7 +52,7 @@ class CommandContext:
         """Return a job, locked if wanted.
 
         Raises:
-            Problem: there is none, or not for whoever acts.
+            Problem: there is none, or the caller may not see it.
 
         """
         job = session.get(Job, job_id)

@@ -29,7 +29,7 @@ _STOPPING = _SCHEDULE | {"misfire"}
 
 
 class JobChanges:
-    """Changes jobs on behalf of whoever acts, and notes it in the audit log.
+    """Changes jobs on behalf of the caller, and notes it in the audit log.
 
     A job's script is given, changed and taken away by those only who may edit scripts.
     """
@@ -96,7 +96,7 @@ class JobChanges:
 
         Raises:
             Problem: it is enabled and could never fire again, or its script would change and
-                whoever acts has no right to that.
+                the caller has no right to that.
 
         """
         if not has_script(job, spec):

@@ -64,7 +64,7 @@ class JobFileCommands:
         nothing.
 
         Raises:
-            Problem: an app does not exist for whoever acts, a job could never fire, its children
+            Problem: an app does not exist for the caller, a job could never fire, its children
                 are unknown or form a circle, or one that is to be deleted is another's child.
 
         """

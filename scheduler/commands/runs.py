@@ -144,11 +144,11 @@ class RunCommands:
     ) -> int:
         """Delete runs that are over, a little at a time; return how many.
 
-        `on_progress` is told after each step how many it is by now. With `dry_run` they are only
+        `on_progress` is called after each step with the count so far. With `dry_run` they are only
         counted.
 
         Raises:
-            Problem: it is about an app that does not exist for whoever acts.
+            Problem: it is about an app that does not exist for the caller.
 
         """
         self._context.write(
@@ -185,7 +185,7 @@ class RunCommands:
 
 
 def _claimed(session: Session, once: IdempotentRequest, run_id: int, now_ms: int) -> int:
-    """Return the run that a key stands for: this one, or that of an earlier request."""
+    """Return the run of a key: this one, or the one of an earlier request."""
     noted = idempotency.claim(session, once, run_id=run_id, now_ms=now_ms, kept_ms=KEY_MS)
     if noted.body_hash != once.body_hash:
         raise Problem(Code.KEY_REUSED)

@@ -29,7 +29,7 @@ _TICKS_AND_RETRIES = (*TICKS, Kind.RETRY)
 
 
 class ScheduleChanges:
-    """Changes schedules on behalf of whoever acts."""
+    """Changes schedules on behalf of the caller."""
 
     def __init__(self, context: CommandContext) -> None:
         self._timezone = context.timezone
@@ -47,7 +47,7 @@ class ScheduleChanges:
         return True
 
     def begin(self, job: Job, now_ms: int) -> None:
-        """Start the schedule of a job not stored yet; whoever stores it must `record` it.
+        """Start the schedule of a job that is not stored yet; `record` it when storing.
 
         Raises:
             Problem: it has no schedule, or one that never fires again.

@@ -129,7 +129,7 @@ class UserCommands:
         """Keep a user from signing in until `enable`; password, rights and apps stay.
 
         Raises:
-            Problem: there is no such user, it is whoever asks, or there would be no administrator.
+            Problem: there is no such user, it is the caller, or the last administrator.
 
         """
         self._set_disabled(user_id, Action.USER_DISABLE, is_disabled=True)
@@ -138,7 +138,7 @@ class UserCommands:
         """Let a user sign in again.
 
         Raises:
-            Problem: there is no such user, or it is whoever asks.
+            Problem: there is no such user, or it is the caller.
 
         """
         self._set_disabled(user_id, Action.USER_ENABLE, is_disabled=False)
@@ -147,7 +147,7 @@ class UserCommands:
         """Remove a user with every sign-in; what they did stays in the audit log.
 
         Raises:
-            Problem: there is no such user, it is whoever asks, or there would be no administrator.
+            Problem: there is no such user, it is the caller, or the last administrator.
 
         """
 

@@ -46,7 +46,7 @@ class Completion:
     Args:
         ids: where the ids of new attempts and of children's runs come from.
         now_ms: the database's clock.
-        alarm_defaults: who is told of failures of jobs that name nobody.
+        alarm_defaults: targets of failure alarms, for jobs without their own.
 
     """
 

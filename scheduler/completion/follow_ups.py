@@ -2,7 +2,7 @@
 
 It works in the transaction that ended the tick's last run. Two schedulers that end two last shards
 at the same time would each see the other's still open, so the tick's first run is locked before
-anything is counted: whoever comes second sees what the first one wrote.
+anything is counted, so the second one sees what the first one wrote.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Ends runs in a transaction of its own: ids at hand before, the dispatcher woken after.
 
-Whoever already has a transaction calls `Completion.end` in it.
+Code that already has a transaction calls `Completion.end` in it.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 class Language:
     """A language: phrases with places for what they are about.
 
-    `time_first` = the time of day stands before the day, as in English.
+    `time_first` = the time of day comes before the day, as in English.
     """
 
     time_first: bool

@@ -1,6 +1,6 @@
 """Cron expressions in words of a language: what the fields say, not when they fire.
 
-Pure. What each language calls things stands in `cron_tongues`.
+Pure. The words of each language are in `languages`.
 """
 
 from collections.abc import Callable, Sequence

@@ -63,7 +63,7 @@ class Planner:
 
     Args:
         timezone: for jobs that name none.
-        alarm_defaults: who is told of due times that are skipped, of jobs that name nobody.
+        alarm_defaults: targets of alarms about skipped due times, for jobs without their own.
 
     """
 

@@ -50,7 +50,7 @@ class RunRouting:
 
     Args:
         claim: what there is to go by.
-        take_ids: gives so many ids for the shards of broadcasts.
+        take_ids: returns this many ids for the shards of broadcasts.
 
     """
 

@@ -36,7 +36,7 @@ class ImportWish:
 
 
 class Importer:
-    """Brings in arrivals, on behalf of whoever acts."""
+    """Imports arrivals on behalf of the caller."""
 
     def __init__(self, context: CommandContext, wish: ImportWish) -> None:
         self._context = context

@@ -21,7 +21,7 @@ def link(
 ) -> str | None:
     """Give a locked job its children, named NAME or APP/NAME.
 
-    `app_ids` are the apps that exist for whoever acts, None = all; children in others are kept.
+    `app_ids` are the apps that the caller may see, None = all; children in others are kept.
 
     Returns:
         what changed, in words; None when nothing did.
@@ -135,7 +135,7 @@ def _descendants(session: Session, job_ids: Iterable[int]) -> dict[int, tuple[in
 
 
 def _hidden(session: Session, job_ids: Sequence[int], app_ids: Collection[int] | None) -> list[int]:
-    """Return those of the jobs that exist, but not for whoever has these apps, None = all."""
+    """Return which of the jobs exist outside these apps, None = all apps."""
     if app_ids is None:
         return []
     known = apps.ids_by_name(session, app_ids)

@@ -34,7 +34,7 @@ def script_type(language: str) -> str:
 
 
 def language_of(script_type: str) -> str:
-    """Return the language that a type stands for, empty for a job without a script."""
+    """Return the language of a type, empty for a job without a script."""
     language = _language_name(script_type)
     return language if language in list(ScriptLanguage) else ""
 
@@ -66,7 +66,7 @@ class Scripts:
         self._characters = 0
 
     def read(self, session: Session, versions: Iterable[int | None]) -> dict[int, Script | None]:
-        """Return versions by id; None stands for one that is gone.
+        """Return versions by id; None = it is gone.
 
         Of those that must be read, READ_LIMIT are; the others are left out until next time.
         """

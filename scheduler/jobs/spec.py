@@ -89,7 +89,7 @@ class JobSpec:
 
     @property
     def alarm(self) -> AlarmTargets:
-        """Whom it wants told."""
+        """Its alarm targets."""
         return AlarmTargets(
             emails=self.alarm_emails, webhook=self.alarm_webhook, style=self.alarm_style
         )

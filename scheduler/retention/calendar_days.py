@@ -14,7 +14,7 @@ class CalendarDays:
         self._zone = ZoneInfo(timezone)
 
     def of(self, moment: datetime) -> date:
-        """Return the day that an instant lies in."""
+        """Return the day of an instant."""
         return moment.replace(tzinfo=UTC).astimezone(self._zone).date()
 
     def start(self, day: date) -> datetime:

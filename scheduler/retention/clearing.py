@@ -72,7 +72,7 @@ def criteria_of(
 
 
 def months_before(now_ms: int, months: int) -> int:
-    """Return the instant so many months ago; the 31st of a short month is its last day."""
+    """Return the instant this many months ago; in a short month, the 31st is its last day."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     year, month = divmod(now.year * 12 + now.month - 1 - months, 12)
     for day in range(now.day, 27, -1):
@@ -147,7 +147,7 @@ def clear_all(
 ) -> int:
     """Clear to the end, with pauses; return the number of runs.
 
-    `on_progress` is told after each step how many it is by now.
+    `on_progress` is called after each step with the count so far.
     """
     count = 0
     for cleared in _steps(clearing, now_ms):

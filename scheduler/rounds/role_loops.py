@@ -72,7 +72,7 @@ class RoleLoops:
         return self.add_waiting(name, role, role.awake)
 
     def add_waiting(self, name: str, tick: Callable[[int], float], awake: WakeUp) -> Loop:
-        """Make the thread of a role that is woken by whoever has work for it."""
+        """Make the thread of a role that other roles wake when they have work for it."""
         return self.add(name, tick, longest_seconds=NAP_SECONDS, awake=awake)
 
     def start(self) -> None:

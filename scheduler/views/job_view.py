@@ -39,7 +39,7 @@ class JobView(NamedTuple):
 def job_view(
     job: ListedJob, *, now_ms: int, timezone: str, children: Sequence[str] = ()
 ) -> JobView:
-    """Return what is told of a job; `timezone` is the cluster's, for one without its own."""
+    """Return what is shown of a job; `timezone` is the cluster's, for a job without its own."""
     return JobView(
         id=job.id,
         spec=job_spec(job.stored, job.app, children, with_source=False),

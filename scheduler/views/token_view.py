@@ -1,4 +1,4 @@
-"""A token as it is told: never the token itself, nor its hash."""
+"""A token as it is shown: never the token itself, nor its hash."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class TokenView(NamedTuple):
 def token_view(
     listed: ListedToken, *, now_ms: int, apps: Mapping[int, str], jobs: Mapping[int, str]
 ) -> TokenView:
-    """Return what is told of a token; `apps` and `jobs` are names by id."""
+    """Return what is shown of a token; `apps` and `jobs` are names by id."""
     token, owner = listed
     return TokenView(
         name=token.name,

@@ -79,7 +79,7 @@ def claim_many(
 
 
 def clean(session: Session, *, before_ms: int, limit: int = 1_000) -> int:
-    """Forget old keys, so many at a time; return how many were there."""
+    """Delete a limited number of old keys; return how many were deleted."""
     old = select(IdempotencyKey.id).where(IdempotencyKey.created_at < before_ms).limit(limit)
     ids = session.execute(old).scalars().all()
     statement = delete(IdempotencyKey).where(IdempotencyKey.id.in_(ids))

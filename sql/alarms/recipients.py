@@ -1,4 +1,4 @@
-"""Whom alarms go to, and the apps that could be without an executor."""
+"""Recipients of alarms, and the apps that could lack an executor."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from sql.rows import fetch, query
 
 
 class JobRecipients(NamedTuple):
-    """Who is told of a job's failures: its own columns and its app's."""
+    """Who gets a job's failure alarms: its own columns and its app's."""
 
     id: int
     app_id: int
@@ -28,7 +28,7 @@ class JobRecipients(NamedTuple):
 
 
 class WaitingApp(NamedTuple):
-    """An app with enabled jobs, and who is told when no executor is there."""
+    """An app with enabled jobs, and who gets the alarm when it has no executor."""
 
     id: int
     name: str
@@ -47,7 +47,7 @@ class AppAlarm(NamedTuple):
 
 
 def job_targets(session: Session, job_ids: Iterable[int]) -> dict[int, JobRecipients]:
-    """Return, by job id, who is told of a job's failures."""
+    """Return who gets a job's failure alarms, by job id."""
     of_jobs = query(
         JobRecipients,
         Job,
@@ -91,7 +91,7 @@ def newest_of_apps(session: Session, subjects: Sequence[str]) -> dict[int, AppAl
 
 
 def set_app(session: Session, app_id: int, columns: Mapping[str, str]) -> list[str]:
-    """Say whom an app wants told; return the columns that were otherwise."""
+    """Set an app's alarm targets; return the columns that changed."""
     app = session.get_one(App, app_id)
     changed = [name for name, value in columns.items() if (getattr(app, name) or "") != value]
     for name in changed:

@@ -95,7 +95,7 @@ class Dialect(Protocol):
         """Whether the same unit of work may succeed when it is tried again now."""
 
     def is_loss(self, error: DBAPIError) -> bool:
-        """Whether the server is gone or stands still for everybody."""
+        """Whether the server is gone or stuck for everybody."""
 
     def is_out_of_order(self, error: DBAPIError) -> bool:
         """Whether the database is at fault and not the statement."""

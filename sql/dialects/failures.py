@@ -14,7 +14,7 @@ def may_pass(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
 
 
 def is_loss(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
-    """Whether the database's server is gone or stands still, whoever asks it whatever."""
+    """Whether the database's server is gone or stuck, for every query."""
     return isinstance(error, DBAPIError) and dialect.is_loss(error)
 
 

@@ -5,9 +5,9 @@ from collections import deque
 
 
 class FairLock:
-    """Lets one thread in at a time; `threading.Lock` lets whoever comes first by luck.
+    """Lets one thread in at a time, in order; with `threading.Lock` the next one is random.
 
-    A thread that leaves and comes back at once stands behind those that waited.
+    A thread that leaves and comes back at once queues behind those that waited.
     """
 
     def __init__(self) -> None:

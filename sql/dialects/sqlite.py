@@ -108,7 +108,7 @@ class SQLite:
     def lock_rows(
         self, table: str, columns: Sequence[str], ids: Sequence[int], key: str, how: Locking
     ) -> str:
-        """Lock nothing: whoever writes has the lock of the file."""
+        """Lock nothing: a writer holds the lock of the whole file."""
         listed = ",".join(map(str, ids))
         found = f"{table} WHERE {key} IN ({listed}) AND {how.guard}"
         return f"SELECT {', '.join(columns)} FROM {found} ORDER BY {how.order}"  # noqa: S608 - constants and numbers of ours

@@ -17,7 +17,7 @@ REASON_LENGTH = 255
 def record_change(
     session: Session, job: Job, *, timezone: str, by: str, now_ms: int, anchor_ms: int
 ) -> None:
-    """Record what decides a job's ticks after its watermark, as the row stands now."""
+    """Record what decides a job's ticks after its watermark, from the current row."""
     session.add(
         History(
             job_id=job.id,

@@ -72,7 +72,7 @@ def ids(session: Session, wanted: JobFilter, *, most: int) -> Sequence[int]:
 
 
 def place(job: ListedJob, order: Order) -> str:
-    """Return where a job stands in an order; the next page goes on behind it."""
+    """Return a job's position in an order; the next page starts after it."""
     if order is Order.NEWEST:
         return str(job.id)
     if order is Order.DUE:

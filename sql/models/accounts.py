@@ -1,4 +1,4 @@
-"""Users, their sign-ins, and what was done by whom."""
+"""Users, their sign-ins, and who did what."""
 
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column

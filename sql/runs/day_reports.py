@@ -2,7 +2,7 @@
 
 A run belongs to the day in which it was due. Times are naive UTC, as that column's; a day is
 written as its midnight, as XXL-JOB does. XXL-JOB's row of a day counts all apps; beside it each app
-has one of its own. Whoever writes any of them holds the lock of the day's row.
+has one of its own. Writing any of them requires the lock of the day's row.
 """
 
 from collections import Counter, defaultdict

@@ -25,7 +25,7 @@ _BY_TIME = "i_trigger_time"
 
 
 class Place(NamedTuple):
-    """Where a run stands in the order in which runs were due; `due` is naive UTC."""
+    """A run's position in the order of due times; `due` is naive UTC."""
 
     due: datetime
     run_id: int
@@ -44,7 +44,7 @@ class PlacedRun(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Return where it stands."""
+        """Return its position."""
         return Place(self.trigger_time or START.due, self.id)
 
 

@@ -76,7 +76,7 @@ class LockedRun(NamedTuple):
 
 
 class FailedRun(NamedTuple):
-    """An attempt that failed, told of in place of a later one that never ran."""
+    """A failed attempt, reported in place of a later one that never ran."""
 
     job_id: int
     scheduled_at: int

@@ -26,7 +26,7 @@ from sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
 #: `at` and the making of new runs are at hand here too, for who writes runs.
 __all__ = ["Ended", "NewRun", "Routed", "at", "plan"]
 
-#: So many runs that are routed alike get a statement of their own; fewer share one.
+#: From this many on, runs that are routed alike get their own statement; fewer share one.
 ALIKE = 8
 
 

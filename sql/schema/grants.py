@@ -1,6 +1,6 @@
 """What the account of schedulers, consoles and commands needs, and no more.
 
-Not among it: to change tables, and to change or delete what stands in the audit log.
+Not included: changing tables, and changing or deleting entries of the audit log.
 """
 
 from sql.dialects.dialect import Dialect

@@ -1,6 +1,6 @@
 """What the timeline asks: which jobs had something to show in a span, and the runs of few jobs.
 
-Every question follows an index and has a bound; what is left out is told with the answer.
+Every query follows an index and has a limit; the answer says what was left out.
 """
 
 from collections.abc import Collection, Sequence

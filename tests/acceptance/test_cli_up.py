@@ -132,7 +132,7 @@ def test_ctrl_c_leaves_no_process_even_of_a_stubborn_job(folder: Path) -> None:
     eventually(lambda: not alive(below), seconds=2.0)
     done = run_warren("runs", "show", str(planned["id"]), "--json", folder=folder)
     shown = json.loads(done.stdout)
-    words = "cut off by the end of its executor; did not end on SIGTERM within 2 s"
+    words = "stopped because its executor shut down; still running 2 s after SIGTERM"
     assert (shown["status"], shown["message"]) == ("FAILED", f"{words}, killed with SIGKILL")
 
 

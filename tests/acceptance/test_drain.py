@@ -52,7 +52,7 @@ def test_second_sigterm_ends_running_jobs_at_once(fleet: Deployment) -> None:
     assert executor.wait(20) == 0
     cut_off = fleet.await_final(run_id)[0]
     assert cut_off.status == RunStatus.FAILED
-    assert cut_off.message.startswith("cut off by the end of its executor; did not end")
+    assert cut_off.message.startswith("stopped because its executor shut down; still running")
     assert fleet.processes_of_runs() == []
 
 
@@ -83,7 +83,7 @@ def test_run_cut_off_by_a_deploy_is_tried_again_at_another_executor(
     cut_off = fleet.await_final(first)[0]
     assert (cut_off.status, cut_off.message) == (
         RunStatus.FAILED,
-        "cut off by the end of its executor",
+        "stopped because its executor shut down",
     )
     again = eventually(lambda: fleet.runs(origin_id=first, status=RunStatus.RUNNING), 20)[0]
     assert (again.attempt, again.address) == (1, f"{fleet.app}-b")

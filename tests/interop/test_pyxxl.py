@@ -127,7 +127,7 @@ class TestBlockStrategies:
         served.deployment.await_start(second)
         Path(path).touch()
 
-        assert (run.status, run.message) == (RunStatus.KILLED, f"covered by run {second}")
+        assert (run.status, run.message) == (RunStatus.KILLED, f"replaced by run {second}")
         assert served.deployment.await_final(second)[0].status == RunStatus.SUCCEEDED
 
 

@@ -98,7 +98,7 @@ def revoke(settings: Settings, name: str) -> None:
 
 
 def read_tokens(session: Session, now: int) -> list[TokenView]:
-    """Return what is told of every token."""
+    """Return what is shown of every token."""
     listed = tokens_table.listing(session)
     names = {app_id: name for name, app_id in apps.ids_by_name(session).items()}
     job_ids = {one for row in listed for one in tokens_table.ids_of(row.token.jobs) or ()}

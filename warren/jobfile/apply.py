@@ -28,7 +28,7 @@ _PAST = {
     "stop": "stopped",
     "delete": "deleted",
 }
-#: What stands before a change that is no edit, and the colour of each sign.
+#: Signs in front of changes other than edits, with their colours.
 _SIGNS = {"create": "+", "delete": "-"}
 _COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 

@@ -132,7 +132,7 @@ def read_group(reader: YamlReader, entry: Entry, group: str) -> dict[str, Any]:
 
 
 def read_told(reader: YamlReader, entry: Entry | None, group: str) -> dict[str, Any]:
-    """Return the fields that say whom a job or an app wants told; none when they are not right."""
+    """Return the alarm targets or the webhook of a job or an app; none when they are invalid."""
     if entry is None or is_nothing(entry.node):
         return {}
     return read_group(reader, entry, group)

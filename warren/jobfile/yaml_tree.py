@@ -36,7 +36,7 @@ class InvalidEntry(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key of a mapping with its value and the line where the key stands."""
+    """A key of a mapping with its value and the key's line."""
 
     name: str
     line: int
@@ -190,7 +190,7 @@ class _SizeGuard:
             self._take_alias(event)
 
     def _take_alias(self, event: yaml.AliasEvent) -> None:
-        # An alias within what it stands for is read no deeper than the grammar goes.
+        # An alias inside its own anchor is read no deeper than the grammar goes.
         size = self._sizes.get(event.anchor or "", 1)
         self._values += size
         self._aliases += 1

@@ -26,7 +26,7 @@ def app_keys(settings: Settings, app: str) -> AppKeys:
 
     """
     if settings.secret is not None:
-        # Whoever takes this host could then speak for every app.
+        # An attacker who takes this host could then speak for every app.
         log.warning(
             "master_secret_received",
             app=app,

@@ -22,7 +22,7 @@ from warren.settings.settings import HOME, Settings
 from warren.wiring.all_in_one_console import NEXT_PORTS
 from warren.wiring.api import api_address, make_api, open_api_database
 
-#: Where the token of whoever started it lies, readable by them only.
+#: The file with the starting user's token, readable by that user only.
 TOKEN_FILE = HOME / "api-token"
 _DAY_MS = 86_400_000
 

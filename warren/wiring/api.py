@@ -13,7 +13,7 @@ from warren.route_plugins import route_names
 from warren.settings.settings import Settings
 from warren.wiring.console import RETRY_SECONDS, STATEMENT_SECONDS
 
-#: A token that was idle may make so many times its rate at once.
+#: After a pause, a token may make this many times its rate at once.
 _BURST, _TRIGGER_BURST = 2.0, 5.0
 
 
@@ -40,7 +40,7 @@ def make_api(
 ) -> ApiProcess:
     """Return an API that is not started yet; `port` replaces that of the settings.
 
-    Whoever opened its connections closes them, after it.
+    The caller closes its connections afterwards.
 
     Raises:
         OSError: the port is taken.

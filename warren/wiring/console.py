@@ -41,7 +41,7 @@ def make_console(
 ) -> Console:
     """Return a console that is not started yet; `port` replaces that of the settings.
 
-    Whoever opened its connections closes them, after it.
+    The caller closes its connections afterwards.
 
     Raises:
         OSError: the port is taken.

@@ -31,7 +31,7 @@ def make_run_logs(settings: Settings) -> RunLogs:
 
 
 def make_confinement(settings: Settings) -> Confinement:
-    """Return as whom and within what limits jobs run; raises what keeps them from it."""
+    """Return the user and limits for jobs; raises when jobs cannot run so."""
     try:
         user = JobUser.find(settings.job_user) if settings.job_user else None
     except UserUnusable as error:

@@ -39,7 +39,7 @@ def make_gateway(settings: Settings, transport: Transport) -> Gateway:
         limits=RemoteLimits(
             count=settings.gateway_slots,
             grace_seconds=settings.grace_seconds,
-            # Whoever writes scripts may so run code on machines that are not the gateway's.
+            # Script authors could then run code on machines other than the gateway's.
             script_languages=settings.script_languages if "glue" in settings.was_set else (),
         ),
         run_logs=make_run_logs(settings),

@@ -29,7 +29,7 @@ AlarmPage = page_type(AlarmAnswer)
 
 
 class AlarmsQuery(msgspec.Struct, kw_only=True):
-    """Which alarms: those that nobody was told of yet, or all."""
+    """Which alarms: those not sent yet, or all."""
 
     all: bool = False
     limit: Limit = USUAL

@@ -21,7 +21,7 @@ from sql.registry.apps import ids_by_name
 
 
 class AppAlarm(msgspec.Struct, kw_only=True):
-    """Whom an app wants told."""
+    """Who gets an app's alarms."""
 
     emails: list[str] = []
     webhook: str = ""

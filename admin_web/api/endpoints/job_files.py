@@ -44,7 +44,7 @@ class JobFileBody(msgspec.Struct, kw_only=True):
 
 
 class ChangeAnswer(msgspec.Struct, kw_only=True):
-    """What was done to an app or a job; nothing is told of what was so already."""
+    """What changed in an app or a job; unchanged ones are left out."""
 
     action: str
     what: str

@@ -162,7 +162,7 @@ class JobEndpoints:
         listed, spec = read_job(self._services, call, job_id)
         answer = self._answer(call, listed, spec, self._services.now_ms(), with_secrets=True)
         before = msgspec.to_builtins(answer)
-        # What a patch does not name stays as it is then, whoever changes it meanwhile.
+        # Fields that a patch does not name keep their current value, even if it has just changed.
         del before["state"], before["enabled"]
         whole = merged(before, parsed(call.raw))
         body = read_body(JobBody, whole)

@@ -80,7 +80,7 @@ class LogQuery(msgspec.Struct, kw_only=True):
 
 
 class TickAnswer(msgspec.Struct, kw_only=True):
-    """A tick: every attempt of every shard, and how it stands."""
+    """A tick: every attempt of every shard, and its state."""
 
     tick: TickEnd
     items: list[RunAnswer]
@@ -172,7 +172,7 @@ class RunEndpoints:
 
     @endpoint("GET", "/runs/<id:run_id>", Scope.READ, RunWithTick, headers=_WAIT)
     def show(self, call: Call, run_id: int) -> Reply:
-        """Show a run, and how its tick stands."""
+        """Show a run and the state of its tick."""
         seconds = wished_seconds()
         return self._held(call, run_id, seconds, {}, if_open=200)
 

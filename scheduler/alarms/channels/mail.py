@@ -23,7 +23,7 @@ class Mailer:
     """Sends each alarm in a connection of its own.
 
     Args:
-        server: where, and as whom.
+        server: the mail server and its account.
         domain: makes the ids of e-mails; the cluster's id, so that a copy has the same one.
         send_seconds: how long one e-mail may take altogether.
         silence_seconds: how long the server may be silent.

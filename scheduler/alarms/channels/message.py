@@ -19,7 +19,7 @@ _AILMENTS = {
     "journal": "its journal cannot be written, so it starts nothing: see to the disk of its state",
     "disk": "its disk has less free than WARREN_LOG_RESERVE, so the runs' logs stop: free some",
     "contact": "the broker does not confirm its heartbeats, so it starts nothing",
-    "reports": "too many of its reports wait for the broker, so it starts nothing",
+    "reports": "too many of its reports are waiting for the broker, so it starts nothing",
 }
 
 

@@ -44,7 +44,7 @@ class TokenCommands:
     def add(self, spec: TokenSpec) -> str:
         """Make a token and return it: nobody can read it again.
 
-        Whoever may administer makes one for anybody, everybody else for themselves.
+        Administrators make them for anybody, everybody else for themselves.
 
         Raises:
             Problem: it cannot be so, the name was given before, or it would open more than its

@@ -195,7 +195,7 @@ def test_run_whose_start_waits_for_the_disk_at_the_end_of_its_executor_never_sta
     disk.is_full = False
 
     never = case.desk.expect(99, NotStarted)
-    assert never.reason == "cut off by the end of its executor"
+    assert never.reason == "stopped because its executor shut down"
     assert executor.join(20)
     assert case.starts_of(99) == 0
 

@@ -105,7 +105,10 @@ def test_run_that_outlasts_the_drain_is_cut_off_and_reported(case: AgentCase) ->
     executor.stop()
 
     ended = case.desk.expect(1, Finished)
-    assert (ended.outcome, ended.message) == (Outcome.FAILED, "cut off by the end of its executor")
+    assert (ended.outcome, ended.message) == (
+        Outcome.FAILED,
+        "stopped because its executor shut down",
+    )
     assert executor.join(10)
 
 

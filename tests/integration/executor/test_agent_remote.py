@@ -148,7 +148,7 @@ def test_run_that_is_just_starting_when_its_executor_ends_does_not_start(
     ended = case.desk.expect(1, NotStarted)
 
     assert executor.join(20)
-    assert ended.reason == "cut off by the end of its executor"
+    assert ended.reason == "stopped because its executor shut down"
     assert case.starts_of(1) == 0
 
 

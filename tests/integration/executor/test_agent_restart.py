@@ -69,7 +69,7 @@ def test_killed_while_it_ran_the_run_is_lost(case: AgentCase) -> None:
 
     lost = case.desk.expect(1, Finished)
     assert (lost.outcome, lost.boot_id, lost.started_at_ms) == (Outcome.LOST, OLD, 5)
-    assert lost.message == "the executor ended while it ran"
+    assert lost.message == "the executor stopped while it was running"
 
 
 def test_killed_before_the_callback_was_confirmed_the_result_is_sent_again(

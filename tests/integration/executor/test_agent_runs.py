@@ -146,10 +146,10 @@ def test_cover_early_kills_what_runs_drops_what_waits_and_then_starts(case: Agen
     case.desk.send_trigger(3, job_id=7, block=Block.COVER_EARLY)
 
     dropped = case.desk.expect(2, Finished)
-    assert (dropped.outcome, dropped.message) == (Outcome.KILLED, "covered by run 3")
-    assert case.slots.stopped == [(1, "covered by run 2")]
+    assert (dropped.outcome, dropped.message) == (Outcome.KILLED, "replaced by run 3")
+    assert case.slots.stopped == [(1, "replaced by run 2")]
     assert case.starts_of(3) == 0
-    case.slots.finish(1, Outcome.KILLED, "covered by run 2")
+    case.slots.finish(1, Outcome.KILLED, "replaced by run 2")
 
     assert case.desk.expect(3, Finished).outcome is Outcome.SUCCEEDED
     assert case.desk.expect(1, Finished).outcome is Outcome.KILLED
@@ -293,7 +293,7 @@ def test_run_that_finds_a_thousand_of_its_job_waiting_is_sent_back(case: AgentCa
     case.desk.send_trigger(5_000, job_id=7)
 
     never = case.desk.expect(5_000, NotStarted)
-    assert (never.reason, never.is_full) == ("1000 runs of the job wait here already", True)
+    assert (never.reason, never.is_full) == ("1000 runs of the job are already waiting here", True)
     case.desk.send_trigger(5_001, job_id=8)
     assert case.desk.expect(5_001, Finished).outcome is Outcome.SUCCEEDED
 
@@ -310,7 +310,7 @@ def test_run_that_finds_too_many_of_all_jobs_waiting_is_sent_back(
 
     never = case.desk.expect(8, NotStarted)
 
-    assert (never.reason, never.is_full) == ("3 runs wait on this executor already", True)
+    assert (never.reason, never.is_full) == ("3 runs are already waiting on this executor", True)
     assert case.desk.reports_on(7, NotStarted) == []
 
 

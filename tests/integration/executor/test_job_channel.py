@@ -97,7 +97,7 @@ def harness(tmp_path: Path) -> Iterator[SlotHarness]:
 
 
 def words(start: bytes) -> str:
-    return f"its process wrote {start!r} into the channel to its executor"
+    return f"its process wrote {start!r} to its executor's channel"
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_run_that_writes_into_the_channel_fails_with_those_words(
     finished = harness.run(handler)
 
     assert finished.outcome is Outcome.FAILED
-    assert finished.message.startswith(words(start).partition("' into")[0])
-    assert finished.message.endswith("into the channel to its executor")
+    assert finished.message.startswith(words(start).partition("' to its")[0])
+    assert finished.message.endswith("to its executor's channel")
     assert harness.job_processes() == []
     assert harness.run("pid").outcome is Outcome.SUCCEEDED
 
@@ -126,7 +126,7 @@ def test_run_that_writes_into_the_channel_fails_with_those_words(
 def test_one_that_does_not_mind_sigterm_is_killed(harness: SlotHarness) -> None:
     finished = harness.run("half.stubborn")
 
-    end = "did not end on SIGTERM within 0.5 s, killed with SIGKILL"
+    end = "still running 0.5 s after SIGTERM, killed with SIGKILL"
     assert (finished.outcome, finished.message) == (
         Outcome.FAILED,
         f"{words(b'half a line')}; {end}",

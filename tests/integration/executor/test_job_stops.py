@@ -277,7 +277,7 @@ def test_second_kill_changes_nothing(harness: SlotHarness) -> None:
     assert harness.slots.stop(run_id, "first")
     assert harness.slots.stop(run_id, "second")
 
-    assert harness.wait(run_id).message.startswith("first; did not end on SIGTERM within 0.5 s")
+    assert harness.wait(run_id).message.startswith("first; still running 0.5 s after SIGTERM")
 
 
 def test_kill_right_after_the_start_ends_the_run(patient: SlotHarness) -> None:
@@ -374,7 +374,7 @@ def test_run_that_does_not_end_on_sigterm_is_killed(harness: SlotHarness, handle
 
     assert finished.outcome is Outcome.TIMED_OUT
     assert finished.message == (
-        "timed out after 0.3 s; did not end on SIGTERM within 0.5 s, killed with SIGKILL"
+        "timed out after 0.3 s; still running 0.5 s after SIGTERM, killed with SIGKILL"
     )
     assert time.monotonic() - before >= 0.8
 
@@ -449,7 +449,7 @@ def test_timeout_covers_the_time_until_exit(harness: SlotHarness) -> None:
 
     assert finished.outcome is Outcome.TIMED_OUT
     assert finished.message == (
-        "timed out after 0.3 s; its handler had returned, its process hung at exit and was killed"
+        "timed out after 0.3 s; its handler returned, but its process hung at exit and was killed"
     )
 
 
@@ -464,7 +464,7 @@ def test_result_stands_when_the_process_crashes_at_exit(harness: SlotHarness) ->
     finished = harness.run("dies.at.exit", fresh_process=True)
 
     assert finished.outcome is Outcome.SUCCEEDED
-    assert finished.message == "done (SIGSEGV (signal 11) at its exit)"
+    assert finished.message == "done (SIGSEGV (signal 11) at exit)"
 
 
 def test_destroy_that_hangs_is_killed_and_its_slot_comes_back(tmp_path: Path) -> None:
@@ -495,8 +495,8 @@ def test_closing_cuts_off_what_runs_and_leaves_no_process(tmp_path: Path) -> Non
 
     harness.close()
 
-    words = "cut off by the end of its executor"
-    assert harness.finished[stubborn].message.startswith(f"{words}; did not end on SIGTERM")
+    words = "stopped because its executor shut down"
+    assert harness.finished[stubborn].message.startswith(f"{words}; still running ")
     assert harness.finished[family].message == words
     assert {harness.finished[run_id].outcome for run_id in (stubborn, family)} == {Outcome.FAILED}
     assert not zygote.is_alive
@@ -522,7 +522,7 @@ def test_handler_that_swallows_the_stop_was_cut_off(harness: SlotHarness) -> Non
     finished = harness.wait(run_id)
     assert (finished.outcome, finished.message) == (
         Outcome.FAILED,
-        "cut off by the end of its executor",
+        "stopped because its executor shut down",
     )
 
 

@@ -196,7 +196,7 @@ class TestEnds:
 
         harness.slots.stop(run_id, "killed by ops")
 
-        words = "killed by ops; did not end on SIGTERM within 0.5 s, killed with SIGKILL"
+        words = "killed by ops; still running 0.5 s after SIGTERM, killed with SIGKILL"
         finished = harness.wait(run_id)
         assert (finished.outcome, finished.message) == (Outcome.KILLED, words)
         assert alive(harness, run_id) == []
@@ -340,7 +340,7 @@ class TestRefusals:
 
         finished = run(harness, "true", "nodejs")
 
-        words = "no interpreter: there is no 'node' on the PATH of this executor"
+        words = "no interpreter: 'node' is not on the PATH of this executor"
         assert (finished.outcome, finished.message) == (Outcome.FAILED, words)
         assert not harness.log_path(finished.run_id).exists()
         harness.close()
@@ -384,7 +384,7 @@ class TestRefusals:
         finished = run(harness, "true", param="a\0b")
 
         assert finished.outcome is Outcome.FAILED
-        assert finished.message == "its param holds a NUL, which no program can be given"
+        assert finished.message == "its param contains a NUL, which cannot be passed to a program"
 
     def test_folder_that_cannot_be_written_fails_the_run(self, tmp_path: Path) -> None:
         harness = open_floor(tmp_path, script_folder=Path("/proc/nowhere"))

@@ -87,7 +87,7 @@ def test_the_run_tells_who_was_passed_over_and_why(
     send(cluster, still)
 
     [run] = cluster.runs()
-    assert "; online: one, two; one ails: journal, disk; FIRST of 1" in run.trigger_message
+    assert "; online: one, two; one is impaired: journal, disk; FIRST of 1" in run.trigger_message
 
 
 def test_the_registry_keeps_what_ails_an_executor(

@@ -240,7 +240,7 @@ def test_busyover_looks_at_slots_and_at_the_load_of_the_host(
         "BUSYOVER: one is busy: every slot is taken; three is busy: memory at"
         in run.trigger_message
     )
-    assert "two is idle, slots free: 1" in run.trigger_message
+    assert "two is idle, free slots: 1" in run.trigger_message
 
 
 @on_memory

@@ -20,7 +20,7 @@ def end_of(exit_: Exit) -> tuple[Outcome, str]:
         (
             Exit(code=-9, oom=True),
             Outcome.FAILED,
-            "SIGKILL (signal 9), most likely by the kernel for lack of memory",
+            "SIGKILL (signal 9), most likely from the kernel's out-of-memory killer",
         ),
         (Exit(code=0, failure=Why.ZYGOTE_DIED()), Outcome.FAILED, "the zygote died"),
         (

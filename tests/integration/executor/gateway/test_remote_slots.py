@@ -258,7 +258,7 @@ class TestStops:
     @pytest.mark.parametrize(
         ("answer", "words"),
         [
-            (OK, "killed by request; told to stop; whether it ended is not known"),
+            (OK, "killed by request; told to stop, but whether it ended is unknown"),
             (CallFailed("no answer"), "cannot be told to stop: no answer; whether it ended"),
             (Answer(500, "no such run"), "cannot be told to stop: no such run; whether it ended"),
         ],

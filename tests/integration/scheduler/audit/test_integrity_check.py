@@ -81,26 +81,26 @@ def test_ticks_of_a_fixed_delay_are_counted_as_due(cluster: Cluster, ticks: list
             lambda c, first, _second: put(
                 c.database, [first], scheduled_at=c.run(first).scheduled_at + 1
             ),
-            ["lost", "doubled nearer to the tick before it than the delay"],
+            ["lost", "doubled closer to the previous tick than the delay allows"],
         ),
         (
             lambda c, first, second: put(
                 c.database, [first], finished_at=c.run(second).scheduled_at + 1
             ),
-            ["doubled the tick before it was not over"],
+            ["doubled the previous tick was not over"],
         ),
         (
             lambda c, first, _second: put(c.database, [first], status=RunStatus.RUNNING),
-            ["doubled the tick before it was not over"],
+            ["doubled the previous tick was not over"],
         ),
         (lambda c, first, _second: forget(c, id=first), ["lost"]),
         (
             lambda c, _first, second: forget(c, id=second),
-            ["lost", "lost over, and nothing sets the next one"],
+            ["lost", "lost it is over, but no next tick is planned"],
         ),
         (
             lambda c, _first, second: put(c.database, [second], status=RunStatus.FAILED),
-            ["lost over, and nothing sets the next one"],
+            ["lost it is over, but no next tick is planned"],
         ),
     ],
 )

@@ -248,7 +248,7 @@ def test_a_run_for_an_address_that_is_away_waits_for_it_and_is_then_given_up(
     eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at, 5)
 
     assert cluster.run(run_id).status == RunStatus.UNDELIVERED
-    assert "none of the wanted executors is online" in cluster.run(run_id).message
+    assert "none of the requested executors is online" in cluster.run(run_id).message
 
 
 @pytest.mark.parametrize("columns", [{"route": "NONSENSE"}, {"block": "NONSENSE"}])
@@ -447,7 +447,7 @@ def test_a_broadcast_with_addresses_goes_to_these_only(
     rows = sorted(cluster.runs(), key=lambda run: run.shard_index)
     assert [row.address for row in rows] == ["two", "one"]
     assert [row.sharding for row in rows] == ["0/2", "1/2"]
-    assert all("wanted: two,one; SHARDING_BROADCAST" in (row.trigger_message or "") for row in rows)
+    assert all("requested: two,one; SHARDING_BROADCAST" in row.trigger_message for row in rows)
 
 
 def test_a_broadcast_without_executors_is_one_row_that_is_tried_again_whole(
@@ -534,7 +534,7 @@ def test_a_shard_whose_executor_left_keeps_its_number(
 
     [again] = cluster.runs(attempt=1)
     assert (again.sharding, again.address) == ("2/3", "one")
-    assert "shard 2, whose executor has left" in (again.trigger_message or "")
+    assert "shard 2, moved because its executor left" in (again.trigger_message or "")
     assert len(cluster.runs()) == 4
 
 
@@ -658,7 +658,7 @@ def test_an_apps_own_list_says_where_runs_may_go_and_in_which_order(
     [job] = cluster.jobs(name="all")
     rows = sorted(cluster.runs(job_id=job.id), key=lambda run: run.shard_index)
     assert [row.address for row in rows] == ["two", "one"]
-    assert "listed and away: away; FIRST of 2" in (cluster.run(first).trigger_message or "")
+    assert "listed but offline: away; FIRST of 2" in (cluster.run(first).trigger_message or "")
 
 
 def test_a_user_may_name_a_registered_executor_that_is_not_listed(

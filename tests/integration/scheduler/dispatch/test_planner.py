@@ -153,7 +153,7 @@ def test_a_schedule_that_ends_stops_the_job_and_its_last_tick_still_fires(
 
     [job] = cluster.jobs()
     [run] = cluster.runs()
-    assert (job.is_enabled, job.stop_reason) == (0, "its schedule has no further fire time")
+    assert (job.is_enabled, job.stop_reason) == (0, "its schedule has no more fire times")
     assert (run.status, run.due_at) == (RunStatus.PLANNED, int(at.timestamp() * 1000))
 
 

@@ -21,7 +21,7 @@ def test_reasons_within_reasons_make_one_sentence() -> None:
     )
 
     assert str(noted) == (
-        "timed out after 5 s; did not end on SIGTERM within 2 s, killed with SIGKILL "
+        "timed out after 5 s; still running 2 s after SIGTERM, killed with SIGKILL "
         "(the disk is nearly full; could not be killed: sudo (pid 7))"
     )
     assert from_json(to_json(noted)) == noted
@@ -86,7 +86,7 @@ def test_reason_that_is_too_long_is_left_to_its_text() -> None:
 def test_facts_are_data_whatever_they_look_like() -> None:
     reason = Why.NOT_TAKEN(fault='%(fault)s %s {} "}\n\x00<b>')
 
-    assert str(reason) == 'cannot take it: %(fault)s %s {} "}\n\x00<b>'
+    assert str(reason) == 'cannot accept it: %(fault)s %s {} "}\n\x00<b>'
     assert from_json(to_json(reason)) == reason
 
 

@@ -45,6 +45,6 @@ def test_end_that_nobody_heard_of_is_said_to_be_unknown() -> None:
     told, untold = unanswered(KILL, ""), unanswered(KILL, "no answer: refused")
 
     assert told[0] is untold[0] is Outcome.KILLED
-    assert str(told[1]) == "killed by request; told to stop; whether it ended is not known"
+    assert str(told[1]) == "killed by request; told to stop, but whether it ended is unknown"
     assert "cannot be told to stop: no answer: refused" in str(untold[1])
     assert lost("http://a")[0] is Outcome.LOST

@@ -63,7 +63,7 @@ BOOT = records.Boot(boot_id="boot-1", at_ms=500)
 NEVER_STARTED = NotStarted(
     run_id=1,
     boot_id="boot-1",
-    reason="the executor ended before it started",
+    reason="the executor stopped before it started",
     why=to_json(Why.EXECUTOR_ENDED_BEFORE()),
 )
 

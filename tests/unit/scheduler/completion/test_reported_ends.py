@@ -63,12 +63,12 @@ def test_a_reason_is_kept_as_one() -> None:
 
 
 def test_what_a_block_policy_refuses_stays_refused() -> None:
-    words = "DISCARD_LATER: another run of the job runs or waits here"
+    words = "DISCARD_LATER: another run of the job is running or waiting here"
 
     assert end_of(finished(Outcome.REFUSED, words), 3, "one", NOW).status is RunStatus.REFUSED
 
 
-@pytest.mark.parametrize("words", ["killed by request", "covered by run 9", "killed"])
+@pytest.mark.parametrize("words", ["killed by request", "replaced by run 9", "killed"])
 def test_what_somebody_killed_stays_killed(words: str) -> None:
     assert end_of(finished(Outcome.KILLED, words), 3, "one", NOW).status is RunStatus.KILLED
 

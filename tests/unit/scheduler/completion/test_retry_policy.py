@@ -174,6 +174,6 @@ def test_a_job_that_a_person_stopped_tries_nothing_of_its_schedule_again() -> No
 
 
 def test_a_job_whose_schedule_has_ended_still_tries_again() -> None:
-    ended = job(is_enabled=0, stop_reason="its schedule has no further fire time")
+    ended = job(is_enabled=0, stop_reason="its schedule has no more fire times")
 
     assert next_attempt(run(), ended, end(RunStatus.FAILED), now_ms=NOW) is not None

@@ -242,7 +242,10 @@ def test_an_answer_to_an_idle_beat_is_for_the_jobs_it_was_about(desk: Desk) -> N
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"busy_jobs": {1: "the job runs or waits here"}}, "is busy: the job runs or waits here"),
+        (
+            {"busy_jobs": {1: "a run of the job is running or waiting here"}},
+            "is busy: a run of the job is running or waiting here",
+        ),
         ({"busy_executor": "every slot is taken", "free_slots": 0}, "is busy: every slot is taken"),
         ({"busy_executor": "CPU at 99 %, limit 90 %"}, "is busy: CPU at 99 %, limit 90 %"),
         ({"free_slots": 0}, "is busy: its free slots were taken a moment ago"),
@@ -258,7 +261,7 @@ def test_a_busy_executor_is_passed_over_for_an_idle_one_in_its_own_words(
     choice = choose(Route.BUSYOVER, desk.request(BUSYOVER), Random(1))
 
     assert choice.address == "b"
-    assert str(choice.words) == f"BUSYOVER: a {words}; b is idle, slots free: 4"
+    assert str(choice.words) == f"BUSYOVER: a {words}; b is idle, free slots: 4"
 
 
 def test_an_executor_busy_with_one_job_is_idle_for_another(desk: Desk) -> None:
@@ -274,7 +277,7 @@ def test_slots_that_were_taken_since_count_and_keep_nobody_away(desk: Desk) -> N
     desk.answer(0, free_slots=2)
 
     desk.sent("a", 1)
-    assert str(desk.known(BUSYOVER, 2)["a"].words) == "a is idle, slots free: 1"
+    assert str(desk.known(BUSYOVER, 2)["a"].words) == "a is idle, free slots: 1"
     desk.sent("a", 99)
 
     answer = desk.known(BUSYOVER, 2)["a"]
@@ -296,7 +299,7 @@ def test_a_job_that_was_sent_there_is_asked_about_again(desk: Desk) -> None:
     assert isinstance(question, IdleBeat)
     assert question.underway == {1: (77,)}
     desk.answer(1)
-    assert str(desk.known(BUSYOVER, 1)["a"].words) == "a is idle, slots free: 3"
+    assert str(desk.known(BUSYOVER, 1)["a"].words) == "a is idle, free slots: 3"
 
 
 def test_an_answer_asked_for_before_the_job_was_sent_there_says_nothing_of_it(desk: Desk) -> None:

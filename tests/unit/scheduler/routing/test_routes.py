@@ -254,7 +254,7 @@ def test_route_that_compares_answers_waits_for_all() -> None:
 def test_words_of_a_failover_name_who_of_the_apps_list_is_away() -> None:
     choice = choose(Route.FAILOVER, request(away=("x",), probes={"a": OK}), Random(1))
 
-    assert str(choice.words) == "FAILOVER: x is away; one lives"
+    assert str(choice.words) == "FAILOVER: x is offline; one lives"
 
 
 def test_nobody_of_the_apps_list_online_is_no_choice() -> None:
@@ -282,7 +282,7 @@ def test_retried_shard_whose_executor_left_goes_to_the_first() -> None:
     choice = choose(Route.SHARDING_BROADCAST, request(("a", "b"), shard_index=2), Random(1))
 
     assert choice.address == "a"
-    assert str(choice.words) == "SHARDING_BROADCAST, shard 2, whose executor has left"
+    assert str(choice.words) == "SHARDING_BROADCAST, shard 2, moved because its executor left"
 
 
 @pytest.mark.parametrize("route", list(Route))

@@ -1,0 +1,46 @@
+"""Composes heartbeats: who this executor is, how busy it is, and whether it takes runs."""
+
+from broker.messages import Heartbeat, Load
+from broker.trigger_packs import PACK_TRIGGERS
+from executor.boot_context import BootContext
+from executor.core.assembly import Roles
+from executor.core.watch import Watch
+
+#: How long an executor of remote runs may be away and still continue them.
+REMOTE_RETURN_SECONDS = 120
+
+
+class HeartbeatComposer:
+    """Reads counters of the roles only, so that any thread may call it."""
+
+    def __init__(self, context: BootContext, roles: Roles, watch: Watch) -> None:
+        self._identity = context.identity
+        self._slot_count = context.limits.slots
+        self._roles = roles
+        self._watch = watch
+        self._started_at_ms = context.clock.now_ms()
+
+    def compose(self) -> Heartbeat:
+        """Return the current heartbeat."""
+        return Heartbeat(
+            app=self._identity.app,
+            address=self._identity.address,
+            boot_id=self._identity.boot_id,
+            started_at_ms=self._started_at_ms,
+            load=self._load(),
+            handlers=tuple(self._roles.handlers),
+            draining=self._roles.readiness.refusal is not None,
+            ailments=self._watch.ailments,
+            returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,
+            triggers_per_message=PACK_TRIGGERS,
+        )
+
+    def _load(self) -> Load:
+        cpu_percent, memory_percent = self._roles.load.read()
+        return Load(
+            cpu_percent=cpu_percent,
+            memory_percent=memory_percent,
+            slots=self._slot_count,
+            running=self._roles.active_runs.running_count,
+            waiting=self._roles.active_runs.waiting_count,
+        )
