@@ -86,9 +86,11 @@ class Code(Enum):
     UNKNOWN_WORD = "unknown %(what)s %(got)r; expected %(others)s or %(last)s"
     UNKNOWN_WORD_NEAR = "unknown %(what)s %(got)r, did you mean %(near)r?"
     ROUTE = "expected route to be one of %(known)s, got: %(got)r"
-    SLASH = "expected name to hold no '/', got: %(got)r"
+    SLASH = "expected name to contain no '/', got: %(got)r"
     PARAM_TOO_LONG = "expected param to be up to %(most)s bytes, got: %(got)s bytes"
-    PARAM_OF_SCRIPT = "expected param of a script to hold no NUL, as no program takes one"
+    PARAM_OF_SCRIPT = (
+        "expected param of a script to contain no NUL, which cannot be passed to a program"
+    )
     HANDLER_AND_SCRIPT = "expected either handler or script, got: both"
     TOO_MANY_CHILDREN = "expected children to be up to %(most)s, got: %(got)s"
     CHILD_NAME = "expected children to be names of jobs, NAME or APP/NAME, got: %(got)r"
@@ -98,11 +100,11 @@ class Code(Enum):
     CHILD_TWICE = "duplicate child %(got)r"
     UNKNOWN_CHILD = "unknown child %(got)r"
     UNKNOWN_APP = "unknown app %(got)r"
-    JOB_NAME_TAKEN = "app %(app)s has a job named %(name)r already", ProblemKind.CONFLICT
+    JOB_NAME_TAKEN = "app %(app)s already has a job named %(name)r", ProblemKind.CONFLICT
 
     # Scripts.
     SOURCE_EMPTY = "expected source to be a script, got: nothing"
-    SOURCE_NUL = "expected source to be text, got: a NUL in its line %(line)s"
+    SOURCE_NUL = "expected source to be text, got: a NUL in line %(line)s"
     SOURCE_SURROGATE = "expected source to be text, got: half of a character"
     SOURCE_TOO_LONG = "expected source to be up to %(most)s bytes, got: %(got)s bytes"
     SOURCE_MESSAGE_TOO_LONG = (
@@ -119,8 +121,8 @@ class Code(Enum):
     EMAIL = "expected emails to be addresses, got: %(got)r"
     EMAILS_TOO_LONG = "expected emails to take up to %(most)s characters"
     WEBHOOK = "expected webhook to be an http(s) URL, got: %(got)r"
-    WEBHOOK_USER = "expected webhook to hold no user name and no password"
-    WEBHOOK_LINK_LOCAL = "expected webhook to lead to no link-local address, got: %(got)r"
+    WEBHOOK_USER = "expected webhook to contain no user name or password"
+    WEBHOOK_LINK_LOCAL = "expected webhook not to point to a link-local address, got: %(got)r"
     UNKNOWN_STYLE = "unknown %(what)s %(got)r; expected one of %(known)s"
     STYLE_ALONE = "expected a webhook beside style"
     WHEN_ALONE = "expected a URL beside when"
@@ -133,54 +135,54 @@ class Code(Enum):
     CIRCLE = "cannot save job %(job)s: its children form a circle: %(path)s"
     HIDDEN_CIRCLE = "cannot save job %(job)s: its children form a circle"
     STILL_A_CHILD = (
-        "cannot delete job %(job)s: still among the children of %(parents)s",
+        "cannot delete job %(job)s: it is still a child of %(parents)s",
         ProblemKind.CONFLICT,
     )
     STILL_A_HIDDEN_CHILD = (
-        "cannot delete: still among the children of other apps' jobs",
+        "cannot delete: it is still a child of other apps' jobs",
         ProblemKind.CONFLICT,
     )
     WANTED_ADDRESS = "expected address to be a registered executor of app %(app)s, got: %(got)r"
-    JOB_CHANGED = "job %(job)s was changed meanwhile", ProblemKind.CONFLICT
+    JOB_CHANGED = "job %(job)s has been changed in the meantime", ProblemKind.CONFLICT
     NO_JOB = "no job with id %(id)s", ProblemKind.UNKNOWN
 
     # Changes to scripts and runs.
     SCRIPT_CHANGED = (
-        "version %(version)s was saved by %(who)s meanwhile",
+        "version %(version)s was saved by %(who)s in the meantime",
         ProblemKind.CONFLICT,
     )
     NO_SCRIPT = "job %(id)s has no script", ProblemKind.UNKNOWN
     NO_RUN = "no run with id %(id)s", ProblemKind.UNKNOWN
-    KEY_REUSED = "the idempotency key came with another request before"
+    KEY_REUSED = "the idempotency key was already used for another request"
     RUN_OVER = "run %(id)s is already %(status)s", ProblemKind.CONFLICT
     NOTHING_TO_CLEAR = "no such job or app", ProblemKind.UNKNOWN
 
     # Changes to apps, executors and users.
-    APP_NAME_TAKEN = "there is an app named %(name)r already", ProblemKind.CONFLICT
+    APP_NAME_TAKEN = "there is already an app named %(name)r", ProblemKind.CONFLICT
     APP_IN_USE = "app %(app)s is in use", ProblemKind.CONFLICT
     NO_APP = "no app %(id)s", ProblemKind.UNKNOWN
     NO_USER = "no user %(id)s", ProblemKind.UNKNOWN
     NO_EXECUTOR = "no executor with id %(id)s", ProblemKind.UNKNOWN
     USER_NAME = "expected the user's name to be like %(pattern)s, got: %(got)r"
-    USER_NAME_TAKEN = "there is a user named %(name)r already", ProblemKind.CONFLICT
+    USER_NAME_TAKEN = "there is already a user named %(name)r", ProblemKind.CONFLICT
     OWN_USER = "%(name)s cannot do this to their own user", ProblemKind.CONFLICT
     LAST_ADMINISTRATOR = "%(name)s is the only administrator", ProblemKind.CONFLICT
     ADMINISTRATOR_WITH_APPS = "an administrator has all apps; leave them out"
     NO_APPS = "expected the apps of a new %(role)s, got none"
-    VIEWER_WITH_SCRIPTS = "a viewer changes nothing, so no scripts either"
+    VIEWER_WITH_SCRIPTS = "a viewer cannot change scripts"
     WEAK_LENGTH = "expected the password to have %(least)s to %(most)s characters, it has %(got)s"
     WEAK_NAME = "expected the password not to be the user's name"
-    WEAK_COMMON = "expected the password not to be a common one, which is guessed first"
+    WEAK_COMMON = "expected the password not to be a common one"
     WEAK_ENCODING = "expected the password to be UTF-8"
 
     # Tokens.
     TOKEN_NAME = "expected the token's name to be like %(pattern)s, got: %(got)r"  # noqa: S105 - a sentence
     TOKEN_NAME_TAKEN = (
-        "there is, or was, a token named %(name)r already",
+        "there already is, or was, a token named %(name)r",
         ProblemKind.CONFLICT,
     )
-    TOKEN_DAYS = "expected a token to live 1 to %(most)s days, got: %(got)s"  # noqa: S105 - as above
-    TOKEN_JOBS = "expected up to %(most)s jobs of a token, got: %(got)s"  # noqa: S105 - as above
+    TOKEN_DAYS = "expected a token to be valid for 1 to %(most)s days, got: %(got)s"  # noqa: S105 - as above
+    TOKEN_JOBS = "expected up to %(most)s jobs for a token, got: %(got)s"  # noqa: S105 - as above
     NO_SCOPES = "expected at least one scope of %(known)s"
     SCOPES_OF_JOBS = "a token for some jobs only cannot have scope %(got)s"
     SCOPES_OF_APPS = "a token for some apps only cannot have scope %(got)s"

@@ -56,7 +56,7 @@ def check(wanted_version: str) -> str | None:
     if wanted.star_tag:
         return None
     if wanted_version not in {tag.partition("-")[0] for tag in wanted.as_set()}:
-        raise Refusal(412, "it was changed meanwhile: read it again")
+        raise Refusal(412, "it has been changed in the meantime: read it again")
     return wanted_version
 
 

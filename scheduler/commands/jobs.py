@@ -80,7 +80,7 @@ class JobCommands:
         `seen` is the `fingerprint` that each must still have, None = whatever it is.
 
         Raises:
-            Problem: one does not exist, is a child of a job that stays, or was changed meanwhile.
+            Problem: one does not exist, is a child of a job that stays, or has just changed.
 
         """
 

@@ -320,7 +320,7 @@ def test_child_is_deleted_after_its_parent_only(desk: Desk) -> None:
     desk.warren("jobs", "delete", "a")
     desk.warren("jobs", "delete", "mails/c")
 
-    assert said == "cannot delete job mails/c: still among the children of reports/a"
+    assert said == "cannot delete job mails/c: it is still a child of reports/a"
 
 
 EVERYTHING = r"""

@@ -123,6 +123,6 @@ def test_an_app_is_made_by_hand_and_then_its_executors_are_let_in(fleet: Deploym
     assert said == "added app fresh-app; the key of its executors: warren secrets app fresh-app\n"
     waiting.wait_for("executor_welcomed", 60)
     assert fleet.warren("secrets", "app", "fresh-app").strip() == app_key(SECRET, "fresh-app")
-    assert "there is an app named 'fresh-app' already" in fleet.warren_fails(
+    assert "there is already an app named 'fresh-app'" in fleet.warren_fails(
         "apps", "add", "fresh-app"
     )

@@ -20,12 +20,12 @@ def alarms() -> None:
 
 
 @alarms.command("list", epilog=examples("warren alarms list", "warren alarms list --all --json"))
-@click.option("--all", "every", is_flag=True, help="Those that were sent too.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="How many at most.")
+@click.option("--all", "every", is_flag=True, help="Include alarms that were sent.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="Show at most this many.")
 @as_json
 @takes_settings("database_url")
 def list_alarms(settings: Settings, every: bool, limit: int, as_json: bool) -> None:
-    """Show the alarms that are not sent, newest first."""
+    """Show unsent alarms, newest first."""
     statuses = tuple(AlarmStatus) if every else UNSENT
     with open_database(settings) as database:
         listed = database.read(

@@ -10,17 +10,17 @@ from warren.settings.settings import Settings
 
 @click.group()
 def apps() -> None:
-    """Add apps; executors of an app that nobody added are not let in."""
+    """Add apps. Executors of an unknown app are not let in."""
 
 
 @apps.command(
     epilog=examples("warren apps add reports", 'warren apps add reports --title "Daily reports"')
 )
 @click.argument("name")
-@click.option("--title", help="What people read; the name by default.")
+@click.option("--title", help="Its display name. Default: its name.")
 @takes_settings("database_url")
 def add(settings: Settings, name: str, title: str | None) -> None:
-    """Add an app. A job file that names one, and the console, do so too."""
+    """Add an app. Job files and the console can do this too."""
     with open_client(settings) as client:
         client.commands.apps.add(AppSpec(name=name, title=title))
     print(f"added app {name}; the key of its executors: warren secrets app {name}")

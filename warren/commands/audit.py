@@ -24,15 +24,15 @@ HEADERS = ("job", "due", "fired", "skipped", "cancelled", "purged", "lost", "dou
 @click.command(
     "audit", epilog=examples("warren audit --since 1d", "warren audit --job probe | tail -1")
 )
-@click.option("--since", metavar="T", help="From then on: ISO 8601, or 10m, 2h, 1d. Default: ever.")
-@click.option("--until", metavar="T", help="Up to then. Default: now.")
+@click.option("--since", metavar="T", help="Start: ISO 8601, or 10m, 2h, 1d ago.")
+@click.option("--until", metavar="T", help="End. Default: now.")
 @click.option("--job", "name", help="Only this job: NAME, or APP/NAME.")
 @as_json
 @takes_settings("database_url", "timezone")
 def audit_command(
     settings: Settings, since: str | None, until: str | None, name: str | None, as_json: bool
 ) -> int:
-    """Compute every due time anew and find it among the runs and the recorded skips.
+    """Recompute every due time and find it among the runs and recorded skips.
 
     Status 1 when a tick was lost, fired twice, or started late although its job skips what no
     scheduler could send in time. The last line is one JSON object.

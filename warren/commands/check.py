@@ -41,11 +41,11 @@ Checks = dict[str, Callable[[], str]]
 @click.option(
     "--alive",
     is_flag=True,
-    help="Only whether a scheduler, console or API of this host lives.",
+    help="Only check that a scheduler, console or API is alive on this host.",
 )
 @takes_settings("database_url", "broker_url", "log_dir", "state_dir")
 def check(settings: Settings, kind: str | None, alive: bool) -> int:
-    """Check settings, database, broker, routes, folders and secret; status 1 when one is wrong."""
+    """Check settings, database, broker, routes, folders and secret; exit with 1 on a problem."""
     if alive:
         checks = _alive(settings, kind)
     else:

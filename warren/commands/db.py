@@ -14,14 +14,14 @@ from warren.settings.settings import Settings
 
 @click.group()
 def db() -> None:
-    """Make or upgrade the tables."""
+    """Create or upgrade the tables."""
 
 
 @db.command(epilog=examples("warren db upgrade", "warren db upgrade --sql > schema.sql"))
 @click.option("--sql", "as_sql", is_flag=True, help="Print the SQL for an empty database instead.")
 @takes_settings("database_url")
 def upgrade(settings: Settings, as_sql: bool) -> None:
-    """Bring the database's tables to this version; doing it again changes nothing."""
+    """Upgrade the database's tables to this version. Running it again changes nothing."""
     database = Database(settings.needed_database_url())
     try:
         if as_sql:

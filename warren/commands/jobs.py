@@ -41,15 +41,15 @@ def jobs() -> None:
     epilog=examples("warren jobs apply jobs.yaml --dry-run", "warren jobs apply jobs.yaml")
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 @click.option("--prune", is_flag=True, help="Delete jobs of FILE's apps that are not in FILE.")
-@click.option("--api", "url", help="By the API at this URL, with WARREN_API_TOKEN.")
+@click.option("--api", "url", help="Use the API at this URL, with WARREN_API_TOKEN.")
 @as_json
 @takes_settings("database_url")
 def apply(  # noqa: PLR0917 - click passes its parameters by name
     settings: Settings, file: Path, dry_run: bool, prune: bool, url: str | None, as_json: bool
 ) -> None:
-    """Make the jobs what FILE says; applying it again changes nothing."""
+    """Make the jobs match FILE. Applying it again changes nothing."""
     if url is not None:
         apply_by_api(settings, file, url, dry_run=dry_run, prune=prune, as_json=as_json)
         return
@@ -65,7 +65,7 @@ def apply(  # noqa: PLR0917 - click passes its parameters by name
 @click.option("--app", help="Only the jobs of this app.")
 @takes_settings("database_url")
 def export(settings: Settings, names: tuple[str, ...], app: str | None) -> None:
-    """Print jobs as a job file; applied as it is, it changes nothing."""
+    """Print jobs as a job file. Applying it unchanged changes nothing."""
     export_jobs(settings, app=app, names=names)
 
 
@@ -136,7 +136,7 @@ def next_command(settings: Settings, name: str, count: int, as_json: bool) -> No
 @_name
 @takes_settings("database_url", "timezone")
 def start(settings: Settings, name: str) -> None:
-    """Let a job fire by its schedule."""
+    """Start a job's schedule."""
     with open_client(settings) as client:
         changed = client.commands.jobs.start(client.ids.job(name))
     print(f"{name} started" if changed else f"{name} was started already")
@@ -146,7 +146,7 @@ def start(settings: Settings, name: str) -> None:
 @_name
 @takes_settings("database_url", "timezone")
 def stop(settings: Settings, name: str) -> None:
-    """Let a job fire no more by itself; runs under way go on."""
+    """Stop a job's schedule. Runs in progress continue."""
     with open_client(settings) as client:
         changed = client.commands.jobs.stop(client.ids.job(name))
     print(f"{name} stopped" if changed else f"{name} was stopped already")
@@ -156,7 +156,7 @@ def stop(settings: Settings, name: str) -> None:
 @_name
 @takes_settings("database_url", "timezone")
 def delete(settings: Settings, name: str) -> None:
-    """Delete a job; its runs stay in the log table."""
+    """Delete a job. Its runs stay in the log table."""
     with open_client(settings) as client:
         client.commands.jobs.delete([client.ids.job(name)])
     print(f"{name} deleted")
@@ -169,9 +169,9 @@ def delete(settings: Settings, name: str) -> None:
     )
 )
 @_name
-@click.option("--param", help="Instead of the job's own parameter.")
-@click.option("--address", "addresses", multiple=True, help="Only there; may be repeated.")
-@click.option("--wait", is_flag=True, help="Wait for the end; status 0 when it succeeded.")
+@click.option("--param", help="Use this parameter instead of the job's.")
+@click.option("--address", "addresses", multiple=True, help="Only on this executor; repeatable.")
+@click.option("--wait", is_flag=True, help="Wait for the end; exit with 0 if it succeeded.")
 @as_json
 @takes_settings("database_url", "timezone")
 def trigger(  # noqa: PLR0917 - click passes its parameters by name

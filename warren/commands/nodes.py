@@ -30,7 +30,7 @@ def executors() -> None:
 @as_json
 @takes_settings("database_url")
 def list_executors(settings: Settings, as_json: bool) -> None:
-    """Show every registered executor: whether it lives, its load, and whether its app lists it."""
+    """Show every registered executor: its state, its load, and whether its app lists it."""
     with open_database(settings) as database:
         found, now = registered_executors(database)
     if as_json:
@@ -45,7 +45,7 @@ def list_executors(settings: Settings, as_json: bool) -> None:
 @click.argument("address")
 @takes_settings("database_url")
 def drain_executor(settings: Settings, address: str) -> None:
-    """Let an executor take nothing new, finish what runs, and end.
+    """Make an executor take no new runs, finish its running ones, and exit.
 
     ADDRESS is APP/ADDRESS where executors of two apps have one. What waits there is run elsewhere.
     """
@@ -65,7 +65,7 @@ def schedulers() -> None:
 @as_json
 @takes_settings("database_url")
 def list_schedulers(settings: Settings, as_json: bool) -> None:
-    """Show every registered scheduler and whether it lives, and who has paused them."""
+    """Show every registered scheduler and its state, and who paused them."""
     with open_database(settings) as database:
         found, now = registered_schedulers(database)
         paused_at, paused_by = database.read(cluster.pause)
@@ -84,7 +84,7 @@ def list_schedulers(settings: Settings, as_json: bool) -> None:
 @click.command(epilog=examples("warren pause"))
 @takes_settings("database_url")
 def pause(settings: Settings) -> None:
-    """Stop sending runs, everywhere; they are planned on and wait."""
+    """Stop sending runs, everywhere. They are still planned, and wait."""
     with open_client(settings) as client:
         changed = client.commands.cluster.pause()
     print("paused; to go on: warren resume" if changed else "it was paused already")
@@ -93,7 +93,7 @@ def pause(settings: Settings) -> None:
 @click.command(epilog=examples("warren resume"))
 @takes_settings("database_url")
 def resume(settings: Settings) -> None:
-    """Go on sending runs; what waited is sent now."""
+    """Resume sending runs. Those that waited are sent now."""
     with open_client(settings) as client:
         changed = client.commands.cluster.resume()
     print("resumed" if changed else "it was not paused")

@@ -24,7 +24,7 @@ HEADERS = ("total", "succeeded", "failed", "running", "success")
 
 @click.command(epilog=examples("warren report", "warren report --since 30d --json"))
 @click.option(
-    "--since", metavar="T", default="6d", show_default=True, help="From that day on: ISO 8601, 30d."
+    "--since", metavar="T", default="6d", show_default=True, help="First day: ISO 8601, or 30d ago."
 )
 @as_json
 @takes_settings("database_url", "timezone")

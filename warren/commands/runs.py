@@ -58,7 +58,7 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show runs, those due last first."""
+    """Show runs, latest due time first."""
     with open_database(settings) as database:
         now = now_ms(database)
         wanted = recent.RunFilter(
@@ -96,10 +96,10 @@ def show(settings: Settings, run_id: int, as_json: bool) -> None:
 
 @runs.command(epilog=examples("warren runs log 4711", "warren runs log 4711 --follow"))
 @_run_id
-@click.option("--follow", "-f", is_flag=True, help="Go on until the run has ended.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing until the run has ended.")
 @takes_settings("database_url", "log_dir")
 def log(settings: Settings, run_id: int, follow: bool) -> None:
-    """Print what a run printed."""
+    """Print the log of a run."""
     with open_database(settings) as database:
         print_log(database, settings.log_dir, run_id, follow=follow)
 
@@ -108,7 +108,7 @@ def log(settings: Settings, run_id: int, follow: bool) -> None:
 @_run_id
 @takes_settings("database_url")
 def kill(settings: Settings, run_id: int) -> None:
-    """End a run, wherever it is: SIGTERM, the grace time, SIGKILL to all of it."""
+    """Kill a run, wherever it is: SIGTERM, then SIGKILL after the grace time."""
     with open_client(settings) as client:
         words = client.commands.runs.kill(run_id)
     print(f"run {run_id}: {words}")
@@ -122,13 +122,13 @@ def kill(settings: Settings, run_id: int) -> None:
 )
 @click.option("--job", help="Only runs of this job: NAME, or APP/NAME.")
 @click.option("--app", help="Only runs of this app.")
-@click.option("--older-than", metavar="T", help="Those due before T: ISO 8601, or 30d, 12w.")
+@click.option("--older-than", metavar="T", help="Only runs due before T: ISO 8601, or 30d, 12w.")
 @click.option("--keep", metavar="N", type=click.IntRange(1), help="All but the newest N.")
 @click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--dry-run", is_flag=True, help="Say how many, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Show how many; delete nothing.")
 @takes_settings("database_url", "timezone")
 def clear(settings: Settings, **wanted: Any) -> None:
-    """Delete runs that are over from the tables; their logs and the day report stay.
+    """Delete finished runs from the tables. Their logs and the day report stay.
 
     Ticks go as a whole. Runs that are not over stay.
     """

@@ -31,7 +31,7 @@ def _not_empty(_context: click.Context, option: click.Parameter, given: str | No
 
 @click.group()
 def tokens() -> None:
-    """Make, show and revoke the tokens that programs sign in with."""
+    """Create, show and revoke tokens, with which programs sign in."""
 
 
 @tokens.command(
@@ -41,10 +41,10 @@ def tokens() -> None:
     )
 )
 @click.argument("name")
-@click.option("--owner", required=True, help="The user whose rights it has, or fewer.")
+@click.option("--owner", required=True, help="The user whose rights it gets, or fewer.")
 @click.option("--scopes", default="read", show_default=True, help=f"Of {', '.join(Scope)}.")
-@click.option("--apps", "app_list", callback=_not_empty, help="Only these apps; commas between.")
-@click.option("--jobs", "job_list", callback=_not_empty, help="Only these jobs; commas between.")
+@click.option("--apps", "app_list", callback=_not_empty, help="Only these apps, comma-separated.")
+@click.option("--jobs", "job_list", callback=_not_empty, help="Only these jobs, comma-separated.")
 @click.option("--days", default=USUAL_DAYS, show_default=True, type=click.IntRange(1, MOST_DAYS))
 @takes_settings("database_url")
 def add(  # noqa: PLR0917 - click passes its parameters by name
@@ -56,7 +56,7 @@ def add(  # noqa: PLR0917 - click passes its parameters by name
     job_list: str | None,
     days: int,
 ) -> None:
-    """Make a token and print it, once."""
+    """Create a token and print it, once."""
     with open_client(settings) as client:
         spec = TokenSpec(
             name=name,
@@ -91,7 +91,7 @@ def list_tokens(settings: Settings, as_json: bool) -> None:
 @click.argument("name")
 @takes_settings("database_url")
 def revoke(settings: Settings, name: str) -> None:
-    """Let a token open nothing any more, from the next request on."""
+    """Revoke a token. It is invalid from the next request on."""
     with open_client(settings) as client:
         changed = client.commands.tokens.revoke(client.ids.token(name))
     print(f"revoked {name}" if changed else f"{name} was revoked already")

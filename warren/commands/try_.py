@@ -35,7 +35,7 @@ def _read_shard(_context: click.Context, _option: click.Parameter, text: str) ->
     metavar="INDEX/TOTAL",
     callback=_read_shard,
     default="0/1",
-    help="Be one shard of several, e.g. 0/3.",
+    help="Run as one of several shards, e.g. 0/3.",
 )
 @click.option(
     "--timeout", type=click.FloatRange(0, 9_999_999), default=0, help="Seconds; 0 = none."

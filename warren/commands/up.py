@@ -41,7 +41,7 @@ LOOK_SECONDS = 0.5
 @click.option(
     "--seed",
     type=click.Path(path_type=Path),
-    help="A job file to apply only where no job was ever made.",
+    help="A job file to apply only if there has never been a job.",
 )
 @click.option("--executors", default=3, show_default=True, type=click.IntRange(1, 50))
 @click.option("--app", help="The executors' app; by default the first one of the job file.")
@@ -124,7 +124,7 @@ Ctrl-C ends it all.
 
 
 def _say_password(console: UpConsole) -> None:
-    """Say the first administrator's password, whatever else went wrong: it cannot be asked for."""
+    """Print the first administrator's password, whatever else failed: it is shown only once."""
     if console.password:
         print(
             f"Sign in as admin; this is shown once:\nadmin password: {console.password}\n",

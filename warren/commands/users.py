@@ -35,9 +35,9 @@ def users() -> None:
 )
 @click.argument("name")
 @click.option("--role", type=click.Choice(list(_ROLES)), required=True, help="What they may do.")
-@click.option("--apps", "app_list", default="", help="With which apps; commas between.")
-@click.option("--glue", is_flag=True, help="An operator may also change scripts.")
-@click.option("--no-password", is_flag=True, help="For a program: only its tokens open anything.")
+@click.option("--apps", "app_list", default="", help="Their apps, separated by commas.")
+@click.option("--glue", is_flag=True, help="Let an operator change scripts too.")
+@click.option("--no-password", is_flag=True, help="For a program, which signs in with tokens only.")
 @takes_settings("database_url")
 def add(  # noqa: PLR0917 - click passes its parameters by name
     settings: Settings, name: str, role: str, app_list: str, glue: bool, no_password: bool
@@ -56,7 +56,7 @@ def add(  # noqa: PLR0917 - click passes its parameters by name
 @click.argument("name")
 @takes_settings("database_url")
 def passwd(settings: Settings, name: str) -> None:
-    """Give a user another password, and end their sessions."""
+    """Set a user's password, and end their sessions."""
     with open_client(settings) as client:
         client.commands.users.set_password(client.ids.user(name), read_password())
     print(f"changed the password of {name}")
@@ -66,7 +66,7 @@ def passwd(settings: Settings, name: str) -> None:
 @click.argument("name")
 @takes_settings("database_url")
 def disable(settings: Settings, name: str) -> None:
-    """Let a user sign in no longer, and end their sessions."""
+    """Disable a user, and end their sessions."""
     with open_client(settings) as client:
         client.commands.users.disable(client.ids.user(name))
     print(f"disabled {name}")
@@ -76,7 +76,7 @@ def disable(settings: Settings, name: str) -> None:
 @click.argument("name")
 @takes_settings("database_url")
 def enable(settings: Settings, name: str) -> None:
-    """Let a disabled user sign in again."""
+    """Enable a disabled user."""
     with open_client(settings) as client:
         client.commands.users.enable(client.ids.user(name))
     print(f"enabled {name}")

@@ -16,7 +16,7 @@ _path = click.Path(path_type=Path)
 
 @click.group("import")
 def import_group() -> None:
-    """Bring in jobs of other schedulers: from XXL-JOB, or as a job file from cron or Celery."""
+    """Import jobs of other schedulers: from XXL-JOB, or as a job file from cron or Celery."""
 
 
 @import_group.command(

@@ -397,7 +397,7 @@ def test_a_circle_through_the_last_of_two_hundred_children_is_refused(
 
     with pytest.raises(ValueError, match="circle: child199 -> parent -> child199"):
         apply(commands, spec("child199", "parent"))
-    with pytest.raises(ValueError, match="child150: still among the children of demo/parent"):
+    with pytest.raises(ValueError, match="child150: it is still a child of demo/parent"):
         commands.delete("child150")
 
 
@@ -436,7 +436,7 @@ def test_a_child_cannot_be_deleted_while_it_is_one(
     apply(commands, spec("p", "c"), spec("q", "demo/c", app="other"), spec("c"))
 
     with pytest.raises(
-        ValueError, match="cannot delete job demo/c: still among the children of demo/p, other/q"
+        ValueError, match="cannot delete job demo/c: it is still a child of demo/p, other/q"
     ):
         commands.delete("c")
 

@@ -646,7 +646,7 @@ class TestActions:
         refused = operator.post("/jobs/delete", {"id": [one, two]}, follow_redirects=True)
         both = operator.post("/jobs/delete", {"id": [one, parent]})
 
-        assert "still among the children of reports/parent" in refused.text
+        assert "it is still a child of reports/parent" in refused.text
         assert both.status_code == 303
         assert not {one, parent} & ids(database)
         assert two in ids(database)
@@ -657,7 +657,7 @@ class TestActions:
 
         answer = operator.post("/jobs/delete", {"id": [one]}, follow_redirects=True)
 
-        assert "still among the children of other apps" in answer.text
+        assert "it is still a child of other apps" in answer.text
         assert "hidden-parent" not in answer.text
 
     def test_triggering_takes_a_parameter_and_known_executors_only(

@@ -27,6 +27,8 @@ COMMANDS = [
     "jobs export",
     "jobs delete",
     "jobs trigger",
+    "import xxl-job",
+    "import crontab",
     "runs list",
     "runs show",
     "runs log",

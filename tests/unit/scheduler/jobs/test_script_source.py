@@ -21,7 +21,7 @@ def test_text_can_be_a_script(source: str) -> None:
     [
         ("", "expected source to be a script, got: nothing"),
         (" \n\t", "expected source to be a script, got: nothing"),
-        ("a\nb\0c", "expected source to be text, got: a NUL in its line 2"),
+        ("a\nb\0c", "expected source to be text, got: a NUL in line 2"),
         ("a\ud800", "expected source to be text, got: half of a character"),
         ("x" * 524_289, "expected source to be up to 524288 bytes, got: 524289 bytes"),
         ("é" * 262_145, "expected source to be up to 524288 bytes, got: 524290 bytes"),
