@@ -20,7 +20,7 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz interop openapi format bench bench-console matrix services clean made-elsewhere
+.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-console matrix services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -81,6 +81,9 @@ format: $(TEST_INSTALLED) ## Format the code and mend what the linter can mend
 
 bench: $(TEST_INSTALLED) services ## Measure throughput and lateness, on services of its own
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+bench-api: $(TEST_INSTALLED) services ## Measure the HTTP API beside a scheduler, and clients that wait
+	@$(BIN)/python -m benchmarks.api $(BENCH_ARGS)
 
 bench-console: $(TEST_INSTALLED) services ## Measure the console's pages with 100,000 jobs and 10,000,000 runs
 	@$(BIN)/python -m benchmarks.console $(BENCH_ARGS)

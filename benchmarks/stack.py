@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,11 +98,15 @@ class Stack:
         self._commands = NamedCommands(self.database, self.clock.now_ms, who="bench")
         self._ids = RunIds(self.database)
         self._services: list[Service] = []
+        self._started: list[Service] = []
 
     def start(self) -> None:
         """Start both processes."""
         app = ["--app", APP, "--address", f"{APP}-1", str(HANDLERS)]
-        self._services = [self._serve("scheduler"), self._serve("executor", *app)]
+        self._services = [
+            self.serve("scheduler", "scheduler"),
+            self.serve("executor", "executor", *app),
+        ]
 
     def clocks(self) -> dict[str, cpu.Clock]:
         """Return the clocks of all processors at work, this process's among them."""
@@ -128,7 +132,7 @@ class Stack:
 
     def close(self) -> None:
         """End both processes, with all that they started."""
-        for service in self._services:
+        for service in self._started:
             service.end()
         self.database.close()
 
@@ -226,8 +230,17 @@ class Stack:
         statement = select(*columns).where(Run.job_id.in_(job_ids))  # type: ignore[call-overload]
         return self.database.read(lambda s: [tuple(row) for row in s.execute(statement)])
 
-    def _serve(self, *arguments: str) -> Service:
-        environment = {
+    def serve(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Service:
+        """Start one of our commands, beside scheduler and executor; it ends with them."""
+        program = str(Path(sys.executable).with_name("warren"))
+        return self._begin(name, [program, *arguments], self._environment() | dict(env or {}))
+
+    def serve_module(self, module: str) -> Service:
+        """Start a program of the benchmark; it ends with all others."""
+        return self._begin(module, [sys.executable, "-m", module], self._environment())
+
+    def _environment(self) -> dict[str, str]:
+        return {
             "WARREN_DATABASE_URL": self._url,
             "WARREN_BROKER_URL": self._broker_url,
             "WARREN_SECRET": SECRET,
@@ -239,8 +252,11 @@ class Stack:
             "BENCH_STARTS": str(self.starts_file),
             "PYTHONPATH": str(HANDLERS.parent.parent),
         }
-        command = [str(Path(sys.executable).with_name("warren")), *arguments]
-        return Service(command, env=environment, output=self._folder / f"{arguments[0]}.log")
+
+    def _begin(self, name: str, command: list[str], environment: dict[str, str]) -> Service:
+        service = Service(command, env=environment, output=self._folder / f"{name}.log")
+        self._started.append(service)
+        return service
 
 
 def none_open(session: Session) -> bool:

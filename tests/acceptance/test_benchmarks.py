@@ -73,3 +73,24 @@ def test_the_benchmark_of_the_console_measures_every_page(tmp_path: Path) -> Non
         *((page.name, "admin") for page in (*PAGES, *MORE)),
         *((page.name, "operator") for page in PAGES),
     ]
+
+
+@needs_services
+def test_the_benchmark_of_the_api_measures_calls_lateness_and_waiting(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    program, arguments = Path(sys.executable), ("-m", "benchmarks.api", "--quick")
+
+    with Command(*arguments, folder=tmp_path, env=env, program=program) as bench:
+        status = bench.wait(240.0)
+        printed = bench.output.read_text()
+
+    assert status == 0, printed
+    kept = json.loads((tmp_path / "build" / "bench-api.json").read_text())
+    assert [row["what"] for row in kept["rows"]] == [
+        "a bare view",
+        "reads of a run",
+        "triggers",
+        "lateness without calls",
+        "lateness beside reads",
+        "10 clients wait on 3 processes: they know after",
+    ]

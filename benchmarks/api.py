@@ -1,0 +1,212 @@
+"""Measures the HTTP API beside a scheduler: `python -m benchmarks.api [--quick]`.
+
+One API process answers clients that keep their connections; a bare Flask view behind the same
+server, and the same calls without HTTP, are measured in the same run. Clients, servers and
+everything behind them share this machine.
+"""
+
+import argparse
+import itertools
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.http_load import Connection, Load, load, together
+from benchmarks.measures import lateness_spread
+from benchmarks.stack import APP, Stack, none_open, servers
+from benchmarks.table import Row, Table
+from scheduler.commands.tokens.scopes import Scope
+from scheduler.commands.tokens.token_commands import TokenSpec
+from scheduler.jobs.spec import JobSpec
+from sql.accounts import users
+from sql.accounts.users import Rights, Role
+from sql.engine import Database
+from sql.listings import recent, tick_ends
+from sql.models import Run
+from sql.run_status import Kind
+from tests.support.acting import acting
+from tests.support.eventually import eventually
+from tests.support.service import Service
+
+CLIENTS = 8
+JOB, OWNER = "by-api", "bench"
+READS_GOAL, TRIGGERS_GOAL, P99_GOAL_MS = 1_000, 300, 100
+#: Nobody is to be told to come later.
+RATES = {"WARREN_API_RATE": "100000", "WARREN_API_TRIGGER_RATE": "100000"}
+WAITERS = (100, 1_000)
+PROCESSES = 3
+#: How long before its run is due everybody begins to wait.
+WAIT_MS, QUICK_WAIT_MS = 20_000, 3_000
+KEPT = Path("build/bench-api.json")
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(prog="python -m benchmarks.api", description=__doc__)
+    arguments.add_argument("--quick", action="store_true", help="short, and with few clients")
+    quick = arguments.parse_args().quick
+    with (
+        tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
+        servers(Path(folder)) as own,
+    ):
+        stack = Stack(own)
+        table = Table(own.facts())
+        print(table.machine, flush=True)
+        stack.start()
+        try:
+            table.add(_rows(stack, seconds=1.0 if quick else 10.0, quick=quick))
+        finally:
+            stack.close()
+        table.save(KEPT)
+
+
+def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
+    [job_id] = stack.apply([JobSpec(name=JOB, app=APP, handler="noop", concurrency=8)])
+    token = _token(stack)
+    runs = acting(stack.database, stack.clock.now_ms).runs
+    run_id = runs.trigger(job_id)
+    stack.wait(none_open)
+    apis = [
+        stack.serve(f"api-{number}", "api", "--api-port", "0", env=RATES)
+        for number in range(PROCESSES)
+    ]
+    urls = [_address(api, r"^api: (\S+?)/api/v1$") for api in apis]
+    bare = stack.serve_module("benchmarks.bare.bare_view")
+    bare_url = _address(bare, r"^bare: (\S+)$")
+
+    view = load(_clients(bare_url, "", "GET", "/"), seconds)
+    direct = _direct(seconds, lambda: _read(stack.database, run_id))
+    reads = load(_clients(urls[0], token, "GET", f"/api/v1/runs/{run_id}"), seconds)
+    yield _row("a bare view", view, "")
+    yield _row("reads of a run", reads, _ratio(reads, view, direct), READS_GOAL)
+
+    path = f"/api/v1/jobs/{APP}/{JOB}/runs"
+    direct = _direct(
+        seconds,
+        lambda: runs.trigger_once(job_id, kind=Kind.API),  # as the API does, less HTTP
+    )
+    stack.wait(none_open)
+    triggers = load(_clients(urls[0], token, "POST", path), seconds)
+    yield _row("triggers", triggers, _ratio(triggers, view, direct), TRIGGERS_GOAL)
+    stack.wait(none_open)
+
+    per_second = 10 if quick else 50
+    before = lateness_spread(stack, per_second=per_second, seconds=seconds)
+    during = _beside(
+        lambda: lateness_spread(stack, per_second=per_second, seconds=seconds),
+        _clients(urls[0], token, "GET", f"/api/v1/runs/{run_id}"),
+    )
+    yield Row("lateness without calls", f"p50 {before.p50:.0f} ms, p99 {before.p99:.0f} ms")
+    measured = f"p50 {during.p50:.0f} ms, p99 {during.p99:.0f} ms"
+    yield Row(
+        "lateness beside reads", measured, f"p99 {during.p99 / max(1, before.p99):.2f}", "1.10"
+    )
+
+    for count in (10,) if quick else WAITERS:
+        yield _waiting(stack, count, urls, token, QUICK_WAIT_MS if quick else WAIT_MS)
+
+
+def _read(database: Database, run_id: int) -> None:
+    database.read(
+        lambda session: (recent.run(session, run_id, None), tick_ends.of_run(session, run_id))
+    )
+
+
+def _waiting(stack: Stack, count: int, urls: Sequence[str], token: str, wait_ms: int) -> Row:
+    """Let many clients wait for one run; return how long after its end they know."""
+    [held] = stack.apply([JobSpec(name=f"held-{count}", app=APP, handler="noop")])
+    later = stack.clock.now_ms() + wait_ms
+    stack.plan([held], 1, due_at=later)
+    run_id = int(str(stack.rows([held], Run.id)[0][0]))
+    known: list[float] = []
+    asked = itertools.count()
+
+    def wait(url: str) -> None:
+        connection = Connection(url, token)
+        while True:
+            next(asked)
+            try:
+                _, answer = connection.ask("GET", f"/api/v1/runs/{run_id}", "Prefer: wait=30\r\n")
+            except OSError:
+                connection.close()
+                time.sleep(1)
+                continue
+            if b'"is_over":true' in answer:
+                known.append(time.time() * 1000)
+                connection.close()
+                return
+            if b"preference-applied" not in answer.lower():
+                # A client that found no place lets others have its connection.
+                connection.close()
+                time.sleep(1)
+
+    together([lambda url=urls[n % PROCESSES]: wait(url) for n in range(count)])  # type: ignore[misc]
+    [(finished_at,)] = stack.rows([held], Run.finished_at)
+    late = sorted(at - int(str(finished_at)) for at in known)
+    p99 = statistics.quantiles(late, n=100, method="inclusive")[-1]
+    words = f"p50 {statistics.median(late):,.0f} ms, p99 {p99:,.0f} ms"
+    what = f"{count:,} clients wait on {PROCESSES} processes: they know after"
+    return Row(what, words, f"{next(asked)} requests")
+
+
+def _direct(seconds: float, call: Callable[[], object]) -> float:
+    """Return how many calls a second one thread makes."""
+    end_at, count = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end_at:
+        call()
+        count += 1
+    return count / seconds
+
+
+def _clients(url: str, token: str, method: str, path: str) -> list[Callable[[], int]]:
+    made = [Connection(url, token) for _ in range(CLIENTS)]
+    return [lambda one=one: one.ask(method, path)[0] for one in made]  # type: ignore[misc]
+
+
+def _beside(measure: Callable[[], Any], ask: Sequence[Callable[[], int]]) -> Any:
+    """Measure while clients ask."""
+    found: list[Any] = []
+
+    def work(one: Callable[[], int]) -> None:
+        while not found:
+            one()
+
+    together([lambda: found.append(measure()), *(lambda one=one: work(one) for one in ask)])  # type: ignore[misc]
+    return found[0]
+
+
+def _row(what: str, got: Load, ratio: str, goal: int = 0) -> Row:
+    measured = f"{got.per_second:,.0f}/s, p50 {got.p50:.1f} ms, p99 {got.p99:.1f} ms"
+    return Row(what, measured, ratio, f"{goal:,}/s, {P99_GOAL_MS} ms" if goal else "")
+
+
+def _ratio(got: Load, view: Load, direct: float) -> str:
+    one = f"{got.per_second / view.per_second:.2f} of a bare view"
+    return f"{one}, {got.per_second / direct:.2f} of direct calls"
+
+
+def _token(stack: Stack) -> str:
+    commands = acting(stack.database, stack.clock.now_ms)
+    commands.users.add(OWNER, None, Rights(role=Role.ADMINISTRATOR))
+    owner = stack.database.read(lambda session: users.by_name(session, OWNER))
+    assert owner is not None
+    scopes = (Scope.READ, Scope.TRIGGER)
+    return commands.tokens.add(TokenSpec(name="bench", owner_id=owner.id, scopes=scopes))
+
+
+def _address(service: Service, pattern: str) -> str:
+    def look() -> str:
+        assert not service.has_ended, service.last_words()
+        found = re.search(pattern, service.last_words(), re.MULTILINE)
+        return found[1] if found else ""
+
+    return eventually(look, 60.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
