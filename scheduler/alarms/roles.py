@@ -13,6 +13,7 @@ from scheduler.alarms.channels.mail import Mailer
 from scheduler.alarms.channels.message import Place
 from scheduler.alarms.channels.run_webhook import SignedWebhook
 from scheduler.alarms.channels.sender import AlarmSender, Send
+from scheduler.alarms.channels.slow_targets import SlowTargets
 from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.policy import AlarmPolicy
 from scheduler.alarms.rate_limiter import AlarmRateLimiter
@@ -63,8 +64,9 @@ class AlarmRoles:
         post = Webhook(policy.webhook_allow)
         webhook = self._sender(post.send, Kind.WEBHOOK)
         self._senders = [self._add("webhooks", webhook.tick, wake_conditions.webhooks)]
+        slow = SlowTargets()
         for number in range(1, RUN_WEBHOOK_THREADS + 1):
-            signed = self._sender(SignedWebhook(post, keys.of_webhooks).send, Kind.RUN_END)
+            signed = self._sender(SignedWebhook(post, keys.of_webhooks).send, Kind.RUN_END, slow)
             self._add(f"run webhooks {number}", signed.tick, wake_conditions.run_webhooks)
         if policy.mail_server is not None:
             mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
@@ -74,13 +76,14 @@ class AlarmRoles:
     def _add(self, name: str, tick: Callable[[int], float], wanted: WakeCondition) -> Loop:
         return self.loops.add_resting(name, tick, wanted, longest_seconds=LONGEST_SECONDS)
 
-    def _sender(self, send: Send, kind: Kind) -> AlarmSender:
+    def _sender(self, send: Send, kind: Kind, slow: SlowTargets | None = None) -> AlarmSender:
         return AlarmSender(
             kind=kind,
             database=self._database,
             send=send,
             place=Place(self._policy.timezone, self._policy.console_url),
             now_ms=self._now_ms,
+            slow=slow,
         )
 
     def _wake_senders(self) -> None:

@@ -128,11 +128,24 @@ def jobs_told(session: Session, job_ids: Iterable[int], subject: str, *, since_m
     }
 
 
-def claim(session: Session, kind: Kind, *, now_ms: int, until_ms: int) -> Alarm | None:
-    """Take the one of a kind whose turn it is; nobody else gets it before `until_ms`."""
+def claim(
+    session: Session,
+    kind: Kind,
+    *,
+    now_ms: int,
+    until_ms: int,
+    but_for: Collection[str] = (),
+) -> Alarm | None:
+    """Take the one of a kind whose turn it is; nobody else gets it before `until_ms`.
+
+    `but_for` are the hashes of targets that are left alone.
+    """
+    wanted = [*is_ready(now_ms, kind)]
+    if but_for:
+        wanted.append(Alarm.target_hash.not_in(sorted(but_for)))
     alarm = session.execute(
         use_index(select(Alarm), Alarm, "i_alarm_channel")
-        .where(*is_ready(now_ms, kind))
+        .where(*wanted)
         .order_by(Alarm.next_try_at)
         .limit(1)
         .with_for_update(skip_locked=True)

@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from scheduler.alarms.channels.message import Message, Place, message
+from scheduler.alarms.channels.slow_targets import SlowTargets
 from scheduler.alarms.events import Summary, from_text
 from scheduler.alarms.rate_limiter import GIVE_UP_MS
 from sql.alarms import alarms, rate_limit
@@ -40,6 +41,7 @@ class AlarmSender:
         send: sends one; its error text is stored with the alarm, so it must hold no secret.
         place: the time zone and the console of those who read it.
         now_ms: the database's clock.
+        slow: what other threads of this kind know of receivers; None = each is always tried.
 
     """
 
@@ -51,7 +53,9 @@ class AlarmSender:
         send: Send,
         place: Place,
         now_ms: Callable[[], int],
+        slow: SlowTargets | None = None,
     ) -> None:
+        self._slow = slow
         self._kind = kind
         self._database = database
         self._send = send
@@ -60,16 +64,20 @@ class AlarmSender:
 
     def tick(self, now_ms: int) -> float:
         """Send one alarm; return the seconds until the next round, 0 when there may be more."""
+        others = self._slow.left_alone() if self._slow else frozenset[str]()
         alarm = self._database.write(
             lambda session: alarms.claim(
-                session, self._kind, now_ms=now_ms, until_ms=now_ms + CLAIM_MS
+                session, self._kind, now_ms=now_ms, until_ms=now_ms + CLAIM_MS, but_for=others
             )
         )
         if alarm is None:
             return ROUND_SECONDS
+        began = self._slow.clock() if self._slow else 0.0
         try:
             self._send(alarm, message(from_text(alarm.content), self._place))
         except (OSError, ValueError) as error:
+            if self._slow:
+                self._slow.note_failure(alarm.target_hash, began=began)
             self._fail(alarm, " ".join(str(error).split()) or type(error).__name__)
         else:
             self._settle(alarm, AlarmStatus.SENT, None)

@@ -1,0 +1,37 @@
+"""Receivers that fail slowly: they are left alone for a while, so that the others are told."""
+
+import threading
+import time
+from collections.abc import Callable
+
+#: A failure that took this long keeps a thread from those that would answer.
+SLOW_SECONDS = 2.0
+PAUSE_SECONDS = 60.0
+
+
+class SlowTargets:
+    """Remembers them for all threads that send; thread-safe.
+
+    Args:
+        clock: monotonic seconds.
+
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._until: dict[str, float] = {}
+
+    def note_failure(self, target_hash: str, *, began: float) -> None:
+        """Note that sending to a target, begun at `began`, has just failed."""
+        now = self.clock()
+        if now - began >= SLOW_SECONDS:
+            with self._lock:
+                self._until[target_hash] = now + PAUSE_SECONDS
+
+    def left_alone(self) -> frozenset[str]:
+        """Return the targets to which nothing is sent for now."""
+        now = self.clock()
+        with self._lock:
+            self._until = {target: until for target, until in self._until.items() if until > now}
+            return frozenset(self._until)
