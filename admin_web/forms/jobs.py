@@ -130,7 +130,7 @@ class JobForm(ConsoleForm):
     enabled = BooleanField(lazy_gettext("Enable now"))
     seen = HiddenField()
 
-    #: What is asked for below "Where and how", "When it fails" and "When it has ended".
+    #: What is asked for below "Where and how", "When it fails" and "On completion".
     execution_fields = ("route", "block", "concurrency", "timeout", "fresh_process")
     failure_fields = ("retries", "retry_delay", "delivery", "emails", "webhook", "style")
     end_fields = ("webhook_url", "webhook_when")
