@@ -27,6 +27,8 @@ from warren.views.terminal import warn
 #: How long nothing may change in XXL-JOB's database before its jobs are taken over: longer than its
 #: admin plans ahead.
 QUIET_SECONDS = 6.0
+#: Characters that the column of a source's name holds.
+_LONGEST_SOURCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,9 @@ class XxlJobWish:
 def import_xxl_job(settings: Settings, wish: XxlJobWish) -> None:
     """Import, or say what an import would do."""
     zone = load_zone(wish.timezone)
+    if not 0 < len(wish.source) <= _LONGEST_SOURCE:
+        words = f"expected --source to be a name of up to {_LONGEST_SOURCE} characters"
+        raise CommandError(f"{words}, got: {wish.source[: _LONGEST_SOURCE + 1]!r}")
     if wish.take_over and (wish.as_file or not is_url(wish.place)):
         raise CommandError("--take-over needs XXL-JOB's database itself, and no --print")
     with open_source(wish.place, wish.password_file) as source:
@@ -121,6 +126,8 @@ def _keeper(path: Path | None) -> Callable[[Mapping[str, str]], None] | None:
         return None
     if path.exists():
         raise CommandError(f"{path}: expected a file that does not exist yet, for passwords")
+    if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+        raise CommandError(f"{path}: expected a file in a folder that can be written to")
 
     def keep(passwords: Mapping[str, str]) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

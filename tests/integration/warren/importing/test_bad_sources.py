@@ -159,3 +159,28 @@ class TestZone:
 
         assert "xxl_job_info 2 trigger_next_time '2026-02-28T18:00:17.000+00:00': " in said
         assert case.job(2).stop_reason is None
+
+
+class TestOptions:
+    def test_passwords_without_a_place_are_refused_before_anything_is_written(
+        self, case: ImportCase
+    ) -> None:
+        before, path = counts(case), case.folder / "none" / "passwords"
+
+        said = case.run("--passwords", str(path))
+
+        assert said == f"error: {path}: expected a file in a folder that can be written to"
+        assert counts(case) == before
+
+    @pytest.mark.parametrize("source", ["", "x" * 65])
+    def test_source_without_a_name_that_can_be_kept_is_refused(
+        self, case: ImportCase, source: str
+    ) -> None:
+        before = counts(case)
+
+        said = case.run("--source", source)
+
+        assert said == (
+            f"error: expected --source to be a name of up to 64 characters, got: {source!r}"
+        )
+        assert counts(case) == before
