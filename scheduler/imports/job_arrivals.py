@@ -109,13 +109,16 @@ class JobArrivals:
             apps.list_addresses(session, app.id, spec.addresses)
             action = Action.APP_CREATE if step.did is Did.CREATE else Action.APP_UPDATE
             self._context.note(session, action, app.name, app.id, now_ms, after=asdict(spec))
-            self._remember_app(session, step, app, now_ms)
+            self._remember_app(session, step, app_here(app), now_ms)
+        elif step.arrival.source_id not in origins.read(session, self._decider.source, APP):
+            # It was here before: users of it there are to see it, but nothing there changes it.
+            self._remember_app(session, step, "", now_ms)
         return app
 
-    def _remember_app(self, session: Session, step: AppStep, app: App, now_ms: int) -> None:
-        there, here = step.arrival.there, app_here(app)
+    def _remember_app(self, session: Session, step: AppStep, here: str, now_ms: int) -> None:
+        there = step.arrival.there
         found = [
-            Origin(source_id, app.id, there, here)
+            Origin(source_id, step.target_id, there, here)
             for source_id in (step.arrival.source_id, *step.arrival.merged_ids)
         ]
         origins.write(session, self._decider.source, APP, found, now_ms=now_ms)

@@ -366,6 +366,24 @@ class TestUsers:
         told = {one["value"] for one in found if one.get("table") == "xxl_job_user"}
         assert told == {"77", "", "x y"}
 
+    def test_they_see_an_app_that_was_here_before_and_stays_as_it_is(
+        self, case: ImportCase
+    ) -> None:
+        case.rows.app("first")
+        app_id = case.rows.app("shop-jobs")
+        case.xxl.group(id=1, title="Theirs")
+        case.xxl.add("user", username="olga", password="x", role=0, permission="1")
+
+        case.run()
+        case.xxl.execute("UPDATE xxl_job_group SET title = 'Changed'")
+        outcomes = case.outcomes()
+
+        olga = self.user(case, "olga")
+        assert olga is not None
+        assert olga.permission == str(app_id)
+        assert case.app(app_id).title == "shop-jobs"
+        assert outcomes["app shop-jobs"] == "conflict"
+
     def test_passwords_go_into_a_file_of_ones_own(self, case: ImportCase) -> None:
         case.xxl.group()
         case.xxl.add("user", username="olga", password="x", role=0, permission="1")
