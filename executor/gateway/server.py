@@ -18,6 +18,8 @@ PREFIXES = ("/api", "/xxl-job-admin/api")
 REGISTRATION_BYTES = 65_536
 #: A callback may contain long messages of many runs.
 CALLBACK_BYTES = 67_108_864
+#: What an executor of 3.5 may call its app; it is sent back with every call.
+APPNAME_LENGTH = 255
 #: How long a request may take to arrive.
 BODY_SECONDS = 30.0
 
@@ -90,6 +92,8 @@ class Server:
     async def _register(self, caller: _Caller, body: bytes) -> None:
         registration = protocol.read_registration(body)
         app = caller.app_of(registration)
+        if len(caller.appname) > APPNAME_LENGTH or not caller.appname.isprintable():
+            raise BadRequest(f"expected the header {APPNAME_HEADER} to be an app's name")
         await self._remotes.register(app, registration.registry_value, caller.appname)
 
     async def _sign_off(self, caller: _Caller, body: bytes) -> None:

@@ -60,9 +60,12 @@ class Case:
         tokens = Tokens.parse(f"demo: {TOKEN}")
         self.gateway = Gateway("127.0.0.1", self.port, tokens=tokens, remotes=self.remotes)  # type: ignore[arg-type]
 
-    def call(self, name: str, body: Any, token: str = TOKEN) -> tuple[int, str | None]:
+    def call(
+        self, name: str, body: Any, token: str = TOKEN, appname: str = ""
+    ) -> tuple[int, str | None]:
         request = Request(f"http://127.0.0.1:{self.port}/api/{name}", json.dumps(body).encode())
         request.add_header("XXL-JOB-ACCESS-TOKEN", token)
+        request.add_header("XXL-JOB-APPNAME", appname)
         with urlopen(request, timeout=20) as response:
             reply = json.load(response)
         return reply["code"], reply["msg"]
@@ -99,6 +102,15 @@ def test_what_failed_is_answered_with_code_500(case: Case, failure: Exception, w
 def test_wrong_token_is_refused(case: Case) -> None:
     assert case.call("registry", REGISTRATION, "another-token-here")[0] == 500
     assert case.remotes.registered == []
+
+
+@pytest.mark.parametrize("appname", ["\xff", "x" * 256])
+def test_name_that_cannot_be_sent_back_is_refused(case: Case, appname: str) -> None:
+    refused = (500, "expected the header XXL-JOB-APPNAME to be an app's name")
+
+    assert case.call("registry", REGISTRATION, appname=appname) == refused
+    assert case.remotes.registered == []
+    assert case.call("callback", [{"logId": 1, "handleCode": 200}], appname=appname)[0] == 200
 
 
 def test_ordered_end_is_no_failure(case: Case) -> None:
