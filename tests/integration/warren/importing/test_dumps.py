@@ -47,10 +47,9 @@ def fill(xxl: XxlJobDatabase) -> None:
 
 
 def dump(xxl: XxlJobDatabase, folder: Path, *options: str) -> Path:
-    """Dump a database with the real program, where there is one."""
-    program = os.environ.get("MARIADB_DUMP") or shutil.which("mariadb-dump")
-    if program is None:
-        pytest.skip("mariadb-dump is not installed (mariadb-client)")
+    """Dump a database with the real program."""
+    program = shutil.which("mariadb-dump")
+    assert program is not None, "mariadb-dump is not installed: make services"
     url = make_url(xxl.url)
     path = folder / "dump.sql"
     account = ["--no-defaults", f"--host={url.host}", f"--port={url.port}", "--user=root"]
