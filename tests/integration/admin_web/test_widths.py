@@ -65,7 +65,7 @@ def page(chromium: Browser, site: str) -> Page:
 def test_no_table_is_wider_than_its_place_in_any_window(page: Page) -> None:
     wider = {}
 
-    for width in (390, 900, 1440):
+    for width in (390, 900, 1024, 1440):
         page.set_viewport_size({"width": width, "height": 900})
         for path in PATHS:
             page.goto(path)
@@ -73,6 +73,24 @@ def test_no_table_is_wider_than_its_place_in_any_window(page: Page) -> None:
                 wider[path, width] = found
 
     assert wider == {}
+
+
+def test_on_a_phone_filters_unfold_and_a_run_is_a_few_lines_beside_its_box(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/runs")
+
+    expect(page.get_by_label("App", exact=True)).to_be_hidden()
+    rows = [row.bounding_box() for row in page.locator("table.runs tbody tr").all()]
+    box = page.get_by_role("checkbox", name="Run 1", exact=True).bounding_box()
+    name = page.locator("tr", has=page.locator("input[value='1']")).locator(".run-link")
+    name_at = name.bounding_box()
+    page.get_by_text("Filters", exact=True).click()
+
+    expect(page.get_by_label("App", exact=True)).to_be_visible()
+    assert [row for row in rows if row is None or row["height"] > 200] == []
+    assert box is not None
+    assert name_at is not None
+    assert box["x"] + box["width"] <= name_at["x"]
 
 
 def test_a_question_closes_with_escape_and_gives_the_focus_back(page: Page) -> None:
