@@ -224,7 +224,7 @@ class TestWait:
         with Command(
             "jobs", "trigger", "nightly", "--wait", "--json", folder=tmp_path, env=env
         ) as command:
-            command.wait_for("no scheduler is running")
+            command.wait_for("no scheduler is online")
             first = rows.newest_run(job)
             rows.end_and_retry(first)
             rows.set_run(rows.newest_run(job), status=last, message="in the end")

@@ -95,6 +95,8 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
         "tags": ("night",),
         "alarm_emails": ("ops@example.com",),
         "alarm_webhook": secret,
+        "webhook_url": secret,
+        "webhook_when": "success",
     }
     schedule = {"schedule_kind": "FIX_RATE", "schedule_value": "60", "timezone": "Asia/Shanghai"}
     apply(rows, spec(**others, **contacts, **schedule))
@@ -108,6 +110,7 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
     assert {columns[field.column].name for field in WRITTEN} <= made.keys() == deleted.keys()
     assert (made["retry_delay"], made["fresh_process"]) == (9, 1)
     assert (made["alarm_style"], made["alarm_webhook"]) == ("slack", "***")
+    assert (made["webhook_when"], made["webhook_url"]) == ("success", "***")
 
 
 def test_what_changes_nothing_leaves_nothing(rows: Rows) -> None:

@@ -60,7 +60,7 @@ def test_an_operator_has_apps(rows: Rows, commands: NamedUsers) -> None:
         ({"role": Role.VIEWER}, "expected the apps of a new viewer, got none"),
         (
             {"role": Role.VIEWER, "app_names": ["reports"], "may_edit_glue": True},
-            "a viewer changes nothing",
+            "a viewer cannot change scripts",
         ),
     ],
 )
