@@ -11,7 +11,7 @@ from admin_web.local_times import LocalTimes
 from admin_web.logs.colours import Piece, pieces
 from admin_web.logs.downloads import Downloads
 from admin_web.logs.log_reader import Answer, LogMatches, LogPart, LogReader, Source
-from admin_web.logs.text import shown_text
+from admin_web.logs.text import shown_text, whole_lines
 from admin_web.visitors import Visitor
 from sql.listings import recent
 from sql.listings.recent import DetailedRun
@@ -182,7 +182,7 @@ def _kept(run: DetailedRun, part: LogPart) -> list[str]:
     """Return what the row kept of a log that its executor does not give."""
     if part.lines or part.answer is Answer.BUSY or part.from_line > 1:
         return []
-    tail = run.log_tail or ""
+    tail = whole_lines(run.log_tail or "")
     return shown_text(tail.rstrip("\n")).split("\n") if tail else []
 
 

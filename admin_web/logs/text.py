@@ -2,6 +2,8 @@
 
 import re
 
+from broker.messages import LOG_TAIL_BYTES
+
 #: Colours and moves of the cursor that terminals understand: `ESC [ … letter`, `ESC ] … BEL`.
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 #: Shown by a sign of their own, and what turns the direction of writing by its number.
@@ -27,6 +29,12 @@ def shown(line: str) -> str:
 def shown_text(text: str) -> str:
     """Return several lines, each as `shown` gives it."""
     return "\n".join(shown(line) for line in text.split("\n"))
+
+
+def whole_lines(tail: str) -> str:
+    """Return the end of a log, without the rest of a line that it begins within."""
+    is_cut = len(tail.encode(errors="replace")) >= LOG_TAIL_BYTES
+    return (tail.partition("\n")[2] if is_cut else "") or tail
 
 
 def last_state(line: str) -> str:

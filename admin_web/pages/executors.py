@@ -15,8 +15,8 @@ from admin_web.charts import load_history
 from admin_web.charts.load_history import LoadChart
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import lists, tables
+from admin_web.forms.app_filter import AppFilterForm
 from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import ConsoleForm
 from admin_web.language import labels
 from admin_web.url_routes import route
 from admin_web.visitors import Visitor, visitor
@@ -30,10 +30,9 @@ LINES = 100
 _ALL = ("", lazy_gettext("all"))
 
 
-class ExecutorFilterForm(ConsoleForm):
+class ExecutorFilterForm(AppFilterForm):
     """Asks which executors to show."""
 
-    app = StringField(lazy_gettext("App"), [Optional(), Length(max=64)])
     address = StringField(lazy_gettext("Address"), [Optional(), Length(max=128)])
     state = SelectField(
         lazy_gettext("State"),
@@ -81,10 +80,13 @@ class ExecutorPages:
     @route("/executors", Right.VIEW)
     def index(self) -> Response | str | tuple[str, int]:
         """Show executors in the order asked for, with their last hour."""
-        form = ExecutorFilterForm(request.args)
+        form, known = ExecutorFilterForm(request.args), visitor()
+        form.set_apps(
+            self._services.database.read(partial(apps.ids_by_name, app_ids=known.app_ids))
+        )
         if not form.validate():
             return render_template("pages/executors.html", form=form, found=[], next=None), 422
-        known, after = visitor(), request.args.get("after", "")
+        after = request.args.get("after", "")
         now_ms = self._services.now_ms()
 
         def read(session: Session) -> tuple[list[ExecutorView], dict[str, int], Histories]:

@@ -1,6 +1,9 @@
 """The reconciliation page: what became of every due time of each job, for a range of days."""
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import date, datetime, time, timedelta
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -11,8 +14,8 @@ from wtforms.validators import Length, Optional
 
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import tables
+from admin_web.forms.app_filter import AppFilterForm
 from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import ConsoleForm
 from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
 from admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
@@ -20,6 +23,7 @@ from admin_web.visitors import visitor
 from scheduler.actor import Right
 from sql.listings import ledger
 from sql.listings.ledger import LedgerFilter, LedgerJob
+from sql.registry.apps import ids_by_name
 
 LINES = 20
 LONGEST_DAYS = 31
@@ -31,7 +35,7 @@ _COUNTS = (
 _DAYS = {"1": 1, "7": 7, "30": 30}
 
 
-class LedgerForm(ConsoleForm):
+class LedgerForm(AppFilterForm):
     """Asks which jobs and which days."""
 
     range = SelectField(
@@ -48,7 +52,6 @@ class LedgerForm(ConsoleForm):
     )
     since = DateField(lazy_gettext("From date"), [Optional()])
     until = DateField(lazy_gettext("To date"), [Optional()])
-    app = StringField(lazy_gettext("App"), [Optional(), Length(max=64)])
     name = StringField(lazy_gettext("Job"), [Optional(), Length(max=255)])
 
 
@@ -64,14 +67,15 @@ class LedgerPages:
     @route("/ledger", Right.VIEW)
     def index(self) -> Response | str | tuple[str, int]:
         """Show the tallies of a page of jobs, as far as they are computed."""
-        form = LedgerForm(request.args)
+        form, known = LedgerForm(request.args), visitor()
+        form.set_apps(self._services.database.read(partial(ids_by_name, app_ids=known.app_ids)))
         if not form.validate() or not _is_range(form):
             for field in (form.since, form.until):
                 if field.process_errors:
                     field.errors = [_NO_DAY]
             return render_template("pages/ledger.html", form=form, rows=[], next=None), 422
         wanted = LedgerFilter(
-            app_ids=visitor().app_ids,
+            app_ids=known.app_ids,
             app=form.app.data or None,
             name=form.name.data or None,
             after_id=id_argument("after") or 0,
@@ -94,6 +98,8 @@ class LedgerPages:
             rows=rows,
             next=found[LINES - 1].id if len(found) > LINES else None,
             is_pending=any(answer is None for answer in answers.values()),
+            is_complete=all(answer and answer.tally for answer in answers.values()),
+            totals=_totals(answers.values()),
         )
 
     def _bounds(self, form: LedgerForm) -> tuple[int, int | None]:
@@ -117,6 +123,15 @@ def _line(row: tuple[LedgerJob, CachedTally | None]) -> dict[str, Any]:
     tally = answer.tally if answer else None
     told = {name: getattr(tally, name, None) for name in _COUNTS}
     return {"job_id": job.id, "app": job.app, "job": job.name} | told
+
+
+def _totals(answers: Iterable[CachedTally | None]) -> Counter[str]:
+    """Return the sums of the numbers that are computed."""
+    sums = Counter(dict.fromkeys(_COUNTS, 0))
+    for answer in answers:
+        if answer and answer.tally:
+            sums.update({name: getattr(answer.tally, name) for name in _COUNTS})
+    return sums
 
 
 def _is_range(form: LedgerForm) -> bool:

@@ -15,7 +15,7 @@ from admin_web.forms.run_filter import PERIODS, place_of
 from admin_web.language import run_labels
 from admin_web.logs.log_pages import LogPages
 from admin_web.logs.log_reader import LogReader
-from admin_web.logs.text import shown_text
+from admin_web.logs.text import shown_text, whole_lines
 from admin_web.url_routes import route
 from admin_web.views import run_timeline
 from admin_web.views.run_finder import Asked, RunFinder
@@ -88,7 +88,7 @@ class RunPages:
             shares=run_timeline.shares(run, now_ms),
             cause=run_labels.CAUSE.get(run.kind, ""),
             result=run_labels.RESULT[run.status],
-            tail=shown_text(run.log_tail or ""),
+            tail=shown_text(whole_lines(run.log_tail or "")),
             job_url=_job_url(run),
         )
 

@@ -8,7 +8,7 @@ from broker.rpc import Question
 
 
 class FixedLogs:
-    """Answers at once; the whole text is the log, whichever line is asked for."""
+    """Answers at once; the whole text is the log from any line on, an empty one has no lines."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -23,7 +23,7 @@ class FixedLogs:
             boot_id=boot_id,
             run_id=question.run_id,
             from_line=question.from_line,
-            to_line=question.from_line + self.text.count("\n"),
+            to_line=question.from_line + self.text.count("\n") - (not self.text),
             text=self.text,
             is_end=True,
         )

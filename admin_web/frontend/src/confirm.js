@@ -1,4 +1,4 @@
-// A question that is open closes with Escape, or by a click elsewhere.
+// A question that is open closes with Escape, by its Cancel, or by a click elsewhere.
 
 const OPEN = "details.confirm[open]";
 
@@ -12,6 +12,11 @@ export function closeQuestions() {
     }
   });
   document.addEventListener("click", (event) => {
+    const question = event.target.closest("[data-cancel]")?.closest(OPEN);
+    if (question) {
+      question.open = false;
+      question.querySelector("summary").focus();
+    }
     for (const question of document.querySelectorAll(OPEN))
       if (!question.contains(event.target)) question.open = false;
   });

@@ -93,7 +93,7 @@ def test_on_a_phone_filters_unfold_and_a_run_is_a_few_lines_beside_its_box(page:
     assert box["x"] + box["width"] <= name_at["x"]
 
 
-def test_a_question_closes_with_escape_and_gives_the_focus_back(page: Page) -> None:
+def test_a_question_closes_with_escape_or_cancel_and_gives_the_focus_back(page: Page) -> None:
     page.goto("/executors")
     question = page.locator("summary", has_text="Drain")
     if not page.locator("script[src*='console-']").count():
@@ -104,6 +104,10 @@ def test_a_question_closes_with_escape_and_gives_the_focus_back(page: Page) -> N
     page.keyboard.press("Tab")
     page.keyboard.press("Escape")
 
+    expect(page.get_by_text("This cannot be undone")).to_be_hidden()
+    expect(question).to_be_focused()
+    question.click()
+    page.get_by_role("button", name="Cancel").click()
     expect(page.get_by_text("This cannot be undone")).to_be_hidden()
     expect(question).to_be_focused()
 

@@ -120,6 +120,7 @@ class TestListing:
 
         first = admin.get("/executors?app=reports").text
 
+        assert '<option selected value="reports">reports</option>' in first
         assert "host-099" in first
         assert "host-100" not in first
         assert "after=reports/host-099" in first

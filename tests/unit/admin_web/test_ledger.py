@@ -139,6 +139,17 @@ class TestFigures:
         assert "OK</span>" in page
         assert "missed &lt;b&gt;while&lt;/b&gt; away" in page
 
+    def test_several_jobs_have_a_total(self, admin: Visit, books: Books) -> None:
+        for name in ("one", "two"):
+            job_id = books.job(name, until_ms=MIDNIGHT + 2 * MINUTE)
+            books.fire(job_id, *minutes(MIDNIGHT, 3))
+
+        total = settled(admin, "/ledger").partition("Total of this page")[2].partition("</tr>")[0]
+
+        assert 'data-label="Due" class="number-cell">6</td>' in total
+        assert 'data-label="Fired" class="number-cell">6</td>' in total
+        assert "OK" in total
+
     def test_job_without_a_schedule_has_nothing_due(self, admin: Visit, books: Books) -> None:
         books.job("by-hand", until_ms=0, has_schedule=False)
 

@@ -50,6 +50,20 @@ class TestPage:
 
         assert 'data-time="07:59:55"' in admin.get(f"/runs/{run_id}/log").text
 
+    def test_past_the_end_of_a_log_that_is_over_no_line_is_promised(
+        self, database: Database, rows: Rows, clock: Clock
+    ) -> None:
+        admin = signed_in(make_app(database, clock, requester=FixedLogs("")), "admin")
+        over = run(rows, clock, status="SUCCEEDED", finished_at=clock.now)
+        facts = {"status": "RUNNING", "address": "exec-1", "boot_id": "b00t"}
+        going_on = rows.run(rows.job("later"), clock.now, **facts)
+
+        page = admin.get(f"/runs/{over}/log?line=999").text
+
+        assert "The log ends before this line." in page
+        assert '<p class="log-jump"><a' in page
+        assert "This line does not exist yet." in admin.get(f"/runs/{going_on}/log?line=999").text
+
     @pytest.mark.parametrize(
         ("status", "is_at_end"), [("FAILED", True), ("KILLED", True), ("SUCCEEDED", False)]
     )

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from admin_web.logs.text import shown, shown_text
+from admin_web.logs.text import shown, shown_text, whole_lines
+from broker.messages import LOG_TAIL_BYTES
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,12 @@ def test_a_long_line_takes_no_longer_than_its_length(piece: str) -> None:
     shown(line)
 
     assert time.process_time() - began < 2  # 0.2 s; if it went by the square, minutes
+
+
+def test_the_end_of_a_log_begins_with_a_whole_line() -> None:
+    long = "the middle of a line\n" + "x" * LOG_TAIL_BYTES + "\nthe end\n"
+    cut = long[-LOG_TAIL_BYTES:]
+
+    assert whole_lines(cut) == "the end\n"
+    assert whole_lines("a short log\nand its end\n") == "a short log\nand its end\n"
+    assert whole_lines("x" * LOG_TAIL_BYTES) == "x" * LOG_TAIL_BYTES

@@ -1,0 +1,23 @@
+"""A list's filter that begins with an app, out of those that the visitor may see."""
+
+from collections.abc import Iterable
+
+from flask_babel import lazy_gettext
+from wtforms import SelectField
+
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+
+_ALL = ("", lazy_gettext("all"))
+
+
+class AppFilterForm(ConsoleForm):
+    """Asks whose things to list; one that is gone stays chosen, and finds nothing."""
+
+    app = SelectField(lazy_gettext("App"), default="", validate_choice=False)
+
+    def set_apps(self, names: Iterable[str]) -> None:
+        """Fill in the apps to choose from."""
+        asked = {self.app.data} - {"", None}
+        names = sorted({*names, *asked})
+        self.app.choices = select_choices([_ALL, *((name, name) for name in names)])
