@@ -226,7 +226,9 @@ class TestFind:
     ) -> None:
         job_id = add_job(database, retry_delay=7)
 
-        found = database.read(lambda session: jobs.for_runs(session, range(job_id - 700, job_id + 800)))
+        found = database.read(
+            lambda session: jobs.for_runs(session, range(job_id - 700, job_id + 800))
+        )
 
         assert list(found) == [job_id]
         assert (found[job_id].retry_delay, found[job_id].delivery) == (7, "AT_MOST_ONCE")
