@@ -183,6 +183,13 @@ def ignores_but_returns(context):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(0.3)
 
+@job("ignores.until.file")
+def ignores_until_file(context):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    note("begun", "")
+    while not os.path.exists(context.param):
+        time.sleep(0.01)
+
 @job("swallows.the.stop")
 def swallows_the_stop(context):
     note("begun", "x")
@@ -503,13 +510,15 @@ def test_closing_cuts_off_what_runs_and_leaves_no_process(tmp_path: Path) -> Non
     assert processes_holding(harness.folder / "held") == []
 
 
-def test_handler_that_returns_all_the_same_was_not_cut_off(harness: SlotHarness) -> None:
-    run_id = harness.start("ignores.but.returns")
-    harness.turn_for(0.1)
+def test_handler_that_returns_all_the_same_was_not_cut_off(patient: SlotHarness) -> None:
+    end = patient.folder / "end"
+    run_id = patient.start("ignores.until.file", str(end))
+    patient.turn(lambda: end.with_name("begun").exists())
 
-    assert harness.slots.cut_off(run_id)
+    assert patient.slots.cut_off(run_id)
+    end.touch()
 
-    finished = harness.wait(run_id)
+    finished = patient.wait(run_id)
     assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "")
 
 
