@@ -18,7 +18,10 @@ from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.processes import SESSION_MARK, Process, processes_with_env, started
 from tests.support.rabbitmq import PrivateRabbit
+from tests.support.restored_logs import restored_logs
 from tests.support.schemas import MariaDBSchemas, SQLiteSchema
+
+__all__ = ["restored_logs"]
 
 _VHOSTS_AT_ONCE = 25
 #: Fixtures that several tests share and that use the machine for as long as they live: processes.

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def restored_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Undo what a command does to logs: it sends them to a stream that ends with its test.
 

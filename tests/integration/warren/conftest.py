@@ -1,5 +1,8 @@
 """What every test of the front door leaves as it was."""
 
-from tests.support.restored_logs import restored_logs
+import pytest
 
-__all__ = ["restored_logs"]
+
+@pytest.fixture(autouse=True)
+def _logs_as_before(restored_logs: None) -> None:
+    """Commands run inside the tests' process here."""

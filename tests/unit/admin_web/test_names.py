@@ -58,6 +58,7 @@ def test_the_message_of_the_test_above_is_a_good_one_but_for_its_name() -> None:
     assert codec.decode(codec.encode(beat), Heartbeat) == beat
 
 
+@pytest.mark.usefixtures("restored_logs")
 @pytest.mark.parametrize("name", BAD)
 def test_no_job_file_and_no_command_takes_one(name: str) -> None:
     with pytest.raises(ValueError, match="expected app to be a name"):
