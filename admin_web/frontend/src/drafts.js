@@ -20,9 +20,9 @@ export function keepDrafts() {
     let timer = 0;
     form.addEventListener("input", () => {
       clearTimeout(timer);
-      timer = setTimeout(() => save(form), PAUSE_MS);
+      timer = setTimeout(() => saveTyped(form), PAUSE_MS);
     });
-    form.addEventListener("change", () => save(form));
+    form.addEventListener("change", () => saveTyped(form));
   }
   // After the form's own listeners: an editor puts its text into the form there.
   document.addEventListener("submit", sending);
@@ -52,6 +52,11 @@ function leaving(event) {
   if ("signOut" in button.dataset) for (const key of keys()) sessionStorage.removeItem(key);
   const form = button.closest("form");
   if (form && isKept(form) && button.matches("a")) sessionStorage.removeItem(keyOf(form));
+}
+
+/** What was typed just before a form was sent must not count as typed since. */
+function saveTyped(form) {
+  if (!("sent" in form.dataset)) save(form);
 }
 
 function save(form, isSent = false) {
