@@ -8,6 +8,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BuildError
 
 from admin_web.access.gate import local_path
+from admin_web.url_routes import FORMS
 
 
 def link_to(endpoint: str, **values: Any) -> str:
@@ -34,13 +35,38 @@ def query_string(**places: object) -> str:
 
 
 def came_from() -> str:
-    """Return the path of the page whose form was sent, empty when it cannot be opened again."""
+    """Return the path of the page whose form was sent, empty when it cannot be opened again.
+
+    Whoever opens the address that a form is sent to came from that form's page, too.
+    """
+    if request.method in ("GET", "HEAD"):
+        return "" if _opens(request.path) else page_of(request.path)
     page = urlsplit(request.referrer or "")
-    path = local_path(page.path)
-    if page.netloc != request.host or request.method in ("GET", "HEAD"):
+    if page.netloc != request.host:
         return ""
+    return page_of(f"{page.path}?{page.query}" if page.query else page.path)
+
+
+def page_of(target: str) -> str:
+    """Return the path of a page that can be opened: the target, or the page whose form goes there.
+
+    A page that shows what is wrong with a form has the address that only takes the form. Empty for
+    what no page has to do with.
+    """
+    path = urlsplit(local_path(target)).path
+    if _opens(path):
+        return local_path(target)
     try:
-        current_app.url_map.bind("").match(path, method="GET")
+        endpoint, values = current_app.url_map.bind("").match(path, method="POST")
     except HTTPException:
         return ""
-    return f"{path}?{page.query}" if page.query else path
+    if form := current_app.config[FORMS][endpoint]:
+        return url_for(form, **values)
+    above = path.rpartition("/")[0]
+    while above and not _opens(above):
+        above = above.rpartition("/")[0]
+    return above or "/"
+
+
+def _opens(path: str) -> bool:
+    return bool(current_app.url_map.bind("").test(path, method="GET"))

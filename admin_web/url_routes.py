@@ -10,6 +10,8 @@ from scheduler.actor import Right
 
 View = TypeVar("View", bound=Callable[..., Any])
 _MARK = "warren_route"
+#: Where an app keeps the `form` of each endpoint.
+FORMS = "FORMS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,7 @@ class Route:
     rule: str
     right: Right
     methods: tuple[str, ...]
+    form: str
 
 
 class PageGroup(Protocol):
@@ -30,12 +33,15 @@ class PageGroup(Protocol):
 
 
 def route(
-    rule: str, right: Right, *, methods: tuple[str, ...] = ("GET",)
+    rule: str, right: Right, *, methods: tuple[str, ...] = ("GET",), form: str = ""
 ) -> Callable[[View], View]:
-    """Mark a method as the view of a rule, for those who have the right."""
+    """Mark a method as the view of a rule, for those who have the right.
+
+    `form` is the endpoint of the page whose form is sent to it, if not the one above its path.
+    """
 
     def mark(view: View) -> View:
-        setattr(view, _MARK, Route(rule=rule, right=right, methods=methods))
+        setattr(view, _MARK, Route(rule=rule, right=right, methods=methods, form=form))
         return view
 
     return mark
@@ -44,6 +50,7 @@ def route(
 def mount(app: Flask, groups: Iterable[PageGroup]) -> dict[str, Right]:
     """Add the views of all groups; return what each endpoint asks of its caller."""
     rights = {"static": Right.ANYONE}
+    app.config[FORMS] = {}
     for group in groups:
         blueprint = Blueprint(group.name, __name__)
         for name, found in _marked(group):
@@ -51,6 +58,7 @@ def mount(app: Flask, groups: Iterable[PageGroup]) -> dict[str, Right]:
             blueprint.add_url_rule(
                 found.rule, endpoint=name, view_func=view, methods=list(found.methods)
             )
+            app.config[FORMS][f"{group.name}.{name}"] = found.form
             rights[f"{group.name}.{name}"] = found.right
         app.register_blueprint(blueprint)
     return rights

@@ -53,7 +53,7 @@ class AppPages:
         """Ask for an app that is not there yet."""
         return render_template("pages/apps_edit.html", form=NewAppForm(), app=None)
 
-    @route("/apps/add", Right.ADMINISTER, methods=("POST",))
+    @route("/apps/add", Right.ADMINISTER, methods=("POST",), form="apps.new")
     def create(self) -> Response | tuple[str, int]:
         """Make an app."""
         form = NewAppForm(request.form)

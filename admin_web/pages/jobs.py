@@ -117,7 +117,7 @@ class JobPages:
         given = {"author": visitor().name, "app": request.args.get("app", "")}
         return self._form(self._filled(given), action=url_for("jobs.create"))
 
-    @route("/jobs/create", Right.OPERATE, methods=("POST",))
+    @route("/jobs/create", Right.OPERATE, methods=("POST",), form="jobs.new")
     def create(self) -> Page:
         """Make a job."""
         form = self._filled()
@@ -150,7 +150,7 @@ class JobPages:
         form = self._filled(JobForm.values_of(shown) | {"seen": fingerprint(spec)})
         return self._form(form, action=url_for("jobs.save", job_id=job_id), job_id=job_id)
 
-    @route("/jobs/<id:job_id>/save", Right.OPERATE, methods=("POST",))
+    @route("/jobs/<id:job_id>/save", Right.OPERATE, methods=("POST",), form="jobs.edit")
     def save(self, job_id: int) -> Page:
         """Change a job."""
         stored, form = self._details(job_id).spec, self._filled()

@@ -10,6 +10,7 @@ from admin_web.access.sign_ins import SignedIn, SignIns, TooManyAttempts
 from admin_web.console_services import ConsoleServices
 from admin_web.forms.account import SignInForm
 from admin_web.language import catalogues
+from admin_web.links import page_of
 from admin_web.url_routes import route
 from admin_web.visitors import visitor
 from scheduler.actor import Right
@@ -43,7 +44,8 @@ class SignInPages:
             instead_of=str(session.get(TOKEN, "")),
         )
         if isinstance(answer, SignedIn):
-            return _let_in(answer.token, local_path(request.args.get("next")))
+            target = local_path(request.args.get("next"))
+            return _let_in(answer.token, page_of(target) or target)
         if isinstance(answer, TooManyAttempts):
             form.add_error(gettext("Too many attempts. Try again in %(s)s s.", s=answer.seconds))
             headers = {"Retry-After": str(answer.seconds)}

@@ -77,7 +77,7 @@ class UserPages:
         """Ask for a user who is not there yet."""
         return self._new_page(self._with_apps(NewUserForm()))
 
-    @route("/users/add", Right.ADMINISTER, methods=("POST",))
+    @route("/users/add", Right.ADMINISTER, methods=("POST",), form="users.new")
     def create(self) -> Response | tuple[str, int]:
         """Make a user; the first password is good for one sign-in."""
         form = self._with_apps(NewUserForm(request.form))

@@ -86,16 +86,21 @@ function show(html) {
 function lose(what) {
   if (lost() === what) return;
   // Where nothing is typed, the sign-in page comes by itself and leads back here.
-  if (what === "session" && !document.querySelector("form[data-kept]")) return location.reload();
+  if (what === "session" && !document.querySelector("form[data-kept]")) return signIn();
   root.dataset.lost = what;
   if (what === "database" && document.querySelector("[data-cached]")) return;
-  const banner = document.querySelector(`template[data-lost="${what}"]`).content.cloneNode(true);
+  const banner = bannerOf(what);
   const since = banner.querySelector("time");
   if (since) tellTime(since, new Date());
   banner.querySelector("[data-sign-in]")?.setAttribute("href", signInPath(banner));
   shown = null;
   box.replaceChildren(banner);
 }
+
+const bannerOf = (what) => document.querySelector(`template[data-lost="${what}"]`).content.cloneNode(true);
+
+// Not by a reload: that would send again the form that this page is the answer to.
+export const signIn = () => location.replace(signInPath(bannerOf("session")) + location.hash);
 
 function tellTime(place, now) {
   place.dateTime = now.toISOString();

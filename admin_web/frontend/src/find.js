@@ -1,5 +1,6 @@
 // Ctrl-K, or the link in the menu, opens a box that finds; without it the link leads to a page that does.
 // The choices are links. The arrows move among them while the text keeps the focus.
+import { sessionLost } from "./conditions.js";
 
 const LIVE = { "Warren-Live": "1" };
 const PAUSE_MS = 150;
@@ -23,7 +24,10 @@ export function findAnything() {
   const ask = async () => {
     const number = ++asked;
     const answer = await fetch(`${box.dataset.find}?part=1&q=${encodeURIComponent(input.value)}`, { headers: LIVE }).catch(() => null);
-    if (answer?.status === 401) location.reload();
+    if (answer?.status === 401) {
+      box.close();
+      sessionLost();
+    }
     // An older answer may come later than a newer one.
     if (!answer?.ok || number !== asked) return;
     list.innerHTML = await answer.text();

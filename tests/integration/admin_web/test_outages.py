@@ -133,3 +133,25 @@ def test_what_was_typed_survives_an_outage_and_the_end_of_the_sign_in(
 
     page.goto("/jobs/new")
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
+
+
+def test_a_form_with_mistakes_comes_back_after_the_end_of_the_sign_in(
+    page: Page, site: Site
+) -> None:
+    page.goto("/jobs/new")
+    page.get_by_label("Name", exact=True).fill("evening")
+    page.get_by_label("Handler", exact=True).fill("noop")
+    page.get_by_role("button", name="Create job").click()
+    expect(page.locator(".wrong").first).to_be_visible()
+    expect(page).to_have_url(f"{site.url}/jobs/create")
+
+    site.end_all_sign_ins()
+    expect(page.get_by_text("Your session has expired.")).to_be_visible()
+    page.locator("#conditions").get_by_role("link", name="Sign in").click()
+    page.get_by_label("Name", exact=True).fill("alice")
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Sign in", exact=True).click()
+
+    expect(page).to_have_url(f"{site.url}/jobs/new")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("evening")
+    expect(page.get_by_label("Handler", exact=True)).to_have_value("noop")

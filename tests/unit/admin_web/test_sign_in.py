@@ -50,6 +50,41 @@ class TestWayIn:
         assert answer.headers["Location"] == "/audit?kind=job"
 
     @pytest.mark.parametrize(
+        ("asked", "page"),
+        [
+            ("/jobs/create", "/jobs/new"),
+            ("/jobs/7/save", "/jobs/7/edit"),
+            ("/jobs/7/copy/create", "/jobs/7/copy"),
+            ("/jobs/7/trigger/run", "/jobs/7/trigger"),
+            ("/users/add", "/users/new"),
+            ("/users/7/password", "/users/7"),
+            ("/apps/add", "/apps/new"),
+            ("/glue/7/save", "/glue/7"),
+            ("/account/sign-ins/7/end", "/account"),
+            ("/runs/bulk/ask?page=1", "/runs"),
+            ("/logout", "/"),
+        ],
+    )
+    def test_an_address_that_only_takes_a_form_leads_to_the_page_with_the_form(
+        self, visit: Visit, asked: str, page: str
+    ) -> None:
+        answer = visit.sign_in("admin", path=f"/login?{urlencode({'next': asked})}")
+
+        assert answer.headers["Location"] == page
+
+    def test_whoever_opens_such_an_address_finds_a_link_to_that_page(self, app: Flask) -> None:
+        rules = [rule for rule in app.url_map.iter_rules() if "GET" not in (rule.methods or ())]
+        admin, paths = signed_in(app, "admin"), [re.sub("<[^>]+>", "7", one.rule) for one in rules]
+        opened = app.url_map.bind("")
+
+        assert len(paths) > 30
+        for path in paths:
+            back = re.search(r'button main" href="([^"]+)"', admin.get(path).text)
+
+            assert back is not None, path
+            assert opened.test(back[1], method="GET"), path
+
+    @pytest.mark.parametrize(
         "target",
         [
             "//evil.example",
