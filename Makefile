@@ -20,7 +20,7 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-console matrix services clean made-elsewhere
+.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-console bench-growth matrix services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -87,6 +87,9 @@ bench-api: $(TEST_INSTALLED) services ## Measure the HTTP API beside a scheduler
 
 bench-console: $(TEST_INSTALLED) services ## Measure the console's pages with 100,000 jobs and 10,000,000 runs
 	@$(BIN)/python -m benchmarks.console $(BENCH_ARGS)
+
+bench-growth: $(TEST_INSTALLED) services ## Measure whether a run costs the same with more jobs, runs, executors and schedulers
+	@$(BIN)/python -m benchmarks.growth $(BENCH_ARGS)
 
 # SUITE or SUITE/DATABASE each; a system takes 5 GB below build/matrix.
 MATRIX ?= trixie unstable/mysql

@@ -1,10 +1,11 @@
-"""Rows for measuring the console: as many jobs and runs as a busy company has after a month.
+"""Rows for measuring: as many jobs and runs as a busy company has after a month.
 
 The server makes them itself from MariaDB's sequence tables, many rows in a statement. The runs'
 further indexes are made afterwards, sorted, which takes a fraction of filling them row by row.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from sqlalchemy import Index, UniqueConstraint, text
@@ -27,6 +28,9 @@ RUNNING, PLANNED = 300, 700
 SCRIPT_JOB, VERSIONS = 1, 8
 TRAIL = 20_000
 
+#: What the statements' names in braces stand for; texts are parts of statements.
+_Facts = dict[str, int | str]
+
 _APPS = """
 INSERT INTO xxl_job_group (id, app_name, title, address_type)
 SELECT seq, CONCAT('app-', seq), CONCAT('App ', seq), 0 FROM seq_1_to_{apps}
@@ -38,11 +42,11 @@ INSERT INTO xxl_job_info (id, job_group, job_desc, author, add_time, update_time
  delivery, concurrency, fresh_process, glue_type, trigger_status, trigger_last_time,
  trigger_next_time)
 SELECT seq, 1 + seq MOD {apps}, CONCAT('job-', seq), CONCAT('author-', seq MOD 100),
- UTC_TIMESTAMP(), UTC_TIMESTAMP(), 'CRON', CONCAT(seq MOD 60, ' ', seq MOD 60, ' * * * ?'), 'UTC',
- 'DO_NOTHING',
- 'ROUND', CONCAT('handler-', seq MOD 500), CONCAT('{{"number": ', seq, '}}'), 'SERIAL_EXECUTION',
+ UTC_TIMESTAMP(), UTC_TIMESTAMP(), 'CRON',
+ CONCAT(seq MOD 60, ' ', seq MOD 60, ' {cron}'), 'UTC', 'DO_NOTHING', 'ROUND',
+ CONCAT('handler-', seq MOD 500), CONCAT('{{"number": ', seq, '}}'), 'SERIAL_EXECUTION',
  0, 0, 0, 'AT_MOST_ONCE', 1, 0, IF(seq = {script_job}, 'GLUE_PYTHON', 'BEAN'), IF(seq MOD 10, 1, 0),
- IF(seq MOD 10, {now}, 0), IF(seq MOD 10, {now} + (seq * 7919) MOD 3600000, 0)
+ IF(seq MOD 10, {now}, 0), IF(seq MOD 10, {next_tick}, 0)
 FROM seq_1_to_{jobs}
 """
 _RUNS = """
@@ -69,7 +73,7 @@ FROM (
  FROM seq_{first}_to_{last}
 ) AS made
 """
-_REST = (
+_BELONGING = (
     "UPDATE warren_sequence SET next_id = {runs} + 1",
     """
 INSERT INTO xxl_job_log_report (trigger_day, running_count, suc_count, fail_count, cleared_suc,
@@ -85,6 +89,15 @@ SELECT app.seq, DATE(UTC_TIMESTAMP()) - INTERVAL day.seq DAY, 0, {runs} DIV {day
  {runs} DIV {days} DIV {apps} DIV 50, 0, 0
 FROM seq_1_to_{apps} AS app JOIN seq_0_to_400 AS day
 """,
+    """
+INSERT INTO warren_history (job_id, changed_at, changed_by, watermark, enabled, schedule_type,
+ schedule_conf, timezone, misfire_strategy, anchor)
+SELECT id, {now}, 'bench', {now}, trigger_status, schedule_type, schedule_conf, timezone,
+ misfire_strategy, {now}
+FROM xxl_job_info
+""",
+)
+_AROUND = (
     """
 INSERT INTO xxl_job_registry (registry_group, registry_key, registry_value, update_time, boot_id,
  boot_at, beat_at, `load`, draining, drain_asked_at)
@@ -114,13 +127,6 @@ UPDATE xxl_job_info SET glue_updatetime = UTC_TIMESTAMP(), glue_remark = 'the la
 WHERE id = {script_job}
 """,
     """
-INSERT INTO warren_history (job_id, changed_at, changed_by, watermark, enabled, schedule_type,
- schedule_conf, timezone, misfire_strategy, anchor)
-SELECT id, {now}, 'bench', {now}, trigger_status, schedule_type, schedule_conf, timezone,
- misfire_strategy, {now}
-FROM xxl_job_info
-""",
-    """
 INSERT INTO warren_trail (at, who, origin, action, kind, object_id, name, `before`, `after`)
 SELECT {now} - ({trail} - seq) * 1000, CONCAT('author-', seq MOD 100), '10.0.0.9', 'job.update',
  'job', 1 + seq MOD {jobs}, CONCAT('app-1/job-', seq MOD {jobs}), '{{"param":"old"}}',
@@ -139,22 +145,40 @@ class Size(NamedTuple):
 
 
 def fill(database: Database, size: Size, now_ms: int, say: Callable[[str], None]) -> None:
-    """Migrate an empty database and fill it; `admin` and `operator` have PASSWORD."""
-    migration.upgrade(database)
-    facts = _facts(size, now_ms)
-    for statement in (_APPS, _JOBS):
+    """Fill an empty database for the console; `admin` and `operator` have PASSWORD.
+
+    Its jobs are due within the hour, some runs are not over, and there are executors.
+    """
+    hourly = {"cron": "* * * ?", "next_tick": f"{now_ms} + (seq * 7919) MOD 3600000"}
+    facts = _facts(size, now_ms) | hourly | {"running": RUNNING, "planned": PLANNED}
+    _fill(database, size, facts, say)
+    for statement in _AROUND:
         _do(database, statement, facts)
-    _fill_runs(database, size, facts, say)
-    for statement in _REST:
-        _do(database, statement, facts)
-    say("indexes are analysed")
-    _do(database, "ANALYZE TABLE xxl_job_log, xxl_job_info PERSISTENT FOR ALL", {})
     users = NamedUsers(database, who="bench")
     users.add("admin", PASSWORD, role=Role.ADMINISTRATOR, app_names=())
     users.add("operator", PASSWORD, role=Role.OPERATOR, app_names=("app-1", "app-2"))
 
 
-def _facts(size: Size, now_ms: int) -> dict[str, int]:
+def fill_at_rest(database: Database, size: Size, now_ms: int, say: Callable[[str], None]) -> None:
+    """Fill an empty database with jobs that are not due for months, and runs that are over."""
+    due = datetime.fromtimestamp(now_ms / 1000, UTC).replace(day=1) + timedelta(days=184)
+    hour_ms = int(datetime(due.year, due.month, 1, 3, tzinfo=UTC).timestamp() * 1000)
+    yearly = {"cron": f"3 1 {due.month} ?", "next_tick": f"{hour_ms} + seq MOD 60 * 61000"}
+    _fill(database, size, _facts(size, now_ms) | yearly | {"running": 0, "planned": 0}, say)
+
+
+def _fill(database: Database, size: Size, facts: _Facts, say: Callable[[str], None]) -> None:
+    migration.upgrade(database)
+    for statement in (_APPS, _JOBS):
+        _do(database, statement, facts)
+    _fill_runs(database, size, facts, say)
+    for statement in _BELONGING:
+        _do(database, statement, facts)
+    say("indexes are analysed")
+    _do(database, "ANALYZE TABLE xxl_job_log, xxl_job_info PERSISTENT FOR ALL", {})
+
+
+def _facts(size: Size, now_ms: int) -> _Facts:
     return {
         "jobs": size.jobs,
         "runs": size.runs,
@@ -165,17 +189,13 @@ def _facts(size: Size, now_ms: int) -> dict[str, int]:
         "executors": EXECUTORS,
         "days": DAYS,
         "day_ms": DAY_MS,
-        "running": RUNNING,
-        "planned": PLANNED,
         "script_job": SCRIPT_JOB,
         "versions": VERSIONS,
         "trail": TRAIL,
     }
 
 
-def _fill_runs(
-    database: Database, size: Size, facts: dict[str, int], say: Callable[[str], None]
-) -> None:
+def _fill_runs(database: Database, size: Size, facts: _Facts, say: Callable[[str], None]) -> None:
     keys = list(_keys())
     _alter(database, [f"DROP KEY {name}" for name, _ in keys])
     for first in range(1, size.runs + 1, AT_ONCE):
@@ -201,7 +221,7 @@ def _alter(database: Database, changes: list[str]) -> None:
     _do(database, f"ALTER TABLE xxl_job_log {', '.join(changes)}", {})
 
 
-def _do(database: Database, statement: str, facts: dict[str, int]) -> None:
+def _do(database: Database, statement: str, facts: _Facts) -> None:
     def unit(session: Session) -> None:
         # A colon in a text would be a value's place.
         session.execute(text(statement.format(**facts).replace(":", r"\:")))

@@ -21,3 +21,11 @@ def lateness(context: JobContext) -> str:
     now = time.time()
     os.write(STARTS, b"%d\n" % context.run_id)
     return f"{(now - context.scheduled_at.timestamp()) * 1000:.1f}"
+
+
+@job("talkative")
+def talkative(context: JobContext) -> str:
+    """Write the run's param into its log."""
+    os.write(STARTS, b"%d\n" % context.run_id)
+    print(context.param)
+    return "done"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from benchmarks import cpu
+from benchmarks.rates import Rate
 from benchmarks.stack import APP, Stack, count_planned, none_open, none_unsent
 from scheduler.jobs.spec import JobSpec
 from sql.models import Run
@@ -23,10 +25,11 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """How many seconds after their common tick all runs were sent, and were done."""
+    """How many seconds after their common tick all runs were sent, and were done; their costs."""
 
     sent_seconds: float
     done_seconds: float
+    rate: Rate
 
 
 def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Lateness:
@@ -71,18 +74,22 @@ def lateness_spread(stack: Stack, *, per_second: int, seconds: float) -> Latenes
 def storm(stack: Stack, jobs: int) -> Storm:
     """Let jobs be due in one second; return how long it took until all were sent, and done."""
     began = time.monotonic()
-    stack.apply(_due_daily(jobs, stack.clock.now_ms() + 3_600_000, enabled=False))
+    ids = stack.apply(_due_daily(jobs, stack.clock.now_ms() + 3_600_000, enabled=False))
+    before = stack.count(ids)
     # Applied anew they start, which may take twice as long and is to be over before they are due.
     ahead_ms = round((time.monotonic() - began) * 3_000) + 8_000
     at_ms = (stack.clock.now_ms() + ahead_ms) // 1000 * 1000
-    ids = stack.apply(_due_daily(jobs, at_ms, enabled=True))
+    stack.apply(_due_daily(jobs, at_ms, enabled=True))
     stack.wait(lambda session: count_planned(session) == jobs, ahead_ms / 1000)
     assert stack.clock.now_ms() < at_ms, "planning took longer than expected"
     time.sleep((at_ms - stack.clock.now_ms()) / 1000)
+    meter, read = cpu.Meter(stack.clocks()), stack.rows_read()
     sent_at = stack.wait(none_unsent)
     done_at = stack.wait(none_open)
-    assert stack.check(ids) == jobs
-    return Storm((sent_at - at_ms) / 1000, (done_at - at_ms) / 1000)
+    cpu_us, rows_read = meter.spent(jobs), (stack.rows_read() - read) / jobs
+    assert stack.check(ids) == before + jobs
+    rate = Rate(jobs * 1000 / (done_at - at_ms), cpu_us, rows_read)
+    return Storm((sent_at - at_ms) / 1000, (done_at - at_ms) / 1000, rate)
 
 
 def _due_daily(jobs: int, at_ms: int, *, enabled: bool) -> list[JobSpec]:

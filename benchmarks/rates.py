@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Runs a second, and the processor's microseconds a run by process."""
+    """Runs a second; a run's microseconds of the processor by process, and rows it had read."""
 
     runs_per_second: float
     cpu_us: dict[str, float]
+    rows_read: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

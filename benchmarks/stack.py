@@ -66,6 +66,11 @@ class Servers:
             "RabbitMQ": lambda: cpu.own(self.rabbitmq.pid),
         }
 
+    def rows_read(self) -> int:
+        """Return how many rows MariaDB has read so far, whoever asked for them."""
+        statement = "SHOW GLOBAL STATUS LIKE 'Handler_read%'"
+        return sum(int(str(count)) for _, count in self.mariadb.execute(statement))
+
 
 @contextmanager
 def servers(folder: Path) -> Iterator[Servers]:
@@ -81,43 +86,55 @@ def servers(folder: Path) -> Iterator[Servers]:
 
 
 class Stack:
-    """One scheduler and one executor of SLOTS slots, started by their real commands."""
+    """One scheduler or several, and one executor of SLOTS slots, started by their real commands.
 
-    def __init__(self, servers: Servers) -> None:
+    Args:
+        servers: what they run on.
+        name: of the folder; each stack on the same servers needs its own.
+        url: a database of ours that was filled before; without it, an empty one.
+
+    """
+
+    def __init__(self, servers: Servers, *, name: str = "warren", url: str | None = None) -> None:
         self._servers = servers
-        self._folder = servers.folder / "warren"
+        self._folder = servers.folder / name
         self._folder.mkdir()
         self.starts_file = self._folder / "starts"
-        self._url = servers.mariadb.create_database()
+        self._url = url or servers.mariadb.create_database()
         self._broker_url = servers.rabbitmq.vhost_url(servers.rabbitmq.add_vhosts(1)[0])
         self.database = Database(self._url)
         migration.upgrade(self.database)
-        for name in (APP, SIMULATED):
-            self.database.write(lambda session, name=name: apps.ensure(session, name))  # type: ignore[misc]
+        for app in (APP, SIMULATED):
+            self.database.write(lambda session, app=app: apps.ensure(session, app))  # type: ignore[misc]
         self.clock = DatabaseClock(self.database)
         self._commands = NamedCommands(self.database, self.clock.now_ms, who="bench")
         self._ids = RunIds(self.database)
         self._services: list[Service] = []
         self._started: list[Service] = []
 
-    def start(self) -> None:
-        """Start both processes."""
+    def start(self, *, schedulers: int = 1, env: Mapping[str, str] | None = None) -> None:
+        """Start all processes; `env` is for the schedulers."""
         app = ["--app", APP, "--address", f"{APP}-1", str(HANDLERS)]
+        numbers = ["", *map(str, range(2, schedulers + 1))]
         self._services = [
-            self.serve("scheduler", "scheduler"),
             self.serve("executor", "executor", *app),
+            *(self.serve(f"scheduler{number}", "scheduler", env=env) for number in numbers),
         ]
 
     def clocks(self) -> dict[str, cpu.Clock]:
         """Return the clocks of all processors at work, this process's among them."""
-        scheduler, executor = (service.processes()[0].pid for service in self._services)
+        executor, *schedulers = (service.processes()[0].pid for service in self._services)
         return {
             **self._servers.clocks(),
-            "scheduler": lambda: cpu.own(scheduler),
+            "scheduler": lambda: sum(map(cpu.own, schedulers)),
             "executor": lambda: cpu.own(executor),
             "zygote, job processes": lambda: cpu.below(executor),
             "benchmark": time.process_time,
         }
+
+    def rows_read(self) -> int:
+        """Return how many rows the database server has read so far."""
+        return self._servers.rows_read()
 
     def audit(self) -> None:
         """Compute every due time anew.
@@ -139,8 +156,10 @@ class Stack:
     def apply(self, specs: Sequence[JobSpec]) -> list[int]:
         """Apply jobs; return their ids in the same order."""
         self._commands.apply([], specs, dry_run=False, prune=False)
-        ids = self.database.read(lambda s: dict(s.execute(select(Job.name, Job.id)).all()))
-        return [ids[spec.name] for spec in specs]
+        names = [spec.name for spec in specs]
+        known = select(Job.name, Job.id).where(Job.name.in_(names))
+        ids = self.database.read(lambda s: dict(s.execute(known).all()))
+        return [ids[name] for name in names]
 
     def begin(self, names: Sequence[str]) -> None:
         """Let schedules fire from now on."""
@@ -162,15 +181,23 @@ class Stack:
             now_ms=self.clock.now_ms,
         )
 
-    def plan(self, job_ids: Sequence[int], count: int, *, due_at: int) -> None:
+    def plan(
+        self,
+        job_ids: Sequence[int],
+        count: int,
+        *,
+        due_at: int,
+        handler: str = "noop",
+        param: str = "",
+    ) -> None:
         """Plan runs, over the jobs in turn, all due at once."""
         first = self.database.read(lambda s: s.get_one(Job, job_ids[0]))
         planned = [
             transitions.NewRun(
                 app_id=first.app_id,
                 job_id=job_ids[number % len(job_ids)],
-                handler="noop",
-                param="",
+                handler=handler,
+                param=param,
                 kind=Kind.API,
                 scheduled_at=due_at,
                 due_at=due_at,
@@ -198,21 +225,25 @@ class Stack:
             AssertionError: some were not.
 
         """
-        by_status = self.database.read(
-            lambda s: dict(
-                s.execute(
-                    select(Run.status, func.count())
-                    .where(Run.job_id.in_(job_ids), Run.status != RunStatus.CANCELLED)
-                    .group_by(Run.status)
-                ).all()
-            )
-        )
+        by_status = self._by_status(job_ids)
         assert set(by_status) == {RunStatus.SUCCEEDED}, (
             f"not every run succeeded: {by_status}, {self._failure(job_ids)}"
         )
         starts = self.starts_file.read_bytes().split()
         assert len(starts) == len(set(starts)), "a run was started twice"
         return int(by_status[RunStatus.SUCCEEDED])
+
+    def count(self, job_ids: Sequence[int]) -> int:
+        """Return how many runs the jobs have had, without what was cancelled."""
+        return sum(self._by_status(job_ids).values())
+
+    def _by_status(self, job_ids: Sequence[int]) -> dict[str, int]:
+        counted = (
+            select(Run.status, func.count())
+            .where(Run.job_id.in_(job_ids), Run.status != RunStatus.CANCELLED)
+            .group_by(Run.status)
+        )
+        return self.database.read(lambda s: dict(s.execute(counted).all()))
 
     def _is_up(self) -> bool:
         for service in self._services:

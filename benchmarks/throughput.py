@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmarks import cpu
@@ -15,6 +15,7 @@ from sql.run_status import OPEN
 
 #: Planning a run takes half of this, if nobody else is busy here; then the clock starts.
 PLANNING_MS_PER_RUN = 0.6
+PLANNING_MS_PER_KB = 0.1
 #: Seconds between two looks while many runs are open, and how many are few: then each 10 ms.
 LOOK_SECONDS = 0.1
 FEW = 200
@@ -31,24 +32,22 @@ def jobs(stack: Stack, count: int, *, fresh_process: bool = False) -> list[int]:
     )
 
 
-def measure(stack: Stack, job_ids: Sequence[int], runs: int) -> Rate:
-    """Return planned no-op runs a second, from the moment they are due until all rows are final."""
-    before = stack.database.read(lambda session: _count(session, job_ids))
-    due_at = stack.clock.now_ms() + 2_000 + round(PLANNING_MS_PER_RUN * runs)
-    stack.plan(job_ids, runs, due_at=due_at)
+def measure(
+    stack: Stack, job_ids: Sequence[int], runs: int, *, handler: str = "noop", param: str = ""
+) -> Rate:
+    """Return planned runs a second, from the moment they are due until all rows are final."""
+    before = stack.count(job_ids)
+    planning_ms = (PLANNING_MS_PER_RUN + PLANNING_MS_PER_KB * len(param) / 1_000) * runs
+    due_at = stack.clock.now_ms() + 2_000 + round(planning_ms)
+    stack.plan(job_ids, runs, due_at=due_at, handler=handler, param=param)
     assert stack.clock.now_ms() < due_at, "planning took longer than expected"
     time.sleep((due_at - stack.clock.now_ms()) / 1000)
-    meter = cpu.Meter(stack.clocks())
+    meter, read = cpu.Meter(stack.clocks()), stack.rows_read()
     stack.wait(_few_open, every=LOOK_SECONDS)
     final_at = stack.wait(none_open)
-    cpu_us = meter.spent(runs)
+    cpu_us, rows_read = meter.spent(runs), (stack.rows_read() - read) / runs
     assert stack.check(job_ids) == before + runs
-    return Rate(runs * 1000 / (final_at - due_at), cpu_us)
-
-
-def _count(session: Session, job_ids: Sequence[int]) -> int:
-    statement = select(func.count()).where(Run.job_id.in_(job_ids))
-    return session.execute(statement).scalar_one()
+    return Rate(runs * 1000 / (final_at - due_at), cpu_us, rows_read)
 
 
 def _few_open(session: Session) -> bool:

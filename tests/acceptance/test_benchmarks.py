@@ -94,3 +94,23 @@ def test_the_benchmark_of_the_api_measures_calls_lateness_and_waiting(tmp_path: 
         "lateness beside reads",
         "10 clients wait on 3 processes: they know after",
     ]
+
+
+@needs_services
+def test_the_benchmark_of_growth_compares_runs_beside_few_and_many_stored(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    program = Path(sys.executable)
+    arguments = ("-m", "benchmarks.growth", "--short", "--only", "runs")
+
+    with Command(*arguments, folder=tmp_path, env=env, program=program) as bench:
+        status = bench.wait(240.0)
+        printed = bench.output.read_text()
+
+    assert status == 0, printed
+    points = re.findall(r"^runs stored: ([\d,]+) +CPU [\d,]+ us a run", printed, re.MULTILINE)
+    assert points == ["2,000", "20,000"]
+    kept = json.loads((tmp_path / "build" / "bench-growth.json").read_text())
+    for measured in kept["axes"]["runs"]:
+        [rate] = measured["rates"]
+        assert {"mariadbd", "RabbitMQ", "scheduler", "executor"} < set(rate["cpu_us"])
+        assert rate["rows_read"] > 0
