@@ -24,8 +24,8 @@ class Limits:
     triggers: float = 10.0
     triggers_at_once: float = 50.0
     #: Requests that may wait for something at a time; others are answered at once.
-    waiting: int = 16
-    waiting_of_user: int = 8
+    waiting: int = 450
+    waiting_of_user: int = 400
     #: Requests at a time that read or write much; one too many is refused.
     heavy: int = 4
     heavy_of_user: int = 2

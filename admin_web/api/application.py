@@ -1,7 +1,7 @@
 """Builds the API's Flask application; nothing of it lives at module level."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from flask import Flask, request
@@ -13,6 +13,7 @@ from admin_web.api.authentication import Authentication, too_often
 from admin_web.api.bodies import parsed, read_body, read_query
 from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
 from admin_web.api.endpoints import groups
+from admin_web.api.long_polling import ApiRequest, HeldRequest, LongPolling, Wait
 from admin_web.api.openapi import document
 from admin_web.api.problem_answers import ProblemAnswers
 from admin_web.api.rate_limits import ConcurrencyLimits
@@ -40,13 +41,18 @@ def create_api(services: ApiServices) -> Flask:
     """
     app = Flask("admin_web", static_folder=None)
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
+    app.request_class = ApiRequest
     app.url_map.converters["id"] = IdConverter
     app.url_map.merge_slashes = False
     views = mounted(groups(services))
     limits = services.limits
-    server = _Server(
-        Authentication(services), ConcurrencyLimits(limits.heavy, limits.heavy_of_user)
+    polling = LongPolling(
+        services.database,
+        places=ConcurrencyLimits(limits.waiting, limits.waiting_of_user),
+        look_seconds=limits.look_seconds,
     )
+    heavy = ConcurrencyLimits(limits.heavy, limits.heavy_of_user)
+    server = _Server(Authentication(services), heavy, polling)
     for one in views:
         app.add_url_rule(
             BASE + one.endpoint.rule,
@@ -62,6 +68,7 @@ def create_api(services: ApiServices) -> Flask:
     ProblemAnswers().install(app)
     app.after_request(_dress)
     app.extensions["warren_views"] = views
+    app.extensions["warren_polling"] = polling
     if services.trusted_proxies:
         count = services.trusted_proxies
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count)  # type: ignore[method-assign]
@@ -90,26 +97,43 @@ def described() -> dict[str, Any]:
 class _Server:
     """Lets a request in, reads it, calls its view, and writes what that returned."""
 
-    def __init__(self, admission: Authentication, heavy: ConcurrencyLimits) -> None:
+    def __init__(
+        self, admission: Authentication, heavy: ConcurrencyLimits, polling: LongPolling
+    ) -> None:
         self._admission = admission
         self._heavy = heavy
+        self._polling = polling
 
     def serving(self, one: Mounted) -> Callable[..., Response]:
         """Return what Flask calls for a view."""
 
         def serve(**names: Any) -> Response:
+            held = cast(ApiRequest, request).held
+            if held is not None:
+                return self._resumed(held, one)
             call = self._admission.admit(one.endpoint)
             if call is None:
                 return _written(one.view(None, **names), one)
             _read(call, one)
             if not one.endpoint.is_heavy:
-                return _written(one.view(call, **names), one)
+                return self._held_or_written(call, one.view(call, **names), one)
             with self._heavy.taken(call.user_id) as is_taken:
                 if not is_taken:
                     raise too_often("too much of this kind is at work; send it again", 1)
                 return _written(one.view(call, **names), one)
 
         return serve
+
+    def _held_or_written(self, call: Call, result: Any, one: Mounted) -> Response:
+        if not isinstance(result, Wait):
+            return _written(result, one)
+        if self._polling.hold(call.user_id, result):
+            return Response()  # The server sends nothing of it.
+        return _written(result.at_once, one)
+
+    def _resumed(self, held: HeldRequest, one: Mounted) -> Response:
+        reply = self._polling.answer(held)
+        return Response() if reply is None else _written(reply, one)
 
 
 def _read(call: Call, one: Mounted) -> None:

@@ -1,15 +1,22 @@
-"""Lets requests wait for ticks to end: one thread polls all of them with one query."""
+"""Lets requests wait without a thread: the server holds them, one thread watches for all of them.
+
+A view that would answer later returns a `Wait`. The server puts the connection aside and gives the
+thread back. When the tick is over, the time is up or the process ends, the server calls the
+application again with the same request, and `Wait.later` makes the answer.
+"""
 
 import re
+import selectors
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 import structlog
-from flask import request
+from flask import Request, request
 
+from admin_web.api.endpoint import Reply
 from admin_web.api.rate_limits import ConcurrencyLimits
 from admin_web.api.refusals import at_parameter
 from sql.engine import Database
@@ -17,20 +24,83 @@ from sql.listings import tick_ends
 
 #: Most seconds that a request waits.
 LONGEST_SECONDS = 60
+#: Where a server that can hold requests puts the function that does so, in the WSGI environment.
+HOLD = "warren.hold"
+#: Where it puts what was given to that function when it calls the application again.
+HELD = "warren.held"
+#: What nothing but another look can end is looked at so often in all, and each so often at most.
+LOOKS_PER_SECOND, LOOK_PAUSE_SECONDS = 50, 0.5
 
 log = structlog.get_logger()
 
 
-@dataclass
-class _Waiter:
-    """One waiting request."""
+class ApiRequest(Request):
+    """A request that knows whether its server can hold it, and whether it was held."""
+
+    def __init__(self, environ: dict[str, Any], *args: Any, **more: Any) -> None:
+        super().__init__(environ, *args, **more)
+        self.hold: Callable[[HeldRequest], None] | None = environ.get(HOLD)
+        self.held: HeldRequest | None = environ.get(HELD)
+
+
+class HeldConnection(Protocol):
+    """The connection of a held request. All of it returns at once."""
+
+    def fileno(self) -> int:
+        """Return its socket, which can be read when the client has left or sends more."""
+
+    def has_left(self) -> bool:
+        """Return whether the client is gone."""
+
+    def resume(self) -> None:
+        """Call the application again."""
+
+    def drop(self) -> None:
+        """Close it without an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """What a view returns when the answer may come later.
+
+    Attributes:
+        run_id: the answer comes when the whole tick of this run is over.
+        seconds: for how long it may be held.
+        at_once: the answer if it cannot be held.
+        later: makes the answer; None = not yet, look again in a while. Is told whether it must
+            answer now.
+        is_looked_at: whether `later` is also asked while the tick goes on.
+
+    """
 
     run_id: int
-    is_over: threading.Event = field(default_factory=threading.Event)
+    seconds: float
+    at_once: Reply
+    later: Callable[[bool], Reply | None]
+    is_looked_at: bool = False
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class HeldRequest:
+    """A request that waits, and its connection as soon as the server has put it aside."""
+
+    polling: "LongPolling"
+    user_id: int
+    wait: Wait
+    end_at: float
+    look_at: float
+
+    def begin(self, connection: HeldConnection) -> None:
+        """Wait on this connection from now on; the server calls it, once it has put it aside."""
+        self.polling.begin(self, connection)
+
+    def cancel(self) -> None:
+        """Give up; the server calls it when it cannot put the connection aside."""
+        self.polling.end(self)
 
 
 class LongPolling:
-    """Lets a limited number of requests wait; any further one is answered at once, not refused.
+    """Holds a limited number of requests; any further one is answered at once, not refused.
 
     Args:
         database: where runs are.
@@ -53,65 +123,119 @@ class LongPolling:
         self._look_seconds = look_seconds
         self._clock = clock
         self._changed = threading.Condition()
-        self._waiters: list[_Waiter] = []
+        #: Those that have a place, and those of them that are not just being answered.
+        self._held: set[HeldRequest] = set()
+        self._waiting: dict[HeldRequest, HeldConnection] = {}
         self._is_looking = False
+        self._is_stopped = False
 
-    def wait(
-        self,
-        user_id: int,
-        run_id: int,
-        seconds: float,
-        is_enough: Callable[[], bool] = lambda: False,
-    ) -> bool:
-        """Wait until a run's whole tick is over, for at most this many seconds.
+    @property
+    def count(self) -> int:
+        """How many requests are held."""
+        return len(self._held)
 
-        `is_enough` is asked as often as the ticks are looked at, and ends it too. False when there
-        was no place to wait at, or none for this user.
-        """
-        if seconds <= 0:
+    def hold(self, user_id: int, wait: Wait) -> bool:
+        """Have the server hold the present request; False = it must be answered at once."""
+        hold = cast(ApiRequest, request).hold
+        if hold is None or self._is_stopped or not self._places.take(user_id):
             return False
-        with self._places.taken(user_id) as is_taken:
-            if is_taken:
-                self._wait(run_id, seconds, is_enough)
-            return is_taken
-
-    def _wait(self, run_id: int, seconds: float, is_enough: Callable[[], bool]) -> None:
-        waiter = _Waiter(run_id)
-        end_at = self._clock() + seconds
-        try:
-            self._begin(waiter)
-            while not is_enough() and not waiter.is_over.is_set():
-                left = end_at - self._clock()
-                if left <= 0:
-                    break
-                waiter.is_over.wait(min(left, max(self._look_seconds, 0.5)))
-        finally:
-            self._end(waiter)
-
-    def _begin(self, waiter: _Waiter) -> None:
+        now = self._clock()
+        held = HeldRequest(
+            polling=self,
+            user_id=user_id,
+            wait=wait,
+            end_at=now + wait.seconds,
+            look_at=self._next_look(now, wait),
+        )
         with self._changed:
-            self._waiters.append(waiter)
+            self._held.add(held)
+        hold(held)
+        return True
+
+    def answer(self, held: HeldRequest) -> Reply | None:
+        """Return the answer of a request that has waited; None = it is held again."""
+        now = self._clock()
+        try:
+            reply = held.wait.later(self._is_stopped or now >= held.end_at)
+        except BaseException:
+            self.end(held)
+            raise
+        if reply is not None:
+            self.end(held)
+            return reply
+        held.look_at = self._next_look(now, held.wait)
+        hold = cast(ApiRequest, request).hold
+        assert hold is not None
+        hold(held)
+        return None
+
+    def begin(self, held: HeldRequest, connection: HeldConnection) -> None:
+        """Watch for the end of what a request waits for, and for its client's."""
+        with self._changed:
+            self._waiting[held] = connection
             if not self._is_looking:
                 self._is_looking = True
                 threading.Thread(target=self._look, name="waiting requests", daemon=True).start()
 
-    def _end(self, waiter: _Waiter) -> None:
+    def end(self, held: HeldRequest) -> None:
+        """Free the place of a request."""
         with self._changed:
-            self._waiters = [one for one in self._waiters if one is not waiter]
+            self._held.discard(held)
+            self._changed.notify_all()
+        self._places.give_back(held.user_id)
+
+    def stop(self, timeout: float) -> bool:
+        """Answer all that wait with what is known, and hold nothing more.
+
+        Returns False when some are not answered after these seconds.
+        """
+        with self._changed:
+            self._is_stopped = True
+            return self._changed.wait_for(lambda: not self._held, timeout)
+
+    def _next_look(self, now: float, wait: Wait) -> float:
+        if not wait.is_looked_at:
+            return float("inf")
+        with self._changed:
+            looked_at = sum(1 for one in self._held if one.wait.is_looked_at)
+        return now + max(LOOK_PAUSE_SECONDS, looked_at / LOOKS_PER_SECOND)
 
     def _look(self) -> None:
-        while True:
-            with self._changed:
-                waiting: dict[int, list[_Waiter]] = defaultdict(list)
-                for waiter in self._waiters:
-                    waiting[waiter.run_id].append(waiter)
-                if not waiting:
-                    self._is_looking = False
-                    return
-            for run_id in self._over(set(waiting)):
-                for waiter in waiting[run_id]:
-                    waiter.is_over.set()
-            time.sleep(self._look_seconds)
+        """Watch until nobody waits. Only this thread resumes connections, and drops them."""
+        looked_at = float("-inf")
+        with selectors.DefaultSelector() as selector:
+            clients = _Clients(selector)
+            while waiting := self._still_waiting():
+                for held in clients.left(waiting, self._look_seconds):
+                    clients.forget(held)
+                    self._taken(held).drop()
+                    self.end(held)
+                if self._clock() - looked_at >= self._look_seconds:
+                    for held in self._ready():
+                        clients.forget(held)
+                        self._taken(held).resume()
+                    looked_at = self._clock()
+
+    def _still_waiting(self) -> dict[HeldRequest, HeldConnection]:
+        with self._changed:
+            self._is_looking = bool(self._waiting)
+            return dict(self._waiting)
+
+    def _taken(self, held: HeldRequest) -> HeldConnection:
+        with self._changed:
+            return self._waiting.pop(held)
+
+    def _ready(self) -> list[HeldRequest]:
+        """Return those that can be answered, or are to be looked at."""
+        with self._changed:
+            waiting = list(self._waiting)
+        over = set() if self._is_stopped else self._over({one.wait.run_id for one in waiting})
+        now = self._clock()
+        return [
+            one
+            for one in waiting
+            if self._is_stopped or min(one.end_at, one.look_at) <= now or one.wait.run_id in over
+        ]
 
     def _over(self, run_ids: set[int]) -> set[int]:
         try:
@@ -119,6 +243,36 @@ class LongPolling:
         except Exception as error:  # noqa: BLE001 - the top of a loop
             log.warning("waiting_not_looked_at", error=str(error))
             return set()
+
+
+class _Clients:
+    """Tells which clients have left."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+        self._watched: dict[HeldRequest, HeldConnection] = {}
+        #: Those that sent their next request already: they would be heard again and again.
+        self._eager: set[HeldRequest] = set()
+
+    def left(
+        self, waiting: Mapping[HeldRequest, HeldConnection], seconds: float
+    ) -> list[HeldRequest]:
+        """Return whose clients are gone, as soon as one of them has left."""
+        for held in waiting.keys() - self._watched.keys() - self._eager:
+            self._selector.register(waiting[held], selectors.EVENT_READ, held)
+            self._watched[held] = waiting[held]
+        heard = [key.data for key, _ in self._selector.select(seconds)]
+        left = [held for held in heard if waiting[held].has_left()]
+        for held in set(heard) - set(left):
+            self.forget(held)
+            self._eager.add(held)
+        return left
+
+    def forget(self, held: HeldRequest) -> None:
+        """Watch it no more; its socket may be closed afterwards."""
+        self._eager.discard(held)
+        if connection := self._watched.pop(held, None):
+            self._selector.unregister(connection)
 
 
 def wished_seconds() -> float:

@@ -61,21 +61,23 @@ class ConcurrencyLimits:
     @contextmanager
     def taken(self, key: int) -> Iterator[bool]:
         """Count as one use while the block runs; gives False when the limit is reached."""
-        is_taken = self._take(key)
+        is_taken = self.take(key)
         try:
             yield is_taken
         finally:
             if is_taken:
-                self._give_back(key)
+                self.give_back(key)
 
-    def _take(self, key: int) -> bool:
+    def take(self, key: int) -> bool:
+        """Count one use until it is given back, or return False when the limit is reached."""
         with self._lock:
             if self._taken[key] >= self._of_one or self._taken.total() >= self._total:
                 return False
             self._taken[key] += 1
             return True
 
-    def _give_back(self, key: int) -> None:
+    def give_back(self, key: int) -> None:
+        """Count one use less."""
         with self._lock:
             self._taken[key] -= 1
             self._taken = +self._taken

@@ -6,14 +6,18 @@ import structlog
 
 from admin_web.api.api_services import ApiServices
 from admin_web.api.application import create_api
+from admin_web.api.long_polling import LongPolling
+from admin_web.serving.http_connections import ConnectionLimits
 from admin_web.serving.http_server import ConsoleServer
 from scheduler.commands.runs import KEY_MS
 from scheduler.rounds.loop import Loop
 from sql.accounts import idempotency, sign_in_attempts
 from sql.clock import DatabaseClock
 
-#: Requests at a time. Up to 16 of them may wait for a run; the others are answered meanwhile.
+#: Requests at a time; those that wait for a run need no thread.
 THREADS = 24
+#: Clients that wait come back together.
+CONNECTIONS = ConnectionLimits(total=400, of_one_address=360)
 #: A whole job file, and a little more: the application says what is too large.
 BODY_BYTES = 6_000_000
 #: How often the clock is looked at, and how often old keys are forgotten.
@@ -44,8 +48,10 @@ class ApiProcess:
         self._services = services
         self._clock = clock
         self._cleaned_at = float("-inf")
+        app = create_api(services)
+        self._polling: LongPolling = app.extensions["warren_polling"]
         self._server = ConsoleServer(
-            create_api(services), host=host, port=port, threads=THREADS, body_bytes=BODY_BYTES
+            app, host=host, port=port, threads=THREADS, body_bytes=BODY_BYTES, limits=CONNECTIONS
         )
         self._loop = Loop("api housekeeping", self._tick, longest_seconds=ROUND_SECONDS)
         self.port = self._server.port
@@ -57,7 +63,8 @@ class ApiProcess:
         log.info("api_started", port=self.port)
 
     def stop(self) -> None:
-        """End in order: no more requests, then the housekeeping."""
+        """End in order: who waits is answered, no more requests, then the housekeeping."""
+        self._polling.stop(_ENDING_SECONDS)
         self._server.stop()
         self._loop.stop()
         self._loop.join(_ENDING_SECONDS)

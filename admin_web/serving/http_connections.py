@@ -14,19 +14,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 from waitress.utilities import Error
 
 from admin_web.access.security import HEADERS, HTTPS_ONLY
+from admin_web.serving.held_requests import HoldableChannel, HoldableRequest
 from admin_web.serving.thread_pools import HEALTH_PATHS
 
-#: Connections, and how many of them one address may hold. A proxy is one address.
-CONNECTIONS, OF_ONE_ADDRESS = 200, 150
 #: Connections besides, which answer questions about health only.
 HEALTH_CONNECTIONS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections there may be, and how many of one address; a proxy is one address.
+
+    Those whose requests are held do not count.
+    """
+
+    total: int = 200
+    of_one_address: int = 150
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +74,7 @@ class AllTaken(Error):
     reason = "Service Unavailable"
 
 
-class TimedRequest(HTTPRequestParser):
+class TimedRequest(HoldableRequest):
     """A request that knows since when it has been arriving."""
 
     def __init__(self, adj: Any) -> None:
@@ -100,17 +108,12 @@ class RefusedRequest(ErrorTask):
         super().execute()
 
 
-class TimedChannel(HTTPChannel):
+class TimedChannel(HoldableChannel):
     """A connection that is ended when its request or its reader takes too long."""
 
     parser_class = TimedRequest
     error_task_class = RefusedRequest
-    # These are there; the types of waitress do not say so, or not what.
     request: TimedRequest | None
-    requests: Any
-    requests_lock: Any
-    server: Any
-    socket: socket.socket
     #: Since when there is something that nobody has fetched.
     unread_since: float | None = None
     #: Bytes that were fetched, and when and at how many of them the speed was looked at last.
@@ -187,14 +190,28 @@ class TimedServer(TcpWSGIServer):
     channel_class = TimedChannel
     effective_port: int
     active_channels: Any
+    trigger: Any
     #: What kind of place was found for the connection that is being taken.
     next_is_for_health = False
 
     def __init__(
-        self, app: Any, channels: dict[int, Any], timeouts: ConnectionTimeouts, **how: Any
+        self,
+        app: Any,
+        channels: dict[int, Any],
+        timeouts: ConnectionTimeouts,
+        limits: ConnectionLimits,
+        **how: Any,
     ) -> None:
         self.timeouts = timeouts
+        self.limits = limits
         super().__init__(app, channels, **how)
+
+    def add_task(self, task: Any) -> None:
+        """Serve a connection's next request, or put the connection aside if that is held."""
+        if task.is_to_be_put_aside:
+            self.trigger.pull_trigger(task.put_aside)
+        else:
+            super().add_task(task)
 
     def maintenance(self, now: Any) -> None:
         """End what is silent and what is late."""
@@ -217,8 +234,9 @@ class TimedServer(TcpWSGIServer):
         """Return whether there is room for a new connection; sets `next_is_for_health`."""
         channels = self._channels()
         usual = Counter(channel.addr[0] for channel in channels if not channel.is_for_health)
-        self.next_is_for_health = usual[host] >= OF_ONE_ADDRESS or (
-            usual.total() >= CONNECTIONS and not self._close_idle(_of_busiest_host(channels, usual))
+        self.next_is_for_health = usual[host] >= self.limits.of_one_address or (
+            usual.total() >= self.limits.total
+            and not self._close_idle(_of_busiest_host(channels, usual))
         )
         if not self.next_is_for_health:
             return True

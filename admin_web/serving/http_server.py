@@ -12,8 +12,8 @@ from flask import Flask
 from waitress.adjustments import Adjustments
 
 from admin_web.serving.http_connections import (
-    CONNECTIONS,
     HEALTH_CONNECTIONS,
+    ConnectionLimits,
     ConnectionTimeouts,
     TimedServer,
 )
@@ -26,6 +26,7 @@ BODY_BYTES = 2_000_000
 ENDING_SECONDS = 5
 _BACKLOG = 128
 _TIMEOUTS = ConnectionTimeouts()
+_LIMITS = ConnectionLimits()
 
 
 class ConsoleServer:
@@ -36,6 +37,7 @@ class ConsoleServer:
         host: an address or name of this machine.
         port: 0 = any that is free.
         timeouts: with clients.
+        limits: on connections.
         threads: requests at a time, those for files and for health not counted.
         body_bytes: most bytes of a body.
 
@@ -51,20 +53,23 @@ class ConsoleServer:
         host: str,
         port: int,
         timeouts: ConnectionTimeouts = _TIMEOUTS,
+        limits: ConnectionLimits = _LIMITS,
         threads: int = PAGE_THREADS,
         body_bytes: int = BODY_BYTES,
     ) -> None:
         self._map: dict[int, Any] = {}
         listener = _listen(host, port)
-        limits = Adjustments(
+        adjustments = Adjustments(
             sockets=[listener],
             # Never met, as the server lets fewer in; its own sockets count here.
-            connection_limit=CONNECTIONS + HEALTH_CONNECTIONS + 10,
+            connection_limit=limits.total + HEALTH_CONNECTIONS + 10,
             channel_timeout=timeouts.silent_seconds,
             cleanup_interval=timeouts.look_seconds,
             max_request_header_size=HEADER_BYTES,
             max_request_body_size=body_bytes,
             ident="",
+            # select() would end at descriptor 1,024.
+            asyncore_use_poll=True,
             # Whether a proxy is believed is the application's setting.
             clear_untrusted_proxy_headers=False,
         )
@@ -73,9 +78,10 @@ class ConsoleServer:
             app,
             self._map,
             timeouts,
+            limits,
             _sock=listener,
             dispatcher=pools,
-            adj=limits,
+            adj=adjustments,
             sockinfo=(listener.family, listener.type, listener.proto, listener.getsockname()),
             bind_socket=False,
         )

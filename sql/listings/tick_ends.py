@@ -3,14 +3,21 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy import and_, select
 from sqlalchemy.orm import Session, aliased
 
+from sql.batch import chunks
 from sql.models import Run
 from sql.rows import fetch, query
 from sql.run_status import OPEN
 
 _Asked = aliased(Run)
+# Made once: the first use of an alias is not safe in two threads at a time.
+_SAME_TICK = and_(
+    Run.job_id == _Asked.job_id,
+    Run.scheduled_at == _Asked.scheduled_at,
+    Run.origin_id == _Asked.origin_id,
+)
 
 
 class TickRun(NamedTuple):
@@ -26,7 +33,7 @@ class TickRun(NamedTuple):
 
 def of_run(session: Session, run_id: int) -> list[TickRun]:
     """Return all runs of the tick of a run, by shard and attempt; none when it is gone."""
-    statement = query(TickRun, Run).join(_Asked, _same_tick()).where(_Asked.id == run_id)
+    statement = query(TickRun, Run).join(_Asked, _SAME_TICK).where(_Asked.id == run_id)
     return fetch(session, TickRun, statement.order_by(Run.shard_index, Run.attempt))
 
 
@@ -35,18 +42,13 @@ def over(session: Session, run_ids: Collection[int]) -> set[int]:
 
     A retry is planned in the transaction that ends its run, so there is no gap between attempts.
     """
-    open_ticks = (
-        select(_Asked.id)
-        .join(Run, _same_tick())
-        .where(_Asked.id.in_(run_ids), Run.status.in_(OPEN))
-        .distinct()
-    )
-    return set(run_ids) - set(session.execute(open_ticks).scalars())
-
-
-def _same_tick() -> ColumnElement[bool]:
-    return and_(
-        Run.job_id == _Asked.job_id,
-        Run.scheduled_at == _Asked.scheduled_at,
-        Run.origin_id == _Asked.origin_id,
-    )
+    found = set(run_ids)
+    for chunk in chunks(run_ids):
+        open_ticks = (
+            select(_Asked.id)
+            .join(Run, _SAME_TICK)
+            .where(_Asked.id.in_(chunk), Run.status.in_(OPEN))
+            .distinct()
+        )
+        found.difference_update(session.execute(open_ticks).scalars())
+    return found

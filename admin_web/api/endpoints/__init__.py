@@ -11,24 +11,16 @@ from admin_web.api.endpoints.jobs import JobEndpoints
 from admin_web.api.endpoints.ledger import LedgerEndpoints
 from admin_web.api.endpoints.meta import MetaEndpoints
 from admin_web.api.endpoints.runs import RunEndpoints
-from admin_web.api.long_polling import LongPolling
-from admin_web.api.rate_limits import ConcurrencyLimits
 
 
 def groups(services: ApiServices) -> list[Group]:
     """Return every group, with what it needs."""
-    limits = services.limits
-    waiting = LongPolling(
-        services.database,
-        places=ConcurrencyLimits(limits.waiting, limits.waiting_of_user),
-        look_seconds=limits.look_seconds,
-    )
     return [
         MetaEndpoints(services),
         AppEndpoints(services),
         JobEndpoints(services),
         JobSwitchEndpoints(services),
-        RunEndpoints(services, waiting),
+        RunEndpoints(services),
         JobFileEndpoints(services),
         ClusterEndpoints(services),
         LedgerEndpoints(services),

@@ -13,7 +13,7 @@ from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
 from admin_web.api.endpoints.apps import app_id_of
 from admin_web.api.endpoints.job_lookup import job_id_of
-from admin_web.api.long_polling import LONGEST_SECONDS, LongPolling, wished_seconds
+from admin_web.api.long_polling import LONGEST_SECONDS, Wait, wished_seconds
 from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, cursor, instant_ms, place_of
 from admin_web.api.refusals import at_parameter
 from admin_web.api.run_answers import (
@@ -113,9 +113,8 @@ class RunEndpoints:
 
     name = "runs"
 
-    def __init__(self, services: ApiServices, waiting: LongPolling) -> None:
+    def __init__(self, services: ApiServices) -> None:
         self._services = services
-        self._waiting = waiting
         self._logs = RunLogs(services.requester)
 
     @endpoint(
@@ -128,7 +127,7 @@ class RunEndpoints:
         also={200: "the whole tick is over"},
         headers=_KEY_HEADER | _WAIT | _TRACE,
     )
-    def trigger(self, call: Call, app: str, name: str) -> Reply:
+    def trigger(self, call: Call, app: str, name: str) -> Reply | Wait:
         """Run a job now, whether it is started or stopped."""
         seconds, once = wished_seconds(), _once(call)
         job_id = job_id_of(self._services, call, app, name)
@@ -171,7 +170,7 @@ class RunEndpoints:
         return RunPage(items=[run_answer(row) for row in rows], next=more)
 
     @endpoint("GET", "/runs/<id:run_id>", Scope.READ, RunWithTick, headers=_WAIT)
-    def show(self, call: Call, run_id: int) -> Reply:
+    def show(self, call: Call, run_id: int) -> Reply | Wait:
         """Show a run and the state of its tick."""
         seconds = wished_seconds()
         return self._held(call, run_id, seconds, {}, if_open=200)
@@ -197,52 +196,52 @@ class RunEndpoints:
         gives=(JSON, TEXT),
         headers=_WAIT,
     )
-    def log(self, call: Call, run_id: int) -> Reply:
+    def log(self, call: Call, run_id: int) -> Reply | Wait:
         """Read what a run has printed, from a line on; as text where that is accepted."""
-        seconds, query = wished_seconds(), call.query
-        found: list[LogAnswer] = []
+        seconds = wished_seconds()
+        run, part = self._read_log(call, run_id)
+        if not seconds or run.status in FINAL or part.text:
+            return _log_reply(part)
 
-        def read() -> bool:
-            run, _ = self._read(call, run_id)
-            boot = self._services.database.read(lambda session: self._logs.boot(session, run))
-            part, source = self._logs.read(run, boot, query.from_line, query.limit)
-            text = "\n".join(part.lines) + "\n" if part.lines else ""
-            found[:] = [
-                LogAnswer(
-                    from_line=part.from_line,
-                    next_line=part.next_line,
-                    text=text,
-                    is_end=run.status in FINAL and part.is_end,
-                    source=source,
-                )
-            ]
-            return bool(part.lines) or run.status in FINAL
+        def later(is_last: bool) -> Reply | None:
+            run, part = self._read_log(call, run_id)
+            return _log_reply(part) if is_last or part.text or run.status in FINAL else None
 
-        if not read():
-            self._waiting.wait(call.user_id, run_id, seconds, is_enough=read)
-            read()
-        [answer] = found
-        if request.accept_mimetypes.best_match([JSON, TEXT]) != TEXT:
-            return Reply(value=answer)
-        headers = {
-            "Warren-Next-Line": str(answer.next_line),
-            "Warren-Is-End": str(answer.is_end).lower(),
-        }
-        text = answer.text.encode(errors="replace")
-        return Reply(value=text, media=f"{TEXT}; charset=utf-8", headers=headers)
+        at_once = _log_reply(part)
+        return Wait(run_id=run_id, seconds=seconds, at_once=at_once, later=later, is_looked_at=True)
+
+    def _read_log(self, call: Call, run_id: int) -> tuple[DetailedRun, LogAnswer]:
+        run, _ = self._read(call, run_id)
+        boot = self._services.database.read(lambda session: self._logs.boot(session, run))
+        part, source = self._logs.read(run, boot, call.query.from_line, call.query.limit)
+        answer = LogAnswer(
+            from_line=part.from_line,
+            next_line=part.next_line,
+            text="\n".join(part.lines) + "\n" if part.lines else "",
+            is_end=run.status in FINAL and part.is_end,
+            source=source,
+        )
+        return run, answer
 
     def _held(
         self, call: Call, run_id: int, seconds: float, headers: dict[str, str], *, if_open: int
-    ) -> Reply:
+    ) -> Reply | Wait:
         """Return a run, as late as its caller is willing to wait for the end of its tick."""
-        run, rows = self._read(call, run_id)
-        is_over = tick_end(rows).is_over
-        if not is_over and self._waiting.wait(call.user_id, run_id, seconds):
-            headers |= {"Preference-Applied": f"wait={int(seconds)}"}
+
+        def reply(more: dict[str, str]) -> tuple[Reply, bool]:
             run, rows = self._read(call, run_id)
             is_over = tick_end(rows).is_over
-        status = 200 if is_over else if_open
-        return Reply(value=run_with_tick(run, rows), status=status, headers=headers)
+            status = 200 if is_over else if_open
+            value = run_with_tick(run, rows)
+            return Reply(value=value, status=status, headers=headers | more), is_over
+
+        at_once, is_over = reply({})
+        if is_over or not seconds:
+            return at_once
+        waited = {"Preference-Applied": f"wait={int(seconds)}"}
+        return Wait(
+            run_id=run_id, seconds=seconds, at_once=at_once, later=lambda _is_last: reply(waited)[0]
+        )
 
     def _read(self, call: Call, run_id: int) -> tuple[DetailedRun, list[TickRun]]:
         def read(session: Session) -> tuple[DetailedRun, list[TickRun]]:
@@ -269,6 +268,17 @@ class RunEndpoints:
         if not app:
             raise at_parameter("job", "expected APP/NAME, or a parameter app besides")
         return job_id_of(self._services, call, app, name)
+
+
+def _log_reply(answer: LogAnswer) -> Reply:
+    if request.accept_mimetypes.best_match([JSON, TEXT]) != TEXT:
+        return Reply(value=answer)
+    headers = {
+        "Warren-Next-Line": str(answer.next_line),
+        "Warren-Is-End": str(answer.is_end).lower(),
+    }
+    text = answer.text.encode(errors="replace")
+    return Reply(value=text, media=f"{TEXT}; charset=utf-8", headers=headers)
 
 
 def _once(call: Call) -> IdempotentRequest | None:

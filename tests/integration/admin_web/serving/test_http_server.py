@@ -15,8 +15,8 @@ import pytest
 from flask import Flask
 
 from admin_web.access.security import HEADERS
-from admin_web.serving import http_connections, thread_pools
-from admin_web.serving.http_connections import ConnectionTimeouts
+from admin_web.serving import thread_pools
+from admin_web.serving.http_connections import ConnectionLimits, ConnectionTimeouts
 from admin_web.serving.http_server import ConsoleServer
 from sql.engine import Database
 from tests.support.console import Clock, make_app
@@ -25,6 +25,7 @@ from tests.support.eventually import eventually
 #: Other loopback addresses stand for other people.
 ATTACKER, OTHER, USER = "127.0.0.2", "127.0.0.3", "127.0.0.1"
 MEGABYTE = 1_000_000
+LIMITS = ConnectionLimits()
 
 
 #: Ends what is slow soon, so that the tests do.
@@ -192,7 +193,7 @@ class TestSlow:
         client.close()
 
     def test_one_address_that_holds_all_it_can_keeps_nobody_else_out(self, port: int) -> None:
-        flood = [Client(port, ATTACKER) for _ in range(http_connections.CONNECTIONS + 20)]
+        flood = [Client(port, ATTACKER) for _ in range(LIMITS.total + 20)]
         for client in flood:
             client.send(b"GET /login HTTP/1.1\r\nX-A: ")
 
@@ -222,11 +223,11 @@ class TestTaken:
 
         assert health(port) == health(port, ATTACKER) == 503  # of these tests: no scheduler lives
         assert is_served(port, within=5)
-        assert sum(client.is_held for client in flood) > http_connections.CONNECTIONS - 5
+        assert sum(client.is_held for client in flood) > LIMITS.total - 5
 
     def test_the_one_that_is_silent_for_longest_makes_room(self, port: int) -> None:
-        flood = [Client(port, ATTACKER) for _ in range(http_connections.OF_ONE_ADDRESS)]
-        kept = [Client(port, OTHER) for _ in range(http_connections.CONNECTIONS - len(flood))]
+        flood = [Client(port, ATTACKER) for _ in range(LIMITS.of_one_address)]
+        kept = [Client(port, OTHER) for _ in range(LIMITS.total - len(flood))]
         for client in (*flood, *kept):
             client.send(b"GET /login HTTP/1.1\r\nX-A: ")
         assert all(client.is_held for client in (*flood, *kept))
@@ -254,8 +255,8 @@ class TestTaken:
 
         app.view_functions["sign_in.login"] = wait
         whole = b"GET /login HTTP/1.0\r\nHost: localhost\r\n\r\n"
-        usual = [Client(port, ATTACKER) for _ in range(http_connections.OF_ONE_ADDRESS)]
-        usual += [Client(port, OTHER) for _ in range(http_connections.CONNECTIONS - len(usual) - 1)]
+        usual = [Client(port, ATTACKER) for _ in range(LIMITS.of_one_address)]
+        usual += [Client(port, OTHER) for _ in range(LIMITS.total - len(usual) - 1)]
         for client in usual:
             client.send(whole)
         assert health(port) == 503  # of these tests: no scheduler lives; and all others are read

@@ -1,19 +1,14 @@
 """Runs by the API: triggered once for a key, listed, waited for, killed, and their logs."""
 
-import threading
 from typing import Any
 
 import pytest
 from flask import Flask
 
-from admin_web.api.long_polling import LongPolling
-from admin_web.api.rate_limits import ConcurrencyLimits
 from scheduler.commands.tokens.scopes import Scope
 from sql.engine import Database
-from sql.run_status import RunStatus
-from tests.support.api import MANY, Program, make_api, make_token
+from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock
-from tests.support.eventually import eventually
 from tests.support.sql_rows import side_by_side
 from tests.support.stored_rows import Rows
 
@@ -230,51 +225,15 @@ class TestOne:
 
 
 class TestWaiting:
-    def test_an_answer_waits_for_the_whole_tick(
-        self, admin: Program, rows: Rows, job_id: int
+    def test_a_server_that_cannot_hold_requests_answers_at_once(
+        self, admin: Program, rows: Rows, clock: Clock, job_id: int
     ) -> None:
-        answers: list[Any] = []
-
-        def call() -> None:
-            answers.append(admin.post(RUNS, headers={"Prefer": "wait=60"}))
-
-        caller = threading.Thread(target=call)
-        caller.start()
-        eventually(lambda: admin.get("/runs?job=reports/nightly").get_json()["items"])
-        first = rows.newest_run(job_id)
-        rows.set_run(first, status="RUNNING")
-        rows.end_and_retry(first)
-        rows.set_run(rows.newest_run(job_id), status="SUCCEEDED")
-        caller.join(60)
-
-        [answer] = answers
-        assert (answer.status_code, answer.headers["Preference-Applied"]) == (200, "wait=60")
-        run = answer.get_json()
-        assert (run["status"], run["tick"]["status"]) == ("FAILED", "SUCCEEDED")
-
-    def test_who_finds_no_place_is_answered_at_once(
-        self, database: Database, clock: Clock, rows: Rows, job_id: int
-    ) -> None:
-        nobody_waits = make_api(database, clock, limits=type(MANY)(waiting=0))
         run = rows.run(job_id, clock.now)
 
-        answer = Program(nobody_waits, make_token(database, clock)).get(
-            f"/runs/{run}", headers={"Prefer": "respond-async, wait=60"}
-        )
+        answer = admin.get(f"/runs/{run}", headers={"Prefer": "respond-async, wait=60"})
 
         assert answer.status_code == 200
         assert "Preference-Applied" not in answer.headers
-
-    def test_a_place_is_free_again_when_its_waiter_has_gone(
-        self, database: Database, rows: Rows, job_id: int, clock: Clock
-    ) -> None:
-        run = rows.run(job_id, clock.now)
-        waiting = LongPolling(database, places=ConcurrencyLimits(1, of_one=1), look_seconds=0.01)
-
-        assert waiting.wait(1, run, 0.01)
-        assert waiting.wait(1, run, 0.01)
-        rows.set_run(run, status=RunStatus.SUCCEEDED.value)
-        assert waiting.wait(1, run, 60)
 
     @pytest.mark.parametrize(
         "text", ["wait=61", "wait=-1", "wait=x", "wait", "wait=999999999", "wait=0000000999"]

@@ -10,7 +10,6 @@ from flask import Flask
 
 from admin_web.api.api_services import Limits
 from admin_web.api.endpoints import ledger
-from admin_web.api.long_polling import LongPolling
 from admin_web.api.rate_limits import ConcurrencyLimits
 from sql.accounts.users import Role
 from sql.engine import Database
@@ -39,41 +38,6 @@ class TestPlaces:
 
         with places.taken(2) as is_taken:
             assert is_taken
-
-
-def test_one_user_leaves_places_to_wait_at_for_the_others(
-    database: Database, clock: Clock, rows: Rows
-) -> None:
-    run = rows.run(rows.job("nightly"), clock.now)
-    waiting = LongPolling(database, places=ConcurrencyLimits(2, of_one=1), look_seconds=0.01)
-    has_place, may_end = threading.Event(), threading.Event()
-
-    def is_enough() -> bool:
-        has_place.set()
-        return may_end.wait(60)
-
-    first = threading.Thread(target=lambda: waiting.wait(1, run, 60, is_enough))
-    first.start()
-    assert has_place.wait(60)
-    found_a_place = [waiting.wait(user_id, run, 0.01) for user_id in (1, 2)]
-    may_end.set()
-    first.join(60)
-
-    assert found_a_place == [False, True]
-
-
-def test_a_user_without_a_place_is_answered_at_once(
-    database: Database, clock: Clock, rows: Rows
-) -> None:
-    app = make_api(database, clock, limits=Limits(waiting=16, waiting_of_user=0))
-    run = rows.run(rows.job("nightly"), clock.now)
-
-    answer = Program(app, make_token(database, clock)).get(
-        f"/runs/{run}", headers={"Prefer": "wait=60"}
-    )
-
-    assert answer.status_code == 200
-    assert "Preference-Applied" not in answer.headers
 
 
 def test_what_takes_long_goes_a_few_at_a_time_for_each_user(

@@ -1,0 +1,136 @@
+"""Connections whose request waits: without a thread, and out of the server's loop.
+
+A held request stands in its connection's line once more, as a copy. When its turn comes, the
+connection leaves the loop, which would look at all of them in each round. Resumed, it comes back,
+and the copy is served like any other request.
+"""
+
+import copy
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+from waitress.task import WSGITask
+
+from admin_web.api.long_polling import HELD, HOLD, HeldRequest
+
+
+class HoldableRequest(HTTPRequestParser):
+    """A request, or the copy of one that is held."""
+
+    held: HeldRequest | None = None
+    #: What the application is given when it is called again.
+    given: dict[str, Any] | None = None
+    is_put_aside = False
+
+    def once_more(self, held: HeldRequest, given: dict[str, Any]) -> "HoldableRequest":
+        """Return what stands in line for it while it is held; its body has been read."""
+        again = copy.copy(self)
+        again.body_rcv = None
+        again.held, again.given, again.is_put_aside = held, given | {HELD: held}, True
+        return again
+
+
+class HoldingTask(WSGITask):
+    """Calls the application, which may have the request held; then it sends nothing."""
+
+    channel: Any
+    request: Any
+    _held: HeldRequest | None = None
+    _given: dict[str, Any] | None = None
+
+    def get_environment(self) -> dict[str, Any]:
+        """Return what the application is given: how to hold the request, besides all else."""
+        given: dict[str, Any] = self.request.given or super().get_environment()
+        self._given = dict(given)
+        given[HOLD] = self._hold
+        return given
+
+    def execute(self) -> None:
+        """Call the application, and put the request back in line if it is held."""
+        try:
+            super().execute()
+        except BaseException:
+            if self._held is not None:
+                self._held.cancel()
+            raise
+        if self._held is not None:
+            assert self._given is not None
+            self.channel.line_up(self.request.once_more(self._held, self._given))
+
+    def write(self, data: bytes) -> None:
+        """Send a part of the answer."""
+        if self._held is None:
+            super().write(data)
+
+    def _hold(self, held: HeldRequest) -> None:
+        self._held = held
+
+
+class HoldableChannel(HTTPChannel):
+    """A connection that can be put aside, and taken up again."""
+
+    task_class = HoldingTask
+    # These are there; the types of waitress do not say so, or not what.
+    requests: Any
+    requests_lock: Any
+    server: Any
+    socket: socket.socket
+    _fileno: int
+
+    @property
+    def is_to_be_put_aside(self) -> bool:
+        """Whether the request that is next is held."""
+        return bool(self.requests) and bool(getattr(self.requests[0], "is_put_aside", False))
+
+    def line_up(self, request: HoldableRequest) -> None:
+        """Let a request be next after the one that is being served."""
+        with self.requests_lock:
+            self.requests.insert(1, request)
+
+    def put_aside(self) -> None:
+        """Leave the loop, in whose thread this is called, until the request is resumed."""
+        held: HeldRequest = self.requests[0].held
+        if not self.connected:
+            held.cancel()
+            return
+        self.del_channel()
+        held.begin(AsideConnection(self))
+
+    def take_up(self) -> None:
+        """Come back to the loop, in whose thread this is called, and serve the request."""
+        self._fileno = self.socket.fileno()
+        self.add_channel()
+        self.requests[0].is_put_aside = False
+        self.server.add_task(self)
+
+
+class AsideConnection:
+    """A connection that was put aside, for whoever watches over it."""
+
+    def __init__(self, channel: HoldableChannel) -> None:
+        self._channel = channel
+        self._in_loop: Callable[[Callable[[], None]], None] = channel.server.trigger.pull_trigger
+
+    def fileno(self) -> int:
+        """Return its socket."""
+        return self._channel.socket.fileno()
+
+    def has_left(self) -> bool:
+        """Return whether the client is gone."""
+        try:
+            return not self._channel.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def resume(self) -> None:
+        """Serve its request, soon."""
+        self._in_loop(self._channel.take_up)
+
+    def drop(self) -> None:
+        """Close it, soon."""
+        self._in_loop(self._channel.handle_close)
