@@ -11,10 +11,10 @@ from broker.transport import Transport
 from executor.disk import DiskWatch
 from executor.journal.group_commit import CommitPace
 from executor.journal.run_states import RunStates
+from executor.logs.run_logs import RunLogs
 from executor.messaging.heartbeat import BEAT_SECONDS
 from executor.messaging.signed_sender import Identity
 from executor.processes.interface import SlotsFactory
-from executor.processes.run_logs import RunLogs
 from executor.scheduler_clock import SchedulerClock
 
 

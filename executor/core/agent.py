@@ -21,9 +21,9 @@ from executor.core.state_folder import StateFolder
 from executor.disk import DiskWatch
 from executor.journal.file import Journal
 from executor.journal.run_states import RunStates
+from executor.logs.run_logs import RunLogs
 from executor.messaging.signed_sender import Identity
 from executor.processes.interface import SlotsFactory
-from executor.processes.run_logs import RunLogs
 from executor.scheduler_clock import SchedulerClock
 
 

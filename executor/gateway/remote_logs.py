@@ -16,7 +16,7 @@ from broker.messages import Trigger
 from executor.gateway import protocol
 from executor.gateway.client import RemoteClient
 from executor.gateway.errors import CallFailed
-from executor.processes.run_logs import RunLogs
+from executor.logs.run_logs import RunLogs
 
 #: How long a reader waits for new lines.
 READER_SECONDS = 1.0

@@ -31,10 +31,10 @@ from executor.gateway.protocol import RemoteResult
 from executor.gateway.remote_logs import RemoteLogs
 from executor.gateway.remote_run import RemoteLimits, RemoteRun
 from executor.gateway.remote_watch import RemoteWatch
+from executor.logs.run_logs import RunLogs
 from executor.messaging import reports
 from executor.processes.endings import killed, timed_out
 from executor.processes.interface import SlotEvents, SlotPool
-from executor.processes.run_logs import RunLogs
 from executor.processes.script_files import SETTING
 
 

@@ -21,7 +21,7 @@ from executor.gateway.remote_folder import RemoteFolder, remembered
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots
 from executor.gateway.tokens import Tokens
-from executor.processes.run_logs import RunLogs
+from executor.logs.run_logs import RunLogs
 
 #: Most executors served by one gateway; each has four connections to the broker.
 REMOTES_LIMIT = 500

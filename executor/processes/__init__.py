@@ -1,1 +1,1 @@
-"""The executor's side of job processes: slots, starts, stops, results, run logs."""
+"""The executor's side of job processes: slots, starts, stops, results."""

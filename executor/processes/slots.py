@@ -26,6 +26,9 @@ from broker.reasons.stored import from_json, to_json
 from executor.errors import ScriptRefused
 from executor.fork_server import frames, linux
 from executor.handlers.outcomes import cut
+from executor.logs.line_times import LineTimes
+from executor.logs.log_limiter import LogLimiter
+from executor.logs.run_logs import RunLogs
 from executor.processes.endings import (
     Exit,
     Stop,
@@ -37,11 +40,8 @@ from executor.processes.endings import (
 )
 from executor.processes.interface import SlotEvents, SlotPool
 from executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
-from executor.processes.line_times import LineTimes
-from executor.processes.log_limiter import LogLimiter
 from executor.processes.look_ahead import BATCH_RUNS, Batch, LookAhead
 from executor.processes.pool import Pool, PoolEvents
-from executor.processes.run_logs import RunLogs
 from executor.processes.script_files import Scripts
 from executor.processes.slot_options import SlotOptions
 from executor.processes.supervisor import ForkServerSupervisor

@@ -10,8 +10,8 @@ from typing import TextIO
 
 from broker.messages import Finished, NotStarted, Outcome, Trigger
 from broker.reasons.codes import Why
+from executor.logs.run_logs import RunLogs
 from executor.processes.interface import SlotEvents
-from executor.processes.run_logs import RunLogs
 from executor.processes.slot_options import SlotOptions
 from executor.processes.slots import Slots
 

@@ -14,9 +14,9 @@ from executor.boot_context import Limits
 from executor.core.agent import Executor, SchedulerLink
 from executor.journal.file import Journal
 from executor.journal.records import AnyRecord, from_line
+from executor.logs.run_logs import RunLogs
 from executor.messaging.signed_sender import Identity
 from executor.processes.interface import SlotsFactory
-from executor.processes.run_logs import RunLogs
 from executor.scheduler_clock import SchedulerClock, boot_seconds
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, FakeScheduler

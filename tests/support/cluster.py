@@ -15,8 +15,8 @@ from broker.messages import ScriptLanguage
 from broker.transport import Transport
 from executor.boot_context import Limits
 from executor.core.agent import Executor, SchedulerLink
+from executor.logs.run_logs import RunLogs
 from executor.messaging.signed_sender import Identity
-from executor.processes.run_logs import RunLogs
 from executor.processes.slot_options import SlotOptions
 from executor.processes.slots import Slots
 from scheduler.jobs.spec import JobSpec

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import structlog
 
 from broker.messages import Finished, NotStarted, Trigger
+from executor.logs.run_logs import RunLogs
 from executor.processes.interface import SlotEvents
-from executor.processes.run_logs import RunLogs
 from executor.processes.slot_options import SlotOptions
 from executor.processes.slots import Slots
 from tests.support.processes import Process, descendants, every_process, identify

@@ -12,9 +12,9 @@ from executor.disk import Reserve
 from executor.errors import UserUnusable
 from executor.fork_server.confinement import Confinement, JobUser
 from executor.fork_server.job_limits import JobLimits
+from executor.logs.run_logs import RunLogs
 from executor.messaging.signed_sender import Identity
 from executor.processes.interface import SlotsFactory
-from executor.processes.run_logs import RunLogs
 from executor.processes.slot_options import SlotOptions
 from executor.processes.slots import Slots
 from scheduler.rounds.loop import Loop

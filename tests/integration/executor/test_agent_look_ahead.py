@@ -9,7 +9,7 @@ import pytest
 from broker.messages import Block, Finished, Kill, NotStarted, Outcome, Started
 from executor.boot_context import Limits
 from executor.journal.records import HandedOver
-from executor.processes.run_logs import RunLogs
+from executor.logs.run_logs import RunLogs
 from executor.processes.slot_options import SlotOptions
 from executor.processes.slots import Slots
 from tests.support.agents import AgentCase

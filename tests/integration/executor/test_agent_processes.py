@@ -10,7 +10,7 @@ from broker.messages import Finished, Kill, Outcome, ReadLog, Started
 from executor.boot_context import Limits
 from executor.errors import ExecutorError
 from executor.handlers.handler_registry import HandlersError
-from executor.processes.run_logs import RunLogs
+from executor.logs.run_logs import RunLogs
 from executor.processes.slot_options import SlotOptions
 from executor.processes.slots import Slots
 from tests.support.agents import AgentCase

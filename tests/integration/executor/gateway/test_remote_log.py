@@ -12,7 +12,7 @@ from executor.gateway import remote_logs
 from executor.gateway.errors import CallFailed
 from executor.gateway.protocol import Answer
 from executor.gateway.remote_logs import RemoteLog
-from executor.processes.run_logs import RunLogs
+from executor.logs.run_logs import RunLogs
 
 TRIGGER = Trigger(
     run_id=7, job_id=1, boot_id="b", kind="CRON", handler="h", scheduled_at_ms=0, routed_at_ms=5

@@ -17,8 +17,8 @@ from executor.gateway.protocol import Answer, RemoteResult
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots
 from executor.gateway.remote_watch import NO_JOB
+from executor.logs.run_logs import RunLogs
 from executor.processes.interface import SlotEvents
-from executor.processes.run_logs import RunLogs
 
 URL = AllowList.parse("jobs").check("http://jobs:9999")
 LIMITS = RemoteLimits(

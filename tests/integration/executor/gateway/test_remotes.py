@@ -19,9 +19,9 @@ from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots
 from executor.gateway.remotes import RemoteOptions, Remotes
 from executor.gateway.tokens import Tokens
+from executor.logs.run_logs import RunLogs
 from executor.messaging.signed_sender import Identity
 from executor.processes.interface import SlotEvents, SlotsFactory
-from executor.processes.run_logs import RunLogs
 
 URL = "http://jobs:9999"
 KEY = ("demo", "jobs:9999")

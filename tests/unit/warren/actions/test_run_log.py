@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from executor.processes.run_logs import RunLogs
+from executor.logs.run_logs import RunLogs
 from warren.actions.run_log import LogReader, log_path
 
 TICKS = [0, 1_796_083_199_999, 1_796_083_200_000]

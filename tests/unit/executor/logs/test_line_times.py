@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.processes.line_times import LineTimes, notes_path
-from executor.processes.run_logs import RunLogs
+from executor.logs.line_times import LineTimes, notes_path
+from executor.logs.run_logs import RunLogs
 
 DAY = "1970-01-01"
 

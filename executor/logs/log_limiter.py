@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from broker.messages import LOG_TAIL_BYTES
 from executor.disk import stop_mark
-from executor.processes.run_logs import RunLogs
+from executor.logs.run_logs import RunLogs
 
 
 class LogLimiter:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.processes.log_search import find
-from executor.processes.run_logs import RunLogs
+from executor.logs.log_search import find
+from executor.logs.run_logs import RunLogs
 
 DAY = "1970-01-01"
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from broker.messages import LOG_TAIL_BYTES
 from executor.disk import DEFAULT_RESERVE, Reserve, Space, space_of
-from executor.processes import line_times, log_search
-from executor.processes.line_times import TimeChanges
-from executor.processes.log_search import FoundLines
+from executor.logs import line_times, log_search
+from executor.logs.line_times import TimeChanges
+from executor.logs.log_search import FoundLines
 
 #: Most bytes of one run's log.
 CAP_BYTES = 50_000_000
