@@ -1,8 +1,7 @@
-"""One job process as its executor sees it: its channel, its current run, how it is stopped."""
+"""One job process as its executor sees it: its runs, and how it is stopped."""
 
 import asyncio
 import signal
-import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,11 +10,11 @@ from typing import NamedTuple
 import msgspec
 
 from broker.messages import Trigger
-from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from executor.fork_server import frames
 from executor.processes.endings import Exit, Stop
 from executor.processes.look_ahead import Batch
+from executor.processes.process_channel import ProcessChannel
 from executor.processes.supervisor import ForkServerSupervisor
 
 #: Seconds after SIGKILL until a process is given up; longer than an unresponsive zygote may live.
@@ -23,12 +22,6 @@ STUCK_SECONDS = 20.0
 #: Seconds until SIGCONT is sent again after SIGTERM, and how many times as long each next time.
 NUDGE_SECONDS = 0.1
 NUDGE_FACTOR = 3
-#: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
-_READ_BYTES = 16_384
-#: More reads than the answers of a batch take.
-_MOST_READS = 1_000
-#: How much of an invalid result is shown, in bytes.
-_SHOWN_BYTES = 60
 
 
 class Owner(NamedTuple):
@@ -109,17 +102,12 @@ class JobProcess:
         self.is_ending = False
         self.is_forced = False
         self.idle_since = 0.0
-        self._unread = b""
-        self._unsent = b""
         self._kill_timer: asyncio.TimerHandle | None = None
         self._nudge_timer: asyncio.TimerHandle | None = None
-        self._left_input_unread = False
-        self._is_misused = False
         self.pid = 0
-        self._channel, theirs = socket.socketpair()
-        self._channel.setblocking(False)
-        loop.add_reader(self._channel, self._on_readable)
-        supervisor.fork(number, None if owner is None else owner.handler, theirs, note)
+        self._channel = ProcessChannel(loop, on_answer=self._on_answer, on_misuse=self._on_misuse)
+        handler = None if owner is None else owner.handler
+        supervisor.fork(number, handler, self._channel.other_end, note)
 
     @property
     def what(self) -> str:
@@ -141,13 +129,14 @@ class JobProcess:
         The `followers` are handed ahead, all of them being the `batch`.
         """
         self.batch = batch
+        self._channel.in_batch = batch is not None
         self.followers = deque(followers)
         self._begin(run)
         lines = [_order(run, last=last, batch=batch)]
         for follower in followers:
             follower.process = self
             lines.append(_order(follower, last=False, batch=batch))
-        self._send(b"".join(lines))
+        self._channel.send(b"".join(lines))
 
     def go_on(self) -> SlotRun:
         """Note that the process has come to its next follower; return that."""
@@ -172,82 +161,27 @@ class JobProcess:
 
     def read(self) -> None:
         """Take the answers that have come."""
-        for _ in range(_MOST_READS):
-            if self._is_misused or not self._on_readable():
-                return
+        self._channel.read()
 
     def _begin(self, run: SlotRun) -> None:
         self.run = run
         run.process = self
         self.runs_begun += 1
 
-    def _send(self, data: bytes) -> None:
-        if self._unsent:
-            self._unsent += data
-            return
-        try:
-            sent = self._channel.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self._left_input_unread = True  # it is dead: its exit will be reported
-            return
-        if sent < len(data):
-            self._unsent = data[sent:]
-            self._loop.add_writer(self._channel, self._send_more)
-
-    def _send_more(self) -> None:
-        try:
-            self._unsent = self._unsent[self._channel.send(self._unsent) :]
-        except BlockingIOError:
-            return
-        except OSError:
-            self._unsent = b""
-        if not self._unsent:
-            self._loop.remove_writer(self._channel)
-
-    def _on_readable(self) -> bool:
-        """Read what is there; return False when there is nothing."""
-        try:
-            data = self._channel.recv(_READ_BYTES)
-        except BlockingIOError:
-            return False
-        except OSError:
-            # A reset: the process closed the channel before it had read everything.
-            self._left_input_unread = True
-            data = b""
-        if not data:
-            # No proof of an exit: a job may close any descriptor. The zygote reports exits.
-            self._loop.remove_reader(self._channel)
-            return False
-        if not self._is_misused:
-            self._unread = self._unread + data if self._unread else data
-            while self._unread and self._take_answer():
-                pass
-        return True
-
-    def _take_answer(self) -> bool:
-        """Take the first answer that has come whole; return False if there is none."""
-        data = self._unread
-        try:
-            answer, self._unread = frames.take_answer(data, in_batch=self.batch is not None)
-        except frames.InvalidAnswer:
-            self._is_misused = True
-            self._unread = b""
-            self._loop.remove_reader(self._channel)
-            self._events.misuse(self, Why.CHANNEL_MISUSED(data=repr(data[:_SHOWN_BYTES])))
-            return False
+    def _on_answer(self, answer: frames.FromJobProcess) -> None:
         if isinstance(answer, frames.Result):
             self._events.result(self, answer)
-        elif answer is not None and self.batch is not None and answer.batch == self.batch.number:
+        elif self.batch is not None and answer.batch == self.batch.number:
             self._events.withheld(self)
-        return answer is not None
+
+    def _on_misuse(self, why: Reason) -> None:
+        self._events.misuse(self, why)
 
     # -- the end ------------------------------------------------------------------------------
 
     def end(self, grace_seconds: float) -> None:
         """Ask an idle process to exit, and kill it if it does not."""
-        self._send(frames.encode_line(frames.End()))
+        self._channel.send(frames.encode_line(frames.End()))
         self.expect_exit(grace_seconds)
 
     def stop(self, grace_seconds: float) -> None:
@@ -277,19 +211,15 @@ class JobProcess:
 
         In a batch the begin note tells, since what was left unread may have been a follower.
         """
-        left = self._left_input_unread and self.batch is None
+        left = self._channel.left_input_unread and self.batch is None
         return left and self.run is not None and self.run.result is None
 
     def close(self) -> None:
         """Release a process that is gone, after reading a result that is left in its channel."""
         self.is_ending = True  # so that this result does not make it idle
-        while self._on_readable():
-            pass
+        self._channel.close()
         self._cancel_kill_timer()
         self._cancel_nudge()
-        self._loop.remove_reader(self._channel)
-        self._loop.remove_writer(self._channel)
-        self._channel.close()
 
     def describe_exit(
         self,

@@ -141,7 +141,7 @@ def test_flood_takes_no_more_of_the_executors_memory_than_a_result(harness: Slot
 
     def is_over() -> bool:
         nonlocal longest
-        longest = max(longest, len(process._unread))
+        longest = max(longest, len(process._channel._unread))
         return run_id in harness.finished
 
     harness.turn(is_over, 20)
