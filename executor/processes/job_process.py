@@ -10,9 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from broker.messages import Trigger
-from broker.reasons.reason import Reason, Words
+from broker.reasons.reason import Reason
 from executor.fork_server import frames
-from executor.processes.endings import Exit, Stop
+from executor.processes.endings import Stop
 from executor.processes.look_ahead import Batch
 from executor.processes.process_channel import ProcessChannel
 from executor.processes.supervisor import ForkServerSupervisor
@@ -55,6 +55,16 @@ class SlotRun:
     def needs_own_process(self) -> bool:
         """Whether its process serves no other run."""
         return bool(self.trigger.fresh_process) or self.owner is None
+
+    def cancel_timer(self) -> None:
+        """Let the run take as long as it likes."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def detach(self) -> None:
+        """Take the run from its process, for another one to get it."""
+        self.process = None
+        self.cancel_timer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,17 +230,6 @@ class JobProcess:
         self._channel.close()
         self._cancel_kill_timer()
         self._cancel_nudge()
-
-    def describe_exit(
-        self,
-        *,
-        code: int = 0,
-        oom: bool = False,
-        survivors: str = "",
-        failure: Words | None = None,
-    ) -> Exit:
-        """Return how this process ended, for the message of its run."""
-        return Exit(code=code, forced=self.is_forced, oom=oom, survivors=survivors, failure=failure)
 
     def _kill(self) -> None:
         self.is_forced = True

@@ -9,9 +9,8 @@ of it is left: at its result if the process is clean and lives on, otherwise at 
 """
 
 import asyncio
-import signal
 import time
-from collections.abc import Iterator, KeysView, Sequence
+from collections.abc import KeysView, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,31 +18,24 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from broker.messages import Finished, Trigger
+from broker.messages import Trigger
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
-from broker.reasons.stored import from_json, to_json
 from executor.errors import ScriptRefused
-from executor.fork_server import frames, linux
-from executor.handlers.outcomes import cut
+from executor.fork_server import frames
 from executor.logs.line_times import LineTimes
 from executor.logs.log_limiter import LogLimiter
 from executor.logs.run_logs import RunLogs
-from executor.processes.endings import (
-    Exit,
-    Stop,
-    channel_misused,
-    conclude,
-    cut_off,
-    killed,
-    timed_out,
-)
+from executor.processes.endings import Exit, Stop, channel_misused, cut_off, killed
+from executor.processes.handed_ahead import HandedAhead
 from executor.processes.interface import SlotEvents, SlotPool
 from executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
-from executor.processes.look_ahead import BATCH_RUNS, Batch, LookAhead
+from executor.processes.look_ahead import BATCH_RUNS, LookAhead
 from executor.processes.pool import Pool, PoolEvents
+from executor.processes.process_exits import ProcessExits
 from executor.processes.script_files import Scripts
 from executor.processes.slot_options import SlotOptions
+from executor.processes.slot_runs import SlotRuns
 from executor.processes.supervisor import ForkServerSupervisor
 
 #: Seconds between two checks of log sizes and idle processes.
@@ -92,9 +84,13 @@ class Slots(SlotPool):
             on_exited=self._on_exited,
             on_died=self._on_zygote_died,
         )
+        self._runs = SlotRuns(
+            loop, log_limiter=self._log_limiter, events=events, on_timeout=self._on_timeout
+        )
+        self._ahead = HandedAhead(self._on_not_begun)
         of_process = ProcessEvents(
             result=self._on_result,
-            withheld=self._on_withheld,
+            withheld=self._ahead.take_withheld,
             misuse=self._on_misuse,
             stuck=self._on_stuck,
         )
@@ -102,10 +98,7 @@ class Slots(SlotPool):
             placed=self._on_placed, unplaced=self._fail_soon, of_process=of_process
         )
         self._pool = Pool(loop, self._supervisor, options, self._look_ahead, pool_events)
-        self._runs: dict[int, SlotRun] = {}
-        #: Runs handed ahead that have not been reached yet.
-        self._followers: dict[int, SlotRun] = {}
-        self._oom = linux.OomWatch()
+        self._exits = ProcessExits()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
 
@@ -126,7 +119,7 @@ class Slots(SlotPool):
     @property
     def running(self) -> KeysView[int]:
         """The ids of runs that were started and have not finished."""
-        return self._runs.keys()
+        return self._runs.ids
 
     def open(self) -> tuple[str, ...]:
         """Start the zygote, wait until it is ready, and return the handlers' names.
@@ -152,11 +145,12 @@ class Slots(SlotPool):
 
         The `followers` are handed ahead if a process of their job is idle.
         """
-        if not self.free or trigger.run_id in self._runs:
+        if not self.free or trigger.run_id in self._runs.ids:
             raise RuntimeError(f"expected a free slot for run {trigger.run_id}, and it to be new")
         if trigger.fresh_process is None:
             trigger = msgspec.structs.replace(trigger, fresh_process=self._options.fresh_process)
-        run = self._runs[trigger.run_id] = self._slot_run(trigger)
+        run = self._slot_run(trigger)
+        self._runs.add(run)
         try:
             run.command = self._command(trigger)
         except ScriptRefused as error:
@@ -167,19 +161,19 @@ class Slots(SlotPool):
             return
         self._pool.place(run, [self._slot_run(follower) for follower in followers])
         if run.process is not None:
-            self._followers.update((one.trigger.run_id, one) for one in run.process.followers)
+            self._ahead.add(run.process)
 
     def recall(self, run_id: int) -> bool:
         """Take back what was handed ahead along with this run; return whether it is not out now."""
-        run = self._runs.get(run_id) or self._followers.get(run_id)
+        run = self._runs.get(run_id) or self._ahead.get(run_id)
         if run is not None and run.process is not None:
-            self._recall(run.process)
-        return run_id not in self._followers
+            self._ahead.recall(run.process)
+        return run_id not in self._ahead
 
     def recall_all(self) -> None:
         """Take back every run that was handed ahead and has not begun."""
         for process in self._pool.all:
-            self._recall(process)
+            self._ahead.recall(process)
 
     def stop(self, run_id: int, why: Words) -> bool:
         """End a run, which then finishes KILLED; return False if it is not running."""
@@ -193,7 +187,7 @@ class Slots(SlotPool):
         """Cut off all runs and end all processes; the future is done when none is left."""
         if self._closed is None:
             self._closed = self._loop.create_future()
-            for run in list(self._runs.values()):
+            for run in self._runs.all:
                 self._stop(run, cut_off(), grace_seconds)
             self._close_when_empty()
         return self._closed
@@ -209,38 +203,29 @@ class Slots(SlotPool):
         return self._scripts.prepare(trigger) if trigger.script_language else ()
 
     def _on_placed(self, run: SlotRun, is_reused: bool) -> None:
-        self._set_timer(run)
+        self._runs.start_timer(run)
         if is_reused:
-            self._loop.call_soon(self._mark_started, run, int(time.time() * 1000))
-
-    def _set_timer(self, run: SlotRun) -> None:
-        timeout = run.trigger.timeout_seconds
-        if timeout > 0:
-            run.timer = self._loop.call_later(
-                timeout, self._stop, run, timed_out(timeout), self._options.grace_seconds
-            )
+            self._loop.call_soon(self._runs.mark_started, run, int(time.time() * 1000))
 
     def _fail_soon(self, run: SlotRun, failure: Reason) -> None:
         self._loop.call_soon(self._finish, run, Exit(failure=failure))
-
-    def _mark_started(self, run: SlotRun, at_ms: int) -> None:
-        if not run.started_at_ms:
-            run.started_at_ms = at_ms
-            self._events.started(run.trigger.run_id, at_ms)
 
     def _order_end(self, run_id: int, stop: Stop) -> bool:
         run = self._runs.get(run_id)
         if run is None:
             return False
         self._stop(run, stop, self._options.grace_seconds)
-        return run_id in self._runs
+        return run_id in self._runs.ids
+
+    def _on_timeout(self, run: SlotRun, stop: Stop) -> None:
+        self._stop(run, stop, self._options.grace_seconds)
 
     def _stop(self, run: SlotRun, stop: Stop, grace_seconds: float) -> None:
         if run.stop is not None:
             return
         if run.process is not None:
-            self._recall(run.process)
-        if self._runs.get(run.trigger.run_id) is not run:
+            self._ahead.recall(run.process)
+        if not self._runs.holds(run):
             return  # it has ended meanwhile, or was handed ahead and has not begun
         run.stop = stop
         run.grace_seconds = grace_seconds
@@ -252,42 +237,13 @@ class Slots(SlotPool):
 
     def _finish(self, run: SlotRun, exit_: Exit | None) -> None:
         """Report the end of a run of which nothing is left; `exit_` None: its process lives on."""
-        trigger = run.trigger
-        if self._runs.pop(trigger.run_id, None) is None:
+        if not self._runs.remove(run):
             return
-        if run.timer is not None:
-            run.timer.cancel()
         if run.command:
             self._scripts.discard(run.command)
-        outcome, message = conclude(
-            stop=run.stop,
-            result=run.result,
-            exit_=exit_,
-            grace_seconds=run.grace_seconds,
-            is_script=bool(run.command),
-        )
         self._pool.place_waiting()
-        self._events.finished(
-            Finished(
-                run_id=trigger.run_id,
-                boot_id=trigger.boot_id,
-                outcome=outcome,
-                message=cut(str(message)),
-                why=to_json(message),
-                started_at_ms=run.started_at_ms,
-                finished_at_ms=int(time.time() * 1000),
-                log_tail=self._tail_of(run, exit_),
-            )
-        )
+        self._runs.report_end(run, exit_)
         self._close_when_empty()
-
-    def _tail_of(self, run: SlotRun, exit_: Exit | None) -> str:
-        result = run.result
-        if exit_ is not None or result is None:
-            return self._log_limiter.close(run.log_path)
-        if self._log_limiter.needs_cut(run.log_path, result.log_bytes):
-            return self._log_limiter.close(run.log_path)
-        return result.log_tail
 
     # -- events of processes ------------------------------------------------------------------
 
@@ -296,17 +252,17 @@ class Slots(SlotPool):
         if process is not None:
             process.pid = forked.pid
             if process.run is not None:
-                self._mark_started(process.run, forked.started_at_ms)
+                self._runs.mark_started(process.run, forked.started_at_ms)
 
     def _on_result(self, process: JobProcess, result: frames.Result) -> None:
         run = process.run
         if run is None or run.trigger.run_id != result.run_id:
             return
-        self._mark_started(run, int(time.time() * 1000))  # it may arrive before `Forked`
+        self._runs.mark_started(run, int(time.time() * 1000))  # it may arrive before `Forked`
         run.result = result
         if result.will_end:
             process.expect_exit(self._options.grace_seconds)
-            self._recall(process)
+            self._ahead.recall(process)
         elif process.followers:
             self._go_on(process, run)
         elif process.is_ending:
@@ -318,7 +274,7 @@ class Slots(SlotPool):
     def _on_misuse(self, process: JobProcess, why: Reason) -> None:
         """End a process that wrote something other than a result to its channel, and its run."""
         self._log.warning("channel_misused", pid=process.pid, handler=process.what, why=str(why))
-        self._recall(process)
+        self._ahead.recall(process)
         if process.run is None:
             self._pool.stop_idle(process)
         elif process.run.result is None:
@@ -329,41 +285,31 @@ class Slots(SlotPool):
         if process is None:
             return
         self._pool.remove(process)
-        if process.is_forced:
-            self._log.warning("process_killed", pid=process.pid, handler=process.what)
-        if exited.survivors:
-            self._log.error("processes_survived", processes=exited.survivors)
-        is_oom = exited.code == -signal.SIGKILL and not process.is_forced and self._oom.has_killed()
-        exit_ = process.describe_exit(
-            code=exited.code,
-            oom=is_oom,
-            survivors=exited.survivors,
-            failure=from_json(exited.why) or exited.error or None,
-        )
+        exit_ = self._exits.exited(process, exited)
         if exited.no_room and self._waits_for_exit(process):
             return
         self._after_exit(process, exit_)
 
     def _on_stuck(self, process: JobProcess) -> None:
         """Give up a process that SIGKILL does not end, so that its run does not stay open."""
-        name = f"{process.what} (pid {process.pid})"
-        self._log.error("processes_survived", processes=name)
         self._pool.remove(process)
-        self._after_exit(process, process.describe_exit(survivors=name))
+        self._after_exit(process, self._exits.stuck(process))
 
     def _after_exit(self, process: JobProcess, exit_: Exit) -> None:
-        never_began = self._settle_batch(process)
+        never_began = self._ahead.take_from_gone(process)
         run = process.run
         if run is None:
             self._pool.place_waiting()
             self._close_when_empty()
         elif never_began and run.stop is None and exit_.failure is None:
             # An idle process died just as it got this run.
-            self._detach(run)
+            run.detach()
             self._pool.place(run)
         else:
             self._finish(run, exit_)
-        for follower in self._take_unanswered(process):
+        while process.followers:  # it has begun them, and their answers were lost
+            follower = self._reach(process)
+            self._events.went_on(follower.trigger.run_id)
             self._finish(follower, exit_)
 
     def _waits_for_exit(self, process: JobProcess) -> bool:
@@ -371,7 +317,7 @@ class Slots(SlotPool):
         run = process.run
         if run is None or run.stop is not None or not self._pool.make_room(run):
             return False
-        self._detach(run)
+        run.detach()
         return True
 
     # -- runs handed ahead --------------------------------------------------------------------
@@ -379,78 +325,29 @@ class Slots(SlotPool):
     def _go_on(self, process: JobProcess, done: SlotRun) -> None:
         """Finish a run whose process has gone on with the next one by itself."""
         run = self._reach(process)
-        self._set_timer(run)
+        self._runs.start_timer(run)
         self._finish(done, None)
         self._events.went_on(run.trigger.run_id)
 
     def _reach(self, process: JobProcess) -> SlotRun:
-        run = process.go_on()
-        run.started_at_ms = int(time.time() * 1000)
-        del self._followers[run.trigger.run_id]
-        self._runs[run.trigger.run_id] = run
+        run = self._ahead.reach(process)
+        self._runs.add(run)
         return run
 
-    def _recall(self, process: JobProcess) -> None:
-        """Withdraw what the process was handed ahead, and take back what has not begun of it."""
-        batch, run = process.batch, process.run
-        is_head = run is not None and batch is not None and run.trigger.run_id == batch.head
-        if batch is None or run is None or (is_head and not process.followers):
-            return
-        noted = batch.withdraw()
-        process.read()  # it has answered everything before the run that it noted last
-        self._take_back(process, batch, noted)
-
-    def _on_withheld(self, process: JobProcess) -> None:
-        """Take back what the process will not begin; it has answered everything else."""
-        if process.batch is not None:
-            self._take_back(process, process.batch, process.batch.head)
-
-    def _take_back(self, process: JobProcess, batch: Batch, noted: int) -> None:
-        before = [one.trigger.run_id for one in process.followers]
-        run = process.drop_unbegun(batch, noted)
-        kept = {one.trigger.run_id for one in process.followers}
-        for run_id in before:
-            if run_id not in kept:
-                del self._followers[run_id]
-        if run is None:
-            return
-        if run.timer is not None:
-            run.timer.cancel()
-        del self._runs[run.trigger.run_id]
+    def _on_not_begun(self, process: JobProcess, run: SlotRun) -> None:
+        """Give back a run that its process was believed to have reached."""
+        self._runs.remove(run)
         if not process.is_ending:
             self._pool.make_idle(process)
         self._events.returned(run.trigger.run_id)
         self._close_when_empty()
 
-    def _settle_batch(self, process: JobProcess) -> bool:
-        """Take back what a process that is gone never began; return whether its run is of that."""
-        batch = process.batch
-        if batch is None or process.run is None:
-            return process.died_unread
-        noted = batch.begun()
-        self._take_back(process, batch, noted)
-        run = process.run
-        return run is not None and run.result is None and not batch.has_begun(batch.head, noted)
-
-    def _take_unanswered(self, process: JobProcess) -> Iterator[SlotRun]:
-        """Give the runs that a process that is gone has begun, and whose answers were lost."""
-        while process.followers:
-            run = self._reach(process)
-            self._events.went_on(run.trigger.run_id)
-            yield run
-
-    def _detach(self, run: SlotRun) -> None:
-        run.process = None
-        if run.timer is not None:
-            run.timer.cancel()
-
     # -- the zygote ---------------------------------------------------------------------------
 
     def _on_zygote_died(self, survivors: str) -> None:
         for process in self._pool.remove_all():
-            exit_ = process.describe_exit(survivors=survivors, failure=Why.ZYGOTE_DIED())
             if process.run is not None:
-                self._after_exit(process, exit_)
+                self._after_exit(process, self._exits.lost_zygote(process, survivors))
         if self._supervisor.error:
             failure = Why.ZYGOTE_GONE(fault=self._supervisor.error)
             for run in self._pool.take_all_waiting():
@@ -464,7 +361,7 @@ class Slots(SlotPool):
     # -- upkeep -------------------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        paths = [run.log_path for run in self._runs.values() if run.process is not None]
+        paths = [run.log_path for run in self._runs.all if run.process is not None]
         self._log_limiter.enforce(paths)
         self._line_times.look(paths)
         self._pool.end_idle()

@@ -87,7 +87,7 @@ def test_dead_zygote_is_replaced_and_the_slots_work_on(harness: SlotHarness) -> 
 
 def test_result_that_was_there_stands_when_the_zygote_dies(harness: SlotHarness) -> None:
     run_id = harness.start("hangs.at.exit", fresh_process=True)
-    harness.turn(lambda: harness.slots._runs[run_id].result)
+    harness.turn(lambda: harness.slots._runs.get(run_id).result)
 
     kill(harness.zygote)
 

@@ -241,7 +241,7 @@ def test_more_slots_than_can_be_are_refused(tmp_path: Path) -> None:
 
 def test_run_that_is_at_work_cannot_be_started_again(harness: SlotHarness) -> None:
     run_id = harness.start("sleeps")
-    run = harness.slots._runs[run_id]
+    run = harness.slots._runs.get(run_id)
 
     with pytest.raises(RuntimeError, match="and it to be new"):
         harness.slots.start(run.trigger)

@@ -410,7 +410,7 @@ def test_script_that_a_zygote_of_another_version_did_not_start_has_failed(
     harness: SlotHarness,
 ) -> None:
     run_id = start(harness, "sleep 60")
-    process = harness.turn(lambda: harness.slots._runs[run_id].process)
+    process = harness.turn(lambda: harness.slots._runs.get(run_id).process)
     said = b'{"type":"Exited","number":%d,"error":"no luck","why":"{\\"code\\":\\"NEW\\"}"}'
 
     exited = frames.decode_from_zygote(said % process.number)
