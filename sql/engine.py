@@ -9,9 +9,10 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Select
+from sqlalchemy import Select, Update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
@@ -31,6 +32,8 @@ RETRY_SECONDS = 10.0
 #: How long a thread waits for one of the connections.
 POOL_SECONDS = 5.0
 ANSWER_SECONDS = 10
+#: Connections kept for statements without a transaction around them.
+ALONE_POOL_SIZE = 2
 
 
 class Database:
@@ -79,7 +82,12 @@ class Database:
         embedded = self.dialect.is_embedded
         self._outage = Outage(self._ask) if impatient and not embedded else None
         self._writing = self.engine.execution_options(warren_writing=True)
-        self._glancing = self.engine.execution_options(warren_glancing=True)
+        self._alone = self.engine
+        if not embedded:
+            alone = replace(how, pool_size=ALONE_POOL_SIZE, is_alone=True)
+            self._alone = self.dialect.make_engine(self.url, alone)
+        self._glancing = self._alone.execution_options(warren_glancing=True)
+        self._changing = self._alone.execution_options(warren_writing=True)
         # Threads queue here in order; an embedded database's own wait is not fair.
         self._write_lock: AbstractContextManager[None] = FairLock() if embedded else nullcontext()
         if beside is not None and embedded:
@@ -131,11 +139,26 @@ class Database:
 
         return self._retry(look)
 
+    def change(self, statement: Update, parameters: Mapping[str, Any]) -> int:
+        """Commit a single UPDATE; return how many rows it matched.
+
+        Raises:
+            DatabaseUnavailable: the database did not answer, refused us, or kept failing.
+
+        """
+
+        def commit() -> int:
+            with self._write_lock, self._changing.begin() as connection:
+                return connection.execute(statement, parameters).rowcount
+
+        return self._retry(commit)
+
     def close(self) -> None:
         """Close every connection."""
         if self._outage is not None:
             self._outage.close()
         self.engine.dispose()
+        self._alone.dispose()
 
     def _ask(self) -> None:
         with self.engine.connect() as connection:

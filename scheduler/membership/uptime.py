@@ -86,13 +86,7 @@ class SendingUptime:
             is_known = began_at - self._kept_at < SAY_MS / 1000
             if is_known and began_at - self._said_at < SAY_MS / 1000:
                 return
-            known = None
-            if not is_known:
-                known = self._database.read(lambda session: _known(session, now_ms))
-            if known is None:
-                known = self._database.write(
-                    lambda session: _say(session, now_ms, is_known=is_known)
-                )
+            known = self._say_more(now_ms) if is_known else self._ask_and_say(now_ms)
             self._said_at = began_at
             if known is not None:
                 self._learn(began_at, known)
@@ -107,6 +101,20 @@ class SendingUptime:
         if not pending.has_downtimes:
             # Others find out about a silence 5 s after the last word, not after this look.
             self._learn(min(began_at, said_at + SAY_MS / 1000), [])
+
+    def _say_more(self, now_ms: int) -> list[Downtime] | None:
+        """Say so again; return unsettled downtimes, None = none but the known."""
+        instants = uptimes.prolongation(now_ms=now_ms, gap_ms=LATE_MS)
+        if self._database.change(uptimes.PROLONGATION, instants):
+            return None
+        return self._database.write(lambda session: _say(session, now_ms, is_known=True))
+
+    def _ask_and_say(self, now_ms: int) -> list[Downtime]:
+        """Return the unsettled downtimes, having said so if it is time."""
+        known = self._database.read(lambda session: _known(session, now_ms))
+        if known is None:
+            known = self._database.write(lambda session: _say(session, now_ms, is_known=False))
+        return known or []
 
     def _learn(self, at: float, downtimes: list[Downtime]) -> None:
         with self._learning:

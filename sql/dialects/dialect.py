@@ -18,13 +18,18 @@ from sqlalchemy.types import TypeEngine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connecting:
-    """How a `Database` connects; its docstring explains each."""
+    """How a `Database` connects; its docstring explains most of it.
+
+    `is_alone` is for statements without a transaction around them, each committed by itself; an
+    embedded database needs no connections of their own for those.
+    """
 
     pool_size: int
     pool_seconds: float
     answer_seconds: int
     statement_seconds: int
     impatient: bool
+    is_alone: bool = False
 
     @property
     def pool(self) -> dict[str, Any]:
@@ -85,7 +90,7 @@ class Dialect(Protocol):
         """Return what makes connections, READ COMMITTED or stricter, and keeps them in a pool.
 
         A transaction whose connection has the execution option `warren_writing` is going to write;
-        one with `warren_glancing` is a single SELECT.
+        one with `warren_glancing` is a single SELECT, without a transaction around it.
         """
 
     def version_problem(self, connected: sqlalchemy.Dialect) -> str | None:

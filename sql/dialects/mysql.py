@@ -15,6 +15,7 @@ from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
 from sql.dialects.dialect import Connecting, Locking, UpdateRule
+from sql.dialects.mysql_connection import sparing
 from sql.dialects.server_version import too_old
 
 CONNECT_SECONDS = 5
@@ -79,9 +80,9 @@ class MySQL:
     def make_engine(self, url: URL, how: Connecting) -> Engine:
         """Return what makes connections that the server ends when they say nothing for long."""
         engine = create_engine(
-            url,
+            sparing(url),
             hide_parameters=True,
-            isolation_level="READ COMMITTED",
+            isolation_level="AUTOCOMMIT" if how.is_alone else "READ COMMITTED",
             **how.pool,
             pool_recycle=_WRITING_IDLE_SECONDS if how.impatient else _IDLE_SECONDS,
             connect_args={

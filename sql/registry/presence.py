@@ -66,11 +66,15 @@ def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
 
 def renew(session: Session, beat: Beat) -> bool:
     """Record a sign of life of the boot that holds its address."""
-    values = asdict(beat) | {"draining": int(beat.draining), "updated": at(beat.beat_at)}
-    told = {f"its_{name}": value for name, value in values.items()}
     # Not through the ORM, which would cost more than the statement.
-    renewed: Any = session.connection().execute(_RENEW, told)
+    renewed: Any = session.connection().execute(RENEWAL, renewal(beat))
     return bool(renewed.rowcount)
+
+
+def renewal(beat: Beat) -> dict[str, Any]:
+    """Return the parameters of `RENEWAL`."""
+    values = asdict(beat) | {"draining": int(beat.draining), "updated": at(beat.beat_at)}
+    return {f"its_{name}": value for name, value in values.items()}
 
 
 def leave(session: Session, group: str, key: str, address: str, boot_id: str) -> bool:
@@ -137,8 +141,8 @@ def _insert_unless_there(session: Session, beat: Beat) -> Insert:
     return of(session).insert_or_keep(Registration, Registration.id).values(row)
 
 
-#: Built once, because schedulers renew their registration twice a second.
-_RENEW = (
+#: Records a sign of life, as `renew` does. Built once: schedulers send it twice a second.
+RENEWAL = (
     update(Registration)
     .where(
         *_is(bindparam("its_group"), bindparam("its_key"), bindparam("its_address")),

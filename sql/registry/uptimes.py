@@ -18,9 +18,10 @@ IS_DOWNTIME = Uptime.down_since < Uptime.since_at
 IS_UNSETTLED = and_(IS_DOWNTIME, Uptime.is_settled == 0)
 
 
-#: Prolongs the newest stretch, if nothing else is needed, as is nearly always so.
+#: Prolongs the newest stretch, if nothing else is needed, as is nearly always so; that matches one
+#: row.
 _NEWEST = select(func.max(Uptime.id).label("id")).subquery()
-_PROLONG = (
+PROLONGATION = (
     update(Uptime)
     .where(
         # MySQL reads the table that it updates only through a derived one.
@@ -51,8 +52,8 @@ def prolong(session: Session, *, now_ms: int, gap_ms: int) -> int:
     A silence of up to `gap_ms` is none. Two schedulers that end one downtime at the same time may
     each begin a stretch, a moment apart: the downtime is then known twice, which does no harm.
     """
-    instants = {"now_ms": now_ms, "earliest_ms": now_ms - gap_ms}
-    prolonged: Any = session.connection().execute(_PROLONG, instants)
+    instants = prolongation(now_ms=now_ms, gap_ms=gap_ms)
+    prolonged: Any = session.connection().execute(PROLONGATION, instants)
     if prolonged.rowcount:
         return 0
     last = session.execute(
@@ -70,6 +71,11 @@ def prolong(session: Session, *, now_ms: int, gap_ms: int) -> int:
         )
     )
     return now_ms - down_since
+
+
+def prolongation(*, now_ms: int, gap_ms: int) -> dict[str, int]:
+    """Return the parameters of `PROLONGATION`."""
+    return {"now_ms": now_ms, "earliest_ms": now_ms - gap_ms}
 
 
 def unsettled(session: Session) -> list[Downtime]:

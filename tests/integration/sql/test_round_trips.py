@@ -1,0 +1,67 @@
+"""What is sent to MariaDB besides the statements."""
+
+from typing import Any
+
+import pymysql
+import pytest
+from sqlalchemy import literal, select, text, update
+from sqlalchemy.exc import ProgrammingError
+
+from sql.engine import Database
+from sql.models import App
+
+ONE = text("SELECT 1")
+NOTHING = update(App).where(App.name == "nobody's").values(title="")
+
+
+@pytest.fixture
+def sent(mariadb_database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is sent from now on, on connections that stand."""
+    mariadb_database.read(lambda session: session.execute(ONE))
+    mariadb_database.change(NOTHING, {})
+    sent: list[str] = []
+    send = pymysql.connections.Connection._execute_command
+
+    def note(self: Any, command: int, words: Any) -> None:
+        sent.append(words.decode() if isinstance(words, bytes) else words)
+        send(self, command, words)
+
+    monkeypatch.setattr(pymysql.connections.Connection, "_execute_command", note)
+    return sent
+
+
+def test_a_transaction_that_was_committed_is_not_rolled_back(
+    mariadb_database: Database, sent: list[str]
+) -> None:
+    mariadb_database.write(lambda session: session.execute(ONE))
+
+    assert sent == ["SELECT 1", "COMMIT"]
+
+
+def test_what_was_only_read_or_failed_is_rolled_back(
+    mariadb_database: Database, sent: list[str]
+) -> None:
+    mariadb_database.read(lambda session: session.execute(ONE))
+    with pytest.raises(ProgrammingError):
+        mariadb_database.write(lambda session: session.execute(text("SELECT * FROM nowhere")))
+
+    assert sent == ["SELECT 1", "ROLLBACK", "SELECT * FROM nowhere", "ROLLBACK"]
+
+
+def test_a_single_statement_has_no_transaction_around_it(
+    mariadb_database: Database, sent: list[str]
+) -> None:
+    glanced = mariadb_database.glance(select(literal(1)), {})
+    changed = mariadb_database.change(NOTHING, {})
+
+    assert (tuple(glanced), changed) == ((1,), 0)
+    assert [words.split()[0] for words in sent] == ["SELECT", "UPDATE"]
+
+
+def test_a_single_change_is_there_for_all_who_look(mariadb_database: Database) -> None:
+    mariadb_database.write(lambda session: session.add(App(name="shop", title="")))
+
+    changed = mariadb_database.change(update(App).values(title="the shop"), {})
+
+    titles = mariadb_database.read(lambda s: s.execute(select(App.title)).scalars().all())
+    assert (changed, titles) == (1, ["the shop"])
