@@ -38,7 +38,10 @@ def site(sqlite_schema_url: str) -> Iterator[str]:
             started_at=due + 300,
             message="ConnectionError: " + "x" * 300,
         )
-    load = '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62}'
+    load = (
+        '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62, '
+        '"handlers": ["noop"]}'
+    )
     rows.executor(ADDRESS, clock.now, load)
     server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=0)
     server.start()
@@ -65,7 +68,7 @@ def page(chromium: Browser, site: str) -> Page:
 def test_no_table_is_wider_than_its_place_in_any_window(page: Page) -> None:
     wider = {}
 
-    for width in (390, 900, 1024, 1440):
+    for width in (390, 900, 1024, 1280, 1440):
         page.set_viewport_size({"width": width, "height": 900})
         for path in PATHS:
             page.goto(path)
@@ -91,6 +94,19 @@ def test_on_a_phone_filters_unfold_and_a_run_is_a_few_lines_beside_its_box(page:
     assert box is not None
     assert name_at is not None
     assert box["x"] + box["width"] <= name_at["x"]
+
+
+def test_on_a_phone_a_job_is_two_lines_with_its_buttons(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/jobs")
+
+    row = page.locator("tr", has=page.get_by_role("link", name="nightly report"))
+    box = row.bounding_box()
+
+    expect(row.get_by_role("link", name="Trigger", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Stop", exact=True).last).to_be_visible()
+    assert box is not None
+    assert box["height"] < 110
 
 
 def test_a_question_closes_with_escape_or_cancel_and_gives_the_focus_back(page: Page) -> None:
