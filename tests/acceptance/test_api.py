@@ -69,10 +69,10 @@ def test_one_key_makes_one_run_at_two_processes_and_across_a_death(
     assert again["id"] == after_death
     listed = clients[0].get("/runs?job=reports/nightly")["items"]
     assert {run["id"] for run in listed} == {answers[0]["id"], after_death}
-    assert doomed.wait(15) == -signal.SIGKILL
+    assert doomed.wait(30) == -signal.SIGKILL
     for api in apis:
         api.send(signal.SIGTERM)
-    assert [api.wait(15) for api in apis] == [0, 0]
+    assert [api.wait(30) for api in apis] == [0, 0]
     rows.database.close()
 
 

@@ -89,7 +89,7 @@ def end(command: Command) -> list[Process]:
     below = command.tree()
     begun = time.monotonic()
     command.send(signal.SIGINT)
-    assert command.wait(10.0) == 0, command.text()
+    assert command.wait(30) == 0, command.text()
     assert time.monotonic() - begun < 5.0
     return below
 

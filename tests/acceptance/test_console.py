@@ -35,7 +35,7 @@ def address(console: Command) -> str:
 
 def status(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -56,7 +56,7 @@ def test_two_consoles_share_one_first_administrator_and_end_in_order(
 
     for process in (*consoles, scheduler):
         process.send(signal.SIGTERM)
-    assert [process.wait(15) for process in (*consoles, scheduler)] == [0, 0, 0]
+    assert [process.wait(30) for process in (*consoles, scheduler)] == [0, 0, 0]
     database = Database(env["WARREN_DATABASE_URL"])
     rows = database.read(lambda session: presence.listing(session, presence.ADMIN))
     database.close()
@@ -72,7 +72,7 @@ def test_a_port_that_is_taken_is_one_line(tmp_path: Path, env: dict[str, str]) -
     assert second.returncode == 1
     assert f"cannot listen at 127.0.0.1:{port}" in second.stderr
     first.send(signal.SIGTERM)
-    assert first.wait(15) == 0
+    assert first.wait(30) == 0
 
 
 @pytest.mark.parametrize("name", ["WARREN_SECRET", "WARREN_BROKER_URL", "WARREN_DATABASE_URL"])

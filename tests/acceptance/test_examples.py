@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
         below = command.tree()
         command.send(signal.SIGINT)
-        assert command.wait(10.0) == 0, command.text()
+        assert command.wait(30) == 0, command.text()
     eventually(lambda: not any(process.is_alive for process in below))
     audit = run_warren("audit", folder=folder)
     assert audit.returncode == 0, audit.stdout

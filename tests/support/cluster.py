@@ -237,7 +237,7 @@ class Cluster:
         """End an executor without processes as SIGKILL does."""
         self.cables[id(executor)].die()
         executor._loop.call_soon_threadsafe(executor._loop.stop)
-        assert executor.join(10)
+        assert executor.join(30)
         self.executors.remove(executor)
 
     def is_online(self, address: str = "one", *, app: str = APP) -> bool:
@@ -301,11 +301,11 @@ class Cluster:
     def skips(self) -> list[SkippedTicks]:
         return self.database.read(lambda s: list(s.execute(select(SkippedTicks)).scalars()))
 
-    def wait_final(self, run_id: int, seconds: float = 20.0) -> Run:
+    def wait_final(self, run_id: int, seconds: float = 60.0) -> Run:
         eventually(lambda: self.run(run_id).status in FINAL, seconds)
         return self.run(run_id)
 
-    def wait_status(self, run_id: int, status: str, seconds: float = 20.0) -> Run:
+    def wait_status(self, run_id: int, status: str, seconds: float = 60.0) -> Run:
         eventually(lambda: self.run(run_id).status == status, seconds)
         return self.run(run_id)
 

@@ -89,7 +89,7 @@ class Command:
         """Return everything it has written so far."""
         return self.output.read_text(errors="replace")
 
-    def wait_for(self, words: str, seconds: float = 30.0) -> str:
+    def wait_for(self, words: str, seconds: float = 60.0) -> str:
         """Wait until a line holds `words` and return it; fail at once when the command ends."""
         return eventually(lambda: self._line_with(words), seconds)
 
@@ -110,7 +110,7 @@ class Command:
         self.send(signal.SIGKILL)
         self._process.wait(30.0)
 
-    def wait(self, seconds: float = 30.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         """Wait for the command's end and return its exit status; negative for a signal."""
         try:
             return self._process.wait(seconds)
@@ -141,7 +141,7 @@ def run_warren(
     *arguments: str,
     folder: Path,
     env: Mapping[str, str] | None = None,
-    seconds: float = 60.0,
+    seconds: float = 120.0,
     said: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """Run `warren ARGUMENTS` to its end and return its status and its two outputs.
@@ -159,7 +159,7 @@ def run_program(
     *arguments: str,
     folder: Path,
     env: Mapping[str, str] | None = None,
-    seconds: float = 60.0,
+    seconds: float = 120.0,
     said: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """Run `warren ARGUMENTS` as a program of its own, whatever the command."""

@@ -203,7 +203,7 @@ class Deployment:
         statement = select(SkippedTicks).filter_by(job_id=self.job_row(job).id)
         return self.database.read(lambda session: list(session.execute(statement).scalars()))
 
-    def await_status(self, run_id: int, *wanted: RunStatus, seconds: float = 20.0) -> Run:
+    def await_status(self, run_id: int, *wanted: RunStatus, seconds: float = 60.0) -> Run:
         """Wait until a run has one of these statuses and return it."""
 
         def look() -> Run | None:
@@ -215,11 +215,11 @@ class Deployment:
         assert found is not None
         return found
 
-    def await_final(self, *run_ids: int, seconds: float = 30.0) -> list[Run]:
+    def await_final(self, *run_ids: int, seconds: float = 90.0) -> list[Run]:
         """Wait until runs are final and return them."""
         return [self.await_status(run_id, *FINAL, seconds=seconds) for run_id in run_ids]
 
-    def await_success(self, run_id: int, seconds: float = 30.0) -> Run:
+    def await_success(self, run_id: int, seconds: float = 90.0) -> Run:
         """Wait until some attempt of a run that a person triggered has succeeded; return it."""
 
         def look() -> Run | None:
@@ -232,7 +232,7 @@ class Deployment:
         assert found is not None
         return found
 
-    def await_all_final(self, seconds: float = 30.0) -> None:
+    def await_all_final(self, seconds: float = 90.0) -> None:
         """Wait until no run at all is open."""
 
         def look() -> bool:
@@ -242,7 +242,7 @@ class Deployment:
 
         eventually(look, seconds, every=0.05)
 
-    def await_runs(self, count: int, seconds: float = 60.0) -> None:
+    def await_runs(self, count: int, seconds: float = 120.0) -> None:
         """Wait until there are so many rows."""
         statement = select(func.count()).select_from(Run)
         eventually(
@@ -251,7 +251,7 @@ class Deployment:
             every=0.05,
         )
 
-    def await_start(self, run_id: int, seconds: float = 20.0) -> dict[str, Any]:
+    def await_start(self, run_id: int, seconds: float = 60.0) -> dict[str, Any]:
         """Wait until a run's handler has noted its start and return the note."""
         return eventually(lambda: self.start_of(run_id), seconds, every=0.01) or {}
 
@@ -280,7 +280,7 @@ class Deployment:
         try:
             publisher = transport.publisher("by hand")
             eventually(lambda: publisher.is_ready)
-            return publisher.publish(messages).wait(10.0)
+            return publisher.publish(messages).wait(30)
         finally:
             transport.close()
 
@@ -288,7 +288,7 @@ class Deployment:
 
     def assert_sound(self) -> None:
         """Stop all schedules, wait for what is open, and require the invariants."""
-        assert_sound(self, seconds=30.0)
+        assert_sound(self, seconds=90.0)
         self.assert_nothing_left()
 
     def assert_nothing_left(self) -> None:

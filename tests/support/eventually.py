@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(check: Callable[[], T], seconds: float = 10.0, every: float = 0.005) -> T:
+def eventually(check: Callable[[], T], seconds: float = 30.0, every: float = 0.005) -> T:
     """Return the first truthy value of `check`, asked every few milliseconds.
 
     Raises AssertionError after `seconds`, naming the check and its last value. A check that raises

@@ -143,11 +143,11 @@ class FakeExecutor:
             direction=Direction.FROM_EXECUTOR,
             valid_seconds=60,
         )
-        assert self._publisher.publish([sealed]).wait(5) != [Confirm.UNKNOWN]
+        assert self._publisher.publish([sealed]).wait(30) != [Confirm.UNKNOWN]
 
     # -- hearing ------------------------------------------------------------------------------
 
-    def take(self, count: int = 1, seconds: float = 10.0) -> list[Trigger]:
+    def take(self, count: int = 1, seconds: float = 30.0) -> list[Trigger]:
         """Take and settle this many triggers; what else lies in the queue is not touched.
 
         With several in a message there may be more.
@@ -163,7 +163,7 @@ class FakeExecutor:
                 time.sleep(0.01)
         return found
 
-    def hold(self, count: int = 1, seconds: float = 10.0) -> list[Delivery]:
+    def hold(self, count: int = 1, seconds: float = 30.0) -> list[Delivery]:
         """Take deliveries and do not settle them."""
         if self._runs is None:
             queue = run_queue(self.app, self.address).name
@@ -191,7 +191,7 @@ class FakeExecutor:
     def of(self, kind: type[Message]) -> list[Any]:
         return [message for message in list(self.heard) if isinstance(message, kind)]
 
-    def expect(self, kind: type[Message], seconds: float = 10.0) -> Any:
+    def expect(self, kind: type[Message], seconds: float = 30.0) -> Any:
         return eventually(lambda: self.of(kind), seconds)[0]
 
     # -- ending -------------------------------------------------------------------------------

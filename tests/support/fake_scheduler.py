@@ -112,7 +112,7 @@ class FakeScheduler:
         )
 
     def publish(self, *messages: Outgoing) -> None:
-        fates = self._publisher.publish(list(messages)).wait(5)
+        fates = self._publisher.publish(list(messages)).wait(30)
         assert set(fates) <= {Confirm.CONFIRMED}, fates
 
     def send_trigger(self, run_id: int, *, valid_seconds: float = 600, **values: Any) -> None:
@@ -152,7 +152,7 @@ class FakeScheduler:
             if report.run_id == run_id and isinstance(report, kind)
         ]
 
-    def expect(self, run_id: int, kind: type[R], seconds: float = 10) -> R:
+    def expect(self, run_id: int, kind: type[R], seconds: float = 30) -> R:
         """Return the first report of this kind on a run, once it is here."""
         return eventually(lambda: self.reports_on(run_id, kind), seconds)[0]
 
@@ -204,7 +204,7 @@ class FakeScheduler:
 
     def _say(self, message: Message) -> bool:
         """Send what may be lost, the executor asking again; whether the broker has taken it."""
-        [fate] = self._publisher.publish([self.seal(message, self.command_queue)]).wait(5)
+        [fate] = self._publisher.publish([self.seal(message, self.command_queue)]).wait(30)
         return fate is Confirm.CONFIRMED
 
     def _greet(self, beat: Heartbeat) -> None:

@@ -32,7 +32,7 @@ class Subject(Protocol):
         """Let no schedule fire any more."""
 
 
-def assert_sound(subject: Subject, seconds: float = 20.0) -> None:
+def assert_sound(subject: Subject, seconds: float = 60.0) -> None:
     """Wait until every run is over, then hold the tallies against what happened."""
     subject.stop_jobs()
     eventually(lambda: _is_over(subject.database), seconds, every=0.02)

@@ -108,7 +108,7 @@ class PrivateMariaDB:
             output=self._folder / "output.log",
         )
         try:
-            eventually(self._answers, seconds=60.0, every=0.02)
+            eventually(self._answers, seconds=180.0, every=0.02)
         except BaseException:
             self._service.end()
             self._service = None

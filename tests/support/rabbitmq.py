@@ -75,7 +75,7 @@ class PrivateRabbit:
             output=self._folder / "output.log",
         )
         try:
-            eventually(self._answers, seconds=60.0, every=0.05)
+            eventually(self._answers, seconds=180.0, every=0.05)
         except BaseException:
             self._service.end()
             self._service = None
@@ -109,7 +109,7 @@ class PrivateRabbit:
             env=basic_environment() | self._environment(),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         assert done.returncode == 0, f"rabbitmqctl {arguments}: {done.stdout}{done.stderr}"

@@ -139,7 +139,7 @@ class GatewayCase:
             command.send(signal.SIGTERM)
         for command in commands:
             with suppress(AssertionError):
-                command.wait(10)
+                command.wait(30)
             command.close()
             self.remotes.remove(command)
 

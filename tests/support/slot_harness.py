@@ -102,14 +102,14 @@ class SlotHarness:
             **({"job_id": 7, "boot_id": "boot", "kind": "CRON"} | fields),
         )
 
-    def run(self, handler: str, param: str = "", seconds: float = 15, **fields: Any) -> Finished:
+    def run(self, handler: str, param: str = "", seconds: float = 45, **fields: Any) -> Finished:
         return self.wait(self.start(handler, param, **fields), seconds)
 
-    def wait(self, run_id: int, seconds: float = 15) -> Finished:
+    def wait(self, run_id: int, seconds: float = 45) -> Finished:
         self.turn(lambda: run_id in self.finished, seconds)
         return self.finished[run_id]
 
-    def turn(self, check: Callable[[], T], seconds: float = 10.0) -> T:
+    def turn(self, check: Callable[[], T], seconds: float = 30.0) -> T:
         """Let the loop work until `check` gives something true; return that."""
         deadline = time.monotonic() + seconds
         while not (value := check()):

@@ -99,7 +99,7 @@ def spy_on_executor(folder: Path, environment: dict[str, str]) -> dict[str, Any]
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr

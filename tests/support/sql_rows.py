@@ -115,7 +115,7 @@ def side_by_side(*works: Callable[[], T]) -> list[T]:
     start = threading.Barrier(len(works))
 
     def begin(work: Callable[[], T]) -> T:
-        start.wait(10)
+        start.wait(30)
         return work()
 
     with ThreadPoolExecutor(len(works)) as pool:

@@ -80,7 +80,7 @@ class Silence:
         # Closing alone leaves a thread that waits in accept() where it is.
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
-        self._thread.join(5)
+        self._thread.join(30)
         for connection in self.taken:
             connection.close()
 

@@ -46,7 +46,7 @@ def at_once(acts: list[Callable[[], Any]]) -> list[Any]:
     start = Barrier(len(acts))
 
     def run(act: Callable[[], Any]) -> Any:
-        start.wait(10)
+        start.wait(30)
         try:
             return act()
         except Problem as refused:

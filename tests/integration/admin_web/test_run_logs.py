@@ -318,7 +318,7 @@ def test_a_frozen_executor_keeps_nobody_from_other_pages(cluster: Cluster, conso
     eventually(lambda: "BUSY" in answers, 5)
     assert visits[0].client.get("/runs").status_code == 200
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
 
     assert sorted(set(answers)) == ["BUSY", "SILENT"]
     assert ask(visits[0], run_id)["answer"] == "SILENT"

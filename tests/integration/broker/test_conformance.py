@@ -46,7 +46,7 @@ def take_all(consumer: Consumer, count: int) -> list[Delivery]:
 
 
 def publish(transport: Transport, *messages: Outgoing) -> list[Confirm]:
-    return ready_publisher(transport).publish(messages).wait(10)
+    return ready_publisher(transport).publish(messages).wait(30)
 
 
 def test_message_arrives_as_it_was_sent(transport: Transport) -> None:
@@ -126,7 +126,7 @@ def test_publisher_serves_several_threads_at_once(transport: Transport) -> None:
 
     def work() -> None:
         for _ in range(20):
-            fates.extend(publisher.publish([message(), message()]).wait(10))
+            fates.extend(publisher.publish([message(), message()]).wait(30))
 
     threads = [threading.Thread(target=work) for _ in range(5)]
     for thread in threads:
@@ -158,7 +158,7 @@ def test_a_consumer_that_waits_can_be_woken(transport: Transport) -> None:
 
     consumer.wake()
 
-    waiting.join(10)
+    waiting.join(30)
     assert taken == [[]]
 
 
@@ -481,7 +481,7 @@ def test_closing_a_consumer_wakes_who_waits_on_it(transport: Transport) -> None:
 
     consumer.close()
 
-    waiting.join(10)
+    waiting.join(30)
     assert taken == [[]]
 
 

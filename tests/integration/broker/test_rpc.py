@@ -221,7 +221,7 @@ def test_bad_message_among_the_answers_stops_nothing(
     )
     publisher = transport.publisher("stranger")
     eventually(lambda: publisher.is_ready)
-    publisher.publish([stranger]).wait(10)
+    publisher.publish([stranger]).wait(30)
 
     (answer,) = requester.ask([beat("h1")], 10)
 

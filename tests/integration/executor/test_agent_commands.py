@@ -218,7 +218,7 @@ def test_run_that_was_given_back_counts_as_finished_and_is_given_back_again(
 def test_memory_begins_with_the_first_boot(case: AgentCase) -> None:
     before: int = case.desk.ask(Know, runs=()).remembers_since_ms
     case.executors[0].stop(hurry=True)
-    assert case.executors[0].join(10)
+    assert case.executors[0].join(30)
 
     case.boot()
 
@@ -299,7 +299,7 @@ def test_refused_executor_ends_with_one_line(tmp_path: Path) -> None:
 
     executor = case.boot(welcomed=False)
 
-    assert executor.join(10)
+    assert executor.join(30)
     assert executor.failure == "address exec-1 is held by another living executor"
     assert executor.exit_status == 1
     assert case.slots.started == []
@@ -351,7 +351,7 @@ def test_nothing_is_taken_before_the_welcome(tmp_path: Path) -> None:
     case = AgentCase(tmp_path)
     first = case.boot()
     first.stop(hurry=True)
-    assert first.join(10)
+    assert first.join(30)
     case.desk.send_trigger(1)
     case.desk.welcomes = False
 

@@ -97,7 +97,7 @@ def test_dropped_run_is_settled_in_the_journal_so_that_no_boot_reports_it(
     eventually(is_settled)
     case.slots.finish(1)
     case.executors[0].stop(hurry=True)
-    assert case.executors[0].join(10)
+    assert case.executors[0].join(30)
     case.boot()
     case.settle()
 

@@ -83,7 +83,7 @@ def test_result_that_is_not_durable_is_reported_but_does_not_count_as_recorded(
     assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
     assert not recorded.is_set()
     disk.is_full = False
-    assert recorded.wait(10)
+    assert recorded.wait(30)
 
 
 def test_triggers_stay_with_the_broker_while_the_disk_is_full(case: AgentCase, disk: Disk) -> None:

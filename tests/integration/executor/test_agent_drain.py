@@ -40,7 +40,7 @@ def test_idle_executor_says_goodbye_and_ends_with_status_zero(case: AgentCase) -
 
     executor.stop()
 
-    assert executor.join(10)
+    assert executor.join(30)
     assert executor.exit_status == 0
     goodbye = eventually(lambda: case.desk.of(Goodbye))[0]
     assert goodbye.boot_id == executor.identity.boot_id
@@ -51,7 +51,7 @@ def test_goodbye_is_the_last_word(case: AgentCase) -> None:
     executor = case.boot()
 
     executor.stop()
-    assert executor.join(10)
+    assert executor.join(30)
 
     eventually(lambda: case.desk.of(Goodbye))
     assert isinstance(case.desk.heard[-1], Goodbye)
@@ -80,7 +80,7 @@ def test_waiting_runs_are_given_back_at_once_and_the_running_one_may_finish(
         assert case.desk.expect(run_id, NotStarted).reason == "the executor is shutting down"
     case.slots.finish(1)
     assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
-    assert executor.join(10)
+    assert executor.join(30)
     assert case.starts_of(2) == 0
 
 
@@ -94,7 +94,7 @@ def test_trigger_that_comes_while_draining_is_given_back(case: AgentCase) -> Non
 
     case.desk.expect(2, NotStarted)
     case.slots.finish(1)
-    assert executor.join(10)
+    assert executor.join(30)
 
 
 def test_run_that_outlasts_the_drain_is_cut_off_and_reported(case: AgentCase) -> None:
@@ -109,7 +109,7 @@ def test_run_that_outlasts_the_drain_is_cut_off_and_reported(case: AgentCase) ->
         Outcome.FAILED,
         "stopped because its executor shut down",
     )
-    assert executor.join(10)
+    assert executor.join(30)
 
 
 def test_hurry_cuts_off_at_once(case: AgentCase) -> None:
@@ -118,7 +118,7 @@ def test_hurry_cuts_off_at_once(case: AgentCase) -> None:
 
     executor.stop(hurry=True)
 
-    assert executor.join(5)
+    assert executor.join(30)
     assert case.desk.expect(1, Finished).outcome is Outcome.FAILED
 
 
@@ -130,7 +130,7 @@ def test_second_stop_with_hurry_ends_the_wait(case: AgentCase) -> None:
 
     executor.stop(hurry=True)
 
-    assert executor.join(5)
+    assert executor.join(30)
     assert case.desk.expect(1, Finished).outcome is Outcome.FAILED
 
 
@@ -139,7 +139,7 @@ def test_every_callback_is_confirmed_in_the_journal_at_the_end(case: AgentCase) 
     hold_one_let_wait(case, 2, 3)
 
     executor.stop(hurry=True)
-    assert executor.join(10)
+    assert executor.join(30)
 
     confirmed = [
         run_id
@@ -159,7 +159,7 @@ def test_without_a_broker_it_ends_in_bounded_time_without_goodbye_and_the_next_b
     case.broker.stop()
 
     executor.stop(hurry=True)
-    assert executor.join(10)
+    assert executor.join(30)
     case.broker.start()
     assert case.desk.of(Goodbye) == []
     case.boot()
@@ -176,7 +176,7 @@ def test_job_that_cannot_be_killed_does_not_hold_up_the_end_and_is_lost(
     hold_one_let_wait(case, param="stubborn")
 
     executor.stop(hurry=True)
-    assert executor.join(10)
+    assert executor.join(30)
     assert case.desk.of(Goodbye) == []
     case.boot()
 
@@ -186,7 +186,7 @@ def test_job_that_cannot_be_killed_does_not_hold_up_the_end_and_is_lost(
 def test_triggers_left_in_the_queue_are_there_for_others_to_drain(case: AgentCase) -> None:
     executor = case.boot()
     executor.stop()
-    assert executor.join(10)
+    assert executor.join(30)
 
     case.desk.send_trigger(5)
 
@@ -199,7 +199,7 @@ def test_executor_that_was_never_welcomed_ends_without_a_word(case: AgentCase) -
 
     executor.stop()
 
-    assert executor.join(10)
+    assert executor.join(30)
     assert case.desk.of(Goodbye) == []
     assert case.desk.of(Callback) == []
 
@@ -207,7 +207,7 @@ def test_executor_that_was_never_welcomed_ends_without_a_word(case: AgentCase) -
 def test_stop_of_an_executor_that_has_ended_is_harmless(case: AgentCase) -> None:
     executor = case.boot()
     executor.stop()
-    assert executor.join(10)
+    assert executor.join(30)
 
     executor.stop()
     executor.stop(hurry=True)

@@ -85,7 +85,7 @@ def test_drain_ends_what_runs_and_says_goodbye(case: AgentCase) -> None:
 
     case.executors[0].stop()
 
-    assert case.executors[0].join(10)
+    assert case.executors[0].join(30)
     assert case.desk.expect(1, Finished).outcome is Outcome.FAILED
     assert case.executors[0].exit_status == 0
 

@@ -47,7 +47,7 @@ def test_runs_travel_both_ways_and_goodbye_is_said(case: AgentCase) -> None:
     eventually(lambda: len(case.desk.reports) >= 500, 20)
     assert sorted(report.run_id for report in case.desk.reports) == list(range(1, 501))
     executor.stop()
-    assert executor.join(10)
+    assert executor.join(30)
     eventually(lambda: case.desk.of(Goodbye))
     assert case.desk.count_unsettled(case.desk.run_queue) == 0
 

@@ -25,7 +25,7 @@ def case(tmp_path: Path) -> Iterator[AgentCase]:
 def run_queue_is_empty(case: AgentCase) -> bool:
     """Whether nothing would come back to the queue if the executor went away now."""
     case.executors[-1].stop(hurry=True)
-    assert case.executors[-1].join(10)
+    assert case.executors[-1].join(30)
     return case.desk.count_unsettled(case.desk.run_queue) == 0
 
 

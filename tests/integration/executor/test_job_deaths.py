@@ -245,7 +245,7 @@ def test_nothing_outlives_an_executor_that_dies(
         assert zygote is not None
         if number is not None:
             executor.send_signal(number)
-        executor.wait(10)
+        executor.wait(30)
 
         eventually(lambda: not zygote.is_alive)
         eventually(lambda: not processes_holding(tmp_path / "held"))
@@ -266,7 +266,7 @@ def test_zygote_that_is_importing_dies_with_its_executor(tmp_path: Path) -> None
             lambda: mark.exists() and mark.read_text() and find(int(mark.read_text()))
         )
         executor.kill()
-        executor.wait(10)
+        executor.wait(30)
 
         eventually(lambda: not zygote.is_alive)
 

@@ -209,7 +209,7 @@ def test_whoever_ends_the_second_last_shard_keeps_the_other_waiting(cluster: Clu
         assert not done.wait(0.3)
         return other
 
-    cluster.database.write(end_left).join(10)
+    cluster.database.write(end_left).join(30)
 
     assert done.is_set()
     assert [run.origin_id for run in children(cluster)] == [left]

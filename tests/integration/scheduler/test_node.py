@@ -98,7 +98,7 @@ def test_a_scheduler_that_ends_notes_what_the_broker_has_confirmed(cluster: Clus
     FakeExecutor(cluster).join()
     cluster.job("work")
     node._confirming.stop()
-    assert node._confirming.join(5)
+    assert node._confirming.join(30)
     run_id = cluster.trigger("work")
     cluster.wait_status(run_id, RunStatus.ROUTED)
 

@@ -125,7 +125,7 @@ def test_an_executor_of_one_app_can_make_no_phantom_of_another(
                 valid_seconds=60,
             )
             forged = replace(outgoing, headers={**outgoing.headers, "app": claimed})
-            thief._publisher.publish([forged]).wait(5)
+            thief._publisher.publish([forged]).wait(30)
 
     eventually(lambda: node.counters["messages_rejected"] >= 2 * len(lies))
     rounds(cluster, thief)

@@ -85,7 +85,7 @@ class TestSessions:
 
         def look(session: Session) -> tuple[object, ...]:
             level = session.connection().get_isolation_level()
-            arrived.wait(10)  # five connections at once
+            arrived.wait(30)  # five connections at once
             return (level, *session.execute(query).one())
 
         found = side_by_side(*[lambda: database.read(look)] * 5)
@@ -178,7 +178,7 @@ class TestUnits:
             tries[order] += 1
             add_one(session, order[0])
             if tries[order] == 1:
-                both_hold_one.wait(10)
+                both_hold_one.wait(30)
             add_one(session, order[1])
 
         side_by_side(

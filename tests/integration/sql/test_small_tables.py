@@ -273,10 +273,10 @@ class TestRouteMemory:
         def hold(session: Session) -> None:
             route_memory.lock(session, range(1, 40))
             held.set()
-            assert done.wait(10)
+            assert done.wait(30)
 
         def work() -> None:
-            assert held.wait(10)
+            assert held.wait(30)
             self.recall(mariadb_database, [45, 46])
             self.remember(mariadb_database, {47: {"x": 1}, 90: {}})
             done.set()

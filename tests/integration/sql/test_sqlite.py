@@ -71,10 +71,10 @@ def test_a_reader_does_not_wait_for_a_writer(sqlite_database: Database) -> None:
         session.add(App(name="demo", title="Demo"))
         session.flush()
         written.set()
-        assert read.wait(10)
+        assert read.wait(30)
 
     def look() -> int:
-        assert written.wait(10)
+        assert written.wait(30)
         found = sqlite_database.read(lambda session: session.query(App).count())
         read.set()
         return found
@@ -119,7 +119,7 @@ def test_a_locked_file_is_waited_for(sqlite_database: Database) -> None:
         session.execute(text("UPDATE warren_cluster SET paused_at = paused_at + 1"))
 
     def wait() -> None:
-        assert locked.wait(10)
+        assert locked.wait(30)
         sqlite_database.write(unit)
 
     side_by_side(lambda: other.write(hold), wait)

@@ -104,12 +104,12 @@ def test_batch_waits_for_its_last_fate() -> None:
     batch = AmqpBatch(2)
     batch.settle(1, Confirm.RETURNED)
     fates: list[list[Confirm]] = []
-    waiting = threading.Thread(target=lambda: fates.append(batch.wait(10)))
+    waiting = threading.Thread(target=lambda: fates.append(batch.wait(30)))
     waiting.start()
 
     batch.settle(0, Confirm.CONFIRMED)
 
-    waiting.join(10)
+    waiting.join(30)
     assert fates == [[Confirm.CONFIRMED, Confirm.RETURNED]]
 
 

@@ -126,7 +126,7 @@ def test_second_address_serves_when_the_first_is_dead(vhost: str) -> None:
     transport.admin("a").declare_exchanges()
     publisher = ready(transport.publisher("p"))
 
-    assert publisher.publish([message()]).wait(5) == [Confirm.RETURNED]
+    assert publisher.publish([message()]).wait(30) == [Confirm.RETURNED]
     transport.close()
 
 
@@ -196,7 +196,7 @@ def test_messages_travel_over_tls_to_a_server_that_is_trusted(vhost: str, tmp_pa
         transport.admin("a").declare_exchanges()
         transport.admin("a").declare_queues([RUN])
 
-        fates = ready(transport.publisher("p")).publish([message(b"y" * 300_000)] * 5).wait(10)
+        fates = ready(transport.publisher("p")).publish([message(b"y" * 300_000)] * 5).wait(30)
 
         assert fates == [Confirm.CONFIRMED] * 5
         consumer = ready(transport.consumer("c", [RUN.name], prefetch=5))
@@ -243,8 +243,8 @@ def test_executor_gets_by_with_the_least_of_rights(rabbitmq: PrivateRabbit) -> N
     thief: Consumer = executor.consumer("thief", [topology.callback_queue()], prefetch=1)
 
     callback = message(exchange=topology.REPLY_EXCHANGE, routing_key=topology.CALLBACK_KEY)
-    assert publisher.publish([callback]).wait(5) == [Confirm.CONFIRMED]
-    assert publisher.publish([message(routing_key=foreign.name)]).wait(5) == [Confirm.UNKNOWN]
+    assert publisher.publish([callback]).wait(30) == [Confirm.CONFIRMED]
+    assert publisher.publish([message(routing_key=foreign.name)]).wait(30) == [Confirm.UNKNOWN]
     assert scheduler.admin("b").count_messages(foreign.name) == 0
     assert not spy.is_ready
     assert not thief.is_ready
@@ -273,11 +273,11 @@ def test_lost_channel_makes_its_messages_unknown_and_is_opened_again(
 ) -> None:
     publisher = ready(declared.publisher("p"))
 
-    fates = publisher.publish([message(), message(exchange="nowhere"), message()]).wait(5)
+    fates = publisher.publish([message(), message(exchange="nowhere"), message()]).wait(30)
 
     assert fates[1:] == [Confirm.UNKNOWN, Confirm.UNKNOWN]
     eventually(lambda: publisher.is_ready)
-    assert publisher.publish([message()]).wait(5) == [Confirm.CONFIRMED]
+    assert publisher.publish([message()]).wait(30) == [Confirm.CONFIRMED]
 
 
 def test_batch_that_was_given_up_is_not_sent_any_more(declared: AmqpTransport) -> None:
@@ -296,7 +296,7 @@ def test_batch_that_was_given_up_is_not_sent_any_more(declared: AmqpTransport) -
 def test_transient_and_expiring_messages_say_so(declared: AmqpTransport, stranger: Any) -> None:
     publisher = ready(declared.publisher("p"))
 
-    publisher.publish([message(durable=False, ttl_seconds=60), message()]).wait(5)
+    publisher.publish([message(durable=False, ttl_seconds=60), message()]).wait(30)
 
     _, transient, _ = stranger.basic_get(RUN.name)
     _, durable, _ = stranger.basic_get(RUN.name)
@@ -313,7 +313,7 @@ def test_largest_body_passes(declared: AmqpTransport) -> None:
     publisher = ready(declared.publisher("p"))
     consumer = ready(declared.consumer("c", [RUN.name], prefetch=1))
 
-    publisher.publish([message(b"b" * 1_000_000)]).wait(10)
+    publisher.publish([message(b"b" * 1_000_000)]).wait(30)
 
     assert len(eventually(lambda: consumer.take(1, 1))[0].body) == 1_000_000
 
@@ -330,7 +330,7 @@ def test_queue_declared_otherwise_is_reported_and_the_other_queues_go_on(
         callback = message(exchange=topology.REPLY_EXCHANGE, routing_key=topology.CALLBACK_KEY)
         publisher = ready(declared.publisher("p"))
 
-        eventually(lambda: publisher.publish([callback]).wait(5) == [Confirm.CONFIRMED])
+        eventually(lambda: publisher.publish([callback]).wait(30) == [Confirm.CONFIRMED])
 
         assert eventually(lambda: consumer.take(1, 1))
     (entry,) = [entry for entry in logs if entry["event"] == "queue_not_consumed"]
@@ -347,7 +347,7 @@ def test_delivery_held_beyond_the_brokers_patience_comes_again(own_rabbitmq: Pri
     transport = connect(settings_for(own_rabbitmq.url))
     transport.admin("a").declare_exchanges()
     transport.admin("a").declare_queues([RUN])
-    ready(transport.publisher("p")).publish([message()]).wait(5)
+    ready(transport.publisher("p")).publish([message()]).wait(30)
     consumer = ready(transport.consumer("c", [RUN.name], prefetch=1))
     (held,) = eventually(lambda: consumer.take(1, 1))
 
@@ -366,7 +366,7 @@ def test_quorum_queues_are_declared_and_used_like_the_others(declared: AmqpTrans
     declared.admin("b").declare_queues([run, callbacks])
     consumer = ready(declared.consumer("c", [run.name, callbacks], prefetch=5))
 
-    fates = ready(declared.publisher("p")).publish([message(routing_key=run.name)]).wait(5)
+    fates = ready(declared.publisher("p")).publish([message(routing_key=run.name)]).wait(30)
 
     assert fates == [Confirm.CONFIRMED]
     deliveries = eventually(lambda: consumer.take(1, 1))
@@ -424,7 +424,7 @@ def test_headers_that_cannot_be_read_stop_nothing(
     stranger.basic_publish(
         topology.TRIGGER_EXCHANGE, RUN.name, b"bad", RawHeaders(STRANGE_TABLES[name])
     )
-    ready(declared.publisher("p")).publish([message(b"good")]).wait(5)
+    ready(declared.publisher("p")).publish([message(b"good")]).wait(30)
 
     (bad,) = eventually(lambda: consumer.take(1, 1))
     (good,) = eventually(lambda: consumer.take(1, 1))
@@ -471,7 +471,7 @@ def test_every_bad_message_dies_alone_and_the_good_one_after_it_is_read_within_a
 
     assert eventually(reject_all, seconds=30)
     began = time.monotonic()
-    publisher.publish([good]).wait(5)
+    publisher.publish([good]).wait(30)
     (delivery,) = eventually(lambda: consumer.take(1, 1))
     opened = sealer.open(
         delivery, expect=Kill | Beat, direction=Direction.TO_EXECUTOR, address="host-1"

@@ -87,7 +87,7 @@ def test_those_who_ask_at_once_get_different_folders(tmp_path: Path) -> None:
 
         taken = {said(process) for process in processes}
         for process in processes:
-            process.communicate(timeout=10)
+            process.communicate(timeout=30)
 
     assert taken == {"host-x", *(f"host-x-{number}" for number in range(2, 7))}
 

@@ -120,13 +120,13 @@ def test_one_scheduler_at_a_time_holds_the_gate(mariadb_database: Database) -> N
         def unit(session: Session) -> bool:
             found = rate_limit.hold_lock_row(session)
             held.set()
-            assert let_go.wait(10)
+            assert let_go.wait(30)
             return found
 
         return mariadb_database.write(unit)
 
     def come_second() -> list[bool]:
-        assert held.wait(10)
+        assert held.wait(30)
         during = mariadb_database.write(rate_limit.hold_lock_row)
         let_go.set()
         return [during]

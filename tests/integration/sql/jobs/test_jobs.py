@@ -55,7 +55,7 @@ class TestClaimDue:
             return [row.id for row in rows]
 
         def take(session: Session) -> list[int]:
-            assert claimed.wait(10)
+            assert claimed.wait(30)
             session.execute(text("SET SESSION innodb_lock_wait_timeout = 1"))
             rows = jobs.claim_due(session, until_ms=NOW_MS + 99, limit=6)
             let_go.set()
@@ -79,7 +79,7 @@ class TestClaimDue:
             return len(rows)
 
         def insert() -> int:
-            assert empty.wait(10)
+            assert empty.wait(30)
             add_due(mariadb_database, 2)
             inserted.set()
             return 0
@@ -152,11 +152,11 @@ class TestLock:
         def edit(session: Session) -> int:
             assert session.get_one(Job, job_id).last_tick_at == 0
             read.set()
-            assert moved.wait(10)
+            assert moved.wait(30)
             return jobs.lock(session, job_id).last_tick_at
 
         def advance() -> int:
-            assert read.wait(10)
+            assert read.wait(30)
             row = {"id": job_id, "last_tick_at": NOW_MS, "next_tick_at": NOW_MS + 1}
             mariadb_database.write(lambda session: jobs.advance(session, [row]))
             moved.set()

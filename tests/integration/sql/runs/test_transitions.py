@@ -317,7 +317,7 @@ class TestClaim:
             return [row.id for row in rows]
 
         def take(session: Session) -> list[int]:
-            assert claimed.wait(10)
+            assert claimed.wait(30)
             session.execute(text("SET SESSION innodb_lock_wait_timeout = 1"))
             rows = transitions.claim(session, run_ids)
             let_go.set()

@@ -27,7 +27,7 @@ class Executors:
         _, address, boot_id, build = questions[0]
         question = cast("ReadLog", build("q", "answer.console"))
         self.asked.append(question)
-        assert self.gate.wait(10)
+        assert self.gate.wait(30)
         if self.is_silent:
             return [None]
         if "://" in address:
@@ -151,7 +151,7 @@ def test_only_a_few_wait_at_a_time_and_fewer_for_one_executor(
     assert set(answers) == {Answer.BUSY}
     executors.gate.set()
     for thread in (*threads, *others):
-        thread.join(10)
+        thread.join(30)
     assert answers.count(Answer.LINES) == AT_A_TIME
     assert reader.read(source(), 1, limit=100).answer is Answer.LINES
 
@@ -171,7 +171,7 @@ def test_who_has_patience_waits_for_a_place(reader: LogReader, executors: Execut
     ask(0.0)
     executors.gate.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
 
     assert answers == [Answer.BUSY, *[Answer.LINES] * (OF_ONE + 3)]
 

@@ -35,7 +35,7 @@ def loop(rounds: Rounds) -> Iterator[Loop]:
     loop = Loop("role", rounds, longest_seconds=60.0)
     yield loop
     loop.stop()
-    assert loop.join(5)
+    assert loop.join(30)
 
 
 def test_a_role_rests_as_long_as_its_round_said(loop: Loop, rounds: Rounds) -> None:
@@ -64,18 +64,18 @@ def test_a_wake_up_during_a_round_is_not_lost() -> None:
         nonlocal count
         count += 1
         inside.set()
-        go_on.wait(5)
+        go_on.wait(30)
         return 60.0
 
     loop = Loop("role", tick, longest_seconds=60.0)
     loop.start()
-    inside.wait(5)
+    inside.wait(30)
     loop.wake()
     go_on.set()
 
     eventually(lambda: count == 2)
     loop.stop()
-    assert loop.join(5)
+    assert loop.join(30)
 
 
 def test_no_role_rests_longer_than_it_may(rounds: Rounds) -> None:
@@ -85,7 +85,7 @@ def test_no_role_rests_longer_than_it_may(rounds: Rounds) -> None:
 
     eventually(lambda: rounds.count >= 3)
     loop.stop()
-    assert loop.join(5)
+    assert loop.join(30)
 
 
 def test_a_failing_round_is_repeated_and_shows_until_one_succeeds(
@@ -126,7 +126,7 @@ def test_a_role_that_waits_within_its_round_is_told_to_stop() -> None:
 
     loop.stop()
 
-    assert loop.join(5)
+    assert loop.join(30)
 
 
 def test_a_role_that_never_began_can_be_joined(rounds: Rounds) -> None:

@@ -33,7 +33,7 @@ def test_threads_are_let_in_in_the_order_of_their_coming() -> None:
             threads.append(thread)
             eventually(lambda: len(turns._waiting) == len(threads))
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
 
     assert order == [0, 1, 2, 3, 4]
 
@@ -47,7 +47,7 @@ def test_who_comes_back_at_once_stands_behind_who_waited() -> None:
 
     note(turns, order, "came back")
 
-    thread.join(10)
+    thread.join(30)
     assert order == ["waited", "came back"]
 
 
