@@ -6,18 +6,17 @@ admit ──> WAITING ──slot free, in contact──> STARTING ──STARTING
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
-from broker.messages import Finished, NotStarted, Outcome, Trigger
+from broker.messages import Finished, NotStarted, Trigger
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from executor.boot_context import BootContext
-from executor.errors import JournalFailed
 from executor.journal.group_commit import GroupCommit
 from executor.lanes.active_run import ActiveRun, Phase
 from executor.lanes.admission import Cover, Full, Refuse
 from executor.lanes.lanes import Lanes
+from executor.lanes.launcher import Launcher
 from executor.lanes.readiness import Readiness
 from executor.lanes.reporting import Reporting
 from executor.lanes.reservations import Reservations
@@ -55,8 +54,16 @@ class ActiveRuns:
         self._reporting = reporting
         self._lanes = Lanes()
         self._runs: dict[int, ActiveRun] = {}
-        self._claimed = 0
         self._reservations = Reservations(self._lanes, context.run_states, commits)
+        self._launcher = Launcher(
+            context,
+            slots=slots,
+            commits=commits,
+            lanes=self._lanes,
+            reservations=self._reservations,
+            reporting=reporting,
+            on_unstarted=self._remove_unstarted,
+        )
         self._waiting_bytes = 0
         self._unreported_starts: deque[tuple[float, int]] = deque()
         #: Whether running runs are left to the next process.
@@ -77,12 +84,12 @@ class ActiveRuns:
     @property
     def is_working(self) -> bool:
         """Whether runs must end first; a leaving executor does not wait for remote ones."""
-        return self._claimed > 0 if self.is_leaving else self.running_count > 0
+        return self._launcher.is_starting if self.is_leaving else self.running_count > 0
 
     @property
     def free_slots(self) -> int:
         """How many runs could be started now."""
-        return max(0, self._slots.free - self._claimed)
+        return self._launcher.free_slots
 
     @property
     def is_heavy(self) -> bool:
@@ -136,21 +143,10 @@ class ActiveRuns:
         """Start the runs that may start now, and reserve those that come next."""
         if not self._readiness.may_start:
             return
-        reserved = []
         while self.free_slots and (trigger := self._lanes.next()) is not None:
             run = self._runs[trigger.run_id]
-            is_reserved = self._leave_waiting(run)
-            run.phase = Phase.STARTING
-            run.started_at_ms = self._clock.now_ms()
-            self._claimed += 1
-            host_at_ms = self._clock.host_ms() if self._slots.is_remote else None
-            self._run_states.start(run.starting(host_at_ms))
-            if is_reserved:
-                reserved.append(run)
-            else:
-                self._commits.when_durable(partial(self._launch, run))
-        if reserved:
-            self._launch_reserved(reserved)
+            self._launcher.prepare(run, is_reserved=self._leave_waiting(run))
+        self._launcher.launch_reserved()
         self._reservations.renew()
 
     def started(self, run_id: int) -> None:
@@ -277,52 +273,6 @@ class ActiveRuns:
         run_id = run.trigger.run_id
         return self._slots.recall(run_id) and self._runs.get(run_id) is run
 
-    def _launch_reserved(self, runs: list[ActiveRun]) -> None:
-        batches = [(run, self._hand_ahead(run.trigger)) for run in runs]
-        try:
-            self._run_states.write()
-        except JournalFailed:
-            for run in runs:
-                self._commits.when_durable(partial(self._launch, run))
-            return
-        for run, followers in batches:
-            self._launch(run, followers)
-        self._commits.schedule()
-
-    def _hand_ahead(self, head: Trigger) -> list[Trigger]:
-        """Return the runs that the process of this one may go on with; the journal has them."""
-        if not _may_share(head) or not (most := self._slots.look_ahead):
-            return []
-        followers: list[Trigger] = []
-        for trigger in self._lanes.following(head.job_id, most):
-            is_alike = trigger.handler == head.handler and _may_share(trigger)
-            if not is_alike or not self._reservations.is_durable(trigger.run_id):
-                break
-            followers.append(trigger)
-        if followers:
-            ids = tuple(trigger.run_id for trigger in (head, *followers))
-            self._run_states.hand_over(ids)
-        return followers
-
-    def _launch(self, run: ActiveRun, followers: Sequence[Trigger] = ()) -> None:
-        self._claimed -= 1
-        trigger = run.trigger
-        if run.stop is not None:
-            self._remove_unstarted(run)
-            self._reporting.stopped_before_start(trigger, run.stop)
-            return
-        if not self._slots.free:
-            self._remove_unstarted(run)
-            self._reporting.not_started(trigger, Why.SLOT_GONE())
-            return
-        run.phase = Phase.RUNNING
-        try:
-            self._slots.start(trigger, followers)
-        except Exception as error:  # noqa: BLE001 - the run ends with the reason
-            self._log.exception("run_start_failed", run_id=trigger.run_id, job_id=trigger.job_id)
-            self._remove_unstarted(run)
-            self._reporting.end(trigger, Outcome.FAILED, Why.START_FAILED(fault=str(error)))
-
     def _mark_stopping(self, run: ActiveRun, stop: Stop) -> None:
         self._lanes.mark_stopping(run.trigger.job_id, run.trigger.run_id)
         run.stop = run.stop or stop
@@ -342,9 +292,3 @@ class ActiveRuns:
         """Note that a run no longer waits; return whether its start is durable already."""
         self._waiting_bytes -= run.size
         return self._reservations.release(run.trigger.run_id)
-
-
-def _may_share(trigger: Trigger) -> bool:
-    """Whether a process may get this run along with others: its job has one run at a time."""
-    is_alone = trigger.fresh_process or trigger.script_language
-    return trigger.concurrency <= 1 and not is_alone
