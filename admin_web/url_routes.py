@@ -29,7 +29,7 @@ class PageGroup(Protocol):
 
     @property
     def name(self) -> str:
-        """The first part of the endpoints' names."""
+        """The first part of the endpoints' names; several groups may share it."""
 
 
 def route(
@@ -51,8 +51,9 @@ def mount(app: Flask, groups: Iterable[PageGroup]) -> dict[str, Right]:
     """Add the views of all groups; return what each endpoint asks of its caller."""
     rights = {"static": Right.ANYONE}
     app.config[FORMS] = {}
+    blueprints: dict[str, Blueprint] = {}
     for group in groups:
-        blueprint = Blueprint(group.name, __name__)
+        blueprint = blueprints.setdefault(group.name, Blueprint(group.name, __name__))
         for name, found in _marked(group):
             view = getattr(group, name)
             blueprint.add_url_rule(
@@ -60,6 +61,7 @@ def mount(app: Flask, groups: Iterable[PageGroup]) -> dict[str, Right]:
             )
             app.config[FORMS][f"{group.name}.{name}"] = found.form
             rights[f"{group.name}.{name}"] = found.right
+    for blueprint in blueprints.values():
         app.register_blueprint(blueprint)
     return rights
 

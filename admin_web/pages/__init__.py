@@ -16,8 +16,9 @@ from admin_web.pages.finding.preferences import PreferencePages
 from admin_web.pages.finding.run_errors import RunErrorPages
 from admin_web.pages.glue import GluePages
 from admin_web.pages.health import HealthPages
-from admin_web.pages.job_actions import JobActions
-from admin_web.pages.jobs import JobPages
+from admin_web.pages.jobs.job_actions import JobActions
+from admin_web.pages.jobs.job_form import JobFormPages
+from admin_web.pages.jobs.job_pages import JobPages
 from admin_web.pages.ledger import LedgerPages
 from admin_web.pages.runs import RunPages
 from admin_web.pages.schedulers import SchedulerPages
@@ -34,6 +35,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         SignInPages(services, sign_ins),
         DashboardPages(services),
         JobPages(services),
+        JobFormPages(services),
         JobActions(services),
         AccountPages(services, sign_ins),
         RunPages(services),

@@ -1,4 +1,4 @@
-"""The pages of jobs: the list, a job, and the form that creates or edits one."""
+"""The form that creates or edits a job, and the preview of the schedule that is typed there."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,9 +10,6 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
-from admin_web.exports import tables
-from admin_web.exports.lists import ListFiles
-from admin_web.forms.job_filter import LINES, JobFilterForm, wanted
 from admin_web.forms.jobs import JobForm
 from admin_web.forms.script_templates import template_for
 from admin_web.history import job_history
@@ -20,21 +17,16 @@ from admin_web.language import job_labels
 from admin_web.local_times import weekday_names
 from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
-from admin_web.views.job_details import JobDetails, read_details
 from admin_web.views.job_preview import Preview, preview
-from admin_web.views.job_settings import read_settings
 from admin_web.visitors import visitor
 from scheduler.actor import Right
 from scheduler.jobs import rules
 from scheduler.jobs.past_spec import PastSpec
-from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import fingerprint
 from scheduler.problems import Code, ProblemKind, Refused
-from scheduler.schedules import upcoming
 from scheduler.views.process_view import executor_views, living_handlers
-from sql.accounts import preferences
-from sql.listings import dashboard, job_search
-from sql.listings.recent import ListedJob
+from sql.listings import dashboard
 from sql.registry.apps import ids_by_name
 
 _CHANGED = lazy_gettext(
@@ -48,64 +40,13 @@ SUGGESTED = 500
 Page = Response | str | tuple[str, int]
 
 
-class JobPages:
-    """Jobs of the visitor's apps."""
+class JobFormPages:
+    """The form of a job of the visitor's apps."""
 
     name = "jobs"
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
-        self._files = ListFiles(services)
-
-    @route("/jobs", Right.VIEW)
-    def index(self) -> Page:
-        """Show jobs, a page at a time."""
-        known, now_ms = visitor(), self._services.now_ms()
-        form = JobFilterForm(request.args)
-        apps, saved = self._services.database.read(
-            lambda s: (
-                list(ids_by_name(s, known.app_ids)),
-                preferences.filters(s, known.user_id, "jobs"),
-            )
-        )
-        form.set_choices(apps)
-        if not form.validate():
-            facts = {"form": form, "saved": saved}
-            return render_template("pages/jobs.html", **facts, jobs=[], further=None), 422
-        asked = wanted(form, known)
-        if tables.is_asked():
-            return self._files.jobs(asked)
-        jobs = self._services.database.read(lambda s: job_search.search(s, asked, now_ms=now_ms))
-        further = job_search.place(jobs[LINES - 1], asked.order) if len(jobs) > LINES else None
-        return render_template(
-            "pages/jobs.html",
-            job_labels=job_labels,
-            form=form,
-            saved=saved,
-            jobs=jobs[:LINES],
-            further=further,
-            next_fire=self._next_fire,
-            is_waiting=upcoming.is_waiting,
-        )
-
-    @route("/jobs/<id:job_id>", Right.VIEW)
-    def show(self, job_id: int) -> str:
-        """Show a job."""
-        details = self._details(job_id)
-        return render_template(
-            "pages/jobs_show.html",
-            job_labels=job_labels,
-            details=details,
-            settings=read_settings(details.spec, may_see_secrets=visitor().may(Right.OPERATE)),
-            yaml=self._yaml(details.spec),
-        )
-
-    @route("/jobs/<id:job_id>/yaml", Right.OPERATE)
-    def export(self, job_id: int) -> Response:
-        """Give a job as a job file."""
-        spec = self._details(job_id).spec
-        headers = {"Content-Disposition": f'attachment; filename="job-{job_id}.yaml"'}
-        return Response(self._yaml(spec), mimetype="application/yaml", headers=headers)
 
     @route("/jobs/new", Right.OPERATE)
     def new(self) -> str:
@@ -127,7 +68,7 @@ class JobPages:
     @route("/jobs/<id:job_id>/copy", Right.OPERATE)
     def copy(self, job_id: int) -> str:
         """Ask for a job like another one."""
-        spec = self._details(job_id).spec
+        spec = self._stored(job_id)
         name = gettext("%(name)s copy", name=spec.name)
         form = self._filled(JobForm.values_of(spec) | {"name": name, "author": visitor().name})
         return self._form(form, action=url_for("jobs.create_copy", job_id=job_id), origin=spec)
@@ -135,7 +76,7 @@ class JobPages:
     @route("/jobs/<id:job_id>/copy/create", Right.OPERATE, methods=("POST",))
     def create_copy(self, job_id: int) -> Page:
         """Make a job like another one, with the source of its script."""
-        origin, form = self._details(job_id).spec, self._filled()
+        origin, form = self._stored(job_id), self._filled()
         source = origin.script_source
         if form.language.data != origin.script_language:
             source = template_for(form.language.data or "")
@@ -145,7 +86,7 @@ class JobPages:
     @route("/jobs/<id:job_id>/edit", Right.OPERATE)
     def edit(self, job_id: int) -> str:
         """Ask what shall change."""
-        spec = self._details(job_id).spec
+        spec = self._stored(job_id)
         shown = self._past(job_id) if id_argument("version") else spec
         form = self._filled(JobForm.values_of(shown) | {"seen": fingerprint(spec)})
         return self._form(form, action=url_for("jobs.save", job_id=job_id), job_id=job_id)
@@ -153,7 +94,7 @@ class JobPages:
     @route("/jobs/<id:job_id>/save", Right.OPERATE, methods=("POST",), form="jobs.edit")
     def save(self, job_id: int) -> Page:
         """Change a job."""
-        stored, form = self._details(job_id).spec, self._filled()
+        stored, form = self._stored(job_id), self._filled()
         # Neither can be changed by the form, whatever was sent.
         form.app.data, form.language.data = stored.app, stored.script_language
         action = url_for("jobs.save", job_id=job_id)
@@ -168,7 +109,7 @@ class JobPages:
         except Refused as refused:
             if refused.problems[0].code is Code.JOB_CHANGED:
                 form.add_error(str(_CHANGED))
-                form.seen.data = fingerprint(self._details(job_id).spec)
+                form.seen.data = fingerprint(self._stored(job_id))
             else:
                 _show(refused, form)
         else:
@@ -273,23 +214,9 @@ class JobPages:
             )
         return found.spec
 
-    def _details(self, job_id: int) -> JobDetails:
-        known = visitor()
-        return self._services.database.read(
-            lambda s: read_details(s, self._services, known, job_id)
-        )
-
-    def _yaml(self, spec: JobSpec) -> str:
-        """Return a job file; it holds what opens something elsewhere, so not all may read it."""
-        if self._services.job_file is None or not visitor().may(Right.OPERATE):
-            return ""
-        lines = self._services.job_file([AppSpec(name=spec.app)], [spec])
-        return "".join(f"{line}\n" for line in lines)
-
-    def _next_fire(self, job: ListedJob) -> int | None:
-        return upcoming.next_fire(
-            job, now_ms=self._services.now_ms(), timezone=self._services.timezone
-        )
+    def _stored(self, job_id: int) -> JobSpec:
+        jobs = self._services.commands(visitor().actor).jobs
+        return self._services.database.read(lambda s: jobs.read(s, job_id)[1])
 
 
 def _show(refused: Refused, form: JobForm) -> None:

@@ -1,0 +1,101 @@
+"""The pages that show jobs: the list, and a job with what it did and will do."""
+
+from flask import render_template, request
+from werkzeug.wrappers import Response
+
+from admin_web.console_services import ConsoleServices
+from admin_web.exports import tables
+from admin_web.exports.lists import ListFiles
+from admin_web.forms.job_filter import LINES, JobFilterForm, wanted
+from admin_web.language import job_labels
+from admin_web.url_routes import route
+from admin_web.views.job_details import JobDetails, read_details
+from admin_web.views.job_settings import read_settings
+from admin_web.visitors import visitor
+from scheduler.actor import Right
+from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.schedules import upcoming
+from sql.accounts import preferences
+from sql.listings import job_search
+from sql.listings.recent import ListedJob
+from sql.registry.apps import ids_by_name
+
+Page = Response | str | tuple[str, int]
+
+
+class JobPages:
+    """Jobs of the visitor's apps."""
+
+    name = "jobs"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._files = ListFiles(services)
+
+    @route("/jobs", Right.VIEW)
+    def index(self) -> Page:
+        """Show jobs, a page at a time."""
+        known, now_ms = visitor(), self._services.now_ms()
+        form = JobFilterForm(request.args)
+        apps, saved = self._services.database.read(
+            lambda s: (
+                list(ids_by_name(s, known.app_ids)),
+                preferences.filters(s, known.user_id, "jobs"),
+            )
+        )
+        form.set_choices(apps)
+        if not form.validate():
+            facts = {"form": form, "saved": saved}
+            return render_template("pages/jobs.html", **facts, jobs=[], further=None), 422
+        asked = wanted(form, known)
+        if tables.is_asked():
+            return self._files.jobs(asked)
+        jobs = self._services.database.read(lambda s: job_search.search(s, asked, now_ms=now_ms))
+        further = job_search.place(jobs[LINES - 1], asked.order) if len(jobs) > LINES else None
+        return render_template(
+            "pages/jobs.html",
+            job_labels=job_labels,
+            form=form,
+            saved=saved,
+            jobs=jobs[:LINES],
+            further=further,
+            next_fire=self._next_fire,
+            is_waiting=upcoming.is_waiting,
+        )
+
+    @route("/jobs/<id:job_id>", Right.VIEW)
+    def show(self, job_id: int) -> str:
+        """Show a job."""
+        details = self._details(job_id)
+        return render_template(
+            "pages/jobs_show.html",
+            job_labels=job_labels,
+            details=details,
+            settings=read_settings(details.spec, may_see_secrets=visitor().may(Right.OPERATE)),
+            yaml=self._yaml(details.spec),
+        )
+
+    @route("/jobs/<id:job_id>/yaml", Right.OPERATE)
+    def export(self, job_id: int) -> Response:
+        """Give a job as a job file."""
+        spec = self._details(job_id).spec
+        headers = {"Content-Disposition": f'attachment; filename="job-{job_id}.yaml"'}
+        return Response(self._yaml(spec), mimetype="application/yaml", headers=headers)
+
+    def _details(self, job_id: int) -> JobDetails:
+        known = visitor()
+        return self._services.database.read(
+            lambda s: read_details(s, self._services, known, job_id)
+        )
+
+    def _yaml(self, spec: JobSpec) -> str:
+        """Return a job file; it holds what opens something elsewhere, so not all may read it."""
+        if self._services.job_file is None or not visitor().may(Right.OPERATE):
+            return ""
+        lines = self._services.job_file([AppSpec(name=spec.app)], [spec])
+        return "".join(f"{line}\n" for line in lines)
+
+    def _next_fire(self, job: ListedJob) -> int | None:
+        return upcoming.next_fire(
+            job, now_ms=self._services.now_ms(), timezone=self._services.timezone
+        )
