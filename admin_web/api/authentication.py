@@ -16,8 +16,8 @@ from scheduler.actor import Actor
 from scheduler.commands.tokens.scopes import RIGHTS, Scope, actor_of, scopes_of
 from scheduler.commands.tokens.token_text import hash_of, is_token
 from sql.accounts import sign_in_attempts, tokens
+from sql.accounts.tokens import KnownToken, Owner
 from sql.jobs import jobs
-from sql.models import ApiToken, User
 
 #: Unknown tokens of one address that go at once, and how long each takes to be forgotten, in
 #: milliseconds. The console's sign-ins from there have a budget of their own.
@@ -64,23 +64,23 @@ class Authentication:
             raise Refusal(403, "this token is for some jobs only, and this is about whole apps")
         return call
 
-    def _actor(self, token: ApiToken, owner: User) -> Actor:
+    def _actor(self, token: KnownToken, owner: Owner) -> Actor:
         """Return who acts; to a token for some jobs, only their apps exist."""
         actor = actor_of(token, owner, origin=request.remote_addr or "")
         if actor.job_ids is None:
             return actor
         job_ids = actor.job_ids
-        app_ids = self._services.database.read(lambda session: jobs.app_ids(session, job_ids))
+        app_ids = self._services.database.look(lambda session: jobs.app_ids(session, job_ids))
         return replace(actor, app_ids=frozenset(one for one in app_ids if actor.knows(one)))
 
-    def _found(self, header: str) -> tuple[ApiToken, User]:
+    def _found(self, header: str) -> tuple[KnownToken, Owner]:
         kind, _, text = header.partition(" ")
         text = text.strip()
         if kind.lower() != "bearer" or not text:
             raise Refusal(401, "expected the header `Authorization: Bearer …`", headers=_CHALLENGE)
         found = None
         if is_token(text):
-            found = self._services.database.read(
+            found = self._services.database.look(
                 lambda session: tokens.find(session, hash_of(text))
             )
         if found is None:
@@ -113,7 +113,7 @@ class Authentication:
         if wait:
             raise too_often("this token calls too often", wait)
 
-    def _see(self, token: ApiToken) -> None:
+    def _see(self, token: KnownToken) -> None:
         now_ms, token_id = self._services.now_ms(), token.id
         if token.used_at is not None and now_ms - token.used_at < SEEN_MS:
             return

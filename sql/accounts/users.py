@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -27,6 +28,22 @@ class Rights:
     role: Role
     app_ids: tuple[int, ...] = ()
     may_edit_glue: bool = False
+
+
+class HasRights(Protocol):
+    """A row of a user, or a part of one."""
+
+    @property
+    def role(self) -> int:
+        """A `Role`."""
+
+    @property
+    def permission(self) -> str | None:
+        """The ids of apps, with commas between."""
+
+    @property
+    def may_edit_glue(self) -> int:
+        """Whether scripts may be changed."""
 
 
 def add(session: Session, name: str, password_hash: str, rights: Rights) -> int | None:
@@ -96,7 +113,7 @@ def set_disabled(user: User, *, is_disabled: bool) -> None:
     user.generation += 1
 
 
-def rights_of(user: User) -> Rights:
+def rights_of(user: HasRights) -> Rights:
     """Return what a user may do."""
     listed = (user.permission or "").split(",")
     return Rights(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from sql.batch import Guard, chunks, update_each
@@ -195,6 +195,21 @@ def find_in_app(session: Session, app_id: int, name: str) -> Job | None:
     return session.execute(
         select(Job).where(Job.app_id == app_id, Job.name == name)
     ).scalar_one_or_none()
+
+
+#: Built once, because each trigger of the API asks it.
+_NAMED = (
+    select(App.id, Job.id, App.name, Job.name)
+    .join(App, App.id == Job.app_id)
+    .where(App.name == bindparam("its_app"), Job.name == bindparam("its_name"))
+)
+
+
+def named(session: Session, app: str, name: str) -> tuple[int, int] | None:
+    """Return the ids of the app and of the job of these names, None when there is no such job."""
+    found = session.connection().execute(_NAMED, {"its_app": app, "its_name": name}).one_or_none()
+    # To MariaDB and MySQL a name with spaces behind it is the same one.
+    return None if found is None or found[2:] != (app, name) else (found[0], found[1])
 
 
 def ids_in_app(session: Session, app_id: int, names: Iterable[str]) -> dict[str, int]:

@@ -2,15 +2,16 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ScalarSelect, func, select
+from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.errors import NotFound
 from sql.jobs import jobs as jobs_table
 from sql.models import App, Job, Run
-from sql.rows import Query, fetch, fetch_one, query
+from sql.rows import Query, fetch, fetch_plain, query
 from sql.run_status import IN_FLIGHT
 from sql.runs.transitions import at
 
@@ -142,13 +143,13 @@ def run(session: Session, run_id: int, app_ids: Collection[int] | None = None) -
         NotFound: there is none, or it belongs to another app.
 
     """
-    statement = _runs().where(Run.id == run_id)
+    statement = _one_run()
     if app_ids is not None:
         statement = statement.where(Run.app_id.in_(app_ids))
-    found = fetch_one(session, DetailedRun, statement)
-    if found is None:
+    found = fetch_plain(session, DetailedRun, statement, {"its_id": run_id})
+    if not found:
         raise NotFound(f"no run {run_id}")
-    return found
+    return found[0]
 
 
 def by_ids(session: Session, run_ids: Sequence[int]) -> list[DetailedRun]:
@@ -220,6 +221,11 @@ def _runs() -> Query:
         .outerjoin(Job, Job.id == Run.job_id)
         .outerjoin(App, App.id == Run.app_id)
     )
+
+
+@cache
+def _one_run() -> Query:
+    return _runs().where(Run.id == bindparam("its_id"))
 
 
 def _same_tick(of: DetailedRun) -> tuple[Any, ...]:

@@ -3,12 +3,12 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sqlalchemy import and_, select
+from sqlalchemy import and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
 from sql.batch import chunks
 from sql.models import Run
-from sql.rows import fetch, query
+from sql.rows import fetch_plain, query
 from sql.run_status import OPEN
 
 _Asked = aliased(Run)
@@ -31,10 +31,18 @@ class TickRun(NamedTuple):
     status: str
 
 
+#: Built once, because each answer about a run asks it.
+_OF_RUN = (
+    query(TickRun, Run)
+    .join(_Asked, _SAME_TICK)
+    .where(_Asked.id == bindparam("its_id"))
+    .order_by(Run.shard_index, Run.attempt)
+)
+
+
 def of_run(session: Session, run_id: int) -> list[TickRun]:
     """Return all runs of the tick of a run, by shard and attempt; none when it is gone."""
-    statement = query(TickRun, Run).join(_Asked, _SAME_TICK).where(_Asked.id == run_id)
-    return fetch(session, TickRun, statement.order_by(Run.shard_index, Run.attempt))
+    return fetch_plain(session, TickRun, _OF_RUN, {"its_id": run_id})
 
 
 def over(session: Session, run_ids: Collection[int]) -> set[int]:

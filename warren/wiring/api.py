@@ -18,10 +18,10 @@ _BURST, _TRIGGER_BURST = 2.0, 5.0
 
 
 def open_api_database(url: str, beside: Database | None = None) -> Database:
-    """Return a database with the limits of an API process: half a connection more a thread."""
+    """Return a database with the limits of an API process: about a connection a thread."""
     return Database(
         url,
-        pool_size=THREADS * 2 // 3,
+        pool_size=THREADS // 2,
         answer_seconds=STATEMENT_SECONDS + 1,
         statement_seconds=STATEMENT_SECONDS,
         retry_seconds=RETRY_SECONDS,

@@ -33,12 +33,11 @@ def job_id_of(services: ApiServices, call: Call, app: str, name: str, if_absent:
 
 
 def _found(services: ApiServices, call: Call, app: str, name: str) -> int:
-    app_id = app_id_of(services, call, app)
-    job = services.database.read(lambda session: jobs_table.find_in_app(session, app_id, name))
-    # To MariaDB and MySQL a name with spaces behind it is the same one.
-    if job is None or job.name != name or not call.actor.knows_job(app_id, job.id):
+    found = services.database.look(lambda session: jobs_table.named(session, app, name))
+    if found is None or not call.actor.knows_job(*found):
+        app_id_of(services, call, app)  # Else it is the app that is not there.
         raise NotFound(f"no job named {name[:100]!r} in app {app[:100]!r}")
-    return job.id
+    return found[1]
 
 
 def read_job(services: ApiServices, call: Call, job_id: int) -> tuple[ListedJob, JobSpec]:

@@ -250,7 +250,7 @@ class RunEndpoints:
                 raise NotFound(f"no run {run_id}")
             return run, tick_ends.of_run(session, run_id)
 
-        return self._services.database.read(read)
+        return self._services.database.look(read)
 
     def _app_ids(self, call: Call) -> frozenset[int] | None:
         if call.query.app is None:

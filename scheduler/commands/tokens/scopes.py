@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from scheduler.actor import Actor, Right
 from sql.accounts import tokens
+from sql.accounts.tokens import KnownToken, Owner
 from sql.accounts.users import rights_of
 from sql.models import ApiToken, User
 
@@ -44,13 +45,15 @@ OF_JOBS = frozenset({Scope.READ, Scope.LOGS, Scope.TRIGGER, Scope.OPERATE})
 OF_ALL = frozenset({Scope.ADMIN})
 
 
-def scopes_of(token: ApiToken) -> frozenset[Scope]:
+_BY_WORD = {scope.value: scope for scope in Scope}
+
+
+def scopes_of(token: ApiToken | KnownToken) -> frozenset[Scope]:
     """Return a token's scopes; a word that this version does not know opens nothing."""
-    known = {scope.value for scope in Scope}
-    return frozenset(Scope(word) for word in token.scopes.split(",") if word in known)
+    return frozenset(_BY_WORD[word] for word in token.scopes.split(",") if word in _BY_WORD)
 
 
-def actor_of(token: ApiToken, owner: User, *, origin: str) -> Actor:
+def actor_of(token: ApiToken | KnownToken, owner: User | Owner, *, origin: str) -> Actor:
     """Return who acts by a token: with the rights that both it and its owner have now."""
     held = Actor.of(owner.name, rights_of(owner), origin=origin)
     wanted = {RIGHTS[scope] for scope in scopes_of(token)}

@@ -58,6 +58,17 @@ def test_a_single_statement_has_no_transaction_around_it(
     assert [words.split()[0] for words in sent] == ["SELECT", "UPDATE"]
 
 
+def test_a_few_selects_need_no_transaction_around_them(
+    mariadb_database: Database, sent: list[str]
+) -> None:
+    looked = mariadb_database.look(
+        lambda session: [session.execute(select(literal(n))).scalar_one() for n in (1, 2)]
+    )
+
+    assert looked == [1, 2]
+    assert [words.split()[0] for words in sent] == ["SELECT", "SELECT"]
+
+
 def test_a_single_change_is_there_for_all_who_look(mariadb_database: Database) -> None:
     mariadb_database.write(lambda session: session.add(App(name="shop", title="")))
 
