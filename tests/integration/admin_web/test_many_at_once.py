@@ -1,5 +1,6 @@
 """A person finds what failed last night, runs all of it again, and restores a job, in a browser."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -90,3 +91,24 @@ def test_the_keyboard_alone_leads_to_a_job(page: Page) -> None:
     page.keyboard.press("Enter")
 
     expect(page.get_by_role("heading", level=1)).to_have_text("nightly-bill")
+
+
+def test_the_arrow_keys_walk_the_timeline_and_enter_opens_a_run(page: Page) -> None:
+    if not MANIFEST.exists():
+        pytest.skip("the console's scripts are not built: make console")
+    page.goto("/timeline?zoom=1")
+    bars = page.locator("tr", has=page.locator(".span-row a")).first.locator(".span-row a")
+    told = page.locator("[data-span-told]")
+
+    bars.first.focus()
+    page.keyboard.press("End")
+    expect(bars.last).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(bars.nth(-2)).to_be_focused()
+    words = told.text_content()
+    page.keyboard.press("ArrowDown")
+    expect(told).not_to_have_text(words or "")
+    target = page.evaluate("document.activeElement.getAttribute('href')")
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(re.compile(f"{re.escape(target)}$"))

@@ -1,0 +1,159 @@
+"""What axe-core finds on every page, with everything opened that opens, in both themes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import admin_web
+from admin_web.serving.http_server import ConsoleServer
+from admin_web.template_globals import MANIFEST
+from sql.accounts.users import Role
+from tests.support.browser import browser, require_chromium, sign_in
+from tests.support.console import PASSWORD, Clock, add_user, make_app
+from tests.support.sample_app import SampleApp, add_sample_app
+from tests.support.stored_rows import Rows
+
+AXE = Path(admin_web.__file__).parent / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+PATIENCE_MS = 60_000
+
+pytestmark = pytest.mark.skipif(
+    not (MANIFEST.exists() and AXE.exists()),
+    reason="the console's scripts are not built: make console",
+)
+
+PATHS = (
+    "/",
+    "/jobs?name=some",
+    "/jobs/new",
+    "/jobs/{job_id}",
+    "/jobs/{job_id}/edit",
+    "/jobs/{job_id}/history",
+    "/jobs/{job_id}/trigger",
+    "/runs?period=hour",
+    "/runs/errors",
+    "/runs/{run_id}",
+    "/runs/{run_id}/log",
+    "/runs/clear",
+    "/timeline",
+    "/glue/{script_id}",
+    "/apps",
+    "/apps/new",
+    "/executors",
+    "/schedulers",
+    "/ledger",
+    "/tokens",
+    "/users",
+    "/users/new",
+    "/account",
+    "/audit",
+    "/find",
+    "/nothing",
+)
+#: Nobody looks, so no part is fetched again while axe is at work.
+_HIDDEN = "Object.defineProperty(document, 'hidden', { get: () => true })"
+#: Details of one name would close each other.
+_OPEN = """
+() => document.querySelectorAll("details").forEach((one) => {
+  one.removeAttribute("name");
+  one.open = true;
+})
+"""
+_LOOK = """
+async (rules) => {
+  const options = rules ? { runOnly: { type: "rule", values: rules } } : {};
+  const found = await axe.run(document, { ...options, resultTypes: ["violations"] });
+  return found.violations.flatMap((one) => one.nodes.map((node) => `${one.id}: ${node.html}`));
+}
+"""
+
+
+@pytest.fixture
+def site(sqlite_schema_url: str) -> Iterator[tuple[str, SampleApp]]:
+    clock, rows = Clock(), Rows(sqlite_schema_url)
+    made = add_sample_app(rows, "reports", lambda field: f"some-{field}", clock.now)
+    for number, status in enumerate(("RUNNING", "FAILED", "SUCCEEDED", "PLANNED")):
+        due = clock.now - 90_000 - number * 60_000
+        rows.run(made.ids["job_id"], due, status=status, started_at=due + 300, message="full")
+    load = '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62}'
+    rows.executor("host-1:9999", clock.now, load)
+    add_user(rows.database, "alice", Role.ADMINISTRATOR)
+    server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=0)
+    server.start()
+    yield f"http://127.0.0.1:{server.port}", made
+    server.stop()
+    rows.database.close()
+
+
+@pytest.fixture
+def page(site: tuple[str, SampleApp]) -> Iterator[Page]:
+    require_chromium()
+    with browser() as found:
+        context = found.new_context(
+            viewport={"width": 1280, "height": 900},
+            locale="en",
+            base_url=site[0],
+            reduced_motion="reduce",
+        )
+        context.add_init_script(_HIDDEN)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        sign_in(page, site[0], "alice", PASSWORD)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Dashboard")
+        yield page
+
+
+def violations(page: Page) -> list[Any]:
+    """Return what is wrong with a page in the light theme, and with the colours of the dark one."""
+    page.evaluate(AXE.read_text())
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+    found = list(page.evaluate(_LOOK, None))
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    return found + [f"dark {one}" for one in page.evaluate(_LOOK, ["color-contrast"])]
+
+
+def test_no_page_has_a_violation_with_everything_open(
+    page: Page, site: tuple[str, SampleApp]
+) -> None:
+    wrong = {}
+
+    for path in PATHS:
+        page.goto(path.format(**site[1].ids))
+        page.evaluate(_OPEN)
+        if found := violations(page):
+            wrong[path] = found
+
+    assert wrong == {}
+
+
+def test_no_dialog_or_question_has_a_violation(page: Page, site: tuple[str, SampleApp]) -> None:
+    wrong = {}
+
+    page.goto("/jobs")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("some")
+    expect(page.get_by_role("dialog").get_by_role("option").first).to_be_visible()
+    wrong["find"] = violations(page)
+    page.goto(f"/glue/{site[1].ids['script_id']}")
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+f")
+    expect(page.locator(".cm-search")).to_be_visible()
+    wrong["search in a script"] = violations(page)
+    page.goto("/runs")
+    page.get_by_label("All matching runs").check()
+    page.get_by_role("button", name="Kill").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Kill")
+    wrong["kill many"] = violations(page)
+    page.goto("/jobs")
+    page.get_by_label("All matching jobs").check()
+    page.get_by_role("button", name="Stop").first.click()
+    wrong["stop many"] = violations(page)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/runs")
+    page.get_by_label("Show the menu").check(force=True)
+    page.get_by_text("Filters", exact=True).click(force=True)
+    wrong["menu and filters on a phone"] = violations(page)
+
+    assert {name: found for name, found in wrong.items() if found} == {}
