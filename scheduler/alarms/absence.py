@@ -93,7 +93,8 @@ class AbsenceWatch:
             elif now_ms - heard.get(app.name, 0) >= self._absence_seconds * 1000:
                 # If another scheduler has heard an executor, believe that one.
                 seconds = round(self._roster.absent_seconds(app.name))
-                news = Absence(app=app.name, seconds=seconds, jobs=app.jobs)
+                jobs = recipients.count_enabled(session, app.id)
+                news = Absence(app=app.name, seconds=seconds, jobs=jobs)
                 self._keep(session, app, _ABSENCE, news, now_ms)
 
     def _keep(self, session: Session, app: WaitingApp, kind: str, news: News, now_ms: int) -> None:

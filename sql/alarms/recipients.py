@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
@@ -35,7 +35,6 @@ class WaitingApp(NamedTuple):
     alarm_email: str | None
     alarm_webhook: str | None
     alarm_style: str | None
-    jobs: int
 
 
 class AppAlarm(NamedTuple):
@@ -64,15 +63,15 @@ def job_targets(session: Session, job_ids: Iterable[int]) -> dict[int, JobRecipi
 
 
 def waiting_apps(session: Session) -> list[WaitingApp]:
-    """Return the apps with enabled jobs, by id."""
-    waiting = (
-        query(WaitingApp, App, jobs=func.count(Job.id))
-        .join(Job, Job.app_id == App.id)
-        .where(Job.is_enabled == 1)
-        .group_by(App.id, App.name, App.alarm_email, App.alarm_webhook, App.alarm_style)
-        .order_by(App.id)
-    )
-    return fetch(session, WaitingApp, waiting)
+    """Return the apps with enabled jobs, by id; one job of each is looked at."""
+    has_jobs = exists().where(Job.app_id == App.id, Job.is_enabled == 1)
+    return fetch(session, WaitingApp, query(WaitingApp, App).where(has_jobs).order_by(App.id))
+
+
+def count_enabled(session: Session, app_id: int) -> int:
+    """Return how many jobs of an app are enabled."""
+    enabled = select(func.count()).where(Job.app_id == app_id, Job.is_enabled == 1)
+    return session.execute(enabled).scalar_one()
 
 
 def newest_of_apps(session: Session, subjects: Sequence[str]) -> dict[int, AppAlarm]:

@@ -1,8 +1,8 @@
 """What the audit needs: changes of schedules, ticks that were skipped, runs that were cleared."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, or_, select
 from sqlalchemy.orm import Session
 
 from sql.explanation import Explanation
@@ -12,6 +12,8 @@ from sql.models import History, Job, SkippedTicks
 
 #: Characters of a reason that the record of a skip keeps.
 REASON_LENGTH = 255
+#: Changes of schedules that are read by one statement.
+CHANGES_AT_ONCE = 5_000
 
 
 def record_change(
@@ -75,9 +77,25 @@ def record_skips(session: Session, skips: Sequence[SkippedTicks]) -> None:
         session.execute(insert(SkippedTicks), [_values(skip) for skip in skips])
 
 
-def changes(session: Session) -> Sequence[History]:
-    """Return every change, by job and in order."""
-    return session.execute(select(History).order_by(History.job_id, History.id)).scalars().all()
+def changes(session: Session, *, at_once: int = CHANGES_AT_ONCE) -> Iterator[History]:
+    """Give every change, by job and in order.
+
+    So many are read at once: in the time that a million would take, the server gives up a
+    connection that it hears nothing from.
+    """
+    job_id, change_id = 0, 0
+    while True:
+        found = session.execute(
+            select(History)
+            .where(History.job_id >= job_id, or_(History.job_id > job_id, History.id > change_id))
+            .order_by(History.job_id, History.id)
+            .limit(at_once)
+        )
+        page = found.scalars().all()
+        yield from page
+        if len(page) < at_once:
+            return
+        job_id, change_id = page[-1].job_id, page[-1].id
 
 
 def changes_of(session: Session, job_id: int) -> Sequence[History]:

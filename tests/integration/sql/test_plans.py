@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from sqlalchemy import text
@@ -12,11 +12,12 @@ from sqlalchemy.orm import Session
 
 from sql import pending
 from sql.accounts import audit_log
+from sql.alarms import recipients
 from sql.alarms.alarms import MAIL, AlarmStatus
 from sql.engine import Database
 from sql.explanation import Explanation
 from sql.instants import at
-from sql.jobs import child_links, jobs, parked
+from sql.jobs import child_links, history, jobs, parked
 from sql.listings import dashboard, job_search, outlook
 from sql.listings.job_search import JobFilter, Order
 from sql.registry import presence
@@ -29,6 +30,8 @@ from sql.schema import migration
 from sql.timeline import job_days, job_spans
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.sql_rows import NODE, NOW_MS, ended, routed, statements
+
+T = TypeVar("T")
 
 #: Runs by status: mostly over, as in a database that has worked for a while.
 RUNS = {
@@ -341,6 +344,44 @@ def test_what_the_dashboard_asks_of_jobs_and_runs_goes_through_their_indexes(
     steps = plans(crowded, work)
 
     assert {step.key for step in steps if step.table != "xxl_job_group"} == keys
+
+
+def test_apps_with_enabled_jobs_are_found_by_one_job_of_each(crowded: Database) -> None:
+    found, rows = crowded.read(lambda s: counting_rows(s, recipients.waiting_apps))
+
+    assert len(found) == 5
+    assert rows < 100
+
+
+def test_changes_of_schedules_are_read_along_the_index_of_jobs(crowded: Database) -> None:
+    def unit(session: Session) -> tuple[int, int]:
+        session.execute(
+            text(
+                "INSERT INTO warren_history (job_id, changed_at, changed_by, watermark, enabled,"
+                " schedule_type, timezone, misfire_strategy, anchor)"
+                " SELECT 1 + seq MOD 5000, 1, '', 0, 1, 'NONE', '', '', 0 FROM seq_1_to_10000"
+            )
+        )
+        counted = counting_rows(session, lambda s: sum(1 for _ in history.changes(s, at_once=500)))
+        session.rollback()
+        return counted
+
+    found, rows = crowded.write(unit)
+
+    assert found == 10_000
+    assert rows < 5 * found  # a page that began at the first row each time would read 20 times
+
+
+def counting_rows(session: Session, work: Callable[[Session], T]) -> tuple[T, int]:
+    """Return what the work gives, and how many rows the server read for it."""
+    before = _rows_read(session)
+    found = work(session)
+    return found, _rows_read(session) - before
+
+
+def _rows_read(session: Session) -> int:
+    status = session.execute(text("SHOW SESSION STATUS LIKE 'Handler_read%'"))
+    return sum(int(count) for _, count in status)
 
 
 def test_stopping_a_job_reads_no_more_than_its_app_has_planned(crowded: Database) -> None:

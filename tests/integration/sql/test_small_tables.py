@@ -161,7 +161,7 @@ class TestHistory:
 
         database.write(record)
 
-        first, second = database.read(history.changes)
+        first, second = database.read(lambda session: list(history.changes(session)))
         assert (first.schedule_value, first.enabled, first.watermark, first.anchor) == (
             "0 0 2 * * ?",
             1,
@@ -170,6 +170,23 @@ class TestHistory:
         )
         assert (first.changed_by, first.changed_at, first.timezone) == ("ops", NOW_MS + 1, "UTC")
         assert (second.enabled, second.watermark, second.schedule_kind) == (0, NOW_MS + 2, "NONE")
+
+    def test_changes_come_by_job_however_many_are_read_at_once(self, database: Database) -> None:
+        jobs_of_changes = [add_job(database, name=f"job-{n}") for n in range(3)]
+
+        def record(session: Session) -> None:
+            for job_id in (*jobs_of_changes, *reversed(jobs_of_changes), jobs_of_changes[1]):
+                stop = jobs.JobStop(job_id=job_id, watermark_ms=NOW_MS, reason=Explanation("done"))
+                history.record_stops(session, [stop], by="scheduler", now_ms=NOW_MS)
+
+        database.write(record)
+
+        whole, paged = (
+            database.read(lambda s, n=n: [(c.job_id, c.id) for c in history.changes(s, at_once=n)])  # type: ignore[misc]
+            for n in (100, 2)
+        )
+        assert paged == whole == sorted(whole)
+        assert len(whole) == 7
 
     def test_skips_of_a_batch_are_one_statement(self, database: Database) -> None:
         skips = [

@@ -127,5 +127,5 @@ def test_a_long_name_of_a_person_is_cut_in_the_history(database: Database) -> No
 
     database.write(record)
 
-    [change] = database.read(history.changes)
+    [change] = database.read(lambda session: list(history.changes(session)))
     assert change.changed_by == "👤" * 64
