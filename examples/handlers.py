@@ -1,6 +1,6 @@
-"""Jobs with real work to do, for `make up` and to start your own from.
+"""Example jobs with real work to do, for `make up` and as a start for your own.
 
-What a handler prints or logs lands in its run's log; what it returns is the run's message.
+What a handler prints or logs goes into its run's log; what it returns is the run's message.
 """
 
 import json
@@ -20,7 +20,7 @@ log = logging.getLogger("examples")
 
 @job("orders.totals")
 def order_totals(context: JobContext) -> str:
-    """Add up the orders by region and month; the param names one region, else all are counted."""
+    """Add up the orders by region and month: of the region in the param, or of all."""
     count, totals = sum_up(region=context.param)
     print_totals(totals)
     return in_words(count, totals)
@@ -41,17 +41,17 @@ def order_part(context: JobContext) -> str:
 
 @job("orders.merge")
 def merge_orders(context: JobContext) -> str:
-    """Put the parts of all shards together, and fail if the whole says otherwise."""
+    """Merge the parts of all shards, and fail if they do not match the whole."""
     folder = parts_folder(context)
     parts = [json.loads(path.read_text()) for path in sorted(folder.glob("shard-*.json"))]
     if not parts:
-        context.fail(f"no parts in {folder}: this is run by order-parts, when all shards are done")
+        context.fail(f"no parts in {folder}: order-parts starts this job when all shards are done")
     if len(parts) != parts[0]["shards"]:
         context.fail(f"{len(parts)} parts of {parts[0]['shards']} in {folder}")
     count = sum(part["orders"] for part in parts)
     totals = sum((Counter(part["totals"]) for part in parts), Counter())
     if (count, totals) != sum_up():
-        context.fail(f"the parts come to {in_words(count, totals)}, and the whole does not")
+        context.fail(f"the parts come to {in_words(count, totals)}, but the whole does not")
     print_totals(totals)
     write_whole(folder / "total.json", json.dumps(totals, indent=1, sort_keys=True))
     return f"{in_words(count, totals)}, from {len(parts)} parts"
@@ -59,7 +59,7 @@ def merge_orders(context: JobContext) -> str:
 
 @job("host.load")
 def host_load(context: JobContext) -> str:
-    """Append the host's load averages to a file, one line a run."""
+    """Append the host's load averages to a file, one line per run."""
     one, five, fifteen = os.getloadavg()
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "load.csv").open("a") as file:
@@ -69,7 +69,7 @@ def host_load(context: JobContext) -> str:
 
 @job("third-time-lucky")
 def third_time_lucky(context: JobContext) -> str:
-    """Fail twice, as something that is asked over a bad line does, and succeed then."""
+    """Fail twice, like a request over a bad line, then succeed."""
     if context.attempt < 2:  # noqa: PLR2004 - the third attempt; they are counted from 0
         raise ConnectionError(f"attempt {context.attempt + 1}: the line is bad")
     return f"attempt {context.attempt + 1} came through"
@@ -77,9 +77,9 @@ def third_time_lucky(context: JobContext) -> str:
 
 @job("stubborn")
 def stubborn(context: JobContext) -> None:
-    """Hang and ignore SIGTERM, as a program stuck in foreign code does; its timeout ends it."""
+    """Hang and ignore SIGTERM, like a program stuck in native code; the timeout ends it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    log.warning("attempt %d hangs now and ignores SIGTERM", context.attempt + 1)
+    log.warning("attempt %d now hangs and ignores SIGTERM", context.attempt + 1)
     while True:
         time.sleep(3600)
 
@@ -96,5 +96,5 @@ def print_totals(totals: Counter[str]) -> None:
 
 
 def in_words(count: int, totals: Counter[str]) -> str:
-    """Return how many orders these are, and what they come to."""
+    """Return the number of orders and their total, as text."""
     return f"{count:,} orders, {sum(totals.values()) / 100:,.2f} in total"

@@ -1,4 +1,4 @@
-"""The file of 100,000 orders that the examples count: made once, the same on every machine."""
+"""The file of 100,000 orders that the examples use: created once, the same on every machine."""
 
 import csv
 import fcntl
@@ -21,7 +21,7 @@ log = logging.getLogger("examples")
 def sum_up(*, region: str = "", part: int = 0, parts: int = 1) -> tuple[int, Counter[str]]:
     """Count the orders and add up their cents by region and month.
 
-    Only those of one region, if it is named; only every `parts`-th row, from row `part` on.
+    With a region, only its orders. With parts, only every `parts`-th row, from row `part` on.
     """
     _ensure_there()
     totals: Counter[str] = Counter()
@@ -35,7 +35,7 @@ def sum_up(*, region: str = "", part: int = 0, parts: int = 1) -> tuple[int, Cou
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever reads half of it."""
+    """Write a file atomically, so that nobody reads half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_suffix(f".{os.getpid()}")
     half.write_text(text)
@@ -43,7 +43,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _ensure_there() -> None:
-    """Make the file, if it is not there; one job makes it while the others wait."""
+    """Create the file if it is missing; one job does so while the others wait."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "orders.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -14,30 +14,30 @@ import click
 
 #: Each command: its module, the name in it, and the line in `warren --help`.
 COMMANDS = {
-    "up": ("warren.commands.up", "up", "Run everything here: scheduler, executors, database."),
+    "up": ("warren.commands.up", "up", "Run everything here, to try Warren out."),
     "scheduler": ("warren.commands.scheduler", "scheduler", "Run a scheduler."),
     "console": ("warren.commands.console", "console", "Run the web console."),
-    "api": ("warren.commands.workers.api", "api", "Run the HTTP API for programs."),
+    "api": ("warren.commands.workers.api", "api", "Run the HTTP API."),
     "executor": ("warren.commands.workers.executor", "executor", "Run an executor of an app."),
     "gateway": ("warren.commands.workers.gateway", "gateway", "Serve executors of XXL-JOB."),
-    "try": ("warren.commands.try_", "try_handler", "Run one handler here and now."),
-    "jobs": ("warren.commands.jobs", "jobs", "Apply, export, show, start, stop and trigger jobs."),
+    "try": ("warren.commands.try_", "try_handler", "Run one handler, without any service."),
+    "jobs": ("warren.commands.jobs", "jobs", "Apply, list, start, stop and trigger jobs."),
     "import": (
         "warren.importing.commands",
         "import_group",
-        "Import jobs of other schedulers: XXL-JOB, cron, Celery.",
+        "Import jobs from XXL-JOB, cron or Celery.",
     ),
-    "runs": ("warren.commands.runs", "runs", "Show, read, kill and clear runs."),
-    "executors": ("warren.commands.nodes", "executors", "Show the executors."),
-    "schedulers": ("warren.commands.nodes", "schedulers", "Show the schedulers."),
+    "runs": ("warren.commands.runs", "runs", "List, show, kill and clear runs; read logs."),
+    "executors": ("warren.commands.nodes", "executors", "List and drain executors."),
+    "schedulers": ("warren.commands.nodes", "schedulers", "List schedulers."),
     "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),
-    "alarms": ("warren.commands.alarms", "alarms", "Show unsent alarms."),
+    "alarms": ("warren.commands.alarms", "alarms", "List unsent alarms."),
     "apps": ("warren.commands.apps", "apps", "Add apps."),
-    "users": ("warren.commands.users", "users", "Add users of the console, change passwords."),
+    "users": ("warren.commands.users", "users", "Add and disable users, change passwords."),
     "tokens": ("warren.commands.tokens", "tokens", "Create and revoke tokens for programs."),
-    "pause": ("warren.commands.nodes", "pause", "Stop sending runs, everywhere."),
-    "resume": ("warren.commands.nodes", "resume", "Resume sending runs."),
-    "secrets": ("warren.commands.secrets", "secrets", "Print the keys of apps."),
+    "pause": ("warren.commands.nodes", "pause", "Stop dispatching runs, everywhere."),
+    "resume": ("warren.commands.nodes", "resume", "Resume dispatching runs."),
+    "secrets": ("warren.commands.secrets", "secrets", "Print apps' keys."),
     "db": ("warren.commands.db", "db", "Create or upgrade the tables."),
     "check": ("warren.commands.check", "check", "Check settings, database, broker and folders."),
     "audit": (
@@ -80,7 +80,7 @@ Example:
 @click.version_option(package_name="warren", message="warren %(version)s")
 @click.option("--debug", is_flag=True, help="Show the stack trace of an unexpected error.")
 def root(debug: bool) -> None:
-    """Schedule jobs and run them in processes, each of which belongs to one job."""
+    """Run Python functions and scripts on a schedule, on as many machines as you like."""
 
 
 def main() -> NoReturn:

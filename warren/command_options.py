@@ -12,29 +12,29 @@ from warren.settings.reading import read_settings
 #: Each flag that sets a setting, with its help. No flag takes a secret: a list of processes
 #: shows it to everybody.
 SETTING_FLAGS = {
-    "database_url": "Database, without a password, e.g. sqlite:///path.",
-    "broker_url": "RabbitMQ, without a password; several parted by commas.",
-    "log_dir": "Folder of the runs' logs.",
-    "state_dir": "Folder of the executors' journals.",
-    "slots": "Job processes at a time in one executor.",
+    "database_url": "Database URL without a password, e.g. sqlite:///path.",
+    "broker_url": "RabbitMQ URL without a password; several separated by commas.",
+    "log_dir": "Folder for run logs.",
+    "state_dir": "Folder for the executors' journals.",
+    "slots": "How many runs one executor runs at a time.",
     "grace_seconds": "Seconds between SIGTERM and SIGKILL.",
-    "drain_seconds": "Seconds that running jobs get when an executor ends.",
-    "cpu_limit": "Per cent of CPU above which an executor is busy.",
-    "memory_limit": "Per cent of memory above which an executor is busy.",
-    "glue": "Which scripts it runs: all, off, or languages parted by commas.",
-    "host": "Address that the console listens at.",
-    "port": "Port of the console; 0 = any that is free.",
-    "api_host": "Address that the API listens at.",
-    "api_port": "Port of the API; 0 = any that is free.",
-    "gateway_allow": "Addresses that executors may register, parted by commas.",
-    "gateway_host": "Address that the gateway listens at.",
-    "gateway_port": "Port of the gateway; 0 = any that is free.",
-    "gateway_slots": "Runs at a time at one registered executor.",
-    "timezone": "Time zone of jobs that name none.",
+    "drain_seconds": "Seconds for running jobs to finish at shutdown.",
+    "cpu_limit": "CPU percentage above which an executor is busy.",
+    "memory_limit": "Memory percentage above which an executor is busy.",
+    "glue": "Scripts to allow: all, off, or languages separated by commas.",
+    "host": "Address the console listens on.",
+    "port": "Port of the console; 0 means any free one.",
+    "api_host": "Address the API listens on.",
+    "api_port": "Port of the API; 0 means any free one.",
+    "gateway_allow": "Addresses executors may register, separated by commas.",
+    "gateway_host": "Address the gateway listens on.",
+    "gateway_port": "Port of the gateway; 0 means any free one.",
+    "gateway_slots": "Runs at a time on one registered executor.",
+    "timezone": "Time zone of displayed times and of jobs without one.",
     "log_level": "debug, info, warning or error.",
 }
 
-as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 
 
 def takes_settings(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -50,7 +50,7 @@ def _of_absence(error: ModuleNotFoundError) -> ErrorReport:
     library = (error.name or "").partition(".")[0]
     for extra, libraries in (("server", SERVER_LIBRARIES), ("gateway", GATEWAY_LIBRARIES)):
         if library in libraries:
-            line = f"this command needs the {extra}, and {error.name} is not here: "
+            line = f"this command needs the {extra}, and {error.name} is not installed: "
             return ErrorReport((line + f"pip install 'warren[{extra}]'",))
     return _unexpected(error)
 
@@ -58,7 +58,7 @@ def _of_absence(error: ModuleNotFoundError) -> ErrorReport:
 def _unexpected(error: Exception) -> ErrorReport:
     words = _one_line(str(error))
     kind = type(error).__name__
-    line = f"unexpected {kind}: {words} (warren --debug … shows where)"
+    line = f"unexpected {kind}: {words} (warren --debug … shows the stack trace)"
     return ErrorReport((line,), is_unexpected=True)
 
 

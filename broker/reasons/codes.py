@@ -158,6 +158,19 @@ class Why(Sentence):
     NO_FURTHER_TIME = "its schedule has no more fire times"
     NOT_COMPUTABLE = "its schedule cannot be computed: %(why)s"
     NOT_PLANNABLE = "its runs cannot be planned: %(fault)s"
+    IMPORTED_IN_PART = "not fully imported: %(why)s"
+
+    # -- why an imported job is stopped -------------------------------------------------------
+
+    COLUMN = "%(column)s: %(why)s"
+    APP_UNREACHABLE = "its executors cannot join an app of that name"
+    SCHEDULE_TOO_LONG = "longer than %(most)s characters"
+    SCHEDULE_TYPE_UNKNOWN = "XXL-JOB has no such schedule type"
+    CHOICE_UNKNOWN = "XXL-JOB has no such value; replaced by %(default)s"
+    SCRIPT_TYPE_UNKNOWN = "scripts of this type do not exist here"
+    SCRIPT_LEFT_OUT = "its script is left out: %(why)s"
+    PYTHON_2 = "it is Python 2, which does not run here: port it to Python 3"
+    CIRCLE_CUT = "it was part of the circle %(path)s"
 
     # -- what the integrity check found -------------------------------------------------------
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Print RabbitMQ definitions: a vhost, and users that may do what Warren does and no more.
+"""Print RabbitMQ definitions: a vhost, and users with only the rights that Warren needs.
 
     make_definitions.py --app reports --app my-app
 
-Schedulers get one user, consoles one, which can only ask, and the executors of each app one:
-`executor-<app>`. Each has a password of its own, so that an executor that is lost opens no other
-app's queues: they are read from the variables SCHEDULER_PASSWORD, CONSOLE_PASSWORD, and for each
-app EXECUTOR_PASSWORD_<APP> (EXECUTOR_PASSWORD_REPORTS, EXECUTOR_PASSWORD_MY_APP).
+There is one user for schedulers, one for consoles, which can only ask questions, and one for each
+app's executors: `executor-<app>`. Each has its own password, so that a compromised executor opens
+no other app's queues. Passwords come from the variables SCHEDULER_PASSWORD, CONSOLE_PASSWORD, and
+for each app EXECUTOR_PASSWORD_<APP> (EXECUTOR_PASSWORD_REPORTS, EXECUTOR_PASSWORD_MY_APP).
 
-RabbitMQ takes the result by `rabbitmqctl import_definitions FILE`, or at its start by
-`load_definitions = FILE` in its configuration. This needs Python and nothing else.
+Load the result with `rabbitmqctl import_definitions FILE`, or at RabbitMQ's start with
+`load_definitions = FILE` in its configuration. This script needs only Python.
 """
 
 import argparse

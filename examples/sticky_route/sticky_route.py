@@ -1,4 +1,4 @@
-"""A route of one's own: STICKY stays with an executor as long as it is online."""
+"""A custom route: STICKY stays with an executor as long as it is online."""
 
 from random import Random
 
@@ -6,17 +6,17 @@ from scheduler.routing.routes import Choice, Router, RouteRequest
 
 
 def stay(request: RouteRequest, random: Random) -> Choice:
-    """Choose the executor of the last run, or any when that one has gone.
+    """Choose the executor of the last run, or a random one if that is gone.
 
-    It is pure: all that it may look at is in the request, and chance is handed in.
+    The function is pure: everything it needs, even randomness, is passed in.
     """
     last = (request.memory or {}).get("last")
     if last in request.candidates:
-        return Choice(last, f"STICKY: {last} as before")
+        return Choice(last, f"STICKY: {last}, as before")
     chosen = random.choice(request.candidates)
-    why = f"{last} has gone" if last else "the first run"
+    why = f"{last} is gone" if last else "first run"
     return Choice(chosen, f"STICKY: {chosen}, {why}", {"last": chosen})
 
 
-#: What the entry point in pyproject.toml leads to; a plain function would do without a memory.
+#: The entry point in pyproject.toml names this. Without a memory, a plain function is enough.
 STICKY = Router(stay, needs_memory=True)

@@ -1,4 +1,4 @@
-"""What arrives from elsewhere, in our words: whoever knows the source makes it."""
+"""What an import brings, in Warren's terms; the readers of each source make it."""
 
 import hashlib
 from dataclasses import dataclass, field, replace
@@ -6,6 +6,7 @@ from datetime import date, datetime
 
 import msgspec
 
+from broker.reasons.reason import Reason
 from scheduler.imports.findings import Finding
 from scheduler.jobs.spec import AppSpec, JobSpec
 from sql.accounts.users import Role
@@ -49,7 +50,7 @@ class JobArrival:
     source_id: int
     spec: JobSpec
     child_ids: tuple[int, ...] = ()
-    stop_reasons: tuple[str, ...] = ()
+    stop_reasons: tuple[Reason, ...] = ()
     versions: tuple[VersionArrival, ...] = ()
     added_at: datetime | None = None
     updated_at: datetime | None = None

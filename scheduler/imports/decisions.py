@@ -103,8 +103,8 @@ class Decider:
         if imported and not self.overwrite:
             raise ValueError(
                 f"group {arrival.source_id} is {arrival.spec.name} now and was {imported.name} at "
-                f"the last import from {self.source!r}: name another XXL-JOB by --source, or let "
-                "what is there win by --overwrite"
+                f"the last import from {self.source!r}: for another XXL-JOB use --source, "
+                "to let its version win --overwrite"
             )
         named = next((app for app in known.values() if app.name == arrival.spec.name), None)
         if named is None:
@@ -113,7 +113,7 @@ class Decider:
             words = _id_words(arrival.source_id, target_id)
             return AppStep(did=Did.CREATE, arrival=arrival, target_id=target_id, words=words)
         did = Did.UPDATE if self.overwrite else Did.UNCHANGED
-        words = "it was here already, and stays as it is" if did is Did.UNCHANGED else ""
+        words = "it already existed here and is left unchanged" if did is Did.UNCHANGED else ""
         words = "; ".join(filter(None, (words, _id_words(arrival.source_id, named.id))))
         return AppStep(did=did, arrival=arrival, target_id=named.id, words=words)
 
@@ -169,7 +169,9 @@ class Decider:
         if self.overwrite or origin.there != arrival.there:
             found = here.of(origin.target_id, arrival.spec.app)
             did = self._did(origin, there=arrival.there, here=found)
-        words = "it was changed on both sides; ours is kept" if did is Did.CONFLICT else ""
+        words = (
+            "it was changed on both sides; the version here is kept" if did is Did.CONFLICT else ""
+        )
         return _named(_step(did, arrival, origin.target_id, words), names)
 
     def _did(self, origin: Origin, *, there: str, here: str) -> Did:
@@ -212,7 +214,7 @@ def _named(step: JobStep, names: Mapping[str, int]) -> JobStep:
     if not step.is_written or owner == step.target_id:
         return step
     name = numbered(step.spec.name, step.arrival.source_id)
-    words = "; ".join(filter(None, (step.words, "another job has its name here")))
+    words = "; ".join(filter(None, (step.words, "another job here has its name")))
     return replace(step, spec=replace(step.spec, name=name), words=words)
 
 

@@ -1,8 +1,8 @@
 """Writes the apps and jobs that arrive, an app's in one transaction.
 
 Children may be in other apps, so all links are made at the end, in a transaction of their own.
-Until then the jobs that have some count as not imported whole: after a crash, the next import
-makes the links.
+Until then jobs with children count as not fully imported, so after a crash the next import makes
+the links.
 """
 
 from collections import defaultdict
@@ -11,6 +11,8 @@ from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
+from broker.reasons.codes import Why
+from broker.reasons.stored import to_json
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
@@ -152,7 +154,7 @@ class JobArrivals:
             job.add_time = step.arrival.added_at or job.add_time
             job.update_time = step.arrival.updated_at or job.update_time
             job.script_source = job.script_remark = job.script_updated = None
-            job.stop_reason, job.stop_why = _reason(step.arrival), None
+            _stop(job, step.arrival)
             made.append(job)
         session.add_all(made)
         session.flush()
@@ -181,18 +183,20 @@ class JobArrivals:
 
     def _update(self, session: Session, step: JobStep, now_ms: int) -> Job:
         job = jobs.lock(session, step.target_id)
-        reason = _reason(step.arrival)
-        if reason:
+        if step.arrival.stop_reasons:
             self._schedules.stop(session, job, now_ms)
         self._changes.edit(session, job, step.spec, now_ms)
         if job.is_enabled == 0:
-            job.stop_reason, job.stop_why = reason, None
+            _stop(job, step.arrival)
         return job
 
 
-def _reason(arrival: JobArrival) -> str | None:
-    text = "; ".join(arrival.stop_reasons)
-    return f"not imported whole: {text}"[:_REASON] if text else None
+def _stop(job: Job, arrival: JobArrival) -> None:
+    """Note on a job why it may not start as it is, or that nothing speaks against it."""
+    job.stop_reason = job.stop_why = None
+    if arrival.stop_reasons:
+        reason = Why.IMPORTED_IN_PART(why=arrival.stop_reasons)
+        job.stop_reason, job.stop_why = str(reason)[:_REASON], to_json(reason) or None
 
 
 def _by_app(arrivals: Sequence[JobArrival]) -> Mapping[str, list[JobArrival]]:

@@ -119,5 +119,5 @@ def _day_outcome(arrival: DayArrival, *, is_new: bool) -> Outcome:
         source_id=arrival.source_id,
         target_id=0,
         name=arrival.day.isoformat(),
-        words="" if is_new else "it is counted here",
+        words="" if is_new else "its runs are already counted here",
     )

@@ -85,15 +85,15 @@ class TakeOver:
     def _why_not(self, session: Session, arrival: JobArrival, known: dict[int, Job]) -> str:
         job = known.get(arrival.source_id)
         if arrival.stop_reasons:
-            return f"it stays stopped: {'; '.join(arrival.stop_reasons)}"
+            return f"it stays stopped: {'; '.join(map(str, arrival.stop_reasons))}"
         if job is None:
             return ""
         if job.is_enabled:
-            return "it is started already"
+            return "it is already started"
         if job.stop_reason:
             return f"it stays stopped: {job.stop_reason}"
         if origins.started(session, [job.id]):
-            return "it was started here before, and somebody stopped it"
+            return "it was started here before, and somebody has stopped it"
         return ""
 
 

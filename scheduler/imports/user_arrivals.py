@@ -93,7 +93,7 @@ class UserArrivals:
             user = known.get(origin.target_id) if origin else None
             if origin is None:
                 is_taken = arrival.name.casefold() in names
-                words = "a user of that name was here before, and stays as it is"
+                words = "a user with that name already existed here and is left unchanged"
                 did = Did.LEFT_OUT if is_taken else Did.CREATE
                 steps.append(_Step(did, arrival, None, words if is_taken else ""))
             elif user is None:

@@ -28,7 +28,7 @@ def script_difference(before: str, after: str) -> tuple[str, ...]:
     found = difflib.unified_diff(old, new, "stored", "new", lineterm="")
     lines = [line.replace("\r", "␍") for line in found]
     if len(lines) > DIFF_LINES:
-        return (*lines[:DIFF_LINES], f"… and {len(lines) - DIFF_LINES} lines more")
+        return (*lines[:DIFF_LINES], f"… and {len(lines) - DIFF_LINES} more lines")
     return tuple(lines)
 
 

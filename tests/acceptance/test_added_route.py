@@ -50,13 +50,13 @@ def test_a_job_of_an_added_route_stays_with_its_executor(
 
     arguments = ("up", "--jobs", "handlers.py", "--apply", "jobs.yaml")
     with Command(*arguments, folder=tmp_path, env=env) as command:
-        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("Ctrl-C stops everything")
         eventually(lambda: len(runs()) >= 3, 20, every=0.3)
 
     *later, first = runs()
     assert {run["address"] for run in later} == {first["address"]}
-    assert first["trigger_message"].endswith(f"STICKY: {first['address']}, the first run")
-    assert later[0]["trigger_message"].endswith(f"STICKY: {first['address']} as before")
+    assert first["trigger_message"].endswith(f"STICKY: {first['address']}, first run")
+    assert later[0]["trigger_message"].endswith(f"STICKY: {first['address']}, as before")
 
 
 def test_it_is_unknown_where_it_is_not_installed(tmp_path: Path, env: dict[str, str]) -> None:

@@ -81,7 +81,7 @@ def test_every_line_of_the_page_does_what_it_says(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     files = ["--jobs", "examples/handlers.py", "--apply", "examples/jobs.yaml"]
     with Command("up", *files, folder=tmp_path, env={"WARREN_PORT": "0"}) as up:
-        up.wait_for("Ctrl-C ends it all", 60)
+        up.wait_for("Ctrl-C stops everything", 60)
         first_call = re.search(r"^  (curl .*)/jobs$", up.text(), re.MULTILINE)
         assert first_call is not None
         url = first_call[1].rpartition(" ")[2]

@@ -70,7 +70,7 @@ def test_report_without_a_scheduler_says_so(desk: Desk) -> None:
     done = desk.warren("report")
 
     assert done.stdout == ""
-    assert done.stderr == "no report of these days yet; is a scheduler running?\n"
+    assert done.stderr == "no report for these days yet; is a scheduler running?\n"
 
 
 def test_runs_are_cleared_by_age_by_number_and_all(desk: Desk) -> None:

@@ -130,7 +130,7 @@ def test_handler_that_no_living_executor_has_is_a_warning(desk: Desk) -> None:
 
     said = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
     assert len(said) == 2
-    assert "no living executor of app 'reports' has handler 'report.daily'" in said[0]
+    assert "no online executor of app 'reports' has handler 'report.daily'" in said[0]
     assert "by.hand" in said[1]
 
 

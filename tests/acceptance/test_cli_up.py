@@ -96,7 +96,7 @@ def end(command: Command) -> list[Process]:
 
 def test_jobs_run_and_another_terminal_sees_and_acts(folder: Path) -> None:
     with up(folder) as command:
-        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("Ctrl-C stops everything")
         command.wait_for("shop/often")
         said = command.text()
 
@@ -121,7 +121,7 @@ def test_jobs_run_and_another_terminal_sees_and_acts(folder: Path) -> None:
 
 def test_ctrl_c_leaves_no_process_even_of_a_stubborn_job(folder: Path) -> None:
     with up(folder, "--executors", "1") as command:
-        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("Ctrl-C stops everything")
         [planned] = listed(folder, "jobs", "trigger", "stubborn")
         log = eventually(lambda: list(folder.glob(f".warren/logs/*/{planned['id']}.log")))[0]
         eventually(lambda: "refusing" in log.read_text())
@@ -155,13 +155,13 @@ def test_started_again_it_goes_on_with_the_same_data(folder: Path) -> None:
 
 def test_second_one_on_the_folder_is_refused_in_one_line(folder: Path) -> None:
     with up(folder, "--executors", "1") as command:
-        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("Ctrl-C stops everything")
 
         done = run_warren("up", folder=folder)
 
         assert done.returncode == 1
         [line] = done.stderr.splitlines()
-        assert line.startswith("error: another `warren up` runs on ")
+        assert line.startswith("error: another `warren up` is using ")
         end(command)
 
 
@@ -172,13 +172,13 @@ def test_scheduler_on_the_same_sqlite_file_is_refused_in_one_line(folder: Path, 
         "WARREN_SECRET": "s" * 32,
     }
     with up(folder, "--executors", "1") as command:
-        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("Ctrl-C stops everything")
 
         done = run_warren("scheduler", folder=folder, env=env)
 
         assert done.returncode == 1
         [line] = done.stderr.splitlines()
-        assert "another scheduler works on" in line
+        assert "another scheduler is using" in line
         end(command)
 
 
@@ -202,7 +202,7 @@ def test_killed_outright_it_starts_again(folder: Path) -> None:
         eventually(lambda: not alive(below))
 
     with up(folder, "--executors", "1") as command:
-        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("Ctrl-C stops everything")
         command.wait_for("shop/often")
         end(command)
 
@@ -300,7 +300,7 @@ def test_a_seed_is_applied_once_and_leaves_alone_what_people_made_of_it(folder: 
     seeded = ("up", "--jobs", "handlers.py", "--seed", "jobs.yaml", "--executors", "1")
     with Command(*seeded, folder=folder) as command:
         command.wait_for("created job shop/often")
-        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("Ctrl-C stops everything")
         end(command)
     for job in ("often", "stubborn", "failing", "unknown"):
         done = run_warren("jobs", "stop", job, folder=folder)
@@ -308,7 +308,7 @@ def test_a_seed_is_applied_once_and_leaves_alone_what_people_made_of_it(folder: 
         assert done.returncode == 0, done.stderr
 
     with Command(*seeded, folder=folder) as command:
-        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("Ctrl-C stops everything")
         [job] = listed(folder, "jobs", "list")
         deleted = run_warren("jobs", "delete", "often", folder=folder)
         end(command)
@@ -318,7 +318,7 @@ def test_a_seed_is_applied_once_and_leaves_alone_what_people_made_of_it(folder: 
         end(command)
 
     assert (job["name"], job["enabled"], deleted.returncode, left) == ("often", False, 0, [])
-    assert "jobs.yaml is for the first start only, not applied now" in command.text()
+    assert "jobs.yaml is applied at the first start only; skipped" in command.text()
 
 
 @pytest.mark.parametrize("name", ["WARREN_DATABASE_URL", "WARREN_BROKER_URL"])

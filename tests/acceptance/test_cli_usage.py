@@ -187,7 +187,7 @@ def test_services_on_other_machines_are_refused_in_plain_text(
 
     assert done.returncode == 1
     assert [line.split(", as ")[0] for line in done.stderr.splitlines()] == [
-        "error: WARREN_DATABASE_URL: expected ?ssl_ca=FILE at its end",
+        "error: WARREN_DATABASE_URL: expected ?ssl_ca=FILE at the end",
         "error: WARREN_BROKER_URL: expected amqps://",
     ]
     assert "hush" not in done.stderr
@@ -244,7 +244,7 @@ class TestCheck:
         done = run_warren("check", "--for", "console", folder=tmp_path, env=env)
 
         assert done.returncode == 0, done.stderr
-        told = [line for line in done.stdout.splitlines() if "in plain text to 127.1, as" in line]
+        told = [line for line in done.stdout.splitlines() if "unencrypted to 127.1, as" in line]
         assert [line.split()[1] for line in told] == ["database:", "broker:"]
 
 

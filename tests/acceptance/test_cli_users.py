@@ -195,4 +195,4 @@ def test_check_tries_the_mail_server(tmp_path: Path, refused: bool) -> None:
 def test_no_alarm_waits(folder: Folder) -> None:
     done = folder("alarms", "list")
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "no alarm waits\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "no unsent alarms\n")

@@ -106,8 +106,8 @@ def test_executor_drained_from_afar_ends_by_itself_when_its_run_is_over(
     told = fleet.warren("executors", "drain", "far-away")
     told_again = fleet.warren("executors", "drain", "far-app/far-away")
 
-    assert told.strip() == "far-away drains"
-    assert told_again.strip() == "far-app/far-away drains already"
+    assert told.strip() == "far-away is draining"
+    assert told_again.strip() == "far-app/far-away is already draining"
     assert "draining" in fleet.warren("executors", "list")
     assert leaving.is_running
     release.touch()

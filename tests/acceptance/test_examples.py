@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.copytree(EXAMPLES, folder / "examples")
     files = ["--jobs", "examples/handlers.py", "--seed", "examples/jobs.yaml"]
     with Command("up", *files, folder=folder) as command:
-        command.wait_for("Ctrl-C ends it all", 60)
+        command.wait_for("Ctrl-C stops everything", 60)
         jobs = {row["name"] for row in listed(folder, "jobs", "list")}
         eventually(lambda: at_work(command) | BY_HAND == jobs, 90, every=0.1)
         yield folder

@@ -186,7 +186,7 @@ class TestExecutorsHost:
         for done in runs:
             [line] = done.stderr.splitlines()
             assert line.startswith("error: this command needs the server, and ")
-            assert line.endswith(" is not here: pip install 'warren[server]'")
+            assert line.endswith(" is not installed: pip install 'warren[server]'")
             assert done.returncode == 1
 
     def test_gateway_says_what_to_install(self, fresh: Path, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ class TestExecutorsHost:
 
         [line] = done.stderr.splitlines()
         assert line == (
-            "error: this command needs the gateway, and aiohttp is not here: "
+            "error: this command needs the gateway, and aiohttp is not installed: "
             "pip install 'warren[gateway]'"
         )
 

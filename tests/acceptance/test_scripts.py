@@ -39,7 +39,7 @@ def test_script_of_a_job_file_runs_is_shown_and_may_be_forbidden(tmp_path: Path)
     arguments = ("up", "--apply", "jobs.yaml", "--executors", "1")
     secret = {"WARREN_SECRET": "x" * 40}
     with Command(*arguments, folder=tmp_path, env=secret | {"WARREN_GLUE": "shell"}) as command:
-        command.wait_for("Ctrl-C ends it all")
+        command.wait_for("Ctrl-C stops everything")
 
         packed = told(tmp_path, "jobs", "trigger", "pack", "--wait")
         counted = told(tmp_path, "jobs", "trigger", "count", "--wait", status=1)

@@ -118,7 +118,7 @@ def test_up_works_at_once_alone_and_ends_at_ctrl_c_whatever_its_jobs_do(home: Ho
     second = home.up()
     assert second.wait() == 1
     [line] = second.text().splitlines()
-    assert line.startswith("error: another `warren up` runs on ")
+    assert line.startswith("error: another `warren up` is using ")
 
     stubborn = home.trigger("hangs")
     waiting = home.trigger_second("hangs")

@@ -21,13 +21,13 @@ def check_broker(settings: Settings) -> str:
         transport.check()
     finally:
         transport.close()
-    return "it answers and lets us in" + in_plain_text(settings, BROKER)
+    return "reachable, login accepted" + in_plain_text(settings, BROKER)
 
 
 def check_secret(settings: Settings) -> str:
     """Return that there is a secret, or raise what is wrong."""
     if is_embedded(settings):
-        return "`warren up` makes its own"
+        return "created by `warren up`"
     return f"{len(needed_secret(settings))} characters"
 
 
@@ -36,7 +36,7 @@ def check_app_secret(settings: Settings) -> str:
     if settings.app_secret is not None:
         return f"{len(settings.app_secret)} characters"
     needed_services(settings, database=False)
-    return "made from WARREN_SECRET, which executors should not have: warren secrets app NAME"
+    return "derived from WARREN_SECRET, which executors should not have: warren secrets app NAME"
 
 
 def check_gateway(settings: Settings) -> str:
@@ -55,8 +55,8 @@ def check_folder(path: Path) -> str:
     if not there.is_dir():
         raise NotADirectoryError(f"{there} is not a folder")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionError(f"{there} cannot be written to")
-    return f"{path} can be written to"
+        raise PermissionError(f"{there} is not writable")
+    return f"{path} is writable"
 
 
 def check_job_user(settings: Settings) -> str:

@@ -29,10 +29,10 @@ def check_database(settings: Settings) -> str:
 def check_mail_server(settings: Settings) -> str:
     """Return that the mail server lets us in, or that there is none, or raise what is wrong."""
     if settings.smtp_url is None:
-        return "none is set, no e-mail is sent"
+        return "not set; no e-mails are sent"
     server = MailServer.parse(settings.smtp_url)
     Mailer(server, domain="check").check()
-    return f"{server.host} answers and lets us in"
+    return f"{server.host} answers and accepts these settings"
 
 
 def check_routes() -> str:
@@ -51,8 +51,8 @@ def check_alive(settings: Settings, key: str) -> str:
     living = [row.address for row in rows if state(row, now_ms) != "silent"]
     here = next((name for name in living if name.startswith(f"{host[:48]}-")), None)
     if here is None:
-        raise ValueError(f"no {key} of {host} lives")
-    return f"{here} lives"
+        raise ValueError(f"no {key} on {host} is alive")
+    return f"{here} is alive"
 
 
 def check_api(settings: Settings) -> str:
@@ -65,7 +65,7 @@ def check_api(settings: Settings) -> str:
     finally:
         connection.close()
     if status != HTTPStatus.OK:
-        raise ValueError(f"it answers with status {status}")
+        raise ValueError(f"it answered with status {status}")
     return f"{host}:{settings.api_port} answers"
 
 

@@ -21,7 +21,7 @@ def alarms() -> None:
 
 @alarms.command("list", epilog=examples("warren alarms list", "warren alarms list --all --json"))
 @click.option("--all", "every", is_flag=True, help="Include alarms that were sent.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="Show at most this many.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="At most this many.")
 @as_json
 @takes_settings("database_url")
 def list_alarms(settings: Settings, every: bool, limit: int, as_json: bool) -> None:
@@ -38,7 +38,7 @@ def list_alarms(settings: Settings, every: bool, limit: int, as_json: bool) -> N
             print_json(to_json(row))
         return
     lines = [_line(row, now) for row in rows]
-    print_table(HEADERS, lines, nothing="no alarm" if every else "no alarm waits")
+    print_table(HEADERS, lines, nothing="no alarm" if every else "no unsent alarms")
 
 
 def _line(row: AlarmView, now: int) -> tuple[str, ...]:

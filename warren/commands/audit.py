@@ -32,10 +32,10 @@ HEADERS = ("job", "due", "fired", "skipped", "cancelled", "purged", "lost", "dou
 def audit_command(
     settings: Settings, since: str | None, until: str | None, name: str | None, as_json: bool
 ) -> int:
-    """Recompute every due time and find it among the runs and recorded skips.
+    """Recompute every due time and look for it among runs and recorded skips.
 
-    Status 1 when a tick was lost, fired twice, or started late although its job skips what no
-    scheduler could send in time. The last line is one JSON object.
+    The exit status is 1 if a tick was lost, fired twice, or fired late although its job skips late
+    ticks. The last line is one JSON object.
     """
     with open_database(settings) as database:
         now = now_ms(database)
@@ -53,7 +53,9 @@ def audit_command(
         for one in report.jobs:
             print_json(_tally_json(one))
     else:
-        print_table(HEADERS, [_tally_line(one) for one in report.jobs], nothing="no job ever ran")
+        print_table(
+            HEADERS, [_tally_line(one) for one in report.jobs], nothing="no job has ever run"
+        )
         for words in _faults(report, settings.zone):
             print(words)
     print(json.dumps(summary(report)))

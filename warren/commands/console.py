@@ -22,10 +22,10 @@ _WAIT_SECONDS = 60.0
 @click.command(epilog=examples("warren console", "warren console --host 0.0.0.0 --port 8080"))
 @takes_settings("database_url", "broker_url", "host", "port", "timezone", "log_level")
 def console(settings: Settings) -> None:
-    """Run a web console; run as many as you like, they share users and sign-ins.
+    """Run a web console. Run as many as you like; they share users and sessions.
 
-    The first start of all makes an administrator and prints the password, once. SIGTERM and Ctrl-C
-    end it in order.
+    The very first start creates an administrator and prints the password once. SIGTERM or Ctrl-C
+    shuts it down cleanly.
     """
     needed_services(settings, database=True)
     keep_settings_secret()

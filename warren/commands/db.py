@@ -37,10 +37,10 @@ def upgrade(settings: Settings, as_sql: bool) -> None:
 @click.option("--host", default="%", show_default=True, help="Where the account connects from.")
 @takes_settings("database_url")
 def grants(settings: Settings, user: str, host: str) -> None:
-    """Print the GRANT statements for the account that everything but an upgrade uses.
+    """Print the GRANT statements for the account that everything except upgrades uses.
 
-    It may only add to the audit log and may not change tables. Make the account first; give it
-    these rights again after each upgrade, as there may be new tables.
+    The account can add to the audit log but not change it, and cannot change the schema. Create it
+    first. Run the grants again after each upgrade, which may have added tables.
     """
     url = parse(settings.needed_database_url())
     dialect = named(url.get_backend_name())

@@ -34,14 +34,14 @@ _name = click.argument("name")
 
 @click.group()
 def jobs() -> None:
-    """Apply, export, show, start, stop and trigger jobs. A job is named NAME, or APP/NAME."""
+    """Apply, list, start, stop and trigger jobs. A job is named NAME, or APP/NAME."""
 
 
 @jobs.command(
     epilog=examples("warren jobs apply jobs.yaml --dry-run", "warren jobs apply jobs.yaml")
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, without changing it.")
 @click.option("--prune", is_flag=True, help="Delete jobs of FILE's apps that are not in FILE.")
 @click.option("--api", "url", help="Use the API at this URL, with WARREN_API_TOKEN.")
 @as_json
@@ -111,7 +111,13 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
 
 @jobs.command("next", epilog=examples("warren jobs next nightly-report --count 10"))
 @_name
-@click.option("--count", default=5, show_default=True, type=click.IntRange(1, 1000))
+@click.option(
+    "--count",
+    default=5,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    help="How many times to show.",
+)
 @as_json
 @takes_settings("database_url", "timezone")
 def next_command(settings: Settings, name: str, count: int, as_json: bool) -> None:
@@ -121,15 +127,15 @@ def next_command(settings: Settings, name: str, count: int, as_json: bool) -> No
         job = database.read(lambda session: recent.job(session, name, now_ms=now))
     fires = next_fires(job, now_ms=now, count=count, timezone=settings.timezone)
     if not job.is_enabled:
-        warn(f"job {name!r} is stopped; so it would fire if it were started now")
+        warn(f"job {name!r} is stopped; these are its times if you start it now")
     if as_json:
         for fire in fires:
             print_json({"job": job.name, "app": job.app, "fires_at": iso(fire)})
         return
     zone = ZoneInfo(job.timezone or settings.timezone)
     lines = [(local(fire, zone), relative(fire, now)) for fire in fires]
-    nothing = waits(job) or "it never fires by itself"
-    print_table(("fires at", "that is"), lines, nothing=nothing)
+    nothing = waits(job) or "it never fires on its own"
+    print_table(("fires at", "from now"), lines, nothing=nothing)
 
 
 @jobs.command(epilog=examples("warren jobs start nightly-report"))
@@ -139,7 +145,7 @@ def start(settings: Settings, name: str) -> None:
     """Start a job's schedule."""
     with open_client(settings) as client:
         changed = client.commands.jobs.start(client.ids.job(name))
-    print(f"{name} started" if changed else f"{name} was started already")
+    print(f"{name} started" if changed else f"{name} is already started")
 
 
 @jobs.command(epilog=examples("warren jobs stop nightly-report"))
@@ -149,7 +155,7 @@ def stop(settings: Settings, name: str) -> None:
     """Stop a job's schedule. Runs in progress continue."""
     with open_client(settings) as client:
         changed = client.commands.jobs.stop(client.ids.job(name))
-    print(f"{name} stopped" if changed else f"{name} was stopped already")
+    print(f"{name} stopped" if changed else f"{name} is already stopped")
 
 
 @jobs.command(epilog=examples("warren jobs delete nightly-report"))
@@ -170,8 +176,10 @@ def delete(settings: Settings, name: str) -> None:
 )
 @_name
 @click.option("--param", help="Use this parameter instead of the job's.")
-@click.option("--address", "addresses", multiple=True, help="Only on this executor; repeatable.")
-@click.option("--wait", is_flag=True, help="Wait for the end; exit with 0 if it succeeded.")
+@click.option(
+    "--address", "addresses", multiple=True, help="Run only on this executor; may be repeated."
+)
+@click.option("--wait", is_flag=True, help="Wait until it ends; exit with 0 if it succeeded.")
 @as_json
 @takes_settings("database_url", "timezone")
 def trigger(  # noqa: PLR0917 - click passes its parameters by name

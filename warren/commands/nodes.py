@@ -23,14 +23,14 @@ from warren.views.terminal import print_json, print_table, relative, visible
 
 @click.group()
 def executors() -> None:
-    """Show and drain the executors."""
+    """List and drain executors."""
 
 
 @executors.command("list", epilog=examples("warren executors list", "warren executors list --json"))
 @as_json
 @takes_settings("database_url")
 def list_executors(settings: Settings, as_json: bool) -> None:
-    """Show every registered executor: its state, its load, and whether its app lists it."""
+    """List the registered executors with their state and load."""
     with open_database(settings) as database:
         found, now = registered_executors(database)
     if as_json:
@@ -45,18 +45,18 @@ def list_executors(settings: Settings, as_json: bool) -> None:
 @click.argument("address")
 @takes_settings("database_url")
 def drain_executor(settings: Settings, address: str) -> None:
-    """Make an executor take no new runs, finish its running ones, and exit.
+    """Drain an executor: it takes no new runs, finishes the running ones and exits.
 
-    ADDRESS is APP/ADDRESS where executors of two apps have one. What waits there is run elsewhere.
+    Waiting runs go elsewhere. Use APP/ADDRESS if executors of two apps share the address.
     """
     with open_client(settings) as client:
         changed = client.commands.cluster.drain(client.ids.executor(address))
-    print(f"{address} drains" if changed else f"{address} drains already")
+    print(f"{address} is draining" if changed else f"{address} is already draining")
 
 
 @click.group()
 def schedulers() -> None:
-    """Show the schedulers."""
+    """List schedulers."""
 
 
 @schedulers.command(
@@ -65,7 +65,7 @@ def schedulers() -> None:
 @as_json
 @takes_settings("database_url")
 def list_schedulers(settings: Settings, as_json: bool) -> None:
-    """Show every registered scheduler and its state, and who paused them."""
+    """List the registered schedulers with their state, and who paused them."""
     with open_database(settings) as database:
         found, now = registered_schedulers(database)
         paused_at, paused_by = database.read(cluster.pause)
@@ -84,7 +84,7 @@ def list_schedulers(settings: Settings, as_json: bool) -> None:
 @click.command(epilog=examples("warren pause"))
 @takes_settings("database_url")
 def pause(settings: Settings) -> None:
-    """Stop sending runs, everywhere. They are still planned, and wait."""
+    """Stop dispatching runs, everywhere. They are still planned, and wait."""
     with open_client(settings) as client:
         changed = client.commands.cluster.pause()
     print("paused; to go on: warren resume" if changed else "it was paused already")
@@ -93,7 +93,7 @@ def pause(settings: Settings) -> None:
 @click.command(epilog=examples("warren resume"))
 @takes_settings("database_url")
 def resume(settings: Settings) -> None:
-    """Resume sending runs. Those that waited are sent now."""
+    """Resume dispatching runs. Those that waited are sent now."""
     with open_client(settings) as client:
         changed = client.commands.cluster.resume()
     print("resumed" if changed else "it was not paused")

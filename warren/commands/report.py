@@ -41,7 +41,7 @@ def report(settings: Settings, since: str, as_json: bool) -> None:
             print_json(day_json(day, row, settings.timezone))
         return
     counts = {day: counts_of(row) for day, row in rows.items()}
-    nothing = "no report of these days yet; is a scheduler running?"
+    nothing = "no report for these days yet; is a scheduler running?"
     print_table((day_header(settings.timezone), *HEADERS), lines(counts), nothing=nothing)
 
 

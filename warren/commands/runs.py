@@ -23,7 +23,7 @@ _run_id = click.argument("run_id", metavar="ID", type=click.IntRange(1, _LARGEST
 
 @click.group()
 def runs() -> None:
-    """Show, read, kill and clear runs."""
+    """List, show, kill and clear runs, read their logs."""
 
 
 @runs.command(
@@ -44,9 +44,15 @@ def runs() -> None:
     "--tick",
     type=click.IntRange(1, _LARGEST_ID),
     metavar="ID",
-    help="Only the shards and attempts of the tick that run ID belongs to.",
+    help="Only shards and attempts of the same tick as run ID.",
 )
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1_000_000))
+@click.option(
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    help="At most this many.",
+)
 @as_json
 @takes_settings("database_url", "timezone")
 def list_runs(  # noqa: PLR0917 - click passes its parameters by name
@@ -58,7 +64,7 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show runs, latest due time first."""
+    """List runs, the latest due time first."""
     with open_database(settings) as database:
         now = now_ms(database)
         wanted = recent.RunFilter(
@@ -124,12 +130,12 @@ def kill(settings: Settings, run_id: int) -> None:
 @click.option("--app", help="Only runs of this app.")
 @click.option("--older-than", metavar="T", help="Only runs due before T: ISO 8601, or 30d, 12w.")
 @click.option("--keep", metavar="N", type=click.IntRange(1), help="All but the newest N.")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--dry-run", is_flag=True, help="Show how many; delete nothing.")
+@click.option("--all", "everything", is_flag=True, help="All finished runs.")
+@click.option("--dry-run", is_flag=True, help="Show how many would be deleted.")
 @takes_settings("database_url", "timezone")
 def clear(settings: Settings, **wanted: Any) -> None:
     """Delete finished runs from the tables. Their logs and the day report stay.
 
-    Ticks go as a whole. Runs that are not over stay.
+    All runs of a tick are deleted together, once the last one is over.
     """
     clear_runs(settings, ClearOptions(**wanted))

@@ -20,9 +20,9 @@ _WAIT_SECONDS = 60.0
 @click.command(epilog=examples("warren scheduler", "warren scheduler --timezone Europe/Berlin"))
 @takes_settings("database_url", "broker_url", "timezone", "log_level")
 def scheduler(settings: Settings) -> None:
-    """Run a scheduler; run as many as you like, they share the work.
+    """Run a scheduler. Run as many as you like; they share the work.
 
-    SIGTERM and Ctrl-C end it in order: no new work, then the registration is taken back.
+    SIGTERM or Ctrl-C shuts it down cleanly: it takes no new work and signs off.
     """
     needed_services(settings, database=True)
     keep_settings_secret()

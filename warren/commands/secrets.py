@@ -9,7 +9,7 @@ from warren.settings.settings import Settings, needed_secret
 
 @click.group()
 def secrets() -> None:
-    """Print the keys of apps, which executors and receivers of webhooks hold."""
+    """Print apps' keys, for their executors and for receivers of webhooks."""
 
 
 @secrets.command(
@@ -18,9 +18,10 @@ def secrets() -> None:
 @click.argument("name")
 @takes_settings()
 def app_secret(settings: Settings, name: str) -> None:
-    """Print WARREN_APP_SECRET of the app NAME's executors, made from WARREN_SECRET.
+    """Print the WARREN_APP_SECRET for executors of the app NAME.
 
-    The same each time. It is good for this app only, and WARREN_SECRET cannot be found from it.
+    It is derived from WARREN_SECRET, is the same each time, and is valid for this app only.
+    WARREN_SECRET cannot be computed from it.
     """
     print(app_key(needed_secret(settings), name))
 
@@ -29,9 +30,9 @@ def app_secret(settings: Settings, name: str) -> None:
 @click.argument("name")
 @takes_settings()
 def webhook(settings: Settings, name: str) -> None:
-    """Print what receivers check the signatures of the app NAME's webhooks with.
+    """Print the key with which receivers verify webhooks of the app NAME.
 
-    Made from WARREN_SECRET, and the same each time; neither that nor another app's key can be found
-    from it.
+    It is derived from WARREN_SECRET and is the same each time. Neither WARREN_SECRET nor another
+    app's key can be computed from it.
     """
     print(webhook_secret(needed_secret(settings), name))

@@ -23,7 +23,7 @@ HEADERS = ("name", "owner", "scopes", "apps", "state", "expires", "last used")
 
 
 def _not_empty(_context: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    """Refuse a limit that names nothing: it would mean all."""
+    """Refuse an empty list, which would mean no limit."""
     if given is not None and not _parts(given):
         raise click.BadParameter("expected at least one name", param=option)
     return given
@@ -31,7 +31,7 @@ def _not_empty(_context: click.Context, option: click.Parameter, given: str | No
 
 @click.group()
 def tokens() -> None:
-    """Create, show and revoke tokens, with which programs sign in."""
+    """Create, list and revoke the tokens that programs sign in with."""
 
 
 @tokens.command(
@@ -42,10 +42,16 @@ def tokens() -> None:
 )
 @click.argument("name")
 @click.option("--owner", required=True, help="The user whose rights it gets, or fewer.")
-@click.option("--scopes", default="read", show_default=True, help=f"Of {', '.join(Scope)}.")
+@click.option("--scopes", default="read", show_default=True, help=f"Some of {', '.join(Scope)}.")
 @click.option("--apps", "app_list", callback=_not_empty, help="Only these apps, comma-separated.")
 @click.option("--jobs", "job_list", callback=_not_empty, help="Only these jobs, comma-separated.")
-@click.option("--days", default=USUAL_DAYS, show_default=True, type=click.IntRange(1, MOST_DAYS))
+@click.option(
+    "--days",
+    default=USUAL_DAYS,
+    show_default=True,
+    type=click.IntRange(1, MOST_DAYS),
+    help="Days it is valid.",
+)
 @takes_settings("database_url")
 def add(  # noqa: PLR0917 - click passes its parameters by name
     settings: Settings,
@@ -56,7 +62,7 @@ def add(  # noqa: PLR0917 - click passes its parameters by name
     job_list: str | None,
     days: int,
 ) -> None:
-    """Create a token and print it, once."""
+    """Create a token and print it, only once."""
     with open_client(settings) as client:
         spec = TokenSpec(
             name=name,
@@ -68,14 +74,14 @@ def add(  # noqa: PLR0917 - click passes its parameters by name
         )
         text = client.commands.tokens.add(spec)
     print(text)
-    print("it is shown this once; keep it where nobody else reads it", file=sys.stderr)
+    print("it is shown only once; keep it somewhere safe", file=sys.stderr)
 
 
 @tokens.command("list", epilog=examples("warren tokens list", "warren tokens list --json"))
 @as_json
 @takes_settings("database_url")
 def list_tokens(settings: Settings, as_json: bool) -> None:
-    """Show the tokens and what they may do."""
+    """List the tokens and what they may do."""
     with open_database(settings) as database:
         now = now_ms(database)
         views = database.read(lambda session: read_tokens(session, now))
@@ -84,7 +90,7 @@ def list_tokens(settings: Settings, as_json: bool) -> None:
             print_json(to_json(view))
         return
     lines = [_line(view, now) for view in views]
-    print_table(HEADERS, lines, nothing="no token; make one: warren tokens add")
+    print_table(HEADERS, lines, nothing="no tokens; create one: warren tokens add")
 
 
 @tokens.command(epilog=examples("warren tokens revoke deploy"))
@@ -94,7 +100,7 @@ def revoke(settings: Settings, name: str) -> None:
     """Revoke a token. It is invalid from the next request on."""
     with open_client(settings) as client:
         changed = client.commands.tokens.revoke(client.ids.token(name))
-    print(f"revoked {name}" if changed else f"{name} was revoked already")
+    print(f"revoked {name}" if changed else f"{name} was already revoked")
 
 
 def read_tokens(session: Session, now: int) -> list[TokenView]:

@@ -38,12 +38,15 @@ def _read_shard(_context: click.Context, _option: click.Parameter, text: str) ->
     help="Run as one of several shards, e.g. 0/3.",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0, 9_999_999), default=0, help="Seconds; 0 = none."
+    "--timeout",
+    type=click.FloatRange(0, 9_999_999),
+    default=0,
+    help="Timeout in seconds; 0 means none.",
 )
 def try_handler(file: str, handler: str, param: str, shard: tuple[int, int], timeout: float) -> int:
-    """Run HANDLER of FILE once, in a job process, without any service.
+    """Run HANDLER from FILE once, in a job process, without any service.
 
-    What it prints is printed; the status is 0 when it succeeded.
+    Its output is printed. The exit status is 0 if it succeeded.
     """
     check_param(param)
     configure_logs("warning")

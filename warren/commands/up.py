@@ -41,10 +41,12 @@ LOOK_SECONDS = 0.5
 @click.option(
     "--seed",
     type=click.Path(path_type=Path),
-    help="A job file to apply only if there has never been a job.",
+    help="A job file to apply only if no job was ever created.",
 )
-@click.option("--executors", default=3, show_default=True, type=click.IntRange(1, 50))
-@click.option("--app", help="The executors' app; by default the first one of the job file.")
+@click.option(
+    "--executors", default=3, show_default=True, type=click.IntRange(1, 50), help="How many to run."
+)
+@click.option("--app", help="The executors' app. Default: the first in the job file.")
 @takes_settings("log_dir", "state_dir", "slots", "host", "port", "timezone", "log_level")
 def up(
     settings: Settings,
@@ -57,8 +59,8 @@ def up(
 ) -> None:
     """Run everything here: a scheduler, executors, an SQLite database and a broker in memory.
 
-    All of it is kept in ./.warren; other commands in this folder find it there. Ctrl-C ends it,
-    and started again it goes on with the same data.
+    Everything is kept in ./.warren, where other commands in this folder find it. Ctrl-C stops it;
+    start it again to continue with the same data.
     """
     _refuse_services(settings)
     keep_settings_secret()
@@ -87,7 +89,7 @@ def up(
         finally:
             _say_password(platform.console)
         _serve(platform, signals)
-    print("ended; `warren up` goes on with the same data")
+    print("stopped; `warren up` continues with the same data")
 
 
 def _refuse_services(settings: Settings) -> None:
@@ -113,11 +115,11 @@ Warren is up: one scheduler, {executors} executors of app {app!r} ({settings.slo
   run logs  {settings.log_dir}/
   own log   {LOG_FILE}
 In another terminal, in this folder:
-  {platform.api.call}
-  {command} jobs list                  what is there and when it fires
-  {command} runs list                  what ran and how it went
+  {command} jobs list                  list jobs and when each fires next
+  {command} runs list                  list runs and how they ended
   {command} jobs trigger NAME --wait   run a job now
-Ctrl-C ends it all.
+  {platform.api.call}
+Ctrl-C stops everything.
 """,
         flush=True,
     )
@@ -127,7 +129,8 @@ def _say_password(console: UpConsole) -> None:
     """Print the first administrator's password, whatever else failed: it is shown only once."""
     if console.password:
         print(
-            f"Sign in as admin; this is shown once:\nadmin password: {console.password}\n",
+            "Sign in as admin. The password is shown only once:\n"
+            f"admin password: {console.password}\n",
             flush=True,
         )
 
@@ -145,4 +148,4 @@ def _serve(platform: AllInOne, signals: Signals) -> None:
         if platform.failure:
             raise CommandError(platform.failure)
     platform.finished.show()
-    print("\nending: running jobs get 2 s; Ctrl-C again hurries", flush=True)
+    print("\nstopping: running jobs get 2 s; Ctrl-C again stops them at once", flush=True)

@@ -37,7 +37,7 @@ def users() -> None:
 @click.option("--role", type=click.Choice(list(_ROLES)), required=True, help="What they may do.")
 @click.option("--apps", "app_list", default="", help="Their apps, separated by commas.")
 @click.option("--glue", is_flag=True, help="Let an operator change scripts too.")
-@click.option("--no-password", is_flag=True, help="For a program, which signs in with tokens only.")
+@click.option("--no-password", is_flag=True, help="For a program that uses tokens only.")
 @takes_settings("database_url")
 def add(  # noqa: PLR0917 - click passes its parameters by name
     settings: Settings, name: str, role: str, app_list: str, glue: bool, no_password: bool
@@ -109,7 +109,7 @@ def list_users(settings: Settings, as_json: bool) -> None:
         )
         for user in shown
     ]
-    print_table(HEADERS, lines, nothing="no user; add one: warren users add")
+    print_table(HEADERS, lines, nothing="no users; add one: warren users add")
 
 
 def read_password() -> str:

@@ -97,7 +97,7 @@ def _schedule(given: Any) -> tuple[str, str]:
     period = getattr(given, "run_every", given)
     seconds = period.total_seconds() if isinstance(period, timedelta) else period
     if type(seconds) not in (int, float):
-        raise ValueError(f"a schedule of type {type(given).__name__} has no equal here")
+        raise ValueError(f"a schedule of type {type(given).__name__} has no equivalent here")
     if seconds != int(seconds) or seconds < 1:
         raise ValueError(f"expected whole seconds, got: {seconds}")
     return FixedRate.kind, str(int(seconds))
@@ -108,7 +108,7 @@ def _expression(given: Any) -> str:
     weekdays = listed({day % 7 + 1 for day in given.day_of_week}, 7)
     days = listed(set(given.day_of_month), 31)
     if "*" not in (days, weekdays):
-        raise ValueError("it wants a day of the month that is a certain weekday too")
+        raise ValueError("it needs the day of the month and the weekday to match together")
     day_fields = f"{days} {{}} ?" if weekdays == "*" else f"? {{}} {weekdays}"
     months = listed(set(given.month_of_year), 12)
     time_fields = f"0 {listed(set(given.minute), 60)} {listed(set(given.hour), 24)}"
@@ -120,7 +120,7 @@ def _param(entry: Mapping[str, Any]) -> str:
     try:
         return json.dumps(given, ensure_ascii=False) if given else ""
     except TypeError as error:
-        raise ValueError(f"its arguments are no JSON: {error}") from error
+        raise ValueError(f"its arguments are not JSON: {error}") from error
 
 
 def _remarks(entry: Mapping[str, Any], spec: JobSpec, tasks: set[str]) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _remarks(entry: Mapping[str, Any], spec: JobSpec, tasks: set[str]) -> Iterat
     if options := entry.get("options"):
         yield f"its options have no effect here: {', '.join(map(str, options))}"
     if spec.schedule_kind == CronSchedule.kind and not spec.timezone:
-        yield "the app's time zone is unknown here, so it is that of Warren's schedulers: set it"
+        yield "the app's time zone is unknown here, so the schedulers' time zone applies: set it"
     if entry.get("relative"):
         yield "relative has no effect here"
     if further := sorted(map(str, entry.keys() - _KNOWN)):

@@ -16,7 +16,7 @@ _path = click.Path(path_type=Path)
 
 @click.group("import")
 def import_group() -> None:
-    """Import jobs of other schedulers: from XXL-JOB, or as a job file from cron or Celery."""
+    """Import jobs from XXL-JOB, or print those of cron or Celery as a job file."""
 
 
 @import_group.command(
@@ -27,29 +27,40 @@ def import_group() -> None:
     ),
 )
 @click.argument("place", metavar="URL|DUMP")
-@click.option("--timezone", required=True, metavar="ZONE", help="Of XXL-JOB's server; mandatory.")
-@click.option("--app", help="Only this app, by its name here; no users and no day report.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--print", "as_file", is_flag=True, help="Print a job file and write nothing else.")
-@click.option("--take-over", is_flag=True, help="Start here what ran there; stop XXL-JOB before.")
+@click.option("--timezone", required=True, metavar="ZONE", help="Time zone of XXL-JOB's server.")
+@click.option("--app", help="Only this app, by its name here; no users, no day report.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
+@click.option("--print", "as_file", is_flag=True, help="Print a job file instead of importing.")
+@click.option(
+    "--take-over", is_flag=True, help="Start the jobs that ran there; stop XXL-JOB first."
+)
 @click.option(
     "--runs",
     type=click.IntRange(0, 3_650),
     default=0,
     metavar="DAYS",
-    help="Finished runs of the last DAYS too.",
+    help="Also import finished runs of the last DAYS.",
 )
-@click.option("--overwrite", is_flag=True, help="Let XXL-JOB's side win where both changed.")
-@click.option("--source", default="xxl-job", show_default=True, help="Tells XXL-JOBs apart.")
-@click.option("--password-file", type=_path, help="Holds the password for URL; else it is asked.")
-@click.option("--passwords", type=_path, help="New file for passwords of users; else disabled.")
+@click.option("--overwrite", is_flag=True, help="Let XXL-JOB win where both sides changed.")
+@click.option(
+    "--source",
+    default="xxl-job",
+    show_default=True,
+    help="A name for this XXL-JOB, if you have several.",
+)
+@click.option(
+    "--password-file", type=_path, help="File with the password for URL; otherwise it is asked for."
+)
+@click.option(
+    "--passwords", type=_path, help="New file for users' passwords; otherwise users are disabled."
+)
 @as_json
 @takes_settings("database_url")
 def xxl_job(settings: Settings, **options: Any) -> None:
-    """Import apps, jobs, users and the day report from XXL-JOB, 2.2 to 3.x.
+    """Import apps, jobs, users and the day report from XXL-JOB 2.2 to 3.x.
 
-    From its database, or from a file of mysqldump; it is only read. Jobs are stopped here. A second
-    import brings in what has changed there, and keeps what was changed here too.
+    URL is its database, which is only read; DUMP is a file written by mysqldump. Imported jobs
+    are stopped. Importing again brings in what has changed there and keeps what was changed here.
     """
     import_xxl_job(settings, XxlJobWish(**options))
 
@@ -62,12 +73,14 @@ def xxl_job(settings: Settings, **options: Any) -> None:
     ),
 )
 @click.argument("path", metavar="FILE", type=_path)
-@click.option("--app", required=True, help="The app of the jobs; mandatory.")
-@click.option("--timezone", default="", metavar="ZONE", help="Of the machine that ran it.")
+@click.option("--app", required=True, help="The jobs' app.")
+@click.option(
+    "--timezone", default="", metavar="ZONE", help="Time zone of the machine that ran it."
+)
 def crontab(path: Path, app: str, timezone: str) -> None:
-    """Print a crontab as a job file: a shell script for each line. FILE - is standard input.
+    """Print a crontab as a job file, with a shell script for each line. FILE - is standard input.
 
-    A line that cannot be a job is named on standard error.
+    Lines that cannot become jobs are listed on standard error.
     """
     print_crontab(path, app=app, timezone=timezone)
 
@@ -77,11 +90,11 @@ def crontab(path: Path, app: str, timezone: str) -> None:
     epilog=examples("warren import celery proj:app --app mails > jobs.yaml"),
 )
 @click.argument("place", metavar="MODULE:NAME")
-@click.option("--app", required=True, help="The app of the jobs; mandatory.")
+@click.option("--app", required=True, help="The jobs' app.")
 def celery(place: str, app: str) -> None:
-    """Print the beat_schedule of a Celery app as a job file; the app is imported.
+    """Print the beat_schedule of a Celery app as a job file. This imports the app.
 
-    Its tasks become handlers by warren.contrib.celery. What has no equal here is named on standard
-    error.
+    warren.contrib.celery turns its tasks into handlers. What has no equivalent here is listed on
+    standard error.
     """
     print_beat_schedule(place, app=app)

@@ -100,7 +100,7 @@ def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
             if len(made) > 1:
                 crontab.remarks.append(
                     f"line {number} is two jobs, {made[0].name!r} and {made[1].name!r}: "
-                    "on days that fit both, each runs"
+                    "on days that match both, both run"
                 )
         except (ValueError, Problem) as problem:
             crontab.remarks.append(f"line {number} is left out: {problem}: {line.strip()[:100]}")
@@ -115,7 +115,7 @@ def _assign(name: str, value: str, around: _Surroundings) -> None:
         emails = tuple(part.strip() for part in value.split(",") if part.strip())
         around.emails = tuple(email for email in emails if is_email(email))
         if unknown := [email for email in emails if not is_email(email)]:
-            raise ValueError(f"no e-mail address: {', '.join(unknown)}")
+            raise ValueError(f"not an e-mail address: {', '.join(unknown)}")
     elif name != "CRON_TZ":
         around.variables[name] = value
 
@@ -146,7 +146,7 @@ def _split(line: str) -> tuple[Sequence[str], str]:
         word, command = [*line.split(None, 1), ""][:2]
         shortcut = _SHORTCUTS.get(word.lower())
         if shortcut is None:
-            what = "it runs at the start of a machine" if word == "@reboot" else "unknown"
+            what = "it runs when the machine boots" if word == "@reboot" else "unknown"
             raise ValueError(f"{word}: {what}")
         return shortcut.split(), command
     parts = line.split(None, len(_FIELDS))
@@ -171,7 +171,7 @@ def _expressions(when: Sequence[str]) -> Iterator[str]:
     elif days == "*":
         yield f"{time} ? {months} {weekdays}"
     elif not either:
-        raise ValueError("it wants a day of the month that is a certain weekday too")
+        raise ValueError("it needs the day of the month and the weekday to match together")
     else:
         yield f"{time} {days} {months} ?"
         yield f"{time} ? {months} {weekdays}"

@@ -78,7 +78,7 @@ def unknown_handlers(database: Database, specs: Sequence[JobSpec]) -> list[str]:
         if spec.handler and spec.handler not in known.get(spec.app, ()):
             wanted[spec.app, spec.handler].append(spec.name)
     return [
-        f"job {names[0]!r}{_more(names)}: no living executor of app {app!r} has handler {handler!r}"
+        f"job {names[0]!r}{_more(names)}: no online executor of app {app!r} has handler {handler!r}"
         for (app, handler), names in wanted.items()
     ]
 

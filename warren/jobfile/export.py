@@ -29,7 +29,9 @@ def export_jobs(settings: Settings, *, app: str | None, names: Sequence[str]) ->
     text = "".join(f"{line}\n" for line in job_file(found[0], specs))
     print(text, end="")
     if len(text.encode()) > FILE_BYTES:
-        left_out.append(f"this is more than the {FILE_BYTES} bytes of a job file; export by --app")
+        left_out.append(
+            f"this is over the {FILE_BYTES} bytes of a job file; export each --app alone"
+        )
     for words in left_out:
         warn(words)
 

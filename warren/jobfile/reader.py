@@ -231,5 +231,5 @@ def _refused(path: Path, wrong: list[InvalidEntry]) -> JobFileError:
     ordered = sorted(wrong, key=lambda problem: problem.line)
     lines = [f"{path}:{problem.line}: {problem.text}" for problem in ordered[:MOST_PROBLEMS]]
     if len(ordered) > MOST_PROBLEMS:
-        lines.append(f"{path}: and {len(ordered) - MOST_PROBLEMS} problems more")
+        lines.append(f"{path}: and {len(ordered) - MOST_PROBLEMS} more problems")
     return JobFileError(lines)

@@ -65,7 +65,7 @@ class UpJobs:
 
         """
         if self._is_seed and not database.read(_is_untouched):
-            print(visible(f"{self._path} is for the first start only, not applied now"))
+            print(visible(f"{self._path} is applied at the first start only; skipped"))
             self._wanted = None
         if self._wanted is None:
             return

@@ -39,5 +39,5 @@ def lock_embedded_database(url: str) -> FileLock | None:
     if not url.startswith("sqlite:///"):
         return None
     path = Path(url.removeprefix("sqlite:///").partition("?")[0])
-    words = f"another scheduler works on {path}; an SQLite database serves one at a time"
+    words = f"another scheduler is using {path}; an SQLite database serves one at a time"
     return FileLock(path.with_name(path.name + ".lock"), words)

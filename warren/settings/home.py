@@ -21,7 +21,7 @@ def open_home() -> FileLock:
     HOME.mkdir(mode=0o700, exist_ok=True)
     return FileLock(
         HOME / "lock",
-        f"another `warren up` runs on {HOME.absolute()}; end it, or use another folder",
+        f"another `warren up` is using {HOME.absolute()}; stop it, or use another folder",
     )
 
 

@@ -20,7 +20,7 @@ class Services(Protocol):
 
     @property
     def broker_url(self) -> str | None:
-        """The broker, or several parted by commas."""
+        """The broker, or several separated by commas."""
 
     @property
     def allow_plaintext(self) -> str | None:
@@ -64,7 +64,7 @@ def allowed_links(settings: Services) -> list[OpenLink]:
 def in_plain_text(settings: Services, link: str) -> str:
     """Return a warning when others on the network can read a link, else nothing."""
     hosts = [one.host for one in allowed_links(settings) if one.link == link]
-    return f"; in plain text to {', '.join(hosts)}, as WARREN_ALLOW_PLAINTEXT says" if hosts else ""
+    return f"; unencrypted to {', '.join(hosts)}, as WARREN_ALLOW_PLAINTEXT allows" if hosts else ""
 
 
 def plaintext_problems(settings: Services, origins: Mapping[str, str]) -> list[str]:
@@ -72,7 +72,7 @@ def plaintext_problems(settings: Services, origins: Mapping[str, str]) -> list[s
 
     `origins` has, by link, the name of the setting that it comes from.
     """
-    wanted = {DATABASE: "?ssl_ca=FILE at its end", BROKER: "amqps://"}
+    wanted = {DATABASE: "?ssl_ca=FILE at the end", BROKER: "amqps://"}
     refused = [one for one in open_links(settings) if one not in allowed_links(settings)]
     return [
         f"{origins[one.link]}: expected {wanted[one.link]}, as {one.host} is not this machine: "

@@ -105,7 +105,7 @@ def _misspelt_variables() -> list[str]:
 def _exposed(flags: Mapping[str, Any]) -> list[str]:
     """Refuse a password on the command line, which /proc shows to every user and job."""
     return [
-        f"{_flag(name)}: expected a URL without a password, as a list of processes shows it; "
+        f"{_flag(name)}: expected a URL without a password, because the process list shows it; "
         f"set {PREFIX}{name.upper()} or {PREFIX}{name.upper()}{SUFFIX.upper()} instead"
         for name in secret_names()
         if name in flags and has_password(str(flags[name]))

@@ -36,7 +36,7 @@ def check_secret(secret: str) -> str:
 def check_api_token(text: str) -> str:
     """Return the text of a token of the API; one that was cut is none."""
     if not re.fullmatch(r"wrn_[A-Za-z0-9_-]{43}[A-Za-z0-9]{6}", text):
-        raise ValueError("it is none")
+        raise ValueError("this is not one")
     return text
 
 
@@ -97,7 +97,7 @@ def check_emails(emails: str) -> str:
     listed = [email.strip() for email in emails.split(",") if email.strip()]
     for email in listed:
         if not is_email(email):
-            raise ValueError(f"{email[:100]!r} is none")
+            raise ValueError(f"{email[:100]!r} is not one")
     return ",".join(listed)
 
 
@@ -106,7 +106,7 @@ def check_webhook_url(url: str) -> str:
     try:
         check_webhook(url)
     except ValueError:
-        raise ValueError("it is none") from None
+        raise ValueError("this is not one") from None
     return url
 
 
@@ -121,7 +121,7 @@ def check_console_url(url: str) -> str:
     """Return the URL that links to the console begin with."""
     parts = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise ValueError("it is none")
+        raise ValueError("this is not one")
     return url.rstrip("/")
 
 

@@ -76,7 +76,7 @@ class Settings:
         secret=True,
     )
     allow_plaintext: str | None = setting(
-        text(check_allowed), f"{' or '.join(LINKS)}, or both with a comma between"
+        text(check_allowed), f"{' or '.join(LINKS)}, or both separated by a comma"
     )
     secret: str | None = setting(text(check_secret), "at least 32 characters", secret=True)
     secret_previous: str | None = setting(text(check_secret), "at least 32 characters", secret=True)
@@ -108,7 +108,9 @@ class Settings:
         text(check_timezone), "an IANA time zone like Europe/Berlin", make=local_timezone
     )
     glue: str = setting(
-        text(check_glue), f"all, off, or a list with commas of {', '.join(ScriptLanguage)}", "all"
+        text(check_glue),
+        f"all, off, or a comma-separated list of {', '.join(ScriptLanguage)}",
+        "all",
     )
     smtp_url: str | None = setting(
         text(check_smtp_url),
@@ -116,13 +118,15 @@ class Settings:
         "(or smtp://, smtps://)",
         secret=True,
     )
-    alarm_emails: str | None = setting(text(check_emails), "e-mail addresses parted by commas")
+    alarm_emails: str | None = setting(text(check_emails), "e-mail addresses separated by commas")
     alarm_webhook: str | None = setting(
-        text(check_webhook_url), "an http(s) URL that leads to no link-local address", secret=True
+        text(check_webhook_url),
+        "an http(s) URL that does not point to a link-local address",
+        secret=True,
     )
     webhook_allow: str | None = setting(
         text(check_webhook_allow),
-        "networks like 10.0.0.0/8, addresses and host names, parted by commas",
+        "networks like 10.0.0.0/8, addresses and host names, separated by commas",
     )
     alarm_limit: int = setting(whole(1, 1000), "an integer from 1 to 1000", 10)
     absence_seconds: float = setting(number(10, 86_400), "seconds from 10 to 86400", 60)

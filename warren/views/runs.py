@@ -56,7 +56,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "kind": run.kind,
         "status": run.status,
         "reported later": run.late_status or "",
-        "shard": f"{run.shard_index} of {run.shard_total}" if run.shard_total else "not made yet",
+        "shard": f"{run.shard_index}/{run.shard_total}" if run.shard_total else "not known yet",
         "attempt": str(run.attempt + 1),
         "address": run.address or "",
         "handler": run.handler or "",

@@ -96,7 +96,7 @@ class AllInOne:
         ended = [one for one in self._executors if one.join(0) and not one.was_drained]
         if not ended:
             return ""
-        return ended[0].failure or f"executor {ended[0].identity.address} has ended"
+        return ended[0].failure or f"executor {ended[0].identity.address} has stopped"
 
     def close(self, signals: Signals) -> None:
         """End everything in order; a further signal hurries the executors."""

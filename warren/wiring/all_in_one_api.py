@@ -93,7 +93,7 @@ class UpApi:
                 if error.errno != errno.EADDRINUSE:
                     where = self._settings.api_host
                     raise CommandError(f"cannot listen at {where}: {error}") from error
-        raise CommandError(f"port {wanted} is taken; choose another one by WARREN_API_PORT")
+        raise CommandError(f"port {wanted} is taken; choose another with WARREN_API_PORT")
 
 
 def keep_token(database: Database, settings: Settings, path: Path) -> bool:

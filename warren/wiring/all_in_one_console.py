@@ -85,4 +85,4 @@ class UpConsole:
                     raise CommandError(
                         f"cannot listen at {self._settings.host}: {error}"
                     ) from error
-        raise CommandError(f"port {wanted} is taken; choose another one by --port or WARREN_PORT")
+        raise CommandError(f"port {wanted} is taken; choose another with --port or WARREN_PORT")

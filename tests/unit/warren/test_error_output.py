@@ -28,7 +28,7 @@ from warren.errors import CommandError, JobFileError
         (
             ModuleNotFoundError("No module named 'sqlalchemy.orm'", name="sqlalchemy.orm"),
             (
-                "this command needs the server, and sqlalchemy.orm is not here: "
+                "this command needs the server, and sqlalchemy.orm is not installed: "
                 "pip install 'warren[server]'"
             ),
         ),

@@ -64,7 +64,7 @@ def test_the_example_stays_with_an_executor_until_that_one_has_gone() -> None:
     other = next_choice(first.memory, *({"a", "b", "c"} - {first.address}))
 
     assert same.address == first.address
-    assert same.words == f"STICKY: {first.address} as before"
+    assert same.words == f"STICKY: {first.address}, as before"
     assert other.address not in (first.address, None)
     assert routers["STICKY"].needs_memory
 

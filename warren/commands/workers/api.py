@@ -20,9 +20,9 @@ _WAIT_SECONDS = 60.0
 @click.command(epilog=examples("warren api", "warren api --api-host 0.0.0.0 --api-port 8081"))
 @takes_settings("database_url", "broker_url", "api_host", "api_port", "timezone", "log_level")
 def api(settings: Settings) -> None:
-    """Serve programs: run as many as you like, tokens and keys count for all of them.
+    """Run the HTTP API. Run as many as you like; they share tokens and idempotency keys.
 
-    A token is made by `warren tokens add`. SIGTERM and Ctrl-C end it in order.
+    `warren tokens add` creates a token. SIGTERM or Ctrl-C shuts it down cleanly.
     """
     from admin_web.serving.broker_link import ConsoleConnections  # noqa: PLC0415 - see below
     from warren.wiring.api import api_address, make_api, open_api_database  # noqa: PLC0415 - Flask

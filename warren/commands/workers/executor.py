@@ -38,7 +38,7 @@ _TRIES = 20
 )
 @click.option("--app", required=True, help="The app whose jobs it runs.")
 @click.option(
-    "--address", help="Its unique name; by default <hostname>-<app>, or the next free -2, -3, …"
+    "--address", help="Its unique name. Default: <hostname>-<app>, or the next free -2, -3, …"
 )
 @click.argument("sources", metavar="MODULE_OR_FILE…", nargs=-1, required=True)
 @takes_settings(
@@ -54,10 +54,10 @@ _TRIES = 20
     "log_level",
 )
 def executor(settings: Settings, app: str, address: str | None, sources: tuple[str, ...]) -> int:
-    """Run an executor with the handlers of modules and files.
+    """Run an executor with the handlers in the given modules and files.
 
-    SIGTERM and Ctrl-C end it in order: running jobs get the drain time, then they are stopped. A
-    second one stops them at once.
+    SIGTERM or Ctrl-C drains it: running jobs get the drain time to finish, then they are stopped.
+    A second signal stops them at once.
     """
     check_app(app)
     if address:

@@ -34,10 +34,10 @@ _LOOK_SECONDS = 0.25
     "log_level",
 )
 def gateway(settings: Settings) -> int:
-    """Serve executors of XXL-JOB that register here as if they were executors of Warren.
+    """Serve XXL-JOB executors that register here as if they were Warren's own.
 
-    SIGTERM and Ctrl-C end it in order: runs get the drain time, and the next start goes on with
-    those that are left. A second one does not wait.
+    On SIGTERM or Ctrl-C, runs get the drain time to finish; the next start takes over the rest. A
+    second signal does not wait.
     """
     from warren.wiring.gateway import make_gateway  # noqa: PLC0415 - it needs the extra
 

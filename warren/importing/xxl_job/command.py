@@ -127,7 +127,7 @@ def _keeper(path: Path | None) -> Callable[[Mapping[str, str]], None] | None:
     if path.exists():
         raise CommandError(f"{path}: expected a file that does not exist yet, for passwords")
     if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
-        raise CommandError(f"{path}: expected a file in a folder that can be written to")
+        raise CommandError(f"{path}: expected a file in a writable folder")
 
     def keep(passwords: Mapping[str, str]) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,10 +1,12 @@
-"""Rows of `xxl_job_info` become jobs; what has no equal here stops them, with the reason."""
+"""Rows of `xxl_job_info` become jobs; what has no equivalent here stops them, with the reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason, Words
 from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
 from scheduler.imports.arrivals import JobArrival
 from scheduler.imports.findings import Finding, Verdict
@@ -52,7 +54,7 @@ class _Found:
 
     row: Row
     findings: list[Finding] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
 
     def differs(self, column: str, words: str, value: str | None = None) -> None:
         self.findings.append(self.row.finding(Verdict.DIFFERS, column, words, value))
@@ -60,9 +62,9 @@ class _Found:
     def leave(self, column: str, words: str, value: str | None = None) -> None:
         self.findings.append(self.row.finding(Verdict.LEFT_OUT, column, words, value))
 
-    def stop(self, column: str, words: str) -> None:
-        self.findings.append(self.row.finding(Verdict.STOPPED, column, words))
-        self.reasons.append(f"{column}: {words}")
+    def stop(self, column: str, why: Words) -> None:
+        self.findings.append(self.row.finding(Verdict.STOPPED, column, str(why)))
+        self.reasons.append(Why.COLUMN(column=column, why=why))
 
 
 def read_job(
@@ -72,7 +74,7 @@ def read_job(
     found = _Found(row)
     group = row.number("job_group")
     if group in reading.unreachable:
-        found.stop("job_group", "its executors cannot join an app of that name")
+        found.stop("job_group", Why.APP_UNREACHABLE())
     glue = read_glue(row, history, reading.zone)
     _tell_glue(found, glue)
     kind, value = _schedule(found)
@@ -138,12 +140,12 @@ def _schedule(found: _Found) -> tuple[str, str]:
         kind, column = row.text("schedule_type").strip() or NoSchedule.kind, "schedule_conf"
     value = row.line(column)
     if kind == CronSchedule.kind and len(value) > _LONGEST_SCHEDULE:
-        found.stop(column, f"longer than {_LONGEST_SCHEDULE} characters")
+        found.stop(column, Why.SCHEDULE_TOO_LONG(most=_LONGEST_SCHEDULE))
         return NoSchedule.kind, ""
     if kind in (CronSchedule.kind, FixedRate.kind):
         return kind, value
     if kind != NoSchedule.kind:
-        found.stop("schedule_type", "XXL-JOB has no such schedule")
+        found.stop("schedule_type", Why.SCHEDULE_TYPE_UNKNOWN())
     return NoSchedule.kind, ""
 
 
@@ -154,7 +156,7 @@ def _choice(found: _Found, name: str, column: str) -> Any:
         return default
     assert isinstance(kind, Choice)
     if value not in kind.known:
-        found.stop(column, f"XXL-JOB has no such choice; it is {default} here")
+        found.stop(column, Why.CHOICE_UNKNOWN(default=str(default)))
         return default
     return value
 
@@ -173,7 +175,7 @@ def _emails(found: _Found) -> tuple[str, ...]:
     column, kept = "alarm_email", list[str]()
     for email in filter(None, (part.strip() for part in found.row.text(column).split(","))):
         if not is_email(email):
-            found.leave(column, "no e-mail address", email)
+            found.leave(column, "not an e-mail address", email)
         elif len(",".join([*kept, email])) > LONGEST_EMAIL:
             found.leave(column, "the list is too long here", email)
         elif email not in kept:
@@ -186,7 +188,7 @@ def _tell_glue(found: _Found, glue: Glue) -> None:
     if glue.problem:
         found.stop("glue_type" if kind == PYTHON2 else "glue_source", glue.problem)
         if not glue.language:
-            found.leave("glue_source", "the job is here without it")
+            found.leave("glue_source", "the job is imported without it")
     elif kind == GROOVY:
-        words = "a Groovy program here; as a class with beans only behind a gateway"
+        words = "runs as a Groovy program here; as a class with Spring beans only behind a gateway"
         found.differs("glue_type", words)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason
 from scheduler.imports.arrivals import VersionArrival
 from scheduler.jobs.script_cache import language_of
 from scheduler.jobs.script_source import REMARK_LENGTH, check_source, normal_source
@@ -14,7 +16,6 @@ from warren.importing.xxl_job.rows import Row
 HANDLER = "BEAN"
 #: What runs by another interpreter here, or in another way than there.
 PYTHON2, GROOVY = "GLUE_PYTHON2", "GLUE_GROOVY"
-_PORT_IT = "it is Python 2, which is not run here: port it to Python 3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Glue:
     source: str = ""
     remark: str = ""
     versions: tuple[VersionArrival, ...] = ()
-    problem: str = ""
+    problem: Reason | None = None
 
 
 def read_glue(row: Row, history: Sequence[Row], zone: ZoneInfo) -> Glue:
@@ -35,13 +36,13 @@ def read_glue(row: Row, history: Sequence[Row], zone: ZoneInfo) -> Glue:
         return Glue()
     language = language_of("GLUE_PYTHON" if kind == PYTHON2 else kind)
     if not language:
-        return Glue(problem="there is no such kind of script here")
+        return Glue(problem=Why.SCRIPT_TYPE_UNKNOWN())
     source = normal_source(language, row.text("glue_source"))
     try:
         check_source(source)
     except Problem as fault:
-        return Glue(problem=f"its script is left out: {fault}")
-    problem = _PORT_IT if kind == PYTHON2 else ""
+        return Glue(problem=Why.SCRIPT_LEFT_OUT(why=str(fault)))
+    problem = Why.PYTHON_2() if kind == PYTHON2 else None
     remark = row.line("glue_remark")[:REMARK_LENGTH].strip()
     return Glue(language, source, remark, _versions(language, source, history, zone), problem)
 

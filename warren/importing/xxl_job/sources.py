@@ -33,7 +33,7 @@ def open_source(place: str, password_file: Path | None) -> Iterator[LiveSource |
         return
     if has_password(place):
         raise CommandError(
-            "expected a URL without a password, as a list of processes shows it; "
+            "expected a URL without a password, because the process list shows it; "
             "write it into a file and name that by --password-file"
         )
     with closing(ForeignDatabase(place, _password(place, password_file))) as database:

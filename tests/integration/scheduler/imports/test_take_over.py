@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.reasons.codes import Why
 from scheduler.actor import Actor
 from scheduler.audit.integrity_check import audit
 from scheduler.commands.command_context import CommandContext
@@ -111,7 +112,7 @@ def test_what_may_not_start_is_left_and_named(cluster: Cluster) -> None:
         JobArrival(
             source_id=1,
             spec=stopped.spec,
-            stop_reasons=("its route is unknown",),
+            stop_reasons=(Why.COLUMN(column="executor_route_strategy", why="unknown"),),
             is_running=True,
             next_tick_ms=1,
         ),

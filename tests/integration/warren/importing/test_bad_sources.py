@@ -169,7 +169,7 @@ class TestOptions:
 
         said = case.run("--passwords", str(path))
 
-        assert said == f"error: {path}: expected a file in a folder that can be written to"
+        assert said == f"error: {path}: expected a file in a writable folder"
         assert counts(case) == before
 
     @pytest.mark.parametrize("source", ["", "x" * 65])

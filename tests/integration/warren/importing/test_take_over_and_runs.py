@@ -35,7 +35,7 @@ class TestTakeOver:
 
         assert [case.job(job_id).is_enabled for job_id in (1, 2)] == [1, 0]
         assert "start     job shop-jobs/ran" in said
-        assert "left out  job shop-jobs/ran: it is started already" in again
+        assert "left out  job shop-jobs/ran: it is already started" in again
 
     def test_admin_at_work_is_noticed(self, case: ImportCase) -> None:
         case.xxl.job("ran", trigger_status=1)

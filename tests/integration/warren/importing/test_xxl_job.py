@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from sqlalchemy import func, select
 
+from broker.reasons.stored import from_json
 from scheduler.retention.reporter import Reporter
 from sql.accounts import users
 from sql.ids import take_block
@@ -101,7 +102,8 @@ def test_what_cannot_be_the_same_stays_stopped_and_says_why(
     assert (stopped["table"], stopped["id"], stopped["column"]) == ("xxl_job_info", job_id, column)
     job = case.job(job_id)
     assert job.is_enabled == 0
-    assert job.stop_reason == f"not imported whole: {column}: {stopped['words']}"
+    assert job.stop_reason == f"not fully imported: {column}: {stopped['words']}"
+    assert str(from_json(job.stop_why)) == job.stop_reason  # so that a page can translate it
 
 
 def test_too_many_retries_are_cut_and_named(case: ImportCase) -> None:
@@ -193,7 +195,7 @@ def test_circle_is_cut_and_its_jobs_are_stopped(case: ImportCase) -> None:
     assert children == {1: (2,), 2: (3,), 5: (1,)}
     stopped = [one["id"] for one in found if one.get("verdict") == "stopped"]
     assert sorted(stopped) == [1, 2, 3, 4]
-    assert case.job(3).stop_reason.endswith("it was in the circle 3 -> 1 -> 2 -> 3")
+    assert case.job(3).stop_reason.endswith("it was part of the circle 3 -> 1 -> 2 -> 3")
     dropped = [one["value"] for one in found if one.get("column") == "child_jobid"]
     assert {"99", "x"} <= set(dropped)
 
@@ -284,7 +286,7 @@ class TestEdits:
 
         job = imported.job(5)
         assert job.is_enabled == 0
-        assert job.stop_reason.startswith("not imported whole: executor_route_strategy")
+        assert job.stop_reason.startswith("not fully imported: executor_route_strategy")
 
 
 def test_dry_run_writes_nothing(case: ImportCase) -> None:

@@ -15,7 +15,9 @@ from broker.reasons.stored import places, to_json
 BUSY = Why.BUSY(address="a:1", why=Why.NO_FREE_SLOT())
 KILL = Why.KILLED_BEFORE_START(why=Why.KILL_REQUESTED())
 #: Names that are the same in every language.
-NAMES = re.compile(r"JobHandler|SIG[A-Z]+|[A-Z]+_[A-Z]+|MISFIRE|NUL|PATH|CPU|misfire|ms\b|x\b")
+NAMES = re.compile(
+    r"JobHandler|Python|SIG[A-Z]+|[A-Z]+_[A-Z]+|MISFIRE|NUL|PATH|CPU|misfire|ms\b|x\b"
+)
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_a_long_difference_is_cut() -> None:
     lines = script_difference("", "\n".join(map(str, range(500))))
 
     assert len(lines) == DIFF_LINES + 1
-    assert lines[-1] == f"… and {500 + 3 - DIFF_LINES} lines more"
+    assert lines[-1] == f"… and {500 + 3 - DIFF_LINES} more lines"
 
 
 def test_two_huge_scripts_cost_no_time() -> None:

@@ -38,7 +38,7 @@ def test_a_program_gets_a_user_and_a_token(warren: Any) -> None:
 
     text, words = made.output.strip().splitlines()
     assert is_token(text)
-    assert "shown this once" in words
+    assert "shown only once" in words
     [told] = warren("tokens", "list", "--json").output.splitlines()
     told = json.loads(told)
     assert (told["name"], told["owner"], told["state"]) == ("deploy", "carla", "good")
@@ -51,7 +51,7 @@ def test_a_revoked_token_is_shown_as_such(warren: Any) -> None:
     warren("tokens", "add", "deploy", "--owner", "carla")
 
     assert warren("tokens", "revoke", "deploy").output == "revoked deploy\n"
-    assert warren("tokens", "revoke", "deploy").output == "deploy was revoked already\n"
+    assert warren("tokens", "revoke", "deploy").output == "deploy was already revoked\n"
 
     assert "revoked" in warren("tokens", "list").output
 

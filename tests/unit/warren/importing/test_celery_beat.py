@@ -67,13 +67,13 @@ def test_schedules_that_have_an_equal_here(
     [
         ({"schedule": 0.5}, "expected whole seconds, got: 0.5"),
         ({"schedule": SimpleNamespace(event="dawn")}, "a schedule of type SimpleNamespace has no"),
-        ({"schedule": None}, "a schedule of type NoneType has no equal here"),
+        ({"schedule": None}, "a schedule of type NoneType has no equivalent here"),
         (
             {"schedule": crontab(day_of_month={1}, day_of_week={1})},
-            "it wants a day of the month that is a certain weekday too",
+            "it needs the day of the month and the weekday to match together",
         ),
         ({"schedule": crontab(day_of_month={31}, month_of_year={2})}, "never fires again"),
-        ({"args": (object(),)}, "its arguments are no JSON"),
+        ({"args": (object(),)}, "its arguments are not JSON"),
         ({"task": ""}, "handler"),
     ],
 )

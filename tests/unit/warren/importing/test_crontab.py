@@ -61,7 +61,7 @@ def test_day_and_weekday_are_two_jobs_as_either_suffices() -> None:
         ("bin true (weekday)", "0 0 0 ? * 6"),
     ]
     [words] = crontab.remarks
-    assert words.endswith("on days that fit both, each runs")
+    assert words.endswith("on days that match both, both run")
 
 
 def test_settings_hold_for_the_lines_below_them() -> None:
@@ -105,7 +105,7 @@ def test_script_does_what_cron_does(command: str, printed: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("@reboot /bin/true", "@reboot: it runs at the start of a machine"),
+        ("@reboot /bin/true", "@reboot: it runs when the machine boots"),
         ("@often /bin/true", "@often: unknown"),
         ("60 * * * * x", "expected minute to be 0-59, got: '60'"),
         ("* * * * mox x", "expected day of week to be 0-7, got: 'mox'"),
@@ -114,8 +114,8 @@ def test_script_does_what_cron_does(command: str, printed: str, tmp_path: Path) 
         ("* * * * *", "it has no command"),
         ("nonsense", "expected five fields and a command"),
         ("0 0 30 2 * x", "never fires again"),
-        ("0 0 */2 * 1 x", "it wants a day of the month that is a certain weekday too"),
-        ("MAILTO=root", "no e-mail address: root"),
+        ("0 0 */2 * 1 x", "it needs the day of the month and the weekday to match together"),
+        ("MAILTO=root", "not an e-mail address: root"),
         ("CRON_TZ=Mars/Base", "expected timezone to be an IANA name"),
     ],
 )

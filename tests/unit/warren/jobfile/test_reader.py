@@ -498,7 +498,7 @@ class TestHostileFiles:
         lines = problems(file, "jobs:\n" + "  - x\n" * 10_000)
 
         assert len(lines) == 51
-        assert lines[-1].endswith("and 9950 problems more")
+        assert lines[-1].endswith("and 9950 more problems")
 
     def test_device_is_read_no_further_than_the_cap(self) -> None:
         with pytest.raises(JobFileError, match="a file of up to"):

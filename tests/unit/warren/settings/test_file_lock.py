@@ -36,7 +36,7 @@ def test_sqlite_database_serves_one_scheduler(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/warren.db"
     lock = lock_embedded_database(url)
 
-    with pytest.raises(CommandError, match=r"another scheduler works on .*warren\.db"):
+    with pytest.raises(CommandError, match=r"another scheduler is using .*warren\.db"):
         lock_embedded_database(url + "?timeout=5")
     assert lock is not None
     lock.release()

@@ -56,5 +56,5 @@ def test_secret_of_the_settings_goes_first(folder: Path) -> None:
 def test_second_one_on_the_folder_is_refused() -> None:
     open_home()
 
-    with pytest.raises(CommandError, match=r"another `warren up` runs on .*\.warren"):
+    with pytest.raises(CommandError, match=r"another `warren up` is using .*\.warren"):
         open_home()
