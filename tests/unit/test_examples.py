@@ -84,12 +84,12 @@ def test_part_that_is_a_cent_wrong_fails_the_merge(handlers: Handlers) -> None:
     part["totals"]["north 2026-01"] += 1
     parts()[2].write_text(json.dumps(part))
 
-    with pytest.raises(JobFailed, match=r"come to 10 orders, 10\.46 in total, and the whole"):
+    with pytest.raises(JobFailed, match=r"come to 10 orders, 10\.46 in total, but the whole"):
         run(handlers, "orders.merge")
 
 
 def test_no_part_at_all_is_explained(handlers: Handlers) -> None:
-    with pytest.raises(JobFailed, match="run by order-parts"):
+    with pytest.raises(JobFailed, match="order-parts starts this job"):
         run(handlers, "orders.merge")
 
 
