@@ -91,6 +91,12 @@ def links(text: str) -> list[str]:
     return [target for target in found if "://" not in target]
 
 
+def source_paths(text: str, folders: Collection[str]) -> list[str]:
+    """Return the files and folders in some folders that a page names: `sql/ids.py`, `sql/runs/`."""
+    found = re.findall(r"`([\w./-]+)`", text)
+    return [path for path in found if "/" in path and path.partition("/")[0] in folders]
+
+
 def class_paths(text: str, packages: Collection[str]) -> list[str]:
     """Return the classes that a page names with their module, of some packages."""
     found = re.findall(r"`(\w+(?:\.\w+)*\.[A-Z]\w*)`", text)

@@ -80,6 +80,16 @@ class TestPages:
             if not (ROOT / name).parent.joinpath(target).exists()
         ] == []
 
+    def test_every_file_and_folder_that_is_named_is_there(self) -> None:
+        folders = [*PACKAGES, "benchmarks", "docs", "examples", "scripts", "tests", ".github"]
+
+        assert [
+            f"{name}: {path}"
+            for name, text in PAGES.items()
+            for path in documentation.source_paths(text, folders)
+            if not (ROOT / path).exists()
+        ] == []
+
     @pytest.mark.parametrize("name", PAGES)
     def test_classes_that_it_names_with_their_module_can_be_imported(self, name: str) -> None:
         for path in documentation.class_paths(PAGES[name], PACKAGES):
@@ -278,6 +288,11 @@ class TestTheChecksCanFail:
         text = "[a](docs/a.md#b) [c](https://example.com) [d](#e) ![f](f.png)"
 
         assert documentation.links(text) == ["docs/a.md", "f.png"]
+
+    def test_file_is_found_by_its_path_and_nothing_else_is(self) -> None:
+        text = "`sql/ids.py` `sql/runs/` `docs` `/jobs/new` `and/or` [a](docs/a.md)"
+
+        assert documentation.source_paths(text, ["sql", "docs"]) == ["sql/ids.py", "sql/runs/"]
 
     def test_class_is_found_by_its_path_and_nothing_else_is(self) -> None:
         text = "`sql.runs.Run` `Run` `warren.toml` `os.path.Path` and sql.runs.Run"
