@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import cpu
 from benchmarks.http_load import Connection, Load, load, together
 from benchmarks.measures import lateness_spread
 from benchmarks.stack import APP, Stack, none_open, servers
@@ -79,9 +80,10 @@ def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
     bare = stack.serve_module("benchmarks.bare.bare_view")
     bare_url = _address(bare, r"^bare: (\S+)$")
 
-    view = load(_clients(bare_url, "", "GET", "/"), seconds)
+    view = _Measured(bare, _clients(bare_url, "", "GET", "/"), seconds)
     direct = _direct(seconds, lambda: _read(stack.database, run_id))
-    reads = load(_clients(urls[0], token, "GET", f"/api/v1/runs/{run_id}"), seconds)
+    path = f"/api/v1/runs/{run_id}"
+    reads = _Measured(apis[0], _clients(urls[0], token, "GET", path), seconds)
     yield _row("a bare view", view, "")
     yield _row("reads of a run", reads, _ratio(reads, view, direct), READS_GOAL)
 
@@ -91,7 +93,7 @@ def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
         lambda: runs.trigger_once(job_id, kind=Kind.API),  # as the API does, less HTTP
     )
     stack.wait(none_open)
-    triggers = load(_clients(urls[0], token, "POST", path), seconds)
+    triggers = _Measured(apis[0], _clients(urls[0], token, "POST", path), seconds)
     yield _row("triggers", triggers, _ratio(triggers, view, direct), TRIGGERS_GOAL)
     stack.wait(none_open)
 
@@ -180,14 +182,29 @@ def _beside(measure: Callable[[], Any], ask: Sequence[Callable[[], int]]) -> Any
     return found[0]
 
 
-def _row(what: str, got: Load, ratio: str, goal: int = 0) -> Row:
+class _Measured:
+    """What clients got of a server, and the processor time that it took for each call."""
+
+    def __init__(
+        self, server: Service, clients: Sequence[Callable[[], int]], seconds: float
+    ) -> None:
+        pid = server.processes()[0].pid
+        before = cpu.own(pid)
+        self.load: Load = load(clients, seconds)
+        self.cpu_ms = (cpu.own(pid) - before) * 1000 / self.load.count
+
+
+def _row(what: str, server: _Measured, ratio: str, goal: int = 0) -> Row:
+    got = server.load
     measured = f"{got.per_second:,.0f}/s, p50 {got.p50:.1f} ms, p99 {got.p99:.1f} ms"
+    measured += f", {server.cpu_ms:.2f} ms of processor each"
     return Row(what, measured, ratio, f"{goal:,}/s, {P99_GOAL_MS} ms" if goal else "")
 
 
-def _ratio(got: Load, view: Load, direct: float) -> str:
-    one = f"{got.per_second / view.per_second:.2f} of a bare view"
-    return f"{one}, {got.per_second / direct:.2f} of direct calls"
+def _ratio(got: _Measured, view: _Measured, direct: float) -> str:
+    per_second = got.load.per_second
+    one = f"{per_second / view.load.per_second:.2f} of a bare view"
+    return f"{one}, {per_second / direct:.2f} of direct calls"
 
 
 def _token(stack: Stack) -> str:

@@ -8,7 +8,7 @@ import click
 from warren.command_options import as_json, examples, takes_settings
 from warren.importing.celery_beat import print_beat_schedule
 from warren.importing.crontab import print_crontab
-from warren.importing.xxl_job.command import XxlJobWish, import_xxl_job
+from warren.importing.xxl_job.command import QUIET_SECONDS, XxlJobWish, import_xxl_job
 from warren.settings.settings import Settings
 
 _path = click.Path(path_type=Path)
@@ -33,6 +33,12 @@ def import_group() -> None:
 @click.option("--print", "as_file", is_flag=True, help="Print a job file instead of importing.")
 @click.option(
     "--take-over", is_flag=True, help="Start the jobs that ran there; stop XXL-JOB first."
+)
+@click.option(
+    "--watch",
+    type=click.IntRange(QUIET_SECONDS, 3_600),
+    metavar="SECONDS",
+    help="With --take-over: how long nothing may change there before. 6 by default.",
 )
 @click.option(
     "--runs",

@@ -24,9 +24,9 @@ from warren.importing.xxl_job.sources import is_url, open_source
 from warren.settings.settings import Settings
 from warren.views.terminal import warn
 
-#: How long nothing may change in XXL-JOB's database before its jobs are taken over: longer than its
-#: admin plans ahead.
-QUIET_SECONDS = 6.0
+#: How long nothing may change in XXL-JOB's database, at least, before its jobs are taken over, and
+#: how often it is looked at: longer than its admin plans ahead.
+QUIET_SECONDS = 6
 #: Characters that the column of a source's name holds.
 _LONGEST_SOURCE = 64
 
@@ -46,6 +46,7 @@ class XxlJobWish:
     as_file: bool
     overwrite: bool
     take_over: bool
+    watch: int | None
     as_json: bool
 
 
@@ -57,17 +58,16 @@ def import_xxl_job(settings: Settings, wish: XxlJobWish) -> None:
         raise CommandError(f"{words}, got: {wish.source[: _LONGEST_SOURCE + 1]!r}")
     if wish.take_over and (wish.as_file or not is_url(wish.place)):
         raise CommandError("--take-over needs XXL-JOB's database itself, and no --print")
+    if wish.watch is not None and not wish.take_over:
+        raise CommandError("--watch needs --take-over")
     with open_source(wish.place, wish.password_file) as source:
         now_ms = time.time_ns() // 1_000_000
-        before = _pulse(source) if wish.take_over else None
+        silence = _Silence(source, wish.watch or QUIET_SECONDS)
         if wish.take_over:
-            time.sleep(QUIET_SECONDS)
+            silence.await_end()
         arrivals = read_arrivals(source, zone=zone, now_ms=now_ms, app=wish.app)
-        if wish.take_over and _pulse(source) != before:
-            raise CommandError(
-                f"{source.name} changed within {QUIET_SECONDS:.0f} s: XXL-JOB's admin is at work; "
-                "stop it before --take-over, or both start every run"
-            )
+        if wish.take_over:
+            silence.check()
         if wish.as_file:
             _print_file(arrivals)
             return
@@ -75,8 +75,36 @@ def import_xxl_job(settings: Settings, wish: XxlJobWish) -> None:
             _import(context_on(database, settings), wish, arrivals, source)
 
 
-def _pulse(source: LiveSource | DumpSource) -> object:
-    return source.pulse() if isinstance(source, LiveSource) else None
+class _Silence:
+    """That nothing changes in XXL-JOB's database for some seconds."""
+
+    def __init__(self, source: LiveSource | DumpSource, seconds: int) -> None:
+        self._source = source
+        self._seconds = seconds
+        self._before = self._pulse()
+
+    def await_end(self) -> None:
+        """Watch for so long; raises as `check` does, as soon as something has changed."""
+        end_at = time.monotonic() + self._seconds
+        while (left := end_at - time.monotonic()) > 0:
+            time.sleep(min(left, QUIET_SECONDS))
+            self.check()
+
+    def check(self) -> None:
+        """Check that nothing has changed until now.
+
+        Raises:
+            CommandError: something has.
+
+        """
+        if self._pulse() != self._before:
+            raise CommandError(
+                f"{self._source.name} changed within {self._seconds} s: XXL-JOB's admin is at "
+                "work; stop it before --take-over, or both start every run"
+            )
+
+    def _pulse(self) -> object:
+        return self._source.pulse() if isinstance(self._source, LiveSource) else None
 
 
 def _import(

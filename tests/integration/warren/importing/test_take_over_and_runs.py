@@ -37,7 +37,10 @@ class TestTakeOver:
         assert "start     job shop-jobs/ran" in said
         assert "left out  job shop-jobs/ran: it is already started" in again
 
-    def test_admin_at_work_is_noticed(self, case: ImportCase) -> None:
+    @pytest.mark.parametrize(("watch", "seconds"), [((), 6), (("--watch", "3600"), 3_600)])
+    def test_admin_at_work_is_noticed_soon(
+        self, case: ImportCase, watch: tuple[str, ...], seconds: int
+    ) -> None:
         case.xxl.job("ran", trigger_status=1)
         ended = threading.Event()
 
@@ -50,16 +53,20 @@ class TestTakeOver:
         admin = threading.Thread(target=work)
         admin.start()
         try:
-            said = case.run("--take-over")
+            said = case.run("--take-over", *watch)
         finally:
             ended.set()
             admin.join()
 
         assert said == (
-            f"error: database {case.xxl.name} changed within 6 s: XXL-JOB's admin is at work; "
-            "stop it before --take-over, or both start every run"
+            f"error: database {case.xxl.name} changed within {seconds} s: "
+            "XXL-JOB's admin is at work; stop it before --take-over, or both start every run"
         )
         assert case.outcomes("--dry-run")["job shop-jobs/ran"] == "create"
+
+    def test_watch_is_for_a_take_over(self, case: ImportCase) -> None:
+        assert case.run("--watch", "60") == "error: --watch needs --take-over"
+        assert "6<=x<=3600" in case.run("--take-over", "--watch", "5")
 
     def test_dump_cannot_be_taken_over(self, case: ImportCase) -> None:
         said = case.run("--take-over", place="dump.sql")
