@@ -28,7 +28,6 @@ from scheduler.node_context import NodeContext
 from sql.errors import DatabaseUnavailable
 from sql.registry import cluster
 from sql.runs import queries
-from sql.runs.queries import DueRun
 
 #: Runs claimed in one transaction: at first, and at most, each time twice as many while there are
 #: more. The first ones of a burst leave early, and a long backlog pays few transactions.
@@ -150,9 +149,9 @@ class Dispatcher:
             return FULL_SECONDS if not room or self._left_out() else contended
         claims: list[ClaimOutcome] = []
 
-        def send(rows: Sequence[DueRun]) -> None:
+        def send(run_ids: Sequence[int]) -> None:
             context = self._destinations.context(app_id, app, live, self._context.now_ms())
-            claims.extend(self._claim_and_send(rows, context))
+            claims.extend(self._claim_and_send(run_ids, context))
 
         bisect(peeked, send, self._put_aside)
         if any(claim.has_moved or claim.undecided for claim in claims):
@@ -166,7 +165,7 @@ class Dispatcher:
         left_out = {*self._aside, *self._resolver.held_back()}
         return set(islice(left_out, LEFT_OUT_LIMIT))
 
-    def _peek(self, app_id: int, until_ms: int, limit: int) -> list[DueRun]:
+    def _peek(self, app_id: int, until_ms: int, limit: int) -> list[int]:
         left_out = self._left_out()
         return self._context.database.read(
             lambda session: queries.peek_due(
@@ -180,17 +179,15 @@ class Dispatcher:
             )
         )
 
-    def _claim_and_send(
-        self, peeked: Sequence[DueRun], context: ClaimContext
-    ) -> list[ClaimOutcome]:
+    def _claim_and_send(self, run_ids: Sequence[int], context: ClaimContext) -> list[ClaimOutcome]:
         """Claim runs and send them; added routes choose between a first claim and a second."""
-        outcome = self._claim([row.id for row in peeked], context)
+        outcome = self._claim(run_ids, context)
         if not outcome.asked:
             return [outcome]
         decisions = self._resolver.decide(outcome.asked)
         return [outcome, self._claim(list(decisions), replace(context, decisions=decisions))]
 
-    def _claim(self, run_ids: list[int], context: ClaimContext) -> ClaimOutcome:
+    def _claim(self, run_ids: Sequence[int], context: ClaimContext) -> ClaimOutcome:
         """Claim runs in one transaction and, after it, send what was routed."""
         if not self._uptime.is_valid:
             return (
@@ -208,23 +205,25 @@ class Dispatcher:
         if self._destinations.absent_seconds(app) < self._no_executor_seconds:
             return IDLE_SECONDS
         now_ms = self._context.now_ms()
-        rows = self._peek(app_id, now_ms - int(self._no_executor_seconds * 1000), BATCH)
-        ends = [undelivered(row.id, Why.APP_OFFLINE(app=app), now_ms) for row in rows]
+        run_ids = self._peek(app_id, now_ms - int(self._no_executor_seconds * 1000), BATCH)
+        ends = [undelivered(run_id, Why.APP_OFFLINE(app=app), now_ms) for run_id in run_ids]
         if not ends:
             return IDLE_SECONDS
         tally = self._ender.end(ends)
         log.warning("runs_undelivered", app=app, count=len(tally.won), reason="no executor online")
         return 0 if tally.won else IDLE_SECONDS
 
-    def _put_aside(self, row: DueRun, error: Exception) -> None:
+    def _put_aside(self, run_id: int, error: Exception) -> None:
         """End a run that cannot be routed, whatever the reason, so that it holds up nobody."""
         words = " ".join(str(error).split())[:500]
-        log.error("run_not_routable", run_id=row.id, job_id=row.job_id, error=words)
-        end = undelivered(row.id, Why.NOT_ROUTABLE(why=words), self._context.now_ms())
+        job_id = self._context.database.read(lambda session: queries.job_of(session, run_id))
+        log.error("run_not_routable", run_id=run_id, job_id=job_id, error=words)
+        end = undelivered(run_id, Why.NOT_ROUTABLE(why=words), self._context.now_ms())
         try:
             self._ender.end([end])
         except DatabaseUnavailable:
             raise
         except Exception:
-            log.exception("run_not_ended", run_id=row.id, job_id=row.job_id)
-            self._aside[row.job_id] = time.monotonic() + JOB_BROKEN_SECONDS
+            log.exception("run_not_ended", run_id=run_id, job_id=job_id)
+            if job_id is not None:
+                self._aside[job_id] = time.monotonic() + JOB_BROKEN_SECONDS

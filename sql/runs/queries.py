@@ -17,13 +17,11 @@ from sql.run_status import IN_FLIGHT, Kind, RunStatus
 from sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
 
 
-class DueRun(NamedTuple):
-    """A run that may be claimed."""
+class RunOfJob(NamedTuple):
+    """A run and its job, by their ids."""
 
     id: int
     job_id: int
-    due_at: int
-    wanted_addresses: str | None
 
 
 class BusyBoot(NamedTuple):
@@ -68,13 +66,14 @@ def peek_due(
     limit: int,
     without_jobs: Collection[int] = (),
     missed: Sequence[tuple[int, int]] = (),
-) -> list[DueRun]:
+) -> list[int]:
     """Return PLANNED runs of an app due in [since, until], oldest first, without locks.
 
-    Runs of `without_jobs` are left out, so that they cannot hide others, and so are those that a
-    schedule planned for a time in `missed`, spans [from, to).
+    Their ids are in the index, so that no row is read. Runs of `without_jobs` are left out, so that
+    they cannot hide others, and so are those that a schedule planned for a time in `missed`, spans
+    [from, to).
     """
-    statement = query(DueRun, Run).where(
+    statement = select(Run.id).where(
         Run.status == RunStatus.PLANNED,
         Run.app_id == app_id,
         Run.due_at >= since_ms,
@@ -84,7 +83,13 @@ def peek_due(
         statement = statement.where(Run.job_id.not_in(list(without_jobs)))
     if missed:
         statement = statement.where(not_(_is_missed(missed)))
-    return fetch(session, DueRun, statement.order_by(Run.due_at).limit(limit))
+    found = session.execute(statement.order_by(Run.due_at).limit(limit))
+    return list(found.scalars())
+
+
+def job_of(session: Session, run_id: int) -> int | None:
+    """Return the job of a run, None if there is no such run."""
+    return session.execute(select(Run.job_id).where(Run.id == run_id)).scalar_one_or_none()
 
 
 def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
@@ -107,13 +112,13 @@ def missed_jobs(session: Session, missed: Sequence[tuple[int, int]]) -> list[int
 
 def missed(
     session: Session, job_ids: Iterable[int], missed: Sequence[tuple[int, int]]
-) -> list[DueRun]:
+) -> list[RunOfJob]:
     """Return those jobs' PLANNED runs, read without locks."""
-    planned = query(DueRun, Run).where(Run.status == RunStatus.PLANNED, _is_missed(missed))
+    planned = query(RunOfJob, Run).where(Run.status == RunStatus.PLANNED, _is_missed(missed))
     return [
         row
         for chunk in chunks(job_ids)
-        for row in fetch(session, DueRun, planned.where(Run.job_id.in_(chunk)))
+        for row in fetch(session, RunOfJob, planned.where(Run.job_id.in_(chunk)))
     ]
 
 

@@ -463,6 +463,18 @@ def test_runs_are_deleted_by_their_primary_key(crowded: Database) -> None:
     assert max(step.rows for step in steps) <= len(MINE)
 
 
+def test_a_peek_at_due_runs_reads_their_index_alone(crowded: Database) -> None:
+    def unit(session: Session) -> str:
+        with statements(crowded) as sent:
+            queries.peek_due(session, 1, since_ms=NOW_MS, until_ms=NOW_MS + 43_000, limit=500)
+        [(words, values)] = sent
+        return str(session.connection().exec_driver_sql(f"EXPLAIN {words}", values).one().Extra)
+
+    extra = crowded.read(unit)
+
+    assert "Using index" in extra.split("; ")
+
+
 def test_a_sign_of_life_finds_its_row_by_its_key(crowded: Database) -> None:
     beat = presence.Beat(group="EXECUTOR", key="demo", address="a", boot_id="b", beat_at=1)
     crowded.write(lambda session: presence.hold(session, beat))
