@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.test-installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
+PEERS_INSTALLED := build/peers/.installed
 
 # An environment that was made elsewhere and came here with a copy of the folder is made again.
 ifneq ($(shell cat $(VENV)/.made-for 2>/dev/null),$(CURDIR))
@@ -20,7 +21,7 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-console bench-growth matrix services clean made-elsewhere
+.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-console bench-growth bench-peers matrix services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -91,6 +92,10 @@ bench-console: $(TEST_INSTALLED) services ## Measure the console's pages with 10
 bench-growth: $(TEST_INSTALLED) services ## Measure whether a run costs the same with more jobs, runs, executors and schedulers
 	@$(BIN)/python -m benchmarks.growth $(BENCH_ARGS)
 
+bench-peers: $(TEST_INSTALLED) $(PEERS_INSTALLED) services ## Measure Celery, Dramatiq, APScheduler and RQ in turn with Warren; needs PyPI and Redis
+	@command -v redis-server >/dev/null || scripts/install-debian-packages "the peers need" redis-server
+	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
+
 # SUITE or SUITE/DATABASE each; a system takes 5 GB below build/matrix.
 MATRIX ?= trixie unstable/mysql
 matrix: ## Run the tests on other versions of Debian, Python, RabbitMQ and the database; needs root
@@ -114,3 +119,8 @@ $(TEST_INSTALLED): pyproject.toml constraints.txt scripts/make-environment
 $(DOCS_INSTALLED): pyproject.toml constraints.txt scripts/make-environment
 	@scripts/make-environment "$(PYTHON)" ".[server,gateway,docs]"
 	@touch $@ $(INSTALLED)
+
+$(PEERS_INSTALLED): benchmarks/peers/requirements.txt
+	@$(PYTHON) -m venv --clear build/peers
+	@build/peers/bin/python -m pip install -qq --disable-pip-version-check --no-input --requirement $<
+	@touch $@
