@@ -15,6 +15,7 @@ from scheduler.audit.tally import JobTally, Tallies
 from scheduler.completion.tick_end import TickEnd, tick_end
 from sql.batch import chunks
 from sql.runs import tick_rows
+from sql.runs.tick_rows import JobRange
 from sql.runs.ticks import Tick, tick_of
 
 #: No unit of work takes longer from its reading to its commit.
@@ -45,10 +46,10 @@ class _Heads:
 
 
 def audit_shards(
-    session: Session, tallies: Tallies, bounds: tuple[int, int], *, job_id: int | None = None
+    session: Session, tallies: Tallies, bounds: tuple[int, int], jobs: JobRange
 ) -> None:
     """Find ticks that were expanded into shards of which one has no row, or is one too many."""
-    found = tick_rows.broken_shards(session, after_ms=bounds[0], until_ms=bounds[1], job_id=job_id)
+    found = tick_rows.broken_shards(session, jobs, after_ms=bounds[0], until_ms=bounds[1])
     for row in found:
         job = tallies.of(row.job_id)
         if job is None or row.scheduled_at <= tick_rows.purged_until(session, row.job_id):

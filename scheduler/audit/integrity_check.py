@@ -28,6 +28,7 @@ from sql.registry import uptimes
 from sql.registry.uptimes import Downtime
 from sql.run_status import RunStatus
 from sql.runs import tick_rows
+from sql.runs.tick_rows import JobRange
 
 #: Due times computed at a time.
 CHUNK = 10_000
@@ -97,10 +98,12 @@ def _audit(
         end_ms = known[one_id].last_tick_at if one_id in known else changes[-1].watermark
         for span in _spans(changes, end_ms, bounds, timezone, downtimes):
             _compare(session, span, job)
-    for row in tick_rows.doubled(session, after_ms=bounds[0], until_ms=bounds[1]):
-        if job := tallies.of(row.job_id):
-            job.double(row.scheduled_at)
-    audit_shards(session, tallies, bounds)
+    ranges = [JobRange(job_id, job_id)] if job_id is not None else tick_rows.job_ranges(session)
+    for jobs in ranges:
+        for row in tick_rows.doubled(session, jobs, after_ms=bounds[0], until_ms=bounds[1]):
+            if job := tallies.of(row.job_id):
+                job.double(row.scheduled_at)
+        audit_shards(session, tallies, bounds, jobs)
     audit_children(session, tallies, bounds)
     audit_waiting(session, tallies)
     return AuditReport(
@@ -129,9 +132,10 @@ def audit_stretch(
     end_ms = known[0].last_tick_at
     for span in _spans(changes, end_ms, bounds, timezone, uptimes.downtimes(session)):
         _compare(session, span, job)
-    for row in tick_rows.doubled(session, after_ms=bounds[0], until_ms=bounds[1], job_id=job_id):
+    alone = JobRange(job_id, job_id)
+    for row in tick_rows.doubled(session, alone, after_ms=bounds[0], until_ms=bounds[1]):
         job.double(row.scheduled_at)
-    audit_shards(session, tallies, bounds, job_id=job_id)
+    audit_shards(session, tallies, bounds, alone)
     if child_links.parents(session, [job_id]):
         audit_children(session, tallies, bounds)
     return job

@@ -1,6 +1,6 @@
 """What the audit compares: ticks that have rows, ticks that were skipped, runs cleared."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import and_, case, func, select
@@ -22,6 +22,18 @@ _STARTED_LATE = and_(
     Run.started_at > Run.due_at + LATE_MS,
     Run.routed_at > Run.due_at + LATE_MS,
 )
+
+
+#: Runs that one statement reads, so that it has its answer in time however many there are.
+RUNS_AT_ONCE = 200_000
+LAST_JOB_ID = 2**31 - 1
+
+
+class JobRange(NamedTuple):
+    """The jobs with ids from the first to the last."""
+
+    first: int
+    last: int
 
 
 class AuditedJob(NamedTuple):
@@ -135,19 +147,35 @@ def jobs_at_work(session: Session) -> set[int]:
     )
 
 
+def job_ranges(session: Session, *, at_once: int = RUNS_AT_ONCE) -> Iterator[JobRange]:
+    """Give ranges that hold all jobs; those of one range have about so many runs, or are one."""
+    first = 0
+    while True:
+        ids = select(Run.job_id).where(Run.job_id >= first).order_by(Run.job_id)
+        last = session.execute(ids.offset(at_once).limit(1)).scalar_one_or_none()
+        if last is None:
+            yield JobRange(first, LAST_JOB_ID)
+            return
+        yield JobRange(first, last)
+        first = last + 1
+
+
 def broken_shards(
-    session: Session, *, after_ms: int, until_ms: int, job_id: int | None = None
+    session: Session, jobs: JobRange, *, after_ms: int, until_ms: int
 ) -> list[BrokenShards]:
     """Return broadcasts whose shards are not 0 to n-1."""
     total, shards = func.max(Run.shard_total), func.count(Run.shard_index.distinct())
     statement = (
         query(BrokenShards, Run, total=total, shards=shards)
-        .where(Run.shard_total > 1, Run.scheduled_at > after_ms, Run.scheduled_at <= until_ms)
+        .where(
+            Run.job_id.between(*jobs),
+            Run.shard_total > 1,
+            Run.scheduled_at > after_ms,
+            Run.scheduled_at <= until_ms,
+        )
         .group_by(Run.job_id, Run.scheduled_at, Run.origin_id)
         .having((shards != total) | (func.max(Run.shard_index) >= total))
     )
-    if job_id is not None:
-        statement = statement.where(Run.job_id == job_id)
     return fetch(session, BrokenShards, statement)
 
 
@@ -219,7 +247,7 @@ def purged_until(session: Session, job_id: int) -> int:
 
 
 def doubled(
-    session: Session, *, after_ms: int, until_ms: int, job_id: int | None = None
+    session: Session, jobs: JobRange, *, after_ms: int, until_ms: int
 ) -> list[DoubledAttempt]:
     """Return attempts that have more than one row.
 
@@ -228,12 +256,10 @@ def doubled(
     key = (Run.job_id, Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
     statement = (
         query(DoubledAttempt, Run, rows=func.count())
-        .where(Run.scheduled_at > after_ms, Run.scheduled_at <= until_ms)
+        .where(Run.job_id.between(*jobs), Run.scheduled_at > after_ms, Run.scheduled_at <= until_ms)
         .group_by(*key)
         .having(func.count() > 1)
     )
-    if job_id is not None:
-        statement = statement.where(Run.job_id == job_id)
     return fetch(session, DoubledAttempt, statement)
 
 

@@ -22,9 +22,19 @@ from sql.listings import dashboard, job_search, outlook
 from sql.listings.job_search import JobFilter, Order
 from sql.registry import presence
 from sql.run_status import Kind, RunStatus
-from sql.runs import day_reports, lateness, purges, queries, successes, ticks, transitions
+from sql.runs import (
+    day_reports,
+    lateness,
+    purges,
+    queries,
+    successes,
+    tick_rows,
+    ticks,
+    transitions,
+)
 from sql.runs.purges import START, Place
 from sql.runs.successes import SentTo, Success
+from sql.runs.tick_rows import JobRange
 from sql.runs.ticks import Tick
 from sql.schema import migration
 from sql.timeline import job_days, job_spans
@@ -370,6 +380,29 @@ def test_changes_of_schedules_are_read_along_the_index_of_jobs(crowded: Database
 
     assert found == 10_000
     assert rows < 5 * found  # a page that began at the first row each time would read 20 times
+
+
+def test_an_audit_reads_runs_a_range_of_jobs_at_a_time(crowded: Database) -> None:
+    def reads(session: Session) -> list[tuple[JobRange, int]]:
+        return [
+            (jobs, counting_rows(session, lambda s, jobs=jobs: _doubled_and_broken(s, jobs))[1])  # type: ignore[misc]
+            for jobs in tick_rows.job_ranges(session, at_once=4_000)
+        ]
+
+    found = crowded.read(reads)
+
+    ranges = [jobs for jobs, _ in found]
+    assert ranges[0].first == 0
+    assert [jobs.first for jobs in ranges[1:]] == [jobs.last + 1 for jobs in ranges[:-1]]
+    assert ranges[-1].last >= JOBS
+    assert len(ranges) == 12
+    # Both statements read a range along the index, and the rows behind it.
+    assert max(rows for _, rows in found) < 5 * 4_100
+
+
+def _doubled_and_broken(session: Session, jobs: JobRange) -> None:
+    assert tick_rows.doubled(session, jobs, after_ms=0, until_ms=2**53) == []
+    assert tick_rows.broken_shards(session, jobs, after_ms=0, until_ms=2**53) == []
 
 
 def counting_rows(session: Session, work: Callable[[Session], T]) -> tuple[T, int]:
