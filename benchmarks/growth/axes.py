@@ -31,7 +31,7 @@ JOBS_OF_RUNS, RUNS_OF_JOBS = 1_000, 10_000
 #: Of 30 days that are stored, a week is past its time.
 KEPT_DAYS = 23
 KEEP_23_DAYS = {"WARREN_RUN_RETENTION_DAYS": str(KEPT_DAYS)}
-#: Runs of a measurement with large params are fewer by this.
+#: Runs of a measurement with one job, or with large params, are fewer by this.
 FEWER = 4
 
 
@@ -61,8 +61,9 @@ def runs_stored(laboratory: Laboratory, points: Sequence[int]) -> list[Measureme
 
 
 def jobs_that_fire(laboratory: Laboratory, points: Sequence[int]) -> list[Measurement]:
-    """The same runs, shared by more and more jobs."""
-    return [_load(laboratory, laboratory.plain, jobs=point) for point in points]
+    """The same runs, shared by more and more jobs; of one job an executor takes 1,000 at most."""
+    stack, runs = laboratory.plain, laboratory.runs // FEWER
+    return [partial(throughput.measure, stack, throughput.jobs(stack, n), runs) for n in points]
 
 
 def executors(laboratory: Laboratory, points: Sequence[int]) -> list[Measurement]:
@@ -124,9 +125,9 @@ AXES = (
 )
 
 
-def _load(laboratory: Laboratory, stack: Stack, *, jobs: int = JOBS) -> Measurement:
+def _load(laboratory: Laboratory, stack: Stack) -> Measurement:
     """Return the usual load."""
-    return partial(throughput.measure, stack, throughput.jobs(stack, jobs), laboratory.runs)
+    return partial(throughput.measure, stack, throughput.jobs(stack, JOBS), laboratory.runs)
 
 
 def _beside_clearing(stack: Stack, runs: int) -> Rate:

@@ -23,14 +23,14 @@ RUNS, FRESH_RUNS, ROUNDS = 1_000, 200, 3
 QUICK_RUNS, QUICK_FRESH_RUNS, QUICK_ROUNDS = 50, 16, 1
 
 
-def main() -> None:
-    """Measure and print."""
+def main(programs: Path = BIN) -> None:
+    """Measure and print; the peers are in `programs`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small figures, in a minute")
     parser.add_argument("--json", type=Path, default=JSON, help=f"where to write; default {JSON}")
     arguments = parser.parse_args()
-    if not (BIN.is_dir() and PrivateRedis.is_installed()):
-        parser.exit(2, f"{parser.prog}: no {BIN.parent} or no {PROGRAM}; run: make bench-peers\n")
+    if not (programs.is_dir() and PrivateRedis.is_installed()):
+        parser.exit(2, f"{parser.prog}: no {programs} or no {PROGRAM}; run: make bench-peers\n")
     quiet = structlog.make_filtering_bound_logger(logging.WARNING)
     structlog.configure(wrapper_class=quiet)  # the table is to stand alone
     with (

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.console import MORE, PAGES
+from benchmarks.peers.peer import BIN, PEERS
+from benchmarks.peers.private_redis import PrivateRedis
 from scheduler.routing.routes import Route
 from tests.support.command import Command
 from tests.support.mariadb import PrivateMariaDB
@@ -114,3 +116,24 @@ def test_the_benchmark_of_growth_compares_runs_beside_few_and_many_stored(tmp_pa
         [rate] = measured["rates"]
         assert {"mariadbd", "RabbitMQ", "scheduler", "executor"} < set(rate["cpu_us"])
         assert rate["rows_read"] > 0
+
+
+@needs_services
+@pytest.mark.skipif(
+    not (BIN.is_dir() and PrivateRedis.is_installed()),
+    reason="the peers are not installed: make bench-peers",
+)
+def test_the_comparison_with_peers_measures_each_in_turn_with_warren(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    program, arguments = Path(sys.executable), ("-m", "benchmarks.peers", "--quick")
+
+    with Command(*arguments, folder=tmp_path, env=env, program=program) as bench:
+        status = bench.wait(400.0)
+        printed = bench.output.read_text()
+
+    assert status == 0, printed
+    kept = json.loads((tmp_path / "build" / "bench-peers.json").read_text())
+    assert set(kept["peers"]) == {peer.package for peer in PEERS}
+    for measured in kept["peers"].values():
+        assert len(measured["peer"]) == len(measured["warren"]) == 1
+        assert measured["peer"][0]["cpu_us"].keys() >= {"sender", "workers", "Redis"}
