@@ -75,7 +75,7 @@ ERROR_TEXTS = {
 #: Instead of 503's, for a form: it is not sent a second time by itself.
 _NOT_DONE = ErrorText(
     lazy_gettext("Database unavailable"),
-    lazy_gettext("It was probably not done. Check before you submit it again."),
+    lazy_gettext("This probably had no effect. Check before you submit it again."),
 )
 
 

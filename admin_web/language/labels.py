@@ -97,7 +97,7 @@ ACTION = {
     "job.stop": lazy_gettext("stopped job"),
     "job.delete": lazy_gettext("deleted job"),
     "job.trigger": lazy_gettext("triggered job"),
-    "run.again": lazy_gettext("ran runs again"),
+    "run.again": lazy_gettext("re-ran runs"),
     "run.kill": lazy_gettext("killed run"),
     "run.clear": lazy_gettext("cleared runs"),
     "cluster.pause": lazy_gettext("paused dispatch"),

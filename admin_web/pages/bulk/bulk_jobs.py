@@ -50,7 +50,7 @@ class BulkJobPages:
         if self._work.find(key, known.user_id) is None:
             chosen, action = _chosen(self._services), _action()
             if len(chosen.job_ids) > bulk.sent_number("count"):
-                flash(gettext("More jobs match by now. Look again."), "error")
+                flash(gettext("More jobs match now. Please check again."), "error")
                 return _question(chosen, action)
             work = Work(
                 key=key,

@@ -58,7 +58,7 @@ class BulkRunPages:
         if self._work.find(key, known.user_id) is None:
             chosen, action = self._chosen(asked_at), _action()
             if len(chosen.run_ids) > bulk.sent_number("count"):
-                flash(gettext("More runs match by now. Look again."), "error")
+                flash(gettext("More runs match now. Please check again."), "error")
                 return self._question(chosen, self._services.now_ms())
             work = Work(
                 key=key,

@@ -206,11 +206,11 @@ class JobFormPages:
             return job_history.restored(session, history, version, known)
 
         found = self._services.database.read(read)
-        flash(gettext("This is how the job was. Nothing is changed until you save."))
+        flash(gettext("This is an earlier version of the job. Nothing changes until you save."))
         if found.missing:
             names = ", ".join(found.missing)
             flash(
-                gettext("The audit log does not have these whole: %(names)s", names=names), "error"
+                gettext("The audit log has no full record of: %(names)s", names=names), "error"
             )
         return found.spec
 

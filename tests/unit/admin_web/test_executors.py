@@ -254,7 +254,7 @@ class TestOne:
 
         page = admin.get(f"/executors/{self.id_of(database, 'host-1')}").text
 
-        assert page.count("Nothing was recorded.") == 2
+        assert page.count("No data recorded.") == 2
 
     def test_that_of_another_app_is_not_there(
         self, app: Flask, database: Database, clock: Clock

@@ -80,7 +80,7 @@ def test_a_form_is_not_sent_again_by_itself(admin: Visit, lose: Callable[[], Non
 
     assert answer.status_code == 503
     assert "Refresh" not in answer.headers
-    assert "It was probably not done." in answer.text
+    assert "This probably had no effect." in answer.text
 
 
 def test_what_was_said_once_is_not_said_again(admin: Visit, lose: Callable[[], None]) -> None:

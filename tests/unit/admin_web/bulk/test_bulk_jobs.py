@@ -61,7 +61,7 @@ def test_all_jobs_of_a_filter_are_started_and_stopped(admin: Visit, rows: Rows) 
     stopped = do(admin, "stop", "name=night-1")
 
     assert "Started: 60" in started
-    assert "Started already: 60" in again
+    assert "Already started: 60" in again
     assert "Stopped: 11" in stopped
     found = states(rows.database)
     assert sum(found.values()) == 49

@@ -107,7 +107,7 @@ def test_a_form_that_is_sent_twice_plans_nothing_twice(
     beside.get("/runs")
     page = finish(beside, beside.post("/runs/bulk/start", form).location)
 
-    assert "Queued once already" in page
+    assert "Already queued" in page
     assert len(manual(rows.database)) == 1
 
 
@@ -136,7 +136,7 @@ def test_what_cannot_run_again_is_counted_and_left_alone(
 
     page = do(admin, action="again", id=[gone, running, 123_456_789])
 
-    for line in ("Not over yet: 1", "Job deleted: 1", "Not there, or not yours: 1"):
+    for line in ("Still open: 1", "Job deleted: 1", "Not found, or no permission: 1"):
         assert line in page
     assert manual(rows.database) == []
     assert entries(rows.database, "run.again") == []
@@ -153,8 +153,8 @@ def test_kills_cancel_what_is_queued_and_ask_for_the_rest(
 
     page = do(admin, action="kill", all="1", filter="job=nightly")
 
-    assert "Killed or cancelled, or asked to be: 3" in page
-    assert "Over already, or asked to be killed before: 1" in page
+    assert "Killed, cancelled or kill requested: 3" in page
+    assert "Already ended, or kill already requested: 1" in page
     after = {run.id: run for run in all_runs(rows.database)}
     assert after[by_status["PLANNED"]].status == "CANCELLED"
     assert after[by_status["RUNNING"]].kill_requested_at
@@ -170,7 +170,7 @@ def test_runs_of_foreign_apps_are_not_there(app: Flask, rows: Rows, clock: Clock
 
     page = do(operator, action="again", id=theirs)
 
-    assert "Not there, or not yours: 1" in page
+    assert "Not found, or no permission: 1" in page
     assert manual(rows.database) == []
 
 
@@ -195,7 +195,7 @@ def test_more_runs_than_were_counted_are_asked_about_again(
 
     answer = admin.post("/runs/bulk/start", form)
 
-    assert "More runs match by now." in answer.text
+    assert "More runs match now." in answer.text
     assert "Run 2 runs again?" in answer.text
     assert manual(rows.database) == []
 
@@ -212,7 +212,7 @@ def test_what_was_begun_is_shown_to_nobody_else(
     answer = signed_in(app, "operator").get(path)
 
     assert answer.status_code == 404
-    assert "Nothing is known of this." in answer.text
+    assert "No details available." in answer.text
 
 
 def test_without_a_tick_nothing_is_asked(admin: Visit) -> None:
