@@ -68,7 +68,8 @@ class JobForm(ConsoleForm):
     name = _field("name", lazy_gettext("Name"), autocomplete="off")
     author = _field("author", lazy_gettext("Author"))
     tags = StringField(
-        lazy_gettext("Tags"), description=lazy_gettext("Words to find jobs by, separated by commas.")
+        lazy_gettext("Tags"),
+        description=lazy_gettext("Words to find jobs by, separated by commas."),
     )
     schedule_kind = SelectField(
         lazy_gettext("Schedule"), validate_choice=False, default=CronSchedule.kind

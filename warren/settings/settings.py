@@ -71,8 +71,8 @@ class Settings:
     )
     broker_url: str | None = setting(
         text(check_broker_url),
-        "a URL like amqp://user:password@host:5672/vhost, several of them parted by "
-        "commas, or memory://",
+        "a URL like amqp://user:password@host:5672/vhost, several of them separated "
+        "by commas, or memory://",
         secret=True,
     )
     allow_plaintext: str | None = setting(

@@ -209,9 +209,7 @@ class JobFormPages:
         flash(gettext("This is an earlier version of the job. Nothing changes until you save."))
         if found.missing:
             names = ", ".join(found.missing)
-            flash(
-                gettext("The audit log has no full record of: %(names)s", names=names), "error"
-            )
+            flash(gettext("The audit log has no full record of: %(names)s", names=names), "error")
         return found.spec
 
     def _stored(self, job_id: int) -> JobSpec:
