@@ -40,8 +40,8 @@ from executor.core.watch import Watch
 from executor.errors import JournalFailed
 from executor.messaging.inbox import Arrival, deliveries_of
 
-#: How often to check conditions that no event reports.
-TICK_SECONDS = 0.25
+#: How often to check conditions that no event reports: with runs, and without any.
+TICK_SECONDS, IDLE_TICK_SECONDS = 0.25, 1.0
 #: How long the question which runs are still open is valid.
 QUESTION_SECONDS = 10.0
 #: How long a goodbye is valid, and how long to wait for the broker's confirm.
@@ -201,7 +201,8 @@ class Core:
         self._compact()
         if self._run_states.has_uncommitted:
             self._commits.schedule()
-        self._context.loop.call_later(TICK_SECONDS, self._tick)
+        seconds = IDLE_TICK_SECONDS if self._active_runs.is_empty else TICK_SECONDS
+        self._context.loop.call_later(seconds, self._tick)
 
     def _ask(self, now: float) -> None:
         run_ids = self._roles.contact.question(now)

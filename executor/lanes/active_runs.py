@@ -72,6 +72,11 @@ class ActiveRuns:
     # -- what is here -------------------------------------------------------------------------
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no run waits, starts or runs."""
+        return not self._runs
+
+    @property
     def waiting_count(self) -> int:
         """How many runs are waiting."""
         return self._lanes.waiting_count

@@ -17,9 +17,10 @@ from broker.trigger_packs import unpacked
 
 #: The messages that may arrive through the exchange of questions.
 Question = Beat | IdleBeat | Know | ReadLog
-#: Most deliveries in one batch, and how often the thread checks whether it is to end.
+#: Most deliveries in one batch.
 BATCH_LIMIT = 100
-LOOK_SECONDS = 0.5
+#: How long to wait after a failure, and how long at a time for what ends a wait by itself.
+RETRY_SECONDS, WAIT_SECONDS = 0.5, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,9 @@ class Inbox:
 
     def pause(self) -> None:
         """Take no more for now; prefetched deliveries stay unsettled."""
-        self._may_take.clear()
+        if self._may_take.is_set():
+            self._may_take.clear()
+            self._consumer.wake()
 
     def resume(self) -> None:
         """Take deliveries again."""
@@ -105,12 +108,12 @@ class Inbox:
             except Exception:  # noqa: BLE001 - the top of a loop
                 # The consumer reconnects by itself; the next round starts afresh.
                 self._log.exception("inbox_round_failed")
-                self._closing.wait(LOOK_SECONDS)
+                self._closing.wait(RETRY_SECONDS)
 
     def _round(self) -> None:
-        if not self._may_take.wait(LOOK_SECONDS):
+        if not self._may_take.wait(WAIT_SECONDS):
             return
-        deliveries = self._consumer.take(BATCH_LIMIT, LOOK_SECONDS)
+        deliveries = self._consumer.take(BATCH_LIMIT, WAIT_SECONDS)
         if not deliveries or self._closing.is_set():
             return
         arrivals = [arrival for delivery in deliveries for arrival in self._open(delivery)]
