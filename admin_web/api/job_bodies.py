@@ -90,7 +90,7 @@ JobAnswer: Any = msgspec.defstruct(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class BodyLocation:
     """Where a job's body stands: its app and name, where a path says so, and its pointer."""
 
     app: str = ""
@@ -135,7 +135,7 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
     }
 
 
-def spec_of(body: Any, place: Place, wrong: FieldErrors) -> JobSpec | None:
+def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | None:
     """Return what a body describes; what cannot be is noted, and then there is no spec."""
     before = len(wrong)
     values: dict[str, Any] = {
@@ -143,13 +143,13 @@ def spec_of(body: Any, place: Place, wrong: FieldErrors) -> JobSpec | None:
         for key, field in _TOP.items()
         if (value := getattr(body, key)) is not None
     }
-    if place.app and values.setdefault("app", place.app) != place.app:
-        wrong.say(f"{place.pointer}/app", f"expected {place.app!r} as in the path")
-    values.setdefault("name", place.name)
+    if location.app and values.setdefault("app", location.app) != location.app:
+        wrong.say(f"{location.pointer}/app", f"expected {location.app!r} as in the path")
+    values.setdefault("name", location.name)
     for name in _NAMES:
         if not values.get(name):
-            wrong.say(f"{place.pointer}/{name}", f"missing field {name!r}")
-    values |= _schedule_of(body.schedule, place, wrong)
+            wrong.say(f"{location.pointer}/{name}", f"missing field {name!r}")
+    values |= _schedule_of(body.schedule, location, wrong)
     for group, fields, name in (
         (body.script, _SCRIPT, "script"),
         (body.alarm, _ALARM, "alarm"),
@@ -159,7 +159,7 @@ def spec_of(body: Any, place: Place, wrong: FieldErrors) -> JobSpec | None:
         if name == "script" and group is not None:
             for key in ("language", "source"):
                 if not getattr(group, key):
-                    wrong.say(f"{place.pointer}/script/{key}", f"missing field {key!r}")
+                    wrong.say(f"{location.pointer}/script/{key}", f"missing field {key!r}")
     return JobSpec(**values) if len(wrong) == before else None
 
 
@@ -176,14 +176,14 @@ def merged(target: Any, patch: Any) -> Any:
     return found
 
 
-def _schedule_of(schedule: Any, place: Place, wrong: FieldErrors) -> dict[str, Any]:
+def _schedule_of(schedule: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str, Any]:
     if schedule is None or schedule == NoSchedule.keyword:
         return {}
     said = {word: value for word in _KEYWORDS if (value := getattr(schedule, word)) is not None}
     if len(said) != 1:
         got = " and ".join(said) or "none of these"
         words = f"expected one of {', '.join(_KEYWORDS)}, got: {got}"
-        wrong.say(f"{place.pointer}/schedule", words)
+        wrong.say(f"{location.pointer}/schedule", words)
         return {}
     [(word, value)] = said.items()
     return {

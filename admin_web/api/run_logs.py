@@ -2,7 +2,7 @@
 
 from sqlalchemy.orm import Session
 
-from admin_web.logs.log_reader import Answer, LogPart, LogReader, Source
+from admin_web.logs.log_reader import LogPart, LogReader, ReadStatus, Source
 from broker.rpc import Requester
 from sql.listings.recent import DetailedRun
 from sql.registry import presence
@@ -38,10 +38,10 @@ class RunLogs:
             scheduled_at_ms=run.scheduled_at,
         )
         part = self._reader.read(source, from_line, limit=limit)
-        if part.answer is Answer.LINES:
+        if part.answer is ReadStatus.LINES:
             return part, EXECUTOR
         tail = run.log_tail or ""
-        if part.answer is Answer.BUSY or from_line > 1 or not tail:
+        if part.answer is ReadStatus.BUSY or from_line > 1 or not tail:
             return part, NONE
         lines = tuple(tail.removesuffix("\n").split("\n"))
         return LogPart(answer=part.answer, lines=lines, is_end=True), KEPT

@@ -10,7 +10,7 @@ from admin_web.console_services import ConsoleServices
 from admin_web.local_times import LocalTimes
 from admin_web.logs.colours import Piece, pieces
 from admin_web.logs.downloads import Downloads
-from admin_web.logs.log_reader import Answer, LogMatches, LogPart, LogReader, Source
+from admin_web.logs.log_reader import LogMatches, LogPart, LogReader, ReadStatus, Source
 from admin_web.logs.text import shown_text, whole_lines
 from admin_web.visitors import Visitor
 from sql.listings import recent
@@ -31,7 +31,7 @@ FILE_BYTES = 60_000_000
 #: How long a file waits for its next piece while pages ask for theirs.
 WAIT_SECONDS = 20.0
 _KEPT = "[only the end of the log was kept; its executor {}]\n"
-_WHY = {Answer.MISSING: "has no longer the rest", Answer.SILENT: "does not answer"}
+_WHY = {ReadStatus.MISSING: "has no longer the rest", ReadStatus.SILENT: "does not answer"}
 
 
 class LogPages:
@@ -89,7 +89,7 @@ class LogPages:
         found = (
             self._reader.search(source, words, _line("from") or 1)
             if words
-            else LogMatches(answer=Answer.LINES, is_end=True)
+            else LogMatches(answer=ReadStatus.LINES, is_end=True)
         )
         return jsonify(
             answer=found.answer.value,
@@ -130,7 +130,7 @@ class LogPages:
                     wait_seconds=WAIT_SECONDS,
                 )
             )
-            if part.answer is not Answer.LINES:
+            if part.answer is not ReadStatus.LINES:
                 yield _broken_off(run, part.answer, is_first=line == 1).encode()
                 return
             if not part.lines:
@@ -180,14 +180,14 @@ def _for_script(line: list[Piece]) -> str | list[Piece]:
 
 def _kept(run: DetailedRun, part: LogPart) -> list[str]:
     """Return what the row kept of a log that its executor does not give."""
-    if part.lines or part.answer is Answer.BUSY or part.from_line > 1:
+    if part.lines or part.answer is ReadStatus.BUSY or part.from_line > 1:
         return []
     tail = whole_lines(run.log_tail or "")
     return shown_text(tail.rstrip("\n")).split("\n") if tail else []
 
 
-def _broken_off(run: DetailedRun, answer: Answer, *, is_first: bool) -> str:
-    if answer is Answer.BUSY:
+def _broken_off(run: DetailedRun, answer: ReadStatus, *, is_first: bool) -> str:
+    if answer is ReadStatus.BUSY:
         return "[the rest is missing: too many logs were read at once; try again]\n"
     if not is_first:
         return "[the rest is missing: the executor does not answer]\n"

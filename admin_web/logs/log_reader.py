@@ -23,7 +23,7 @@ ANSWER_SECONDS = 1.5
 PAUSE_SECONDS = 2.0
 
 
-class Answer(StrEnum):
+class ReadStatus(StrEnum):
     """What came of asking for a log."""
 
     #: Lines, or none yet.
@@ -54,7 +54,7 @@ class LogPart:
     `times`: from which line on which time counts, in epoch milliseconds, 0 where it is not known.
     """
 
-    answer: Answer
+    answer: ReadStatus
     from_line: int = 1
     lines: tuple[str, ...] = ()
     is_end: bool = False
@@ -79,7 +79,7 @@ class LogPart:
 class LogMatches:
     """Which lines of a log hold some words; those up to `to_line` were looked at."""
 
-    answer: Answer
+    answer: ReadStatus
     lines: tuple[int, ...] = ()
     to_line: int = 0
     is_end: bool = False
@@ -118,13 +118,13 @@ class LogReader:
         """
         question = _question(source, from_line, limit, at_end=at_end)
         chunk = self._ask(source, question, wait_seconds)
-        if isinstance(chunk, Answer):
+        if isinstance(chunk, ReadStatus):
             return LogPart(answer=chunk, from_line=from_line)
         if chunk.missing:
-            return LogPart(answer=Answer.MISSING, from_line=chunk.from_line, is_end=True)
+            return LogPart(answer=ReadStatus.MISSING, from_line=chunk.from_line, is_end=True)
         lines = chunk.text.split("\n") if chunk.to_line >= chunk.from_line else []
         return LogPart(
-            answer=Answer.LINES,
+            answer=ReadStatus.LINES,
             from_line=chunk.from_line,
             lines=tuple(lines),
             is_end=chunk.is_end,
@@ -135,18 +135,20 @@ class LogReader:
         """Return which lines from a line on hold the words, as far as one answer looks."""
         question = _question(source, from_line, 1, find=words)
         chunk = self._ask(source, question, 0.0)
-        if isinstance(chunk, Answer):
+        if isinstance(chunk, ReadStatus):
             return LogMatches(answer=chunk)
         if chunk.found is None:  # an executor of before
-            return LogMatches(answer=Answer.MISSING)
+            return LogMatches(answer=ReadStatus.MISSING)
         return LogMatches(
-            answer=Answer.LINES, lines=chunk.found, to_line=chunk.to_line, is_end=chunk.is_end
+            answer=ReadStatus.LINES, lines=chunk.found, to_line=chunk.to_line, is_end=chunk.is_end
         )
 
-    def _ask(self, source: Source, question: Question, wait_seconds: float) -> LogChunk | Answer:
+    def _ask(
+        self, source: Source, question: Question, wait_seconds: float
+    ) -> LogChunk | ReadStatus:
         """Return what the executor says, or why it said nothing."""
         if self._requester is None or not source.boot_id:
-            return Answer.SILENT
+            return ReadStatus.SILENT
         with self._place(source, wait_seconds) as obstacle:
             if obstacle is not None:
                 return obstacle
@@ -158,15 +160,15 @@ class LogReader:
                 return chunk
             with self._changed:
                 self._silent_until[_key(source)] = self._clock() + PAUSE_SECONDS
-            return Answer.SILENT
+            return ReadStatus.SILENT
 
     @contextmanager
-    def _place(self, source: Source, wait_seconds: float) -> Iterator[Answer | None]:
+    def _place(self, source: Source, wait_seconds: float) -> Iterator[ReadStatus | None]:
         """Hold one of the places, or say why there is none."""
         key = _key(source)
         with self._changed:
             self._changed.wait_for(
-                lambda: self._obstacle(key) is not Answer.BUSY, timeout=wait_seconds
+                lambda: self._obstacle(key) is not ReadStatus.BUSY, timeout=wait_seconds
             )
             obstacle = self._obstacle(key)
             if obstacle is None:
@@ -180,13 +182,13 @@ class LogReader:
                     self._asking += Counter()  # forgets who is not asked any more
                     self._changed.notify_all()
 
-    def _obstacle(self, key: tuple[str, str]) -> Answer | None:
+    def _obstacle(self, key: tuple[str, str]) -> ReadStatus | None:
         now = self._clock()
         self._silent_until = {one: at for one, at in self._silent_until.items() if at > now}
         if key in self._silent_until:
-            return Answer.SILENT
+            return ReadStatus.SILENT
         if self._asking[key] >= OF_ONE or self._asking.total() >= AT_A_TIME:
-            return Answer.BUSY
+            return ReadStatus.BUSY
         return None
 
 

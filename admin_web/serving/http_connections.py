@@ -67,7 +67,7 @@ class SlowRequest(Error):
     reason = "Request Timeout"
 
 
-class AllTaken(Error):
+class TooManyConnections(Error):
     """A request for more than health on one of the extra connections."""
 
     code = 503
@@ -138,7 +138,7 @@ class TimedChannel(HoldableChannel):
         """Answer a request; on an extra connection only what is about health."""
         request = self.requests[0]
         if self.is_for_health and not request.error and self.path not in HEALTH_PATHS:
-            request.error = AllTaken("all connections are taken; try again in a moment")
+            request.error = TooManyConnections("all connections are taken; try again in a moment")
         super().service()
 
     def send(self, data: bytes, do_close: bool = True) -> int:

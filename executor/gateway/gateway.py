@@ -9,9 +9,9 @@ from concurrent.futures import Future
 import structlog
 from aiohttp import web
 
+from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.remotes import Remotes
 from executor.gateway.server import Server
-from executor.gateway.tokens import Tokens
 
 TICK_SECONDS = 0.25
 #: How long open requests may take at the end.
@@ -28,7 +28,7 @@ class Gateway:
     that executors repeat them.
     """
 
-    def __init__(self, host: str, port: int, *, tokens: Tokens, remotes: Remotes) -> None:
+    def __init__(self, host: str, port: int, *, tokens: AccessTokens, remotes: Remotes) -> None:
         self._place = (host, port)
         self._remotes = remotes
         self._server = Server(tokens, remotes)

@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from executor.errors import ExecutorError
+from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.allow_list import AllowList, RemoteUrl
 from executor.gateway.client import RemoteClient
 from executor.gateway.errors import BadRequest, NotRecorded
@@ -20,7 +21,6 @@ from executor.gateway.remote import ExecutorFactory, Remote
 from executor.gateway.remote_folder import RemoteFolder, remembered
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots
-from executor.gateway.tokens import Tokens
 from executor.logs.run_logs import RunLogs
 
 #: Most executors served by one gateway; each has four connections to the broker.
@@ -41,7 +41,7 @@ class RemoteOptions:
 
     state_dir: Path
     allowed: AllowList
-    tokens: Tokens
+    tokens: AccessTokens
     limits: RemoteLimits
     run_logs: RunLogs
     record_seconds: float = RECORD_SECONDS

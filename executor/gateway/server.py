@@ -8,10 +8,10 @@ import structlog
 from aiohttp import web
 
 from executor.gateway import protocol
+from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.client import APPNAME_HEADER
 from executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
 from executor.gateway.remotes import Remotes
-from executor.gateway.tokens import Tokens
 
 #: Where executors expect the admin: at the root, or below its web application's path.
 PREFIXES = ("/api", "/xxl-job-admin/api")
@@ -45,7 +45,7 @@ class _Caller:
 class Server:
     """Answers executors: HTTP status 200 always, and the protocol's own code."""
 
-    def __init__(self, tokens: Tokens, remotes: Remotes) -> None:
+    def __init__(self, tokens: AccessTokens, remotes: Remotes) -> None:
         self._tokens = tokens
         self._remotes = remotes
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from scheduler.alarms.channels.mail_server import MailServer
-from scheduler.alarms.channels.ways_out import EVERYWHERE, WaysOut
+from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class AlarmPolicy:
 
     defaults: AlarmTargets = NOBODY
     mail_server: MailServer | None = None
-    webhook_allow: WaysOut = EVERYWHERE
+    webhook_allow: WebhookAllowList = EVERYWHERE
     per_hour: int = 10
     absence_seconds: float = 60.0
     console_url: str = ""

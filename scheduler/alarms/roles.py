@@ -10,7 +10,7 @@ from broker.keys import ClusterKeys
 from scheduler.alarms.absence import AbsenceWatch
 from scheduler.alarms.ailments import AilmentWatch
 from scheduler.alarms.channels.mail import Mailer
-from scheduler.alarms.channels.message import Place
+from scheduler.alarms.channels.message import MessageContext
 from scheduler.alarms.channels.run_webhook import SignedWebhook
 from scheduler.alarms.channels.sender import AlarmSender, Send
 from scheduler.alarms.channels.slow_targets import SlowTargets
@@ -81,7 +81,7 @@ class AlarmRoles:
             kind=kind,
             database=self._database,
             send=send,
-            place=Place(self._policy.timezone, self._policy.console_url),
+            context=MessageContext(self._policy.timezone, self._policy.console_url),
             now_ms=self._now_ms,
             slow=slow,
         )

@@ -25,7 +25,7 @@ from broker.transport import Consumer, Delivery
 from scheduler.bisection import bisect
 from scheduler.command_sender import Command, CommandSender
 from scheduler.completion.completion import Tally
-from scheduler.completion.reported_ends import believed, end_of
+from scheduler.completion.reported_ends import end_of, plausible_instant
 from scheduler.completion.retry_policy import End
 from scheduler.completion.run_ender import RunEnder
 from scheduler.membership.boot_accounts import BootAccounts
@@ -229,7 +229,7 @@ def _start(session: Session, items: Sequence[_Item], now_ms: int) -> None:
         return
     rows = {row.id: row for row in queries.by_ids(session, [item.report.run_id for item in items])}
     started = {
-        row.id: believed(item.report.started_at_ms, routed_at=row.routed_at, now_ms=now_ms)
+        row.id: plausible_instant(item.report.started_at_ms, routed_at=row.routed_at, now_ms=now_ms)
         for item in items
         if isinstance(item.report, Started)
         and (row := rows.get(item.report.run_id)) is not None

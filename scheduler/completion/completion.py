@@ -12,7 +12,7 @@ from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.completion import failure_alarms
 from scheduler.completion.follow_ups import Ending, FollowUps
 from scheduler.completion.plain_successes import end_plain, split
-from scheduler.completion.reported_ends import dated
+from scheduler.completion.reported_ends import with_plausible_instants
 from scheduler.completion.retry_policy import NO_FAILURE, End, next_attempt
 from scheduler.explanations import explanation
 from sql.ids import RunIds
@@ -90,7 +90,7 @@ class Completion:
             elif not _is_from_its_executor(row, end):
                 tally.strange.add(end.run_id)
             elif end.run_id not in winners and _may_enter(row, end):
-                told = dated(end, routed_at=row.routed_at, now_ms=now_ms)
+                told = with_plausible_instants(end, routed_at=row.routed_at, now_ms=now_ms)
                 winners[end.run_id] = _as_killed(row, told)
             else:
                 self._lose(session, row, end, tally)

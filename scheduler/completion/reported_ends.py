@@ -17,21 +17,21 @@ FULL_SECONDS = 1.0
 EARLY_MS, AHEAD_MS = 86_400_000, 3_600_000
 
 
-def believed(instant_ms: int, *, routed_at: int | None, now_ms: int) -> int:
+def plausible_instant(instant_ms: int, *, routed_at: int | None, now_ms: int) -> int:
     """Return an instant that an executor reported; now, if it cannot be right."""
     earliest_ms = (now_ms if routed_at is None else routed_at) - EARLY_MS
     return instant_ms if earliest_ms <= instant_ms <= now_ms + AHEAD_MS else now_ms
 
 
-def dated(end: End, *, routed_at: int | None, now_ms: int) -> End:
+def with_plausible_instants(end: End, *, routed_at: int | None, now_ms: int) -> End:
     """Return an end with believable instants, where an executor reported it."""
     if end.address is None:
         return end
     began = end.started_at
     return replace(
         end,
-        finished_at=believed(end.finished_at, routed_at=routed_at, now_ms=now_ms),
-        started_at=began and believed(began, routed_at=routed_at, now_ms=now_ms),
+        finished_at=plausible_instant(end.finished_at, routed_at=routed_at, now_ms=now_ms),
+        started_at=began and plausible_instant(began, routed_at=routed_at, now_ms=now_ms),
     )
 
 

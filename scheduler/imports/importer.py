@@ -20,7 +20,7 @@ from sql.imports import origins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportWish:
+class ImportOptions:
     """How to import.
 
     `source` names where it comes from; `overwrite`: the source's side wins; `today` by the source's
@@ -38,20 +38,20 @@ class ImportWish:
 class Importer:
     """Imports arrivals on behalf of the caller."""
 
-    def __init__(self, context: CommandContext, wish: ImportWish) -> None:
+    def __init__(self, context: CommandContext, options: ImportOptions) -> None:
         self._context = context
-        self._wish = wish
-        self._users = UserArrivals(context, wish.source, overwrite=wish.overwrite)
+        self._options = options
+        self._users = UserArrivals(context, options.source, overwrite=options.overwrite)
         self._past = PastArrivals(context)
-        self._take_over = TakeOver(context, wish.source)
+        self._take_over = TakeOver(context, options.source)
 
     def preview(self, arrivals: Arrivals) -> list[Outcome]:
         """Return what `write` would do, and write nothing."""
         return [
             *self._jobs(arrivals).preview(arrivals),
             *self._users.preview(arrivals.users),
-            *self._past.days(arrivals.days, today=self._wish.today, is_preview=True),
-            *(self._take_over.preview(arrivals) if self._wish.take_over else ()),
+            *self._past.days(arrivals.days, today=self._options.today, is_preview=True),
+            *(self._take_over.preview(arrivals) if self._options.take_over else ()),
         ]
 
     def write(self, arrivals: Arrivals) -> list[Outcome]:
@@ -67,9 +67,9 @@ class Importer:
         outcomes: Sequence[Outcome] = jobs.write(arrivals)
         return [
             *outcomes,
-            *self._users.write(arrivals.users, self.targets(APP), self._wish.keep),
-            *self._past.days(arrivals.days, today=self._wish.today, is_preview=False),
-            *(self._take_over.write(arrivals) if self._wish.take_over else ()),
+            *self._users.write(arrivals.users, self.targets(APP), self._options.keep),
+            *self._past.days(arrivals.days, today=self._options.today, is_preview=False),
+            *(self._take_over.write(arrivals) if self._options.take_over else ()),
         ]
 
     def write_runs(self, arrivals: Iterable[RunArrival]) -> tuple[int, int]:
@@ -90,14 +90,14 @@ class Importer:
     def targets(self, kind: str) -> dict[int, int]:
         """Return our ids of what was imported, by the source's."""
         found = self._context.database.read(
-            lambda session: origins.read(session, self._wish.source, kind)
+            lambda session: origins.read(session, self._options.source, kind)
         )
         return {source_id: origin.target_id for source_id, origin in found.items()}
 
     def _jobs(self, arrivals: Arrivals) -> JobArrivals:
         decider = self._context.database.read(
             lambda session: Decider.make(
-                session, arrivals, source=self._wish.source, overwrite=self._wish.overwrite
+                session, arrivals, source=self._options.source, overwrite=self._options.overwrite
             )
         )
         return JobArrivals(self._context, decider)

@@ -8,7 +8,7 @@ import click
 from warren.command_options import as_json, examples, takes_settings
 from warren.importing.celery_beat import print_beat_schedule
 from warren.importing.crontab import print_crontab
-from warren.importing.xxl_job.command import QUIET_SECONDS, XxlJobWish, import_xxl_job
+from warren.importing.xxl_job.command import QUIET_SECONDS, XxlJobImportOptions, import_xxl_job
 from warren.settings.settings import Settings
 
 _path = click.Path(path_type=Path)
@@ -68,7 +68,7 @@ def xxl_job(settings: Settings, **options: Any) -> None:
     URL is its database, which is only read; DUMP is a file written by mysqldump. Imported jobs
     are stopped. Importing again brings in what has changed there and keeps what was changed here.
     """
-    import_xxl_job(settings, XxlJobWish(**options))
+    import_xxl_job(settings, XxlJobImportOptions(**options))
 
 
 @import_group.command(

@@ -14,12 +14,12 @@ from scheduler.schedules.schedule import ValueForm
 from warren.jobfile.yaml_reader import Read, YamlReader
 from warren.jobfile.yaml_tree import (
     Entry,
+    boolean,
     instant,
-    is_nothing,
+    is_null,
     items,
     line_of,
     text,
-    truth,
     whole_number,
 )
 
@@ -33,7 +33,7 @@ def texts(node: yaml.Node, what: str) -> tuple[str, ...]:
 _READS: dict[Any, Read] = {
     str: text,
     int: whole_number,
-    bool | None: truth,
+    bool | None: boolean,
     tuple[str, ...]: texts,
 }
 _NEEDED = ("name", "app")
@@ -89,7 +89,7 @@ class JobReader:
                 self._reader.say(found[field].line, str(problem))
 
     def _schedule(self, entry: Entry | None) -> dict[str, Any]:
-        if entry is None or is_nothing(entry.node):
+        if entry is None or is_null(entry.node):
             return {}
         if isinstance(entry.node, yaml.ScalarNode):
             if entry.node.value != NoSchedule.keyword:
@@ -133,7 +133,7 @@ def read_group(reader: YamlReader, entry: Entry, group: str) -> dict[str, Any]:
 
 def read_told(reader: YamlReader, entry: Entry | None, group: str) -> dict[str, Any]:
     """Return the alarm targets or the webhook of a job or an app; none when they are invalid."""
-    if entry is None or is_nothing(entry.node):
+    if entry is None or is_null(entry.node):
         return {}
     return read_group(reader, entry, group)
 

@@ -23,7 +23,7 @@ from warren.jobfile.yaml_reader import YamlReader, did_you_mean
 from warren.jobfile.yaml_tree import (
     Entry,
     InvalidEntry,
-    is_nothing,
+    is_null,
     line_of,
     read_tree,
     text,
@@ -149,7 +149,7 @@ class _FileReader:
             self._job(node)
 
     def _list(self, entry: Entry | None) -> list[yaml.Node]:
-        if entry is None or is_nothing(entry.node):
+        if entry is None or is_null(entry.node):
             return []
         return self.reader.items(entry)
 
@@ -175,7 +175,7 @@ class _FileReader:
         )
 
     def _addresses(self, entry: Entry | None) -> tuple[str, ...]:
-        if entry is None or is_nothing(entry.node):
+        if entry is None or is_null(entry.node):
             return ()
         addresses: tuple[str, ...] = self.reader.value(texts, entry) or ()
         self.reader.check(entry.line, lambda: job_rules.check_addresses(addresses))

@@ -104,7 +104,7 @@ def text(node: yaml.Node, what: str) -> str:
     """Return a text; a number or a truth value must be quoted to be one."""
     if _is(node, "str"):
         return str(node.value)
-    quoted = isinstance(node, yaml.ScalarNode) and not is_nothing(node)
+    quoted = isinstance(node, yaml.ScalarNode) and not is_null(node)
     hint = "; put it in quotes" if quoted else ""
     raise InvalidEntry(line_of(node), f"expected {what} to be a text, got: {shown(node)}{hint}")
 
@@ -121,14 +121,14 @@ def whole_number(node: yaml.Node, what: str) -> int:
     raise InvalidEntry(line_of(node), f"expected {what} to be a whole number, got: {shown(node)}")
 
 
-def truth(node: yaml.Node, what: str) -> bool:
+def boolean(node: yaml.Node, what: str) -> bool:
     """Return true or false."""
     if _is(node, "bool"):
         return _BOOLEANS[node.value.lower()]
     raise InvalidEntry(line_of(node), f"expected {what} to be true or false, got: {shown(node)}")
 
 
-def is_nothing(node: yaml.Node) -> bool:
+def is_null(node: yaml.Node) -> bool:
     """Return whether a value was left out: `key:` or `key: null`."""
     return _is(node, "null")
 
@@ -136,7 +136,7 @@ def is_nothing(node: yaml.Node) -> bool:
 def shown(node: yaml.Node) -> str:
     """Return a value as it is named in a message."""
     if isinstance(node, yaml.ScalarNode):
-        return "nothing" if is_nothing(node) else repr(node.value[:100])
+        return "nothing" if is_null(node) else repr(node.value[:100])
     kind = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
     plain = node.tag in (_TAG + "seq", _TAG + "map")
     return kind if plain else f"{kind} tagged {node.tag.removeprefix(_TAG)[:100]}"

@@ -14,10 +14,10 @@ from zoneinfo import ZoneInfo
 from broker.messages import ScriptLanguage
 from executor.disk import Reserve
 from executor.fork_server.job_limits import JobLimits
+from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.allow_list import AllowList
-from executor.gateway.tokens import Tokens
 from scheduler.alarms.channels.mail_server import MailServer, is_email
-from scheduler.alarms.channels.ways_out import EVERYWHERE, WaysOut
+from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
 from scheduler.alarms.channels.webhook_url import check_webhook
 
 SECRET_LENGTH = 32
@@ -112,7 +112,7 @@ def check_webhook_url(url: str) -> str:
 
 def check_webhook_allow(text: str) -> str:
     """Return a comma list of networks, addresses and host names."""
-    if WaysOut.parse(text) == EVERYWHERE:
+    if WebhookAllowList.parse(text) == EVERYWHERE:
         raise ValueError("it lists none")
     return text
 
@@ -160,7 +160,7 @@ def check_job_limits(limits: str) -> str:
 
 def check_gateway_tokens(text: str) -> str:
     """Return a list of apps with their tokens."""
-    Tokens.parse(text)
+    AccessTokens.parse(text)
     return text
 
 

@@ -7,11 +7,11 @@ from broker.transport import Transport
 from executor.boot_context import Limits
 from executor.core.agent import Executor, SchedulerLink
 from executor.core.state_folder import StateFolder
+from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.allow_list import AllowList
 from executor.gateway.gateway import Gateway
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remotes import RemoteOptions, Remotes
-from executor.gateway.tokens import Tokens
 from executor.messaging.signed_sender import Identity
 from executor.processes.interface import SlotsFactory
 from warren.errors import SettingsError
@@ -48,7 +48,7 @@ def make_gateway(settings: Settings, transport: Transport) -> Gateway:
     return Gateway(settings.gateway_host, settings.gateway_port, tokens=tokens, remotes=remotes)
 
 
-def needed(settings: Settings) -> tuple[Tokens, AllowList]:
+def needed(settings: Settings) -> tuple[AccessTokens, AllowList]:
     """Return the apps' tokens and the allowed addresses.
 
     Raises:
@@ -62,10 +62,10 @@ def needed(settings: Settings) -> tuple[Tokens, AllowList]:
     ]
     if settings.gateway_tokens is None or settings.gateway_allow is None:
         raise SettingsError(problems)
-    return Tokens.parse(settings.gateway_tokens), AllowList.parse(settings.gateway_allow)
+    return AccessTokens.parse(settings.gateway_tokens), AllowList.parse(settings.gateway_allow)
 
 
-def keys_by_app(settings: Settings, tokens: Tokens) -> dict[str, AppKeys]:
+def keys_by_app(settings: Settings, tokens: AccessTokens) -> dict[str, AppKeys]:
     """Return the key of each app that is served.
 
     Raises:
@@ -75,7 +75,7 @@ def keys_by_app(settings: Settings, tokens: Tokens) -> dict[str, AppKeys]:
     return {app: _keys_of(settings, tokens, app) for app in tokens.by_app}
 
 
-def _keys_of(settings: Settings, tokens: Tokens, app: str) -> AppKeys:
+def _keys_of(settings: Settings, tokens: AccessTokens, app: str) -> AppKeys:
     if key := tokens.keys.get(app):
         return AppKeys(app, key)
     is_only = len(tokens.by_app) == 1 and settings.app_secret is not None

@@ -5,7 +5,7 @@ import socket
 from broker.keys import ClusterKeys
 from broker.transport import Transport
 from scheduler.alarms.channels.mail_server import MailServer
-from scheduler.alarms.channels.ways_out import WaysOut
+from scheduler.alarms.channels.webhook_allow_list import WebhookAllowList
 from scheduler.alarms.policy import AlarmPolicy, AlarmTargets
 from scheduler.node import SchedulerNode
 from scheduler.options import NodeOptions
@@ -47,7 +47,7 @@ def alarm_policy(settings: Settings) -> AlarmPolicy:
             webhook=settings.alarm_webhook or "",
         ),
         mail_server=MailServer.parse(settings.smtp_url) if settings.smtp_url else None,
-        webhook_allow=WaysOut.parse(settings.webhook_allow or ""),
+        webhook_allow=WebhookAllowList.parse(settings.webhook_allow or ""),
         per_hour=settings.alarm_limit,
         absence_seconds=settings.absence_seconds,
         console_url=settings.console_url or "",

@@ -11,7 +11,7 @@ from admin_web.api.api_services import ApiServices
 from admin_web.api.bodies import FieldErrors, refuse
 from admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
 from admin_web.api.endpoints.apps import AppBody, app_spec_of
-from admin_web.api.job_bodies import JobBody, Place, job_answer_body, spec_of
+from admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
 from admin_web.api.paging import Word
 from admin_web.api.problem_answers import told
 from admin_web.api.refusals import Refusal
@@ -170,7 +170,7 @@ class JobFileEndpoints:
         specs = []
         for number, job in enumerate(body.jobs):
             pointer = f"/jobs/{number}"
-            spec = spec_of(job, Place(pointer=pointer), wrong)
+            spec = spec_of(job, BodyLocation(pointer=pointer), wrong)
             if spec is None:
                 continue
             specs.append(spec)

@@ -14,10 +14,10 @@ from admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
 from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
 from admin_web.api.endpoints.job_lookup import JOB, job_id_of, read_job
 from admin_web.api.job_bodies import (
+    BodyLocation,
     JobAnswer,
     JobBody,
     JobState,
-    Place,
     job_answer,
     merged,
     spec_of,
@@ -129,7 +129,7 @@ class JobEndpoints:
     )
     def put(self, call: Call, app: str, name: str) -> Reply:
         """Make a job, or make it so; what the body leaves out is as by default."""
-        spec = _spec(call.body, Place(app=app, name=name))
+        spec = _spec(call.body, BodyLocation(app=app, name=name))
         if conditions.is_known():
             return self._change(call, job_id_of(self._services, call, app, name, 412), spec)
         if spec.name != name:
@@ -166,7 +166,7 @@ class JobEndpoints:
         del before["state"], before["enabled"]
         whole = merged(before, parsed(call.raw))
         body = read_body(JobBody, whole)
-        return self._change(call, job_id, _spec(body, Place(app=app, name=name)), spec)
+        return self._change(call, job_id, _spec(body, BodyLocation(app=app, name=name)), spec)
 
     @endpoint(
         "DELETE",
@@ -273,9 +273,9 @@ def _version(row: ListedVersion, current: int | None) -> ScriptVersion:
     )
 
 
-def _spec(body: Any, place: Place) -> JobSpec:
+def _spec(body: Any, location: BodyLocation) -> JobSpec:
     wrong = FieldErrors()
-    spec = spec_of(body, place, wrong)
+    spec = spec_of(body, location, wrong)
     refuse(wrong)
     assert spec is not None
     return spec

@@ -24,7 +24,7 @@ _AILMENTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MessageContext:
     """Where a text is read: links, and times of jobs without a zone, depend on it."""
 
     timezone: str
@@ -54,33 +54,33 @@ class Message:
     facts: dict[str, Any]
 
 
-def message(news: News, place: Place) -> Message:
+def message(news: News, context: MessageContext) -> Message:
     """Return the text for an event, without control characters from a job's own texts."""
-    title, body = _words(news, place)
+    title, body = _words(news, context)
     subject = f"[warren] {_BREAK.sub(' ', _CONTROL.sub(' ', title)).strip()}"
     facts = msgspec.to_builtins(news)
-    if isinstance(news, Failure | Ended) and place.console_url:
-        facts["url"] = place.link(news.run_id)
+    if isinstance(news, Failure | Ended) and context.console_url:
+        facts["url"] = context.link(news.run_id)
     return Message(subject[:_SUBJECT_LENGTH], _CONTROL.sub("?", body), facts)
 
 
 @singledispatch
-def _words(news: News, _place: Place) -> tuple[str, str]:
+def _words(news: News, _context: MessageContext) -> tuple[str, str]:
     raise TypeError(f"expected news, got: {news!r}")
 
 
 @_words.register
-def _failure(news: Failure, place: Place) -> tuple[str, str]:
+def _failure(news: Failure, context: MessageContext) -> tuple[str, str]:
     facts = {
         "job": f"{news.app}/{news.job}",
         "run": f"{news.run_id}, attempt {news.attempts}",
         "shard": news.shard,
-        "due": place.when(news.scheduled_at, news.timezone),
-        "ended": place.when(news.finished_at, news.timezone),
+        "due": context.when(news.scheduled_at, news.timezone),
+        "ended": context.when(news.finished_at, news.timezone),
         "status": news.status,
         "address": news.address or "none",
         "message": news.message,
-        "see": place.link(news.run_id),
+        "see": context.link(news.run_id),
     }
     lines = _facts(facts)
     tail = news.log_tail.rstrip().splitlines()[-TAIL_LINES:]
@@ -90,23 +90,23 @@ def _failure(news: Failure, place: Place) -> tuple[str, str]:
 
 
 @_words.register
-def _ended(news: Ended, place: Place) -> tuple[str, str]:
-    text = f"Run {news.run_id} ended at {place.when(news.finished_at)}: {news.message}"
+def _ended(news: Ended, context: MessageContext) -> tuple[str, str]:
+    text = f"Run {news.run_id} ended at {context.when(news.finished_at)}: {news.message}"
     return f"{news.app}/{news.job} ended: {news.status}", text
 
 
 @_words.register
-def _overdue(news: Overdue, place: Place) -> tuple[str, str]:
+def _overdue(news: Overdue, context: MessageContext) -> tuple[str, str]:
     text = (
         f"{news.overdue} runs of {news.app}/{news.job} wait to be sent and are overdue.\n"
         "Until there are fewer its due times are skipped, on record, from "
-        f"{place.when(news.skipped_from, news.timezone)} on."
+        f"{context.when(news.skipped_from, news.timezone)} on."
     )
     return f"{news.app}/{news.job}: due times are skipped", text
 
 
 @_words.register
-def _absence(news: Absence, _place: Place) -> tuple[str, str]:
+def _absence(news: Absence, _context: MessageContext) -> tuple[str, str]:
     text = (
         f"No executor of app {news.app} has been online for {news.seconds} s.\n"
         f"{news.jobs} of its jobs are enabled; their runs end UNDELIVERED until one is back."
@@ -115,16 +115,16 @@ def _absence(news: Absence, _place: Place) -> tuple[str, str]:
 
 
 @_words.register
-def _return(news: Return, place: Place) -> tuple[str, str]:
+def _return(news: Return, context: MessageContext) -> tuple[str, str]:
     text = (
         f"App {news.app} has an executor again; "
-        f"that it had none was told at {place.when(news.since)}."
+        f"that it had none was told at {context.when(news.since)}."
     )
     return f"{news.app}: an executor is back", text
 
 
 @_words.register
-def _ailing(news: Ailing, _place: Place) -> tuple[str, str]:
+def _ailing(news: Ailing, _context: MessageContext) -> tuple[str, str]:
     lines = [
         f"Executor {news.address} of app {news.app} has told for {news.seconds} s what ails it:",
         *(f"- {_AILMENTS.get(ailment, ailment)}" for ailment in news.ailments),
@@ -134,14 +134,14 @@ def _ailing(news: Ailing, _place: Place) -> tuple[str, str]:
 
 
 @_words.register
-def _summary(news: Summary, place: Place) -> tuple[str, str]:
+def _summary(news: Summary, context: MessageContext) -> tuple[str, str]:
     name = f"{news.app}/{news.job}" if news.job else news.app
     facts = {
         "job" if news.job else "app": name,
-        "first": place.when(news.first_at),
-        "last": place.when(news.last_at),
+        "first": context.when(news.first_at),
+        "last": context.when(news.last_at),
         "runs": ", ".join(map(str, news.run_ids)) + (" are the last" if news.run_ids else ""),
-        "see": place.link(news.run_ids[-1]) if news.run_ids else "",
+        "see": context.link(news.run_ids[-1]) if news.run_ids else "",
     }
     lead = f"{news.count} more alarms were held back, as there were too many in one hour."
     return f"{name}: {news.count} more alarms", "\n".join([lead, "", *_facts(facts)])

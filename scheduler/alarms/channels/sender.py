@@ -9,7 +9,7 @@ from collections.abc import Callable
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.channels.message import Message, Place, message
+from scheduler.alarms.channels.message import Message, MessageContext, message
 from scheduler.alarms.channels.slow_targets import SlowTargets
 from scheduler.alarms.events import Summary, from_text
 from scheduler.alarms.rate_limiter import GIVE_UP_MS
@@ -39,7 +39,7 @@ class AlarmSender:
     Args:
         kind: what it sends.
         send: sends one; its error text is stored with the alarm, so it must hold no secret.
-        place: the time zone and the console of those who read it.
+        context: the time zone and the console of those who read it.
         now_ms: the database's clock.
         slow: what other threads of this kind know of receivers; None = each is always tried.
 
@@ -51,7 +51,7 @@ class AlarmSender:
         kind: Kind,
         database: Database,
         send: Send,
-        place: Place,
+        context: MessageContext,
         now_ms: Callable[[], int],
         slow: SlowTargets | None = None,
     ) -> None:
@@ -59,7 +59,7 @@ class AlarmSender:
         self._kind = kind
         self._database = database
         self._send = send
-        self._place = place
+        self._context = context
         self._now_ms = now_ms
 
     def tick(self, now_ms: int) -> float:
@@ -74,7 +74,7 @@ class AlarmSender:
             return ROUND_SECONDS
         began = self._slow.clock() if self._slow else 0.0
         try:
-            self._send(alarm, message(from_text(alarm.content), self._place))
+            self._send(alarm, message(from_text(alarm.content), self._context))
         except (OSError, ValueError) as error:
             if self._slow:
                 self._slow.note_failure(alarm.target_hash, began=began)

@@ -15,7 +15,7 @@ from scheduler.alarms.channels import webhook_style
 from scheduler.alarms.channels.deadline import Deadline
 from scheduler.alarms.channels.message import Message
 from scheduler.alarms.channels.sender import SEND_SECONDS
-from scheduler.alarms.channels.ways_out import EVERYWHERE, WaysOut
+from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
 from scheduler.alarms.channels.webhook_url import check_webhook, may_be_reached
 from sql.models import Alarm
 
@@ -36,7 +36,7 @@ class Webhook:
     """Sends each alarm in a connection of its own.
 
     Args:
-        ways_out: where webhooks may lead.
+        webhook_allow_list: where webhooks may go.
         send_seconds: the limit for all of one.
         silence_seconds: how long the other side may be silent.
 
@@ -44,12 +44,12 @@ class Webhook:
 
     def __init__(
         self,
-        ways_out: WaysOut = EVERYWHERE,
+        webhook_allow_list: WebhookAllowList = EVERYWHERE,
         *,
         send_seconds: float = SEND_SECONDS,
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
-        self._ways_out = ways_out
+        self._allow_list = webhook_allow_list
         self._send_seconds = send_seconds
         self._silence_seconds = silence_seconds
 
@@ -108,7 +108,7 @@ class Webhook:
             ip = str(address.sockaddr[0])
             if not may_be_reached(ip):
                 raise OSError(f"{host} leads to {ip}, where no webhook may be")
-            if not self._ways_out.lead_to(host, ip):
+            if not self._allow_list.allows(host, ip):
                 raise OSError(f"{host} leads to {ip}, which WARREN_WEBHOOK_ALLOW does not list")
         return found
 

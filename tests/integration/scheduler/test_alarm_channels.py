@@ -13,8 +13,8 @@ import pytest
 from scheduler.alarms.channels.mail import Mailer
 from scheduler.alarms.channels.mail_server import MailServer
 from scheduler.alarms.channels.message import Message
-from scheduler.alarms.channels.ways_out import WaysOut
 from scheduler.alarms.channels.webhook import Webhook
+from scheduler.alarms.channels.webhook_allow_list import WebhookAllowList
 from tests.integration.broker.certificates import Authority
 from tests.support.mailbox import Mailbox
 from tests.support.ports import free_port
@@ -221,7 +221,7 @@ class TestWebhook:
     @pytest.mark.parametrize("allowed", ["127.0.0.0/8", "10.0.0.1,127.0.0.1", "::1,127.0.0.0/24"])
     def test_a_way_out_that_is_listed_is_taken(self, allowed: str) -> None:
         with WebhookServer() as hook:
-            Webhook(WaysOut.parse(allowed)).send(alarm(hook.url), SAID)
+            Webhook(WebhookAllowList.parse(allowed)).send(alarm(hook.url), SAID)
 
         assert len(hook.posts) == 1
 
@@ -229,7 +229,7 @@ class TestWebhook:
     def test_a_way_out_that_is_not_listed_is_not_taken(self, allowed: str) -> None:
         with WebhookServer() as hook:
             with pytest.raises(OSError, match="which WARREN_WEBHOOK_ALLOW does not list"):
-                Webhook(WaysOut.parse(allowed)).send(alarm(hook.url), SAID)
+                Webhook(WebhookAllowList.parse(allowed)).send(alarm(hook.url), SAID)
 
             assert hook.requests == []
 
@@ -248,7 +248,7 @@ class TestWebhook:
         self, monkeypatch: pytest.MonkeyPatch, host: str, leads_to: list[str], is_sent: bool
     ) -> None:
         monkeypatch.setattr(socket, "getaddrinfo", resolver(*leads_to))
-        webhook = Webhook(WaysOut.parse("127.0.0.1/32, hooks.example.com"))
+        webhook = Webhook(WebhookAllowList.parse("127.0.0.1/32, hooks.example.com"))
 
         with WebhookServer() as hook:
             port = hook.url.split(":")[2].partition("/")[0]

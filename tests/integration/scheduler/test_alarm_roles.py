@@ -9,7 +9,7 @@ from sqlalchemy import select
 from broker.messages import Ailment, Heartbeat, Load
 from scheduler.alarms.absence import AbsenceWatch
 from scheduler.alarms.ailments import AilmentWatch
-from scheduler.alarms.channels.message import Message, Place
+from scheduler.alarms.channels.message import Message, MessageContext
 from scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender
 from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.policy import NOBODY, AlarmTargets
@@ -53,7 +53,7 @@ class Desk:
             kind=kind,
             database=self.database,
             send=self._send,
-            place=Place("UTC"),
+            context=MessageContext("UTC"),
             now_ms=lambda: self.now_ms,
         )
 

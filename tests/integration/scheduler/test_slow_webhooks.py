@@ -1,6 +1,6 @@
 """A receiver that does not answer keeps nobody else waiting."""
 
-from scheduler.alarms.channels.message import Message, Place
+from scheduler.alarms.channels.message import Message, MessageContext
 from scheduler.alarms.channels.sender import AlarmSender
 from scheduler.alarms.channels.slow_targets import PAUSE_SECONDS, SlowTargets
 from scheduler.alarms.events import Ended, to_text
@@ -61,7 +61,7 @@ def test_silent_receiver_is_left_alone_for_a_while(any_schema_url: str) -> None:
         kind=Kind.RUN_END,
         database=rows.database,
         send=receivers.send,
-        place=Place("UTC"),
+        context=MessageContext("UTC"),
         now_ms=lambda: NOW_MS + 100,
         slow=SlowTargets(clock=lambda: receivers.seconds),
     )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scheduler.alarms.channels import webhook_style
-from scheduler.alarms.channels.message import TAIL_LINES, Message, Place, message
+from scheduler.alarms.channels.message import TAIL_LINES, Message, MessageContext, message
 from scheduler.alarms.events import (
     Absence,
     Ailing,
@@ -21,7 +21,7 @@ from scheduler.alarms.events import (
 
 #: 2026-11-20 12:00:00 UTC
 NOON = 1_795_176_000_000
-PLACE = Place("Europe/Berlin", "https://console.example.com/")
+CONTEXT = MessageContext("Europe/Berlin", "https://console.example.com/")
 
 
 def failure(**values: object) -> Failure:
@@ -55,7 +55,7 @@ SUMMARY = Summary(
 
 class TestWords:
     def test_failure_says_what_a_person_needs(self) -> None:
-        said = message(failure(), PLACE)
+        said = message(failure(), CONTEXT)
 
         assert said.subject == "[warren] reports/nightly failed: FAILED"
         assert said.text == (
@@ -74,7 +74,7 @@ class TestWords:
         )
 
     def test_skipped_due_times_say_from_when_on_and_why(self) -> None:
-        said = message(OVERDUE, PLACE)
+        said = message(OVERDUE, CONTEXT)
 
         assert said.subject == "[warren] reports/nightly: due times are skipped"
         assert said.text == (
@@ -84,36 +84,36 @@ class TestWords:
         )
 
     def test_times_of_a_job_without_a_zone_are_in_the_schedulers(self) -> None:
-        assert "13:00:00+01:00 (Europe/Berlin)" in message(failure(timezone=""), PLACE).text
+        assert "13:00:00+01:00 (Europe/Berlin)" in message(failure(timezone=""), CONTEXT).text
 
     def test_a_zone_that_is_gone_keeps_no_alarm_back(self) -> None:
-        assert "12:00:00+00:00 (UTC)" in message(failure(timezone="Old/Town"), PLACE).text
+        assert "12:00:00+00:00 (UTC)" in message(failure(timezone="Old/Town"), CONTEXT).text
 
     def test_without_a_console_there_is_no_link(self) -> None:
-        assert "see:" not in message(failure(), Place("UTC")).text
-        assert "url" not in message(failure(), Place("UTC")).facts
+        assert "see:" not in message(failure(), MessageContext("UTC")).text
+        assert "url" not in message(failure(), MessageContext("UTC")).facts
 
     def test_only_the_last_lines_of_the_log_are_shown(self) -> None:
         tail = "\n".join(f"line {number}" for number in range(100))
 
-        text = message(failure(log_tail=tail), PLACE).text
+        text = message(failure(log_tail=tail), CONTEXT).text
 
         assert text.count("  line ") == TAIL_LINES
         assert text.endswith("line 99")
 
     def test_a_shard_is_named(self) -> None:
-        assert "shard:   1/3" in message(failure(shard="1/3"), PLACE).text
+        assert "shard:   1/3" in message(failure(shard="1/3"), CONTEXT).text
 
     @pytest.mark.parametrize("breaker", ["\r\n", "\n", "\x0b", "\u2028", "\x85"])
     def test_nothing_breaks_out_of_the_subject(self, breaker: str) -> None:
         evil = f"x{breaker}Bcc: everybody@example.com"
 
-        said = message(failure(job=evil), PLACE)
+        said = message(failure(job=evil), CONTEXT)
 
         assert len(said.subject.splitlines()) == 1
 
     def test_control_characters_do_not_reach_a_terminal(self) -> None:
-        said = message(failure(message="\x1b[2Jgone \u202eoga", log_tail="a\x07b"), PLACE)
+        said = message(failure(message="\x1b[2Jgone \u202eoga", log_tail="a\x07b"), CONTEXT)
 
         assert not set(said.text) & {"\x1b", "\x07", "\u202e"}
 
@@ -127,7 +127,7 @@ class TestWords:
         ],
     )
     def test_other_news_has_words_too(self, news: News, subject: str, words: str) -> None:
-        said = message(news, PLACE)
+        said = message(news, CONTEXT)
 
         assert said.subject == f"[warren] {subject}"
         assert words in said.text

@@ -10,7 +10,7 @@ from pathlib import Path
 from scheduler.commands.command_context import CommandContext
 from scheduler.cron.wall_clock import load_zone
 from scheduler.imports.arrivals import Arrivals
-from scheduler.imports.importer import Importer, ImportWish
+from scheduler.imports.importer import Importer, ImportOptions
 from warren.actions.local_client import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
@@ -32,7 +32,7 @@ _LONGEST_SOURCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class XxlJobWish:
+class XxlJobImportOptions:
     """What somebody asks of `warren import xxl-job`; each is an option of it."""
 
     place: str
@@ -50,29 +50,29 @@ class XxlJobWish:
     as_json: bool
 
 
-def import_xxl_job(settings: Settings, wish: XxlJobWish) -> None:
+def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
     """Import, or say what an import would do."""
-    zone = load_zone(wish.timezone)
-    if not 0 < len(wish.source) <= _LONGEST_SOURCE:
+    zone = load_zone(options.timezone)
+    if not 0 < len(options.source) <= _LONGEST_SOURCE:
         words = f"expected --source to be a name of up to {_LONGEST_SOURCE} characters"
-        raise CommandError(f"{words}, got: {wish.source[: _LONGEST_SOURCE + 1]!r}")
-    if wish.take_over and (wish.as_file or not is_url(wish.place)):
+        raise CommandError(f"{words}, got: {options.source[: _LONGEST_SOURCE + 1]!r}")
+    if options.take_over and (options.as_file or not is_url(options.place)):
         raise CommandError("--take-over needs XXL-JOB's database itself, and no --print")
-    if wish.watch is not None and not wish.take_over:
+    if options.watch is not None and not options.take_over:
         raise CommandError("--watch needs --take-over")
-    with open_source(wish.place, wish.password_file) as source:
+    with open_source(options.place, options.password_file) as source:
         now_ms = time.time_ns() // 1_000_000
-        silence = _Silence(source, wish.watch or QUIET_SECONDS)
-        if wish.take_over:
+        silence = _Silence(source, options.watch or QUIET_SECONDS)
+        if options.take_over:
             silence.await_end()
-        arrivals = read_arrivals(source, zone=zone, now_ms=now_ms, app=wish.app)
-        if wish.take_over:
+        arrivals = read_arrivals(source, zone=zone, now_ms=now_ms, app=options.app)
+        if options.take_over:
             silence.check()
-        if wish.as_file:
+        if options.as_file:
             _print_file(arrivals)
             return
-        with open_database(settings, for_writing=not wish.dry_run) as database:
-            _import(context_on(database, settings), wish, arrivals, source)
+        with open_database(settings, for_writing=not options.dry_run) as database:
+            _import(context_on(database, settings), options, arrivals, source)
 
 
 class _Silence:
@@ -109,26 +109,26 @@ class _Silence:
 
 def _import(
     context: CommandContext,
-    wish: XxlJobWish,
+    options: XxlJobImportOptions,
     arrivals: Arrivals,
     source: LiveSource | DumpSource,
 ) -> None:
-    zone, now_ms = load_zone(wish.timezone), context.now_ms()
-    how = ImportWish(
-        source=wish.source,
-        overwrite=wish.overwrite,
+    zone, now_ms = load_zone(options.timezone), context.now_ms()
+    how = ImportOptions(
+        source=options.source,
+        overwrite=options.overwrite,
         today=datetime.fromtimestamp(now_ms / 1_000, zone).date(),
-        keep=None if wish.dry_run else _keeper(wish.passwords),
-        take_over=wish.take_over,
+        keep=None if options.dry_run else _keeper(options.passwords),
+        take_over=options.take_over,
     )
     importer = Importer(context, how)
-    outcomes = importer.preview(arrivals) if wish.dry_run else importer.write(arrivals)
-    print_findings(arrivals.findings, as_json=wish.as_json)
-    print_outcomes(outcomes, as_json=wish.as_json, is_preview=wish.dry_run)
-    if wish.runs:
-        reader = RunReader(zone, wish.runs, now_ms, {job.source_id for job in arrivals.jobs})
+    outcomes = importer.preview(arrivals) if options.dry_run else importer.write(arrivals)
+    print_findings(arrivals.findings, as_json=options.as_json)
+    print_outcomes(outcomes, as_json=options.as_json, is_preview=options.dry_run)
+    if options.runs:
+        reader = RunReader(zone, options.runs, now_ms, {job.source_id for job in arrivals.jobs})
         found = reader.read(source)
-        added, taken = (sum(1 for _ in found), 0) if wish.dry_run else importer.write_runs(found)
+        added, taken = (sum(1 for _ in found), 0) if options.dry_run else importer.write_runs(found)
         print_runs(
             {
                 "runs": added,
@@ -136,8 +136,8 @@ def _import(
                 "not over": reader.unfinished,
                 "of other jobs": reader.foreign,
             },
-            as_json=wish.as_json,
-            is_preview=wish.dry_run,
+            as_json=options.as_json,
+            is_preview=options.dry_run,
         )
 
 

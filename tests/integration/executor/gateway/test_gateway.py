@@ -8,9 +8,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.errors import BadRequest, NotRecorded
 from executor.gateway.gateway import Gateway
-from executor.gateway.tokens import Tokens
 from tests.support.ports import free_port
 
 TOKEN = "a-token-of-one-app"
@@ -57,7 +57,7 @@ class Case:
     def __init__(self) -> None:
         self.remotes = ScriptedRemotes()
         self.port = free_port()
-        tokens = Tokens.parse(f"demo: {TOKEN}")
+        tokens = AccessTokens.parse(f"demo: {TOKEN}")
         self.gateway = Gateway("127.0.0.1", self.port, tokens=tokens, remotes=self.remotes)  # type: ignore[arg-type]
 
     def call(

@@ -12,13 +12,13 @@ from structlog.testing import capture_logs
 
 from broker.messages import Finished, NotStarted, Trigger
 from executor.core.state_folder import StateFolder
+from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.allow_list import AllowList
 from executor.gateway.errors import BadRequest, NotRecorded
 from executor.gateway.protocol import RemoteResult
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots
 from executor.gateway.remotes import RemoteOptions, Remotes
-from executor.gateway.tokens import Tokens
 from executor.logs.run_logs import RunLogs
 from executor.messaging.signed_sender import Identity
 from executor.processes.interface import SlotEvents, SlotsFactory
@@ -97,7 +97,7 @@ class Case:
             record_seconds=0.2,
             state_dir=self.state_dir,
             allowed=AllowList.parse("jobs"),
-            tokens=Tokens.parse("demo: a-token-of-one-app"),
+            tokens=AccessTokens.parse("demo: a-token-of-one-app"),
             limits=RemoteLimits(count=4, grace_seconds=0, script_languages=()),
             run_logs=RunLogs(folder / "logs"),
         )

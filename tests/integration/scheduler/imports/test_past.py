@@ -3,7 +3,7 @@
 from scheduler.actor import Actor
 from scheduler.commands.command_context import CommandContext
 from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival, RunArrival
-from scheduler.imports.importer import Importer, ImportWish
+from scheduler.imports.importer import Importer, ImportOptions
 from scheduler.jobs.spec import AppSpec, JobSpec
 from sql.ids import RunIds
 from sql.instants import at
@@ -17,7 +17,7 @@ def importer(cluster: Cluster) -> Importer:
         database=cluster.database, now_ms=cluster.now_ms, actor=Actor(who="test")
     )
     today = at(cluster.now_ms()).date()
-    return Importer(context, ImportWish(source="elsewhere", overwrite=False, today=today))
+    return Importer(context, ImportOptions(source="elsewhere", overwrite=False, today=today))
 
 
 def arrivals(highest_run_id: int) -> Arrivals:

@@ -10,7 +10,7 @@ from scheduler.actor import Actor
 from scheduler.audit.integrity_check import audit
 from scheduler.commands.command_context import CommandContext
 from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival
-from scheduler.imports.importer import Importer, ImportWish
+from scheduler.imports.importer import Importer, ImportOptions
 from scheduler.imports.outcomes import Did
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.node import SchedulerNode
@@ -33,11 +33,11 @@ def take_over(cluster: Cluster, jobs: Sequence[JobArrival]) -> dict[str, Did]:
     context = CommandContext(
         database=cluster.database, now_ms=cluster.now_ms, actor=Actor(who="test")
     )
-    wish = ImportWish(
+    options = ImportOptions(
         source="elsewhere", overwrite=False, today=at(cluster.now_ms()).date(), take_over=True
     )
     arrivals = Arrivals(apps=[AppArrival(source_id=9, spec=AppSpec(name=APP))], jobs=list(jobs))
-    outcomes = Importer(context, wish).write(arrivals)
+    outcomes = Importer(context, options).write(arrivals)
     return {
         one.name: one.did
         for one in outcomes

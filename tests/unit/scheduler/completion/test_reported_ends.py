@@ -9,7 +9,13 @@ from msgspec import structs
 from broker.messages import Finished, NotStarted, Outcome
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
-from scheduler.completion.reported_ends import AHEAD_MS, EARLY_MS, believed, dated, end_of
+from scheduler.completion.reported_ends import (
+    AHEAD_MS,
+    EARLY_MS,
+    end_of,
+    plausible_instant,
+    with_plausible_instants,
+)
 from sql.run_status import RunStatus
 
 NOW = 1_000_000
@@ -78,7 +84,7 @@ def test_instants_are_believed_from_a_day_before_the_sending_to_an_hour_after_no
     edges = [routed_at - EARLY_MS, now_ms + AHEAD_MS]
 
     found = [
-        believed(at, routed_at=routed_at, now_ms=now_ms)
+        plausible_instant(at, routed_at=routed_at, now_ms=now_ms)
         for at in (edges[0] - 1, *edges, edges[1] + 1, 0, 2**53 - 1)
     ]
 
@@ -89,12 +95,12 @@ def test_only_what_an_executor_tells_is_doubted() -> None:
     told = end_of(finished(Outcome.FAILED, "words"), 3, "one", NOW)
     ours = replace(told, address=None)
 
-    assert dated(ours, routed_at=10 * EARLY_MS, now_ms=NOW) == ours
-    doubted = dated(told, routed_at=10 * EARLY_MS, now_ms=NOW)
+    assert with_plausible_instants(ours, routed_at=10 * EARLY_MS, now_ms=NOW) == ours
+    doubted = with_plausible_instants(told, routed_at=10 * EARLY_MS, now_ms=NOW)
     assert (doubted.started_at, doubted.finished_at) == (NOW, NOW)
 
 
 def test_a_run_without_a_process_has_no_start() -> None:
     told = end_of(finished(Outcome.REFUSED, "words", started_at_ms=0), 3, "one", NOW)
 
-    assert dated(told, routed_at=NOW, now_ms=NOW).started_at is None
+    assert with_plausible_instants(told, routed_at=NOW, now_ms=NOW).started_at is None

@@ -10,15 +10,15 @@ from warren.jobfile.yaml_tree import (
     DEPTH,
     Entry,
     InvalidEntry,
+    boolean,
     entries,
     instant,
-    is_nothing,
+    is_null,
     items,
     line_of,
     read_tree,
     shown,
     text,
-    truth,
     whole_number,
 )
 
@@ -48,18 +48,18 @@ def test_anything_else_is_no_whole_number(source: str) -> None:
 
 @pytest.mark.parametrize("source", ["true", "True", "yes", "on", "YES"])
 def test_truth_has_all_the_spellings_of_yaml(source: str) -> None:
-    assert truth(node(source), "enabled") is True
+    assert boolean(node(source), "enabled") is True
 
 
 @pytest.mark.parametrize("source", ["false", "no", "Off"])
 def test_falsehood_too(source: str) -> None:
-    assert truth(node(source), "enabled") is False
+    assert boolean(node(source), "enabled") is False
 
 
 @pytest.mark.parametrize("source", ["1", "'true'", "maybe", "~", "{}"])
 def test_anything_else_is_no_truth(source: str) -> None:
     with pytest.raises(InvalidEntry, match="expected enabled to be true or false"):
-        truth(node(source), "enabled")
+        boolean(node(source), "enabled")
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_instant_needs_no_quotes() -> None:
 
 
 def test_nothing_is_nothing() -> None:
-    assert is_nothing(node("~"))
-    assert is_nothing(node("null"))
-    assert not is_nothing(node("''"))
+    assert is_null(node("~"))
+    assert is_null(node("null"))
+    assert not is_null(node("''"))
     assert shown(node("~")) == "nothing"
 
 

@@ -14,7 +14,7 @@ _KEY = re.compile(r"[!-~]{32,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class AccessTokens:
     """The apps by name, each with its token and, if listed, its key."""
 
     by_app: dict[str, str] = field(repr=False)

@@ -11,7 +11,7 @@ _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A
 
 
 @dataclass(frozen=True, slots=True)
-class WaysOut:
+class WebhookAllowList:
     """Where webhooks may go: to these hosts, and to addresses in these networks.
 
     Without either, anywhere.
@@ -22,7 +22,7 @@ class WaysOut:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the ways out that a comma list of networks, addresses and host names leaves.
+        """Return the list that a comma list of networks, addresses and host names describes.
 
         Raises:
             ValueError: one of them is neither.
@@ -40,7 +40,7 @@ class WaysOut:
                 hosts.add(item.lower())
         return cls(frozenset(hosts), tuple(networks))
 
-    def lead_to(self, host: str, address: str) -> bool:
+    def allows(self, host: str, address: str) -> bool:
         """Return whether a host of a URL may be called at an address that its name leads to."""
         if not self.hosts and not self.networks:
             return True
@@ -49,4 +49,4 @@ class WaysOut:
         return host.lower() in self.hosts or any(ip in network for network in self.networks)
 
 
-EVERYWHERE = WaysOut()
+EVERYWHERE = WebhookAllowList()

@@ -2,14 +2,14 @@
 
 import pytest
 
-from executor.gateway.tokens import Tokens
+from executor.gateway.access_tokens import AccessTokens
 
 TOKEN, OTHER = "a-token-of-one-app", "a-token-of-another"
 KEY = "k" * 64
 
 
 def test_apps_have_their_tokens_and_perhaps_their_keys() -> None:
-    tokens = Tokens.parse(f"# list\n\nshop: {TOKEN} {KEY}  # with a key\nmails: {OTHER}\n")
+    tokens = AccessTokens.parse(f"# list\n\nshop: {TOKEN} {KEY}  # with a key\nmails: {OTHER}\n")
 
     assert tokens.apps_of(TOKEN) == {"shop"}
     assert tokens.apps_of(OTHER) == {"mails"}
@@ -19,7 +19,7 @@ def test_apps_have_their_tokens_and_perhaps_their_keys() -> None:
 
 
 def test_token_of_several_apps_speaks_for_each() -> None:
-    tokens = Tokens.parse(f"shop: {TOKEN}\nmails: {TOKEN}")
+    tokens = AccessTokens.parse(f"shop: {TOKEN}\nmails: {TOKEN}")
 
     assert tokens.apps_of(TOKEN) == {"shop", "mails"}
 
@@ -28,7 +28,7 @@ def test_token_of_several_apps_speaks_for_each() -> None:
     "token", ["", "default_token", TOKEN[:-1], TOKEN + "x", "\udcff", "é" * 20]
 )
 def test_other_token_speaks_for_none(token: str) -> None:
-    assert Tokens.parse(f"shop: {TOKEN}").apps_of(token) == frozenset()
+    assert AccessTokens.parse(f"shop: {TOKEN}").apps_of(token) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,6 @@ def test_other_token_speaks_for_none(token: str) -> None:
 )
 def test_list_with_a_mistake_is_refused(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words) as caught:
-        Tokens.parse(text)
+        AccessTokens.parse(text)
 
     assert TOKEN not in str(caught.value)
