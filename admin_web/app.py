@@ -15,6 +15,7 @@ from admin_web.access.sign_ins import LONGEST_SECONDS, SignIns
 from admin_web.compression import Compression
 from admin_web.conditions.cluster_conditions import ClusterConditions
 from admin_web.conditions.page import ConditionPages
+from admin_web.conditions.pausing import PausePages
 from admin_web.console_services import ConsoleServices
 from admin_web.errors import ErrorPages
 from admin_web.language import catalogues, reason_text
@@ -50,7 +51,7 @@ def create_app(services: ConsoleServices) -> Flask:
     conditions.install(app)
     # The first of these stands behind all others, and sees an answer as it will be sent.
     Compression(template_globals.STATIC).install(app)
-    rights = mount(app, [*page_groups(services, sign_ins), conditions])
+    rights = mount(app, [*page_groups(services, sign_ins), conditions, PausePages(services)])
     Security(services).guard(app)
     Gate(sign_ins, rights).guard(app)
     MaskedTokens(app)

@@ -162,6 +162,8 @@ class Code(Enum):
     APP_IN_USE = "app %(app)s is in use", ProblemKind.CONFLICT
     NO_APP = "no app %(id)s", ProblemKind.UNKNOWN
     NO_USER = "no user %(id)s", ProblemKind.UNKNOWN
+    PAUSE_REASON = "expected reason to be a line of up to %(most)s characters, got: %(got)r"
+    PAUSE_END = "expected the pause to end between now and the year 9999, got: %(got)s"
     NO_EXECUTOR = "no executor with id %(id)s", ProblemKind.UNKNOWN
     USER_NAME = "expected the user's name to be like %(pattern)s, got: %(got)r"
     USER_NAME_TAKEN = "there is already a user named %(name)r", ProblemKind.CONFLICT

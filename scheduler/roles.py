@@ -255,7 +255,10 @@ class Roles:
             alarm_defaults=self._options.alarm_policy.defaults,
         )
         self.missed_runs = MissedRuns(
-            self._context, completion=self._completion, uptime=self._uptime
+            self._context,
+            completion=self._completion,
+            uptime=self._uptime,
+            has_pauses=self.work.may_have_pauses,
         )
         self.callbacks = Callbacks(
             context=self._context,

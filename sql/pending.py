@@ -20,7 +20,7 @@ from sql.alarms.alarms import Kind, is_ready
 from sql.alarms.rate_limit import is_undecided
 from sql.engine import Database
 from sql.jobs.jobs import earliest_tick
-from sql.models import Cluster, Run, Uptime
+from sql.models import Pause, Run, Uptime
 from sql.registry.drains import IS_ASKED
 from sql.registry.uptimes import IS_UNSETTLED
 from sql.run_status import IN_FLIGHT, RunStatus
@@ -33,7 +33,7 @@ class Pending(NamedTuple):
     `said_at` is when a scheduler last said that it can send, 0 = never.
     """
 
-    paused_at: int
+    has_pauses: bool
     next_tick: int | None
     next_due: int | None
     said_at: int
@@ -57,7 +57,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
     since_ms: Any = bindparam("since_ms", type_=BigInteger)
     now_ms: Any = bindparam("now_ms", type_=BigInteger)
     return select(
-        select(Cluster.paused_at).scalar_subquery(),
+        exists(select(Pause.id)),
         earliest_tick().scalar_subquery(),
         _earliest_due(since_ms),
         _last_said(),

@@ -35,7 +35,7 @@ COMMANDS = {
     "apps": ("warren.commands.apps", "apps", "Add apps."),
     "users": ("warren.commands.users", "users", "Add and disable users, change passwords."),
     "tokens": ("warren.commands.tokens", "tokens", "Create and revoke tokens for programs."),
-    "pause": ("warren.commands.nodes", "pause", "Stop dispatching runs, everywhere."),
+    "pause": ("warren.commands.nodes", "pause", "Stop dispatching runs, everywhere or of one app."),
     "resume": ("warren.commands.nodes", "resume", "Resume dispatching runs."),
     "secrets": ("warren.commands.secrets", "secrets", "Print apps' keys."),
     "db": ("warren.commands.db", "db", "Create or upgrade the tables."),

@@ -1,5 +1,6 @@
-"""What keeps the cluster from working at present: paused, no scheduler, no broker."""
+"""What keeps the cluster from working at present: pauses, no scheduler, no broker."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -7,24 +8,30 @@ from sqlalchemy.orm import Session
 
 from admin_web.console_services import ConsoleServices
 from scheduler.views.process_view import node_view
-from sql.registry import cluster, presence
+from sql.registry import pauses, presence
+from sql.registry.pauses import ShownPause
 
 
 class ConditionKind(StrEnum):
     """What is wrong."""
 
     PAUSED = "paused"
+    APP_PAUSED = "app"
     NO_SCHEDULER = "schedulers"
     NO_BROKER = "broker"
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that is wrong, since when (0 = ever), and who made it so."""
+    """Something that is wrong since `since_ms` (0 = ever), and of a pause what else is known."""
 
     kind: ConditionKind
     since_ms: int
     who: str = ""
+    reason: str = ""
+    until_ms: int = 0
+    app_id: int = 0
+    app: str = ""
 
 
 class ClusterConditions:
@@ -34,24 +41,21 @@ class ClusterConditions:
         self._services = services
         self._broker_lost_at_ms = 0
 
-    def read(self) -> list[Condition]:
-        """Return all that is wrong, the worst first."""
-        found = self._services.database.read(self._stored)
+    def read(self, app_ids: Collection[int] | None) -> list[Condition]:
+        """Return all that is wrong, the worst first; of apps some, None = all."""
+        found = self._services.database.read(lambda session: self._stored(session, app_ids))
         if lost_at_ms := self._broker_loss():
             found.append(Condition(ConditionKind.NO_BROKER, lost_at_ms))
         return found
 
-    def _stored(self, session: Session) -> list[Condition]:
+    def _stored(self, session: Session, app_ids: Collection[int] | None) -> list[Condition]:
         now_ms = self._services.now_ms()
         rows = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
         found = []
         if not any(node_view(row, now_ms).is_online for row in rows):
             last = max((row.beat_at for row in rows), default=0)
             found.append(Condition(ConditionKind.NO_SCHEDULER, last))
-        paused_at, who = cluster.pause(session)
-        if paused_at:
-            found.append(Condition(ConditionKind.PAUSED, paused_at, who))
-        return found
+        return found + [_paused(one) for one in pauses.in_force(session, now_ms, app_ids)]
 
     def _broker_loss(self) -> int:
         """Return since when this console has seen no broker, 0 while it sees one."""
@@ -60,3 +64,15 @@ class ClusterConditions:
         elif not self._broker_lost_at_ms:
             self._broker_lost_at_ms = self._services.now_ms()
         return self._broker_lost_at_ms
+
+
+def _paused(one: ShownPause) -> Condition:
+    return Condition(
+        ConditionKind.PAUSED if one.app is None else ConditionKind.APP_PAUSED,
+        one.since_at,
+        one.paused_by,
+        one.reason,
+        one.until_at or 0,
+        one.app_id,
+        one.app or "",
+    )

@@ -1,8 +1,8 @@
 """The banners alone, which pages ask for again and again while they are looked at."""
 
-from flask import Flask, render_template
+from flask import Flask, g, render_template
 
-from admin_web.conditions.cluster_conditions import ClusterConditions
+from admin_web.conditions.cluster_conditions import ClusterConditions, Condition
 from admin_web.url_routes import route
 from admin_web.visitors import visitor
 from scheduler.actor import Right
@@ -23,4 +23,11 @@ class ConditionPages:
 
     def install(self, app: Flask) -> None:
         """Give the layout what it shows above every page."""
-        app.jinja_env.globals["conditions"] = self._conditions.read
+        app.jinja_env.globals["conditions"] = self._read
+
+    def _read(self) -> list[Condition]:
+        """Return what is wrong, as whoever looks may know it; read once a request."""
+        if "conditions" not in g:
+            g.conditions = self._conditions.read(visitor().app_ids)
+        found: list[Condition] = g.conditions
+        return found

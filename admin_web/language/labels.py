@@ -100,6 +100,8 @@ ACTION = {
     "run.again": lazy_gettext("re-ran runs"),
     "run.kill": lazy_gettext("killed run"),
     "run.clear": lazy_gettext("cleared runs"),
+    "app.pause": lazy_gettext("paused app"),
+    "app.resume": lazy_gettext("resumed app"),
     "cluster.pause": lazy_gettext("paused dispatch"),
     "cluster.resume": lazy_gettext("resumed dispatch"),
     "user.add": lazy_gettext("created user"),

@@ -20,8 +20,9 @@ from scheduler.problems import Code, Problem
 from sql.listings import app_listing, dashboard
 from sql.listings.app_listing import ListedApp
 from sql.models import App
-from sql.registry import apps
+from sql.registry import apps, pauses
 from sql.registry.liveness import state
+from sql.registry.pauses import ShownPause
 
 LINES = 50
 
@@ -39,13 +40,14 @@ class AppPages:
         """Show the apps by name."""
         if tables.is_asked():
             return ListFiles(self._services).apps(visitor().app_ids)
-        rows, online = self._services.database.read(self._read)
+        rows, online, paused = self._services.database.read(self._read)
         return render_template(
             "pages/apps.html",
             rows=rows[:LINES],
             online=online,
             next=rows[LINES - 1].app.name if len(rows) > LINES else None,
             split=apps.split,
+            paused=paused,
         )
 
     @route("/apps/new", Right.ADMINISTER)
@@ -103,7 +105,9 @@ class AppPages:
         flash(gettext("App %(name)s deleted.", name=app.name))
         return redirect(url_for("apps.index"), 303)
 
-    def _read(self, session: Session) -> tuple[list[ListedApp], Counter[str]]:
+    def _read(
+        self, session: Session
+    ) -> tuple[list[ListedApp], Counter[str], dict[int, ShownPause]]:
         app_ids, now_ms = visitor().app_ids, self._services.now_ms()
         after = request.args.get("after", "")[:64]
         rows = app_listing.listing(session, app_ids, after=after, limit=LINES + 1)
@@ -112,7 +116,8 @@ class AppPages:
             for row in dashboard.executors(session, app_ids)
             if state(row, now_ms) == "alive"
         )
-        return rows, online
+        held = pauses.in_force(session, now_ms, app_ids)
+        return rows, online, {one.app_id: one for one in held}
 
     def _find(self, app_id: int) -> App:
         return self._services.database.read(lambda session: app_listing.by_id(session, app_id))

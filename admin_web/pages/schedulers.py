@@ -1,21 +1,19 @@
-"""The schedulers page: schedulers, consoles, and pausing dispatch."""
+"""The schedulers page: schedulers and consoles."""
 
-from flask import flash, redirect, render_template, url_for
-from flask_babel import gettext
+from flask import render_template
 from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import lists, tables
-from admin_web.links import came_from
 from admin_web.url_routes import route
-from admin_web.visitors import visitor
 from scheduler.actor import Right
 from scheduler.views.process_view import NodeView, node_view
-from sql.registry import cluster, presence
+from sql.registry import pauses, presence
+from sql.registry.pauses import EVERY_APP
 
 
 class SchedulerPages:
-    """Seen by everybody; sending is paused by administrators."""
+    """Seen by everybody."""
 
     name = "schedulers"
 
@@ -24,11 +22,14 @@ class SchedulerPages:
 
     @route("/schedulers", Right.VIEW)
     def index(self) -> str | Response:
-        """Show schedulers and consoles, the broker's health, and who paused sending."""
-        rows, paused_at = self._services.database.read(
-            lambda session: (presence.listing(session, presence.ADMIN), cluster.paused_at(session))
-        )
+        """Show schedulers and consoles, and the broker's health."""
         now_ms = self._services.now_ms()
+        rows, paused = self._services.database.read(
+            lambda session: (
+                presence.listing(session, presence.ADMIN),
+                pauses.of(session, EVERY_APP, now_ms),
+            )
+        )
 
         def nodes(key: str) -> list[NodeView]:
             return [node_view(row, now_ms) for row in rows if row.app == key]
@@ -40,20 +41,6 @@ class SchedulerPages:
             "pages/schedulers.html",
             schedulers=nodes(presence.SCHEDULER),
             consoles=nodes(presence.CONSOLE),
-            paused_at=paused_at,
+            is_paused=paused is not None,
             is_broker_up=self._services.is_broker_up(),
         )
-
-    @route("/schedulers/pause", Right.ADMINISTER, methods=("POST",))
-    def pause(self) -> Response:
-        """Stop sending runs, everywhere."""
-        changed = self._services.commands(visitor().actor).cluster.pause()
-        flash(gettext("Dispatch paused.") if changed else gettext("Dispatch is already paused."))
-        return redirect(url_for("schedulers.index"), 303)
-
-    @route("/schedulers/resume", Right.ADMINISTER, methods=("POST",))
-    def resume(self) -> Response:
-        """Go on sending runs."""
-        changed = self._services.commands(visitor().actor).cluster.resume()
-        flash(gettext("Dispatch resumed.") if changed else gettext("Dispatch was not paused."))
-        return redirect(came_from() or url_for("schedulers.index"), 303)

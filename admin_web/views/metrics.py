@@ -12,7 +12,8 @@ from admin_web.console_services import ConsoleServices
 from admin_web.language.labels import AILMENT
 from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
 from sql.listings import dashboard
-from sql.registry import cluster, presence
+from sql.registry import pauses, presence
+from sql.registry.pauses import ShownPause
 from sql.runs.queries import in_flight
 
 
@@ -53,8 +54,13 @@ class MetricsCollector(Collector):
             "Runs that an executor holds, or may hold.",
             sum(row.runs for row in flying),
         )
-        paused = read(cluster.paused_at)
-        yield _gauge("warren_dispatch_paused", "1 while dispatch is paused.", int(paused > 0))
+        held = read(lambda session: pauses.in_force(session, now_ms))
+        yield _gauge(
+            "warren_dispatch_paused",
+            "1 while dispatch is paused.",
+            int(any(one.app is None for one in held)),
+        )
+        yield _by_app("warren_app_paused", "1 while an app is paused.", held)
         yield _gauge(
             "warren_broker_up", "1 while the broker answers.", int(self._services.is_broker_up())
         )
@@ -62,6 +68,14 @@ class MetricsCollector(Collector):
 
 def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, words, value=value)
+
+
+def _by_app(name: str, words: str, held: Iterable[ShownPause]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, words, labels=["app"])
+    for one in held:
+        if one.app:
+            family.add_metric([one.app], 1)
+    return family
 
 
 def _by_state(

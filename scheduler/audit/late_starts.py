@@ -30,6 +30,6 @@ class Lateness:
             return False
         spans = zip(self.downtimes, due_times(self.downtimes), strict=True)
         return any(
-            first <= row.late_due_at < end and row.routed_at >= one.to_ms
-            for one, (first, end) in spans
+            span.from_ms <= row.late_due_at < span.to_ms and row.routed_at >= one.to_ms
+            for one, span in spans
         )

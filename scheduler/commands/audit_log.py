@@ -30,6 +30,8 @@ class Action(StrEnum):
     RUN_AGAIN = "run.again"
     RUN_KILL = "run.kill"
     RUN_CLEAR = "run.clear"
+    APP_PAUSE = "app.pause"
+    APP_RESUME = "app.resume"
     CLUSTER_PAUSE = "cluster.pause"
     CLUSTER_RESUME = "cluster.resume"
     USER_ADD = "user.add"

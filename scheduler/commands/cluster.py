@@ -3,13 +3,33 @@
 A drain request is a mark in the registry before it is a message; schedulers deliver it.
 """
 
+import re
+from enum import StrEnum
+
 from sqlalchemy.orm import Session
 
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.problems import Code, Problem
-from sql.registry import cluster, drains
+from sql.instants import LATEST_MS, iso
+from sql.models import App
+from sql.registry import drains, pauses
+from sql.registry.pauses import EVERY_APP
+
+#: Characters of a pause's reason.
+LONGEST_REASON = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class PauseOutcome(StrEnum):
+    """What became of a wish to pause."""
+
+    PAUSED = "PAUSED"
+    #: It was paused already, and has another reason or end now.
+    CHANGED = "CHANGED"
+    #: It was paused already.
+    ALREADY = "ALREADY"
 
 
 class ClusterCommands:
@@ -45,20 +65,96 @@ class ClusterCommands:
 
         return self._context.write(Right.OPERATE, unit)
 
-    def pause(self) -> bool:
-        """Stop dispatch everywhere; ticks are planned on. False when it is paused already."""
-        return self._set_paused(Action.CLUSTER_PAUSE, self._context.now_ms())
+    def pause(
+        self, app_id: int = EVERY_APP, *, reason: str = "", until_ms: int | None = None
+    ) -> PauseOutcome:
+        """Stop dispatch, everywhere or of one app, until it is resumed; ticks are planned on.
 
-    def resume(self) -> bool:
-        """Let dispatch go on; False when it was not paused."""
-        return self._set_paused(Action.CLUSTER_RESUME, 0)
+        Where it is paused already, a reason or an end that is given replaces the old one.
 
-    def _set_paused(self, action: Action, at_ms: int) -> bool:
+        Args:
+            app_id: the app; by default the whole cluster, which takes an administrator.
+            reason: a line for people.
+            until_ms: when it ends by itself; None = never.
+
+        Raises:
+            Problem: reason or end are not acceptable, or there is no such app.
+
+        """
+        check_reason(reason)
+
+        def unit(session: Session) -> PauseOutcome:
+            name = self._begin(session, app_id)
+            now_ms = self._context.now_ms()
+            if until_ms is not None and not now_ms < until_ms <= LATEST_MS:
+                raise Problem(Code.PAUSE_END, "until", got=iso(until_ms))
+            old = pauses.of(session, app_id, now_ms)
+            if old is None:
+                by = self._context.actor.who
+                pauses.begin(
+                    session, app_id, now_ms=now_ms, until_ms=until_ms, by=by, reason=reason
+                )
+                self._note_pause(session, app_id, name, now_ms, after=_told(reason, until_ms))
+                return PauseOutcome.PAUSED
+            why, end_ms = reason or old.reason, until_ms or old.until_at
+            if (why, end_ms) == (old.reason, old.until_at):
+                return PauseOutcome.ALREADY
+            pauses.change(session, old.id, until_ms=end_ms, reason=why)
+            before, after = _told(old.reason, old.until_at), _told(why, end_ms)
+            self._note_pause(session, app_id, name, now_ms, before=before, after=after)
+            return PauseOutcome.CHANGED
+
+        return self._context.write(_right(app_id), unit)
+
+    def resume(self, app_id: int = EVERY_APP) -> bool:
+        """Let dispatch go on, everywhere or of one app; False when it was not paused.
+
+        Raises:
+            Problem: there is no such app.
+
+        """
+
         def unit(session: Session) -> bool:
-            if not cluster.set_paused(session, at_ms=at_ms, by=self._context.actor.who):
+            name = self._begin(session, app_id)
+            now_ms = self._context.now_ms()
+            if not pauses.end(session, app_id, now_ms=now_ms):
                 return False
-            now_ms = at_ms or self._context.now_ms()
-            self._context.note(session, action, "dispatch", 0, now_ms)
+            action = Action.CLUSTER_RESUME if app_id == EVERY_APP else Action.APP_RESUME
+            self._context.note(session, action, name, app_id, now_ms)
             return True
 
-        return self._context.write(Right.ADMINISTER, unit)
+        return self._context.write(_right(app_id), unit)
+
+    def _begin(self, session: Session, app_id: int) -> str:
+        """Keep others from pausing and resuming; return the name of what is paused."""
+        pauses.lock(session)
+        if app_id == EVERY_APP:
+            return "dispatch"
+        app = session.get(App, app_id)
+        # Somebody limited to some jobs may pause no app: it runs other people's jobs too.
+        is_theirs = self._context.actor.knows(app_id) and self._context.actor.job_ids is None
+        if app is None or not is_theirs:
+            raise Problem(Code.NO_APP, id=app_id)
+        return app.name
+
+    def _note_pause(
+        self, session: Session, app_id: int, name: str, now_ms: int, **told: dict[str, str]
+    ) -> None:
+        action = Action.CLUSTER_PAUSE if app_id == EVERY_APP else Action.APP_PAUSE
+        self._context.note(session, action, name, app_id, now_ms, **told)
+
+
+def check_reason(reason: str) -> None:
+    """Raise Problem unless this can be the reason for a pause."""
+    if len(reason) > LONGEST_REASON or _CONTROL.search(reason):
+        raise Problem(Code.PAUSE_REASON, "reason", most=LONGEST_REASON, got=reason[:100])
+
+
+def _right(app_id: int) -> Right:
+    return Right.ADMINISTER if app_id == EVERY_APP else Right.OPERATE
+
+
+def _told(reason: str, until_ms: int | None) -> dict[str, str]:
+    """Return what of a pause goes into the audit log."""
+    told = {"reason": reason, "until": iso(until_ms) or ""}
+    return {name: value for name, value in told.items() if value}

@@ -3,7 +3,8 @@
     PLANNED ──> ROUTED with address and boot  |  CANCELLED: its job is gone  |  stays PLANNED
             └─> UNDELIVERED: nobody can, or will, take it
 
-A run stays PLANNED while its executor is full or away, or its route waits for an answer.
+A run stays PLANNED while its executor is full or away, its route waits for an answer, or somebody
+has just paused its app.
 """
 
 from collections.abc import Sequence
@@ -60,7 +61,9 @@ class Claimer:
     def _claim(
         self, session: Session, run_ids: Sequence[int], context: ClaimContext
     ) -> ClaimOutcome:
-        rows = transitions.claim(session, list(run_ids))
+        rows = transitions.claim_to_send(
+            session, list(run_ids), app_id=context.app_id, now_ms=self._context.now_ms()
+        )
         found = jobs.for_runs(session, {row.job_id for row in rows})
         remembering = {job.id for job in found.values() if self._resolver.needs_memory(job)}
         context = replace(

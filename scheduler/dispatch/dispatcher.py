@@ -21,12 +21,13 @@ from scheduler.completion.run_ender import RunEnder
 from scheduler.dispatch.claim import ClaimContext, ClaimOutcome, undelivered
 from scheduler.dispatch.claimer import Claimer
 from scheduler.dispatch.destinations import Destinations
+from scheduler.dispatch.pauses import Pauses
 from scheduler.dispatch.route_resolver import RouteResolver
 from scheduler.dispatch.trigger_sender import TriggerSender
 from scheduler.membership.uptime import SendingUptime
 from scheduler.node_context import NodeContext
 from sql.errors import DatabaseUnavailable
-from sql.registry import cluster
+from sql.registry import pauses
 from sql.runs import queries
 
 #: Runs claimed in one transaction: at first, and at most, each time twice as many while there are
@@ -88,6 +89,7 @@ class Dispatcher:
         self._swept_at = 0
         #: Jobs left out of peeks, and until when.
         self._aside: dict[int, float] = {}
+        self._pauses = Pauses()
 
     def tick(self, now_ms: int) -> float:
         """Send what is due and return the seconds until the next due run; 0 means there is more."""
@@ -97,9 +99,9 @@ class Dispatcher:
             return IDLE_SECONDS
         if not self._sender.wait_for_room(IDLE_SECONDS):
             return 0
-        paused_at, due = self._context.database.read(lambda session: self._look(session, now_ms))
-        self._uptime.note(able=not paused_at)
-        if paused_at:
+        due = self._context.database.read(lambda session: self._look(session, now_ms))
+        self._uptime.note(able=not self._pauses.is_everything_held)
+        if self._pauses.is_everything_held:
             return IDLE_SECONDS
         self._aside = {job_id: end for job_id, end in self._aside.items() if end > began_at}
         pauses = [
@@ -121,13 +123,19 @@ class Dispatcher:
         """Return from when on the next peek looks for due runs."""
         return self._since_ms if 0 <= now_ms - self._swept_at < SWEEP_MS else 0
 
-    def _look(self, session: Session, now_ms: int) -> tuple[int, dict[int, int]]:
+    def _look(self, session: Session, now_ms: int) -> dict[int, int]:
+        """Learn what is paused; return when the next run of each other app is due."""
+        held = self._pauses.held_apps
+        self._pauses = Pauses(pauses.known(session), now_ms)
+        if self._pauses.held_apps != held:
+            self._swept_at = 0  # what an app has kept back may be long due
         since_ms = self.since_ms(now_ms)
         due = queries.next_due(session, since_ms=since_ms)
+        due = {app_id: at for app_id, at in due.items() if app_id not in self._pauses.held_apps}
         if not since_ms:
             self._swept_at = now_ms
             self._since_ms = min([now_ms - LOOK_BACK_MS, *due.values()])
-        return cluster.paused_at(session), due
+        return due
 
     def _dispatch_app(self, app_id: int) -> float:
         """Send one batch for an app; return the seconds until the next one is worth a try."""
@@ -175,7 +183,7 @@ class Dispatcher:
                 until_ms=until_ms,
                 limit=limit,
                 without_jobs=left_out,
-                missed=self._uptime.missed,
+                missed=[*self._uptime.missed, *self._pauses.missed_of(app_id)],
             )
         )
 

@@ -1,4 +1,4 @@
-"""Decides about planned runs of schedules that no scheduler could send in time, by job.
+"""Decides about planned runs of schedules that no scheduler could, or might, send in time, by job.
 
     DO_NOTHING     each is CANCELLED, and its tick recorded as skipped
     FIRE_ONCE_NOW  the last one is sent now as MISFIRE, unless one of a later tick stands for it;
@@ -8,7 +8,7 @@ Any number of schedulers may be at it: who holds the job's row decides about all
 transaction, and the MISFIRE run is the last tick's own row, so that there is never a second.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -18,6 +18,7 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from scheduler.completion.completion import Completion
 from scheduler.completion.retry_policy import End
+from scheduler.dispatch.pauses import Pauses
 from scheduler.explanations import explanation
 from scheduler.membership.uptime import SendingUptime, due_times
 from scheduler.node_context import NodeContext
@@ -26,16 +27,17 @@ from sql.batch import chunks
 from sql.jobs import history, jobs
 from sql.jobs.jobs import MissedJob
 from sql.models import SkippedTicks
-from sql.registry import uptimes
+from sql.registry import pauses, uptimes
 from sql.registry.uptimes import Downtime
 from sql.run_status import RunStatus
 from sql.runs import queries, transitions
+from sql.runs.queries import DueSpan
 from sql.runs.run_rows import PlannedRun
 
 #: Jobs decided about in one transaction.
 BATCH = 200
-#: How long after a downtime's end planned runs may still come to light: no unit of work takes
-#: longer from its reading to its commit.
+#: How long after the end of a downtime or a pause planned runs may still come to light: no unit of
+#: work takes longer from its reading to its commit.
 LINGER_MS = 30_000
 #: Pauses: while nothing was missed, and while planners decide, or others hold, what is left.
 IDLE_SECONDS = 0.5
@@ -58,27 +60,38 @@ class _Verdicts:
 class MissedRuns:
     """The role that leaves missed runs to their jobs' misfire policies.
 
-    `uptime` is that of this scheduler, which it tells the others.
+    Args:
+        uptime: that of this scheduler, which it tells the others.
+        has_pauses: whether there may be pauses.
+
     """
 
     def __init__(
-        self, context: NodeContext, *, completion: Completion, uptime: SendingUptime
+        self,
+        context: NodeContext,
+        *,
+        completion: Completion,
+        uptime: SendingUptime,
+        has_pauses: Callable[[], bool],
     ) -> None:
         self._context = context
         self._completion = completion
         self._uptime = uptime
+        self._has_pauses = has_pauses
 
     def tick(self, now_ms: int) -> float:
         """Decide about all that was missed; return the seconds until the next look."""
         downtimes = self._downtimes(now_ms)
-        if not downtimes:
+        held = self._pauses(now_ms)
+        spans = [*due_times(downtimes), *held.missed]
+        if not spans and not held.is_any_over:
             return IDLE_SECONDS
-        spans = due_times(downtimes)
         found = self._context.database.read(lambda session: queries.missed_jobs(session, spans))
         for job_ids in chunks(found, BATCH):
             self._decide(job_ids, spans, now_ms)
         if not found:
             self._settle([one for one in downtimes if now_ms - one.to_ms > LINGER_MS])
+            self._forget(held.over_before(now_ms - LINGER_MS))
         return WAITING_SECONDS if found else IDLE_SECONDS
 
     def _downtimes(self, now_ms: int) -> Sequence[Downtime]:
@@ -88,9 +101,12 @@ class MissedRuns:
         self._uptime.keep(now_ms)
         return self._uptime.downtimes
 
-    def _decide(
-        self, job_ids: Sequence[int], spans: Sequence[tuple[int, int]], now_ms: int
-    ) -> None:
+    def _pauses(self, now_ms: int) -> Pauses:
+        if not self._has_pauses():
+            return Pauses()
+        return Pauses(self._context.database.read(pauses.known), now_ms)
+
+    def _decide(self, job_ids: Sequence[int], spans: Sequence[DueSpan], now_ms: int) -> None:
         def unit(session: Session) -> _Verdicts:
             verdicts = _judge(session, job_ids, spans, now_ms)
             self._write(session, verdicts, now_ms)
@@ -114,9 +130,13 @@ class MissedRuns:
         if downtimes:
             self._context.database.write(lambda session: uptimes.settle(session, downtimes))
 
+    def _forget(self, pause_ids: list[int]) -> None:
+        if pause_ids:
+            self._context.database.write(lambda session: pauses.forget(session, pause_ids))
+
 
 def _judge(
-    session: Session, job_ids: Sequence[int], spans: Sequence[tuple[int, int]], now_ms: int
+    session: Session, job_ids: Sequence[int], spans: Sequence[DueSpan], now_ms: int
 ) -> _Verdicts:
     known = jobs.claim_by_ids(session, job_ids)
     held = _hold(session, [job.id for job in known], spans)
@@ -130,7 +150,7 @@ def _judge(
 
 
 def _hold(
-    session: Session, job_ids: Iterable[int], spans: Sequence[tuple[int, int]]
+    session: Session, job_ids: Iterable[int], spans: Sequence[DueSpan]
 ) -> dict[int, list[PlannedRun]]:
     """Lock missed runs, all of a job or none; return them by job, in the order of their ticks."""
     seen = queries.missed(session, job_ids, spans)

@@ -22,6 +22,7 @@ from sql.engine import Database
 from sql.pending import Pending
 from sql.registry import uptimes
 from sql.registry.uptimes import Downtime
+from sql.runs.queries import DueSpan
 
 #: How old the last word of any scheduler that it can send may get before this one says it too.
 SAY_MS = 1_000
@@ -34,9 +35,9 @@ ABLE_SECONDS = 2.0
 log = structlog.get_logger()
 
 
-def due_times(downtimes: Iterable[Downtime]) -> list[tuple[int, int]]:
-    """Return in which spans [from, to) of due times a schedule's run has misfired."""
-    return [(one.from_ms - LATE_MS, one.to_ms - LATE_MS) for one in downtimes]
+def due_times(downtimes: Iterable[Downtime]) -> list[DueSpan]:
+    """Return in which spans of due times a schedule's run has misfired."""
+    return [DueSpan(one.from_ms - LATE_MS, one.to_ms - LATE_MS) for one in downtimes]
 
 
 class SendingUptime:
@@ -61,8 +62,8 @@ class SendingUptime:
         return self._downtimes
 
     @property
-    def missed(self) -> Sequence[tuple[int, int]]:
-        """Spans [from, to) of due times of which nothing may be sent that a schedule planned."""
+    def missed(self) -> list[DueSpan]:
+        """Spans of due times of which nothing may be sent that a schedule planned."""
         return due_times(self._downtimes)
 
     @property

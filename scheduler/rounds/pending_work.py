@@ -65,6 +65,13 @@ class PendingWork:
             role.hear(found, now_ms)
         return LOOK_SECONDS
 
+    def may_have_pauses(self) -> bool:
+        """Whether there may be pauses, of which planned runs may be left."""
+        latest = self.latest
+        if latest is None or time.monotonic() - latest.began_at > STALE_SECONDS:
+            return True
+        return latest.pending.has_pauses
+
     def resting(
         self,
         tick: Callable[[int], float],

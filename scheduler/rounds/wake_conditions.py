@@ -17,9 +17,9 @@ def planner(begin_ms: int) -> WakeCondition:
 
 
 def dispatcher(work: Pending, now_ms: int) -> bool:
-    """Whether a run is due soon, or the pause has to be noted."""
+    """Whether a run is due soon, or a pause or its end has to be noted."""
     is_due = work.next_due is not None and work.next_due <= now_ms + NEAR_MS
-    return is_due or bool(work.paused_at)
+    return is_due or work.has_pauses
 
 
 def rescuer(work: Pending, _now_ms: int) -> bool:

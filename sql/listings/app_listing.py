@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from sql.errors import NotFound
 from sql.models import App, AppDay, Job, Registration, Run
+from sql.registry import pauses
 from sql.registry.presence import EXECUTOR
 from sql.rows import fetch, query
 from sql.run_status import OPEN
@@ -91,7 +92,8 @@ def registrations(session: Session, name: str) -> list[Registration]:
 
 
 def remove(session: Session, app: App) -> None:
-    """Delete a locked app, and its part of the day report."""
+    """Delete a locked app, its pauses, and its part of the day report."""
+    pauses.forget_app(session, app.id)
     for statement in (
         delete(AppDay).where(AppDay.app_id == app.id),
         delete(App).where(App.id == app.id),

@@ -10,7 +10,7 @@ from sql.models.alarms import Alarm
 from sql.models.api import ApiToken, IdempotencyKey
 from sql.models.apps import App, ExecutorLoad, Registration
 from sql.models.base import Model
-from sql.models.cluster import Cluster, Lease, Sequence, Uptime
+from sql.models.cluster import Cluster, Lease, Pause, Sequence, Uptime
 from sql.models.imports import ImportOrigin
 from sql.models.jobs import Job, JobChild, RouteMemory, ScriptVersion
 from sql.models.preferences import Favourite, SavedFilter
@@ -34,6 +34,7 @@ __all__ = [
     "JobChild",
     "Lease",
     "Model",
+    "Pause",
     "Purge",
     "Registration",
     "RouteMemory",

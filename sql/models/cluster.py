@@ -1,6 +1,6 @@
-"""The cluster as a whole: its state, its leases, its counters and when it was up."""
+"""The cluster as a whole: its id, its pauses, its leases, its counters and when it was up."""
 
-from sqlalchemy import BigInteger, SmallInteger, String
+from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from sql.dialects.columns import AUTO_ID, TABLE_OPTIONS
@@ -8,15 +8,31 @@ from sql.models.base import Model
 
 
 class Cluster(Model):
-    """The one row that says which cluster this database is, and whether dispatch is paused."""
+    """The one row that says which cluster this database is."""
 
     __tablename__ = "warren_cluster"
     __table_args__ = (TABLE_OPTIONS,)
 
     id: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
     cluster_id: Mapped[str] = mapped_column(String(36))
-    paused_at: Mapped[int] = mapped_column(BigInteger, default=0)
-    paused_by: Mapped[str | None] = mapped_column(String(64))
+
+
+class Pause(Model):
+    """A time in which nothing is sent, of the whole cluster (`app_id` 0) or of one app.
+
+    `until_at` is its end, planned or past; None = it has none yet. Once it is over, the row stays
+    until no planned run is left that nobody could send in time.
+    """
+
+    __tablename__ = "warren_pause"
+    __table_args__ = (Index("i_pause_app", "app_id"), TABLE_OPTIONS)
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    app_id: Mapped[int] = mapped_column(Integer)
+    since_at: Mapped[int] = mapped_column(BigInteger)
+    until_at: Mapped[int | None] = mapped_column(BigInteger)
+    paused_by: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(String(200))
 
 
 class Lease(Model):

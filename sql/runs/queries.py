@@ -24,6 +24,14 @@ class RunOfJob(NamedTuple):
     job_id: int
 
 
+class DueSpan(NamedTuple):
+    """The due times [from, to) of an app's runs, 0 = of all apps."""
+
+    from_ms: int
+    to_ms: int
+    app_id: int = 0
+
+
 class BusyBoot(NamedTuple):
     """A boot of an executor with the number of its runs in flight."""
 
@@ -65,13 +73,12 @@ def peek_due(
     until_ms: int,
     limit: int,
     without_jobs: Collection[int] = (),
-    missed: Sequence[tuple[int, int]] = (),
+    missed: Sequence[DueSpan] = (),
 ) -> list[int]:
     """Return PLANNED runs of an app due in [since, until], oldest first, without locks.
 
     Their ids are in the index, so that no row is read. Runs of `without_jobs` are left out, so that
-    they cannot hide others, and so are those that a schedule planned for a time in `missed`, spans
-    [from, to).
+    they cannot hide others, and so are those that a schedule planned for a time in `missed`.
     """
     statement = select(Run.id).where(
         Run.status == RunStatus.PLANNED,
@@ -102,17 +109,15 @@ def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
     return dict(rows.all())
 
 
-def missed_jobs(session: Session, missed: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the jobs with PLANNED runs of their schedules due in any of the spans [from, to)."""
+def missed_jobs(session: Session, missed: Sequence[DueSpan]) -> list[int]:
+    """Return the jobs with PLANNED runs of their schedules due in any of the spans."""
     rows = session.execute(
         select(Run.job_id).where(Run.status == RunStatus.PLANNED, _is_missed(missed)).distinct()
     )
     return sorted(rows.scalars())
 
 
-def missed(
-    session: Session, job_ids: Iterable[int], missed: Sequence[tuple[int, int]]
-) -> list[RunOfJob]:
+def missed(session: Session, job_ids: Iterable[int], missed: Sequence[DueSpan]) -> list[RunOfJob]:
     """Return those jobs' PLANNED runs, read without locks."""
     planned = query(RunOfJob, Run).where(Run.status == RunStatus.PLANNED, _is_missed(missed))
     return [
@@ -231,10 +236,15 @@ def statuses(session: Session, run_ids: Iterable[int]) -> dict[int, RunStatus]:
     }
 
 
-def _is_missed(missed: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
+def _is_missed(missed: Sequence[DueSpan]) -> ColumnElement[bool]:
     """Return the condition on runs that a schedule planned for a time in one of the spans."""
-    is_due = or_(*(and_(Run.due_at >= first, Run.due_at < end) for first, end in missed))
+    is_due = or_(*map(_is_due, missed))
     return and_(Run.kind.in_([Kind.SCHEDULE, Kind.MISFIRE]), is_due)
+
+
+def _is_due(span: DueSpan) -> ColumnElement[bool]:
+    is_due = and_(Run.due_at >= span.from_ms, Run.due_at < span.to_ms)
+    return and_(Run.app_id == span.app_id, is_due) if span.app_id else is_due
 
 
 def ended(session: Session, run_ids: Iterable[int]) -> dict[int, EndedRun]:

@@ -6,7 +6,7 @@ reached by their ids alone, so that no statement locks, or waits for, a row that
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from sqlalchemy import CursorResult, Update, func, select, update
@@ -18,6 +18,7 @@ from sql.dialects.hints import PRIMARY_KEY, update_by_index, use_index
 from sql.explanation import Explanation
 from sql.instants import at, at_as_text
 from sql.models import Run
+from sql.registry import pauses
 from sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
 from sql.runs.guards import may_enter, status_in
 from sql.runs.planning import NewRun, plan
@@ -55,6 +56,14 @@ class Ended:
 def claim(session: Session, run_ids: Sequence[int]) -> list[PlannedRun]:
     """Lock those of the runs that are still PLANNED and that nobody else holds; return them."""
     return lock_rows(session, PlannedRun, Run, run_ids, _STILL_PLANNED)
+
+
+def claim_to_send(
+    session: Session, run_ids: Sequence[int], *, app_id: int, now_ms: int
+) -> list[PlannedRun]:
+    """Do the same with runs of an app, unless a pause keeps it from sending: then return none."""
+    guard = f"{_STILL_PLANNED.guard} AND {pauses.nothing_held(app_id, now_ms)}"
+    return lock_rows(session, PlannedRun, Run, run_ids, replace(_STILL_PLANNED, guard=guard))
 
 
 def route(session: Session, runs: Sequence[Routed], *, node: str, now_ms: int) -> int:

@@ -129,6 +129,42 @@ def test_what_cannot_be_cleared_is_one_line(
     assert words in desk.refused("runs", "clear", *arguments)
 
 
+def test_a_pause_of_an_app_has_a_reason_and_an_end_and_is_shown_with_the_schedulers(
+    desk: Desk,
+) -> None:
+    desk.rows.scheduler("node-1", time.time_ns() // 1_000_000)
+    desk.warren("apps", "add", "reports")
+
+    done = desk.warren("pause", "--app", "reports", "--reason", "new disk", "--for", "2h")
+    again = desk.warren("pause", "--app", "reports", "--reason", "new disk")
+
+    assert "paused; to go on: warren resume --app reports" in done.stdout
+    assert "it was paused already" in again.stdout
+    shown = desk.warren("schedulers", "list").stdout
+    assert "app reports is paused by cli:" in shown
+    assert " until " in shown
+    assert ": new disk; to go on: warren resume --app reports" in shown
+    assert "resumed" in desk.warren("resume", "--app", "reports").stdout
+    assert "paused" not in desk.warren("schedulers", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--for", "soon"), "expected --for to be a duration like 30m or 2h"),
+        (("--for", "0h"), "expected --for to be a duration like 30m or 2h"),
+        (("--until", "noon"), "expected --until to be a time like"),
+        (("--until", "2020-01-01"), "expected the pause to end between now and"),
+        (("--reason", "x" * 201), "expected reason to be a line of up to 200 characters"),
+        (("--app", "nix"), "no app named 'nix'"),
+    ],
+)
+def test_a_pause_that_cannot_be_is_refused_in_one_line(
+    desk: Desk, arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in desk.refused("pause", *arguments)
+
+
 def test_who_paused_and_when_is_shown_with_the_schedulers(desk: Desk) -> None:
     desk.rows.scheduler("node-1", time.time_ns() // 1_000_000)
     desk.warren("pause")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from scheduler.actor import CLI, Actor, Right
+from scheduler.commands.cluster import PauseOutcome
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.commands import Commands
 from scheduler.commands.job_file import Change
@@ -13,6 +14,7 @@ from scheduler.retention.clearing import ClearingCriteria
 from sql.accounts.users import Rights, Role
 from sql.clock import database_now_ms
 from sql.engine import Database
+from sql.registry.pauses import EVERY_APP
 
 
 def acting(
@@ -83,11 +85,11 @@ class NamedCommands:
     def drain(self, name: str) -> bool:
         return self._commands.cluster.drain(self._ids.executor(name))
 
-    def pause(self) -> bool:
-        return self._commands.cluster.pause()
+    def pause(self, app: str | None = None, **how: Any) -> PauseOutcome:
+        return self._commands.cluster.pause(self._ids.app(app) if app else EVERY_APP, **how)
 
-    def resume(self) -> bool:
-        return self._commands.cluster.resume()
+    def resume(self, app: str | None = None) -> bool:
+        return self._commands.cluster.resume(self._ids.app(app) if app else EVERY_APP)
 
 
 class NamedUsers:

@@ -14,10 +14,10 @@ from sql.models import (
     App,
     AppDay,
     AuditEntry,
-    Cluster,
     DayReport,
     History,
     Job,
+    Pause,
     Registration,
     Run,
     ScriptVersion,
@@ -25,7 +25,8 @@ from sql.models import (
     SkippedTicks,
     User,
 )
-from sql.registry import presence
+from sql.registry import pauses, presence
+from sql.registry.pauses import EVERY_APP
 from sql.run_status import Kind, RunStatus
 from tests.support.stored_rows import Rows
 
@@ -194,7 +195,9 @@ def _people(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
     def unit(session: Any) -> int:
         session.add(user)
         session.flush()
-        session.execute(update(Cluster).values(paused_at=now_ms, paused_by=of("paused-by")))
+        pauses.begin(
+            session, EVERY_APP, now_ms=now_ms, until_ms=None, by=of("paused-by"), reason=of("pause")
+        )
         session.execute(update(SignIn).values(agent=of("agent"), address=of("sign-in-address")))
         audit_log.note(
             session,
@@ -232,7 +235,7 @@ def _people(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
 
 
 #: What belongs to an app, and may not change because of somebody who does not have it.
-OF_APPS = (App, Job, Run, ScriptVersion, Registration, SkippedTicks, DayReport, AppDay, Cluster)
+OF_APPS = (App, Job, Run, ScriptVersion, Registration, SkippedTicks, DayReport, AppDay, Pause)
 
 
 def dump(rows: Rows) -> list[list[Any]]:

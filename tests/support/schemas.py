@@ -83,7 +83,6 @@ def empty(session: Session) -> None:
             session.execute(table.delete())
     session.execute(text("DELETE FROM warren_sequence WHERE name <> 'run'"))
     session.execute(text("UPDATE warren_sequence SET next_id = 1"))
-    session.execute(text("UPDATE warren_cluster SET paused_at = 0, paused_by = NULL"))
 
 
 def _renew(url: str) -> None:

@@ -1,15 +1,19 @@
 """`warren executors`, `warren schedulers`, `warren pause` and `warren resume`."""
 
+from zoneinfo import ZoneInfo
+
 import click
 
+from scheduler.commands.cluster import PauseOutcome
+from scheduler.views.pause_view import pause_facts
 from scheduler.views.to_json import to_json
-from sql.instants import iso
-from sql.registry import cluster
-from warren.actions.local_client import open_client
+from sql.registry import pauses
+from sql.registry.pauses import EVERY_APP, ShownPause
+from warren.actions.local_client import LocalClient, open_client
 from warren.command_options import as_json, examples, takes_settings
-from warren.database_access import open_database
+from warren.database_access import now_ms, open_database
 from warren.settings.settings import Settings
-from warren.views.instants import local
+from warren.views.instants import local, read_end, read_span
 from warren.views.nodes import (
     EXECUTOR_HEADERS,
     SCHEDULER_HEADERS,
@@ -65,35 +69,82 @@ def schedulers() -> None:
 @as_json
 @takes_settings("database_url")
 def list_schedulers(settings: Settings, as_json: bool) -> None:
-    """List the registered schedulers with their state, and who paused them."""
+    """List the registered schedulers with their state, and what is paused, by whom and why."""
     with open_database(settings) as database:
         found, now = registered_schedulers(database)
-        paused_at, paused_by = database.read(cluster.pause)
+        held = database.read(lambda session: pauses.in_force(session, now))
     if as_json:
-        paused = {"paused_at": iso(paused_at), "paused_by": paused_by or None}
+        paused = pause_facts(next((one for one in held if one.app is None), None))
         for one in found:
             print_json(to_json(one, without={"failing"}) | paused)
         return
     lines = [scheduler_line(one, now) for one in found]
     print_table(SCHEDULER_HEADERS, lines, nothing="no scheduler has registered")
-    if paused_at:
-        since = f"{local(paused_at, settings.zone)} ({relative(paused_at, now)})"
-        print(f"paused by {visible(paused_by)} since {since}; to go on: warren resume")
+    for pause in held:
+        _print_pause(pause, settings.zone, now)
 
 
-@click.command(epilog=examples("warren pause"))
-@takes_settings("database_url")
-def pause(settings: Settings) -> None:
-    """Stop dispatching runs, everywhere. They are still planned, and wait."""
+_of_app = click.option("--app", help="Only this app. Default: every app.")
+
+
+@click.command(
+    epilog=examples(
+        "warren pause",
+        'warren pause --reason "database upgrade" --for 2h',
+        "warren pause --app reports --until 2026-12-01T08:00",
+    )
+)
+@_of_app
+@click.option("--reason", default="", help="Why, in a line of up to 200 characters.")
+@click.option("--until", help="When it ends by itself, as an ISO 8601 time. Default: never.")
+@click.option("--for", "span", help="After how long it ends by itself: 30m, 2h, 1d.")
+@takes_settings("database_url", "timezone")
+def pause(
+    settings: Settings, app: str | None, reason: str, until: str | None, span: str | None
+) -> None:
+    """Stop dispatching runs, everywhere or of one app. They are still planned, and wait.
+
+    Where it is paused already, a new reason or end replaces the old one.
+    """
+    if until and span:
+        raise click.UsageError("give either --until or --for")
+    end_ms = read_end(until, zone=settings.zone) if until else None
+    span_ms = read_span(span) if span else None
     with open_client(settings) as client:
-        changed = client.commands.cluster.pause()
-    print("paused; to go on: warren resume" if changed else "it was paused already")
+        if span_ms:
+            end_ms = now_ms(client.database) + span_ms
+        outcome = client.commands.cluster.pause(
+            _paused_id(client, app), reason=reason, until_ms=end_ms
+        )
+    again = f"warren resume --app {app}" if app else "warren resume"
+    print(_PAUSED[outcome].format(resume=again))
 
 
-@click.command(epilog=examples("warren resume"))
+@click.command(epilog=examples("warren resume", "warren resume --app reports"))
+@_of_app
 @takes_settings("database_url")
-def resume(settings: Settings) -> None:
-    """Resume dispatching runs. Those that waited are sent now."""
+def resume(settings: Settings, app: str | None) -> None:
+    """Resume dispatching runs, everywhere or of one app. Those that waited are sent now."""
     with open_client(settings) as client:
-        changed = client.commands.cluster.resume()
+        changed = client.commands.cluster.resume(_paused_id(client, app))
     print("resumed" if changed else "it was not paused")
+
+
+_PAUSED = {
+    PauseOutcome.PAUSED: "paused; to go on: {resume}",
+    PauseOutcome.CHANGED: "it was paused already; it has a new reason or end now",
+    PauseOutcome.ALREADY: "it was paused already",
+}
+
+
+def _paused_id(client: LocalClient, app: str | None) -> int:
+    return EVERY_APP if app is None else client.ids.app(app)
+
+
+def _print_pause(one: ShownPause, zone: ZoneInfo, now: int) -> None:
+    what = f"app {one.app} is paused" if one.app else "paused"
+    since = f"{local(one.since_at, zone)} ({relative(one.since_at, now)})"
+    until = f" until {local(one.until_at, zone)}" if one.until_at else ""
+    why = f": {visible(one.reason)}" if one.reason else ""
+    resume = f"warren resume --app {one.app}" if one.app else "warren resume"
+    print(f"{what} by {visible(one.paused_by)} since {since}{until}{why}; to go on: {resume}")

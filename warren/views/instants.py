@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from sql.instants import moment
 
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_AGO = re.compile(r"(\d{1,9})([smhdw])")
+_SPAN = re.compile(r"(\d{1,9})([smhdw])")
 
 
 def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:
@@ -19,16 +19,52 @@ def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:
         ValueError: it is neither.
 
     """
-    if ago := _AGO.fullmatch(text.strip()):
-        return max(now_ms - int(ago[1]) * _UNITS_MS[ago[2]], 0)
+    if ago := _SPAN.fullmatch(text.strip()):
+        return max(now_ms - _span_ms(ago), 0)
     try:
-        instant = datetime.fromisoformat(text.strip())
-        aware = instant if instant.tzinfo else instant.replace(tzinfo=zone)
-        return max(int(aware.timestamp() * 1000), 0)
+        return _iso_instant(text, zone)
     except (ValueError, OverflowError) as error:
         raise ValueError(
             f"expected a time like 2026-12-01T08:00:00+08:00 or 10m, got: {text[:100]!r}"
         ) from error
+
+
+def read_end(text: str, *, zone: ZoneInfo) -> int:
+    """Return epoch milliseconds of an ISO 8601 instant; one without an offset is in `zone`.
+
+    Raises:
+        ValueError: it is none.
+
+    """
+    try:
+        return _iso_instant(text, zone)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(
+            f"expected --until to be a time like 2026-12-01T08:00, got: {text[:100]!r}"
+        ) from error
+
+
+def read_span(text: str) -> int:
+    """Return the milliseconds of `2h`; units are s, m, h, d and w.
+
+    Raises:
+        ValueError: it is no such duration, or 0.
+
+    """
+    found = _SPAN.fullmatch(text.strip())
+    if not found or not int(found[1]):
+        raise ValueError(f"expected --for to be a duration like 30m or 2h, got: {text[:100]!r}")
+    return _span_ms(found)
+
+
+def _span_ms(found: re.Match[str]) -> int:
+    return int(found[1]) * _UNITS_MS[found[2]]
+
+
+def _iso_instant(text: str, zone: ZoneInfo) -> int:
+    instant = datetime.fromisoformat(text.strip())
+    aware = instant if instant.tzinfo else instant.replace(tzinfo=zone)
+    return max(int(aware.timestamp() * 1000), 0)
 
 
 def local(instant_ms: int | None, zone: ZoneInfo) -> str:

@@ -4,10 +4,18 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from sqlalchemy.orm import Session
 
 from admin_web.api.answer_types import page_type
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import BASE, Call, Reply, endpoint
+from admin_web.api.endpoints.pauses import (
+    Changed,
+    PauseBody,
+    PauseFacts,
+    facts_of,
+    pause,
+)
 from admin_web.api.job_bodies import without_secret
 from admin_web.api.paging import PageQuery, page, place_of
 from scheduler.alarms.policy import AlarmTargets, RunWebhook
@@ -17,7 +25,9 @@ from scheduler.jobs.stored_spec import app_spec
 from sql.errors import NotFound
 from sql.listings import app_listing
 from sql.models import App
+from sql.registry import pauses
 from sql.registry.apps import ids_by_name
+from sql.registry.pauses import ShownPause
 
 
 class AppAlarm(msgspec.Struct, kw_only=True):
@@ -45,10 +55,11 @@ class AppBody(msgspec.Struct, kw_only=True):
     webhook: AppWebhook | None = None
     id: int | None = None
     jobs: int | None = None
+    pause: PauseFacts | None = None
 
 
 class AppFacts(msgspec.Struct, kw_only=True):
-    """An app as it is told; `jobs` is how many it has."""
+    """An app as it is told; `jobs` is how many it has, `pause` is null unless it is paused."""
 
     id: int
     name: str
@@ -57,6 +68,7 @@ class AppFacts(msgspec.Struct, kw_only=True):
     alarm: AppAlarm | None
     webhook: AppWebhook | None
     jobs: int
+    pause: PauseFacts | None
 
 
 AppPage = page_type(AppFacts)
@@ -74,16 +86,19 @@ class AppEndpoints:
     def index(self, call: Call) -> Any:
         """List apps by name."""
         after = place_of(call.query, str) or ""
-        rows = self._services.database.read(
-            lambda session: app_listing.listing(
-                session, call.actor.app_ids, after=after, limit=call.query.limit + 1
+        rows, held = self._services.database.read(
+            lambda session: (
+                app_listing.listing(
+                    session, call.actor.app_ids, after=after, limit=call.query.limit + 1
+                ),
+                self._pauses(session, call),
             )
         )
         return page(
             AppPage,
             call.query,
             rows,
-            lambda row: _answer(call, row.app, row.jobs),
+            lambda row: _answer(call, row.app, row.jobs, held.get(row.app.id)),
             lambda row: row.app.name,
         )
 
@@ -91,13 +106,14 @@ class AppEndpoints:
     def show(self, call: Call, app: str) -> AppFacts:
         """Show an app."""
         app_id = self._id(call, app)
-        found, usage = self._services.database.read(
+        found, usage, held = self._services.database.read(
             lambda session: (
                 app_listing.by_id(session, app_id),
                 app_listing.usage(session, app_id, names=0),
+                self._pauses(session, call),
             )
         )
-        return _answer(call, found, usage.job_count)
+        return _answer(call, found, usage.job_count, held.get(app_id))
 
     @endpoint("PUT", "/apps/<app>", Scope.ADMIN, AppFacts, body=AppBody, also={201: "made"})
     def put(self, call: Call, app: str) -> Reply:
@@ -117,8 +133,26 @@ class AppEndpoints:
         """Delete an app that nothing needs any more."""
         self._services.commands(call.actor).apps.delete(self._id(call, app))
 
+    @endpoint(
+        "POST", "/apps/<app>/pause", Scope.OPERATE, Changed, body=PauseBody, tells_of_apps=True
+    )
+    def pause(self, call: Call, app: str) -> Changed:
+        """Stop sending runs of an app; they are planned on and wait."""
+        commands = self._services.commands(call.actor).cluster
+        return pause(commands, call, self._id(call, app))
+
+    @endpoint("POST", "/apps/<app>/resume", Scope.OPERATE, Changed, tells_of_apps=True)
+    def resume(self, call: Call, app: str) -> Changed:
+        """Go on sending runs of an app; what waited is sent now."""
+        commands = self._services.commands(call.actor).cluster
+        return Changed(changed=commands.resume(self._id(call, app)))
+
     def _id(self, call: Call, app: str) -> int:
         return app_id_of(self._services, call, app)
+
+    def _pauses(self, session: Session, call: Call) -> dict[int, ShownPause]:
+        now_ms = self._services.now_ms()
+        return {one.app_id: one for one in pauses.in_force(session, now_ms, call.actor.app_ids)}
 
 
 def app_id_of(services: ApiServices, call: Call, app: str) -> int:
@@ -146,7 +180,7 @@ def app_spec_of(app: str, body: AppBody) -> AppSpec:
     )
 
 
-def _answer(call: Call, app: App, jobs: int) -> AppFacts:
+def _answer(call: Call, app: App, jobs: int, held: ShownPause | None) -> AppFacts:
     spec = app_spec(app)
     urls = [spec.alarm.webhook, spec.webhook.url]
     if not call.may(Scope.ADMIN):
@@ -161,4 +195,5 @@ def _answer(call: Call, app: App, jobs: int) -> AppFacts:
         alarm=alarm if spec.alarm else None,
         webhook=webhook if spec.webhook else None,
         jobs=jobs,
+        pause=facts_of(held),
     )

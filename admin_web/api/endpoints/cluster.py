@@ -9,18 +9,19 @@ from admin_web.api.answer_types import answer_type, page_type, told
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call, endpoint
 from admin_web.api.endpoints.apps import app_id_of
+from admin_web.api.endpoints.pauses import Changed, PauseBody, pause
 from admin_web.api.paging import USUAL, Cursor, Limit, PageQuery, Word, page, place_of
 from scheduler.commands.tokens.scopes import Scope
+from scheduler.views.pause_view import pause_facts
 from scheduler.views.process_view import (
     ExecutorView,
     NodeView,
     executor_views,
     node_view,
 )
-from sql.instants import iso
 from sql.listings import dashboard
 from sql.models import Registration
-from sql.registry import apps, cluster, drains, presence
+from sql.registry import apps, drains, pauses, presence
 
 ExecutorAnswer = answer_type("Executor", ExecutorView)
 SchedulerAnswer = answer_type("Scheduler", NodeView)
@@ -36,18 +37,14 @@ class ExecutorsQuery(msgspec.Struct, kw_only=True):
 
 
 class ClusterAnswer(msgspec.Struct, kw_only=True):
-    """The cluster: whether dispatch is paused, since when and by whom."""
+    """The cluster: whether dispatch is paused, since when, until when, by whom and why."""
 
     paused: bool
     paused_at: str | None
+    paused_until: str | None
     paused_by: str | None
+    paused_reason: str | None
     schedulers_alive: int
-
-
-class Changed(msgspec.Struct, kw_only=True):
-    """Whether anything changed."""
-
-    changed: bool
 
 
 class ClusterEndpoints:
@@ -108,19 +105,20 @@ class ClusterEndpoints:
     def cluster(self, _call: Call) -> ClusterAnswer:
         """Tell whether dispatch is paused, and how many schedulers live."""
         now_ms = self._services.now_ms()
-        paused_at, paused_by = self._services.database.read(cluster.pause)
+        held = self._services.database.read(
+            lambda session: pauses.in_force(session, now_ms, app_ids=())
+        )
         nodes = [node_view(row, now_ms) for row in self._nodes()]
         return ClusterAnswer(
-            paused=bool(paused_at),
-            paused_at=iso(paused_at),
-            paused_by=paused_by or None,
+            paused=bool(held),
+            **pause_facts(held[0] if held else None),
             schedulers_alive=sum(node.is_online for node in nodes),
         )
 
-    @endpoint("POST", "/cluster/pause", Scope.ADMIN, Changed)
+    @endpoint("POST", "/cluster/pause", Scope.ADMIN, Changed, body=PauseBody)
     def pause(self, call: Call) -> Changed:
         """Stop sending runs, everywhere; they are planned on and wait."""
-        return Changed(changed=self._services.commands(call.actor).cluster.pause())
+        return pause(self._services.commands(call.actor).cluster, call)
 
     @endpoint("POST", "/cluster/resume", Scope.ADMIN, Changed)
     def resume(self, call: Call) -> Changed:

@@ -11,7 +11,8 @@ from admin_web.serving.http_server import ConsoleServer
 from admin_web.template_globals import MANIFEST
 from sql.accounts.users import Role
 from sql.models import SignIn
-from sql.registry import cluster
+from sql.registry import pauses
+from sql.registry.pauses import EVERY_APP
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
 from tests.support.stored_rows import Rows
@@ -92,10 +93,12 @@ def test_a_pause_is_told_on_every_page_and_ended_from_there(page: Page, site: Si
     page.goto("/account")
     expect(page.get_by_text("paused dispatch")).to_have_count(0)
     site.rows.database.write(
-        lambda session: cluster.set_paused(session, at_ms=site.clock.now, by="bob")
+        lambda session: pauses.begin(
+            session, EVERY_APP, now_ms=site.clock.now, until_ms=None, by="bob", reason="an upgrade"
+        )
     )
 
-    expect(page.get_by_text("bob paused dispatch")).to_be_visible()
+    expect(page.get_by_text("bob paused dispatch")).to_contain_text("Reason: an upgrade")
     page.get_by_role("button", name="Resume dispatch").click()
 
     expect(page.get_by_text("Dispatch resumed.")).to_be_visible()

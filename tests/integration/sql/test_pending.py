@@ -11,13 +11,13 @@ from sql.alarms.alarms import AlarmStatus, NewAlarm
 from sql.engine import Database
 from sql.models import Uptime
 from sql.pending import Pending
-from sql.registry import cluster, drains, presence
+from sql.registry import drains, pauses, presence
 from sql.run_status import RunStatus
 from sql.runs.queries import KILL_MS
 from tests.support.sql_rows import NOW_MS, add_job, plan, planned_in, put, ticks
 
 NOTHING = Pending(
-    paused_at=0,
+    has_pauses=False,
     next_tick=None,
     next_due=None,
     said_at=0,
@@ -51,10 +51,12 @@ def test_nothing_is_pending_in_a_new_database(database: Database) -> None:
     expect(database)
 
 
-def test_a_pause_is_seen(database: Database) -> None:
-    database.write(lambda session: cluster.set_paused(session, at_ms=7, by="me"))
+def test_a_pause_is_seen_even_when_it_has_just_ended(database: Database) -> None:
+    database.write(
+        lambda session: pauses.begin(session, 5, now_ms=NOW_MS, until_ms=NOW_MS, by="me", reason="")
+    )
 
-    expect(database, paused_at=7)
+    expect(database, has_pauses=True)
 
 
 def test_the_earliest_tick_of_an_enabled_job_is_seen(database: Database) -> None:

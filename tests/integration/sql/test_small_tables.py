@@ -1,4 +1,4 @@
-"""Apps, ids, history, the cluster row and what routes remember."""
+"""Apps, ids, history and what routes remember."""
 
 import threading
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from sql.explanation import Explanation
 from sql.ids import LARGEST_BLOCK, RunIds
 from sql.jobs import history, jobs, route_memory
 from sql.models import Job, SkippedTicks
-from sql.registry import apps, cluster
+from sql.registry import apps
 from sql.runs import tick_rows
 from tests.support.sql_rows import NOW_MS, add_job, side_by_side, statements
 
@@ -210,32 +210,6 @@ class TestHistory:
         assert [(skip.from_at, skip.count, skip.reason) for skip in found] == [
             (number, 2, "misfire") for number in range(50)
         ]
-
-
-class TestCluster:
-    def test_dispatch_is_paused_and_resumed_once(self, database: Database) -> None:
-        def set_paused(at_ms: int) -> bool:
-            return database.write(
-                lambda session: cluster.set_paused(session, at_ms=at_ms, by="ops" * 50)
-            )
-
-        assert database.read(cluster.paused_at) == 0
-        assert [set_paused(at_ms) for at_ms in (0, NOW_MS, NOW_MS + 5)] == [False, True, False]
-        assert database.read(cluster.paused_at) == NOW_MS
-        assert [set_paused(0), set_paused(0)] == [True, False]
-        assert database.read(cluster.paused_at) == 0
-
-    def test_of_many_who_pause_one_did_it(self, database: Database) -> None:
-        did = side_by_side(
-            *[
-                lambda: database.write(
-                    lambda session: cluster.set_paused(session, at_ms=NOW_MS, by="ops")
-                )
-            ]
-            * 5
-        )
-
-        assert did.count(True) == 1
 
 
 class TestRouteMemory:

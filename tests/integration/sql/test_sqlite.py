@@ -27,12 +27,12 @@ for _ in range(100):
 
 
 def add_one(session: Session) -> None:
-    value = session.execute(text("SELECT paused_at FROM warren_cluster")).scalar_one()
-    session.execute(text("UPDATE warren_cluster SET paused_at = :v"), {"v": value + 1})
+    value = session.execute(text("SELECT next_id FROM warren_sequence")).scalar_one()
+    session.execute(text("UPDATE warren_sequence SET next_id = :v"), {"v": value + 1})
 
 
 def counted(database: Database) -> int:
-    query = text("SELECT paused_at FROM warren_cluster")
+    query = text("SELECT next_id - 1 FROM warren_sequence")
     return database.read(lambda session: session.execute(query).scalar_one())
 
 
@@ -87,7 +87,7 @@ def test_a_reader_does_not_wait_for_a_writer(sqlite_database: Database) -> None:
 
 def test_what_a_read_changes_is_not_kept(sqlite_database: Database) -> None:
     sqlite_database.read(
-        lambda session: session.execute(text("UPDATE warren_cluster SET paused_at = 7"))
+        lambda session: session.execute(text("UPDATE warren_sequence SET next_id = 7"))
     )
 
     assert counted(sqlite_database) == 0
@@ -95,7 +95,7 @@ def test_what_a_read_changes_is_not_kept(sqlite_database: Database) -> None:
 
 def test_a_unit_that_raises_leaves_nothing(sqlite_database: Database) -> None:
     def unit(session: Session) -> None:
-        session.execute(text("UPDATE warren_cluster SET paused_at = 7"))
+        session.execute(text("UPDATE warren_sequence SET next_id = 7"))
         session.execute(text("INSERT INTO warren_sequence VALUES ('run', 1)"))
 
     with pytest.raises(IntegrityError):
@@ -109,14 +109,14 @@ def test_a_locked_file_is_waited_for(sqlite_database: Database) -> None:
     locked, tries = threading.Event(), 0
 
     def hold(session: Session) -> None:
-        session.execute(text("UPDATE warren_cluster SET paused_at = paused_at + 1"))
+        session.execute(text("UPDATE warren_sequence SET next_id = next_id + 1"))
         locked.set()
         session.execute(text("SELECT 1"))
 
     def unit(session: Session) -> None:
         nonlocal tries
         tries += 1
-        session.execute(text("UPDATE warren_cluster SET paused_at = paused_at + 1"))
+        session.execute(text("UPDATE warren_sequence SET next_id = next_id + 1"))
 
     def wait() -> None:
         assert locked.wait(30)

@@ -6,8 +6,9 @@ import pytest
 from flask import Flask
 
 from sql.engine import Database
-from sql.registry import apps, cluster, drains, executor_loads, presence
+from sql.registry import apps, drains, executor_loads, pauses, presence
 from tests.support.console import Clock, Visit, make_app, signed_in
+from tests.support.stored_rows import Rows
 
 LOAD = {
     "cpu_percent": 42.4,
@@ -203,18 +204,59 @@ class TestSchedulers:
         assert "No scheduler has registered" in page
         assert "The message broker is unreachable" in page
 
+    def test_an_app_is_paused_by_its_operator_with_reason_and_end_and_shown_as_such(
+        self, app: Flask, database: Database
+    ) -> None:
+        job_id = Rows(database.url.render_as_string(hide_password=False)).job("nightly")
+        app_id = database.read(apps.ids_by_name)["reports"]
+        operator = signed_in(app, "operator")
+        how = {"reason": "a <new> disk", "span": "120"}
+
+        operator.post(f"/apps/{app_id}/pause", how)
+
+        for path in ("/apps", "/jobs", f"/jobs/{job_id}"):
+            page = operator.get(path).text
+            assert "paused app reports at 2027-01-15 08:00:00" in page
+            assert "Dispatch resumes automatically at 2027-01-15 10:00:00" in page
+            assert "Reason: a &lt;new&gt; disk" in page
+        assert "app paused" in operator.get(f"/jobs/{job_id}").text
+        operator.post(f"/apps/{app_id}/resume")
+        assert "paused" not in operator.get("/jobs").text
+
+    @pytest.mark.parametrize(
+        ("how", "words"),
+        [
+            ({}, "Required."),
+            ({"reason": "x" * 201}, "A reason can have up to 200 characters."),
+            ({"reason": "x", "until": "2020-01-01T08:00"}, "Choose a time in the future."),
+            ({"reason": "x", "until": "soon"}, "Enter a time like"),
+            (
+                {"reason": "x", "until": "2030-01-01T08:00", "span": "60"},
+                "Choose either a duration or a time.",
+            ),
+        ],
+    )
+    def test_a_pause_that_cannot_be_is_asked_for_again(
+        self, admin: Visit, database: Database, how: dict[str, str], words: str
+    ) -> None:
+        answer = admin.post("/schedulers/pause", how)
+
+        assert answer.status_code == 422
+        assert words in answer.text
+        assert database.read(pauses.known) == []
+
     def test_pausing_says_who_and_since_when_until_it_is_resumed(
         self, admin: Visit, database: Database
     ) -> None:
-        admin.post("/schedulers/pause")
+        admin.post("/schedulers/pause", {"reason": "an upgrade"})
 
-        assert database.read(cluster.pause) == (1_800_000_000_000, "admin")
+        [pause] = database.read(pauses.known)
+        assert (pause.since_at, pause.paused_by) == (1_800_000_000_000, "admin")
         page = admin.get("/schedulers").text
         assert "admin paused dispatch at 2027-01-15 08:00:00" in page
-        admin.post("/schedulers/pause")
-        assert "Dispatch is already paused." in admin.get("/schedulers").text
+        admin.post("/schedulers/pause", {"reason": "an upgrade"})
+        assert "Nothing to save." in admin.get("/schedulers").text
         admin.post("/schedulers/resume")
-        assert database.read(cluster.pause) == (0, "")
         assert "paused dispatch" not in admin.get("/schedulers").text
 
 

@@ -76,7 +76,7 @@ def test_a_form_is_not_sent_again_by_itself(admin: Visit, lose: Callable[[], Non
     admin.get("/schedulers")
 
     lose()
-    answer = admin.post("/schedulers/pause")
+    answer = admin.post("/schedulers/pause", {"reason": "an upgrade"})
 
     assert answer.status_code == 503
     assert "Refresh" not in answer.headers
@@ -85,7 +85,7 @@ def test_a_form_is_not_sent_again_by_itself(admin: Visit, lose: Callable[[], Non
 
 def test_what_was_said_once_is_not_said_again(admin: Visit, lose: Callable[[], None]) -> None:
     admin.get("/schedulers")
-    admin.post("/schedulers/pause")
+    admin.post("/schedulers/pause", {"reason": "an upgrade"})
     assert '<p class="notice good"' in admin.get("/schedulers").text
 
     lose()

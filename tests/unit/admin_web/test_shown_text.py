@@ -164,7 +164,7 @@ def test_a_name_in_a_query_cannot_change_where_links_lead(
         rows.job(f"job-{number:02}")
     for _ in range(30):
         admin.post("/schedulers/resume")
-        admin.post("/schedulers/pause")
+        admin.post("/schedulers/pause", {"reason": "an upgrade"})
 
     for path in ("/jobs", "/runs", "/audit"):
         for names in (

@@ -12,7 +12,7 @@ from scheduler.rounds.pending_work import PendingWork, RestingRole
 from sql.pending import Pending
 
 NOW_MS = 1_000_000
-QUIET = Pending(0, None, None, NOW_MS, *[False] * 9)
+QUIET = Pending(False, None, None, NOW_MS, *[False] * 9)
 KILL = QUIET._replace(has_kills=True)
 
 

@@ -1,0 +1,51 @@
+"""What programs send and are told of a pause."""
+
+import msgspec
+
+from admin_web.api.endpoint import Call
+from admin_web.api.paging import instant_ms
+from admin_web.api.refusals import Refusal
+from scheduler.commands.cluster import ClusterCommands, PauseOutcome
+from scheduler.views.pause_view import pause_facts
+from sql.registry.pauses import EVERY_APP, ShownPause
+
+
+class PauseBody(msgspec.Struct, kw_only=True):
+    """Why something is paused, and when that ends by itself, as an instant with its offset."""
+
+    reason: str = ""
+    until: str | None = None
+
+
+class PauseFacts(msgspec.Struct, kw_only=True):
+    """A pause of an app: since when, until when, by whom and why."""
+
+    paused_at: str | None = None
+    paused_until: str | None = None
+    paused_by: str | None = None
+    paused_reason: str | None = None
+
+
+class Changed(msgspec.Struct, kw_only=True):
+    """Whether anything changed."""
+
+    changed: bool
+
+
+def pause(commands: ClusterCommands, call: Call, app_id: int = EVERY_APP) -> Changed:
+    """Pause an app, or the cluster, as a body says."""
+    outcome = commands.pause(app_id, reason=call.body.reason, until_ms=_end_ms(call.body.until))
+    return Changed(changed=outcome is not PauseOutcome.ALREADY)
+
+
+def _end_ms(text: str | None) -> int | None:
+    try:
+        return instant_ms("until", text)
+    except Refusal as refusal:
+        errors = [{"pointer": "/until", "detail": refusal.detail}]
+        raise Refusal(422, refusal.detail, errors=errors) from refusal
+
+
+def facts_of(one: ShownPause | None) -> PauseFacts | None:
+    """Return what is told of an app's pause."""
+    return PauseFacts(**pause_facts(one)) if one else None

@@ -1,0 +1,92 @@
+"""The form of a pause: why, and until when."""
+
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from flask_babel import gettext, lazy_gettext
+from wtforms import DateTimeLocalField, Field, SelectField, StringField, ValidationError
+from wtforms.validators import InputRequired, Length, Optional
+
+from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import ConsoleForm
+from scheduler.commands.cluster import LONGEST_REASON, check_reason
+from sql.registry.pauses import PauseRow
+
+_MINUTE_MS = 60_000
+_LAST_YEAR = 2200
+_SPANS = [
+    ("", lazy_gettext("when resumed")),
+    ("30", lazy_gettext("in 30 minutes")),
+    ("60", lazy_gettext("in 1 hour")),
+    ("120", lazy_gettext("in 2 hours")),
+    ("240", lazy_gettext("in 4 hours")),
+    ("480", lazy_gettext("in 8 hours")),
+    ("1440", lazy_gettext("in 24 hours")),
+]
+
+
+class PauseForm(ConsoleForm):
+    """Asks why something is paused and until when, in the zone of whoever asks.
+
+    Args:
+        now_ms: the database's clock.
+        zone: of the times that are entered.
+
+    """
+
+    reason = StringField(
+        lazy_gettext("Reason"),
+        [
+            InputRequired(lazy_gettext("Required.")),
+            Length(
+                max=LONGEST_REASON, message=lazy_gettext("A reason can have up to 200 characters.")
+            ),
+        ],
+    )
+    span = SelectField(lazy_gettext("Ends"), choices=select_choices(_SPANS), default="")
+    until = DateTimeLocalField(lazy_gettext("or at this time"), [Optional()])
+
+    def __init__(self, *args: Any, now_ms: int, zone: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._now_ms = now_ms
+        self._zone = ZoneInfo(zone)
+
+    @property
+    def until_ms(self) -> int | None:
+        """When the pause ends by itself, None = never."""
+        if self.until.data:
+            return _epoch_ms(self.until.data, self._zone)
+        return self._now_ms + int(self.span.data) * _MINUTE_MS if self.span.data else None
+
+    def validate_reason(self, field: Field) -> None:
+        """Refuse more than a line."""
+        try:
+            check_reason((field.data or "")[:LONGEST_REASON])
+        except ValueError:
+            raise ValidationError(gettext("A reason cannot have control characters.")) from None
+
+    def validate_until(self, field: Field) -> None:
+        """Refuse a time that is past, or beside a duration."""
+        if not field.data:
+            return
+        if self.span.data:
+            raise ValidationError(gettext("Choose either a duration or a time."))
+        is_near = field.data.year <= _LAST_YEAR
+        if not is_near or _epoch_ms(field.data, self._zone) <= self._now_ms:
+            raise ValidationError(gettext("Choose a time in the future."))
+
+    def show_time_errors(self) -> None:
+        """Say in our own words what is wrong with a time that cannot be read."""
+        if self.until.errors and self.until.data is None:
+            self.until.errors = [gettext("Enter a time like 2026-01-31 08:00.")]
+
+    def show(self, pause: PauseRow) -> None:
+        """Fill in what a pause has."""
+        self.reason.data = pause.reason
+        if pause.until_at:
+            self.until.data = datetime.fromtimestamp(pause.until_at / 1000, self._zone)
+
+
+def _epoch_ms(entered: datetime, zone: ZoneInfo) -> int:
+    return int(entered.replace(tzinfo=zone).timestamp() * 1000)

@@ -1,0 +1,45 @@
+"""What pauses keep back at an instant: the whole cluster, some apps, and what they made late.
+
+A schedule's run of a paused app that was due over 5 s before the pause ended has misfired: it is
+left to its job's policy, as after a time in which no scheduler could send. A pause of the whole
+cluster is such a time itself (`scheduler/membership/uptime.py`).
+"""
+
+from collections.abc import Iterable
+
+from scheduler.schedules.misfire import LATE_MS
+from sql.registry.pauses import EVERY_APP, PauseRow
+from sql.runs.queries import DueSpan
+
+
+class Pauses:
+    """The pauses that are known, at one instant."""
+
+    def __init__(self, known: Iterable[PauseRow] = (), now_ms: int = 0) -> None:
+        self._known = tuple(known)
+        held = {one.app_id for one in self._known if one.is_in_force(now_ms)}
+        self.is_everything_held = EVERY_APP in held
+        self.held_apps = frozenset(held - {EVERY_APP})
+        self._over = tuple(one for one in self._known if not one.is_in_force(now_ms))
+
+    @property
+    def missed(self) -> list[DueSpan]:
+        """Spans of due times in which a schedule's run of an app has misfired."""
+        return [
+            DueSpan(one.since_at - LATE_MS, one.until_at - LATE_MS, one.app_id)
+            for one in self._over
+            if one.app_id != EVERY_APP and one.until_at is not None
+        ]
+
+    def missed_of(self, app_id: int) -> list[DueSpan]:
+        """Return those of one app."""
+        return [span for span in self.missed if span.app_id == app_id]
+
+    @property
+    def is_any_over(self) -> bool:
+        """Whether one has ended."""
+        return bool(self._over)
+
+    def over_before(self, end_ms: int) -> list[int]:
+        """Return the ids of those that ended before this instant."""
+        return [one.id for one in self._over if one.until_at is not None and one.until_at < end_ms]

@@ -1,0 +1,14 @@
+"""Pauses as programs read them."""
+
+from sql.instants import iso
+from sql.registry.pauses import ShownPause
+
+
+def pause_facts(pause: ShownPause | None) -> dict[str, str | None]:
+    """Return since when, until when, by whom and why something is paused; all None = it is not."""
+    return {
+        "paused_at": iso(pause.since_at) if pause else None,
+        "paused_until": iso(pause.until_at) if pause else None,
+        "paused_by": (pause.paused_by or None) if pause else None,
+        "paused_reason": (pause.reason or None) if pause else None,
+    }

@@ -1,0 +1,117 @@
+"""Pauses of dispatch, of the whole cluster or of one app.
+
+A pause ends by itself: whether one is in force is asked by the database's clock.
+"""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import ColumnElement, CursorResult, delete, or_, select, update
+from sqlalchemy.orm import Session
+
+from sql.models import App, Cluster, Pause
+from sql.rows import fetch, fetch_one, query
+
+#: The app id of a pause of the whole cluster.
+EVERY_APP = 0
+
+_QUIETLY = {"synchronize_session": False}
+
+
+class PauseRow(NamedTuple):
+    """A pause; `until_at` None = without an end."""
+
+    id: int
+    app_id: int
+    since_at: int
+    until_at: int | None
+    paused_by: str
+    reason: str
+
+    def is_in_force(self, now_ms: int) -> bool:
+        """Whether it has not ended."""
+        return self.until_at is None or self.until_at > now_ms
+
+
+class ShownPause(NamedTuple):
+    """A pause as people see it; `app` None = of the whole cluster."""
+
+    app_id: int
+    app: str | None
+    since_at: int
+    until_at: int | None
+    paused_by: str
+    reason: str
+
+
+def known(session: Session) -> list[PauseRow]:
+    """Return the pauses in force, and those of which planned runs may be left."""
+    return fetch(session, PauseRow, query(PauseRow, Pause).order_by(Pause.id))
+
+
+def in_force(
+    session: Session, now_ms: int, app_ids: Collection[int] | None = None
+) -> list[ShownPause]:
+    """Return the pauses of the cluster and of some apps, the cluster's first; None = of all."""
+    shown = query(ShownPause, Pause, app=App.name).outerjoin(App, App.id == Pause.app_id)
+    shown = shown.where(_is_in_force(now_ms)).order_by(Pause.app_id != EVERY_APP, App.name)
+    if app_ids is not None:
+        shown = shown.where(Pause.app_id.in_({EVERY_APP, *app_ids}))
+    return fetch(session, ShownPause, shown)
+
+
+def of(session: Session, app_id: int, now_ms: int) -> PauseRow | None:
+    """Return the pause in force of an app, or of the cluster."""
+    found = query(PauseRow, Pause).where(Pause.app_id == app_id, _is_in_force(now_ms))
+    return fetch_one(session, PauseRow, found.order_by(Pause.id.desc()).limit(1))
+
+
+def lock(session: Session) -> None:
+    """Keep others from pausing and resuming, so that nothing is paused twice."""
+    session.execute(select(Cluster.id).with_for_update())
+
+
+def begin(
+    session: Session, app_id: int, *, now_ms: int, until_ms: int | None, by: str, reason: str
+) -> None:
+    """Pause an app, or the cluster, that is not paused."""
+    pause = Pause(
+        app_id=app_id, since_at=now_ms, until_at=until_ms, paused_by=by[:64], reason=reason
+    )
+    session.add(pause)
+    session.flush()
+
+
+def change(session: Session, pause_id: int, *, until_ms: int | None, reason: str) -> None:
+    """Give a pause another end or reason."""
+    changed = update(Pause).where(Pause.id == pause_id)
+    session.execute(changed.values(until_at=until_ms, reason=reason), execution_options=_QUIETLY)
+
+
+def end(session: Session, app_id: int, *, now_ms: int) -> bool:
+    """End the pause of an app, or of the cluster; False when none is in force."""
+    ended = update(Pause).where(Pause.app_id == app_id, _is_in_force(now_ms))
+    result = session.execute(ended.values(until_at=now_ms), execution_options=_QUIETLY)
+    return cast("CursorResult[Any]", result).rowcount > 0
+
+
+def forget(session: Session, pause_ids: Collection[int]) -> None:
+    """Delete pauses that are over and settled."""
+    session.execute(delete(Pause).where(Pause.id.in_(pause_ids)), execution_options=_QUIETLY)
+
+
+def forget_app(session: Session, app_id: int) -> None:
+    """Delete the pauses of an app that is deleted."""
+    session.execute(delete(Pause).where(Pause.app_id == app_id), execution_options=_QUIETLY)
+
+
+def nothing_held(app_id: int, now_ms: int) -> str:
+    """Return the condition in SQL that neither the cluster nor an app is paused."""
+    return (
+        f"NOT EXISTS (SELECT 1 FROM {Pause.__tablename__} WHERE app_id IN ({EVERY_APP}, {app_id:d})"  # noqa: S608 - numbers of ours
+        f" AND (until_at IS NULL OR until_at > {now_ms:d}))"
+    )
+
+
+def _is_in_force(now_ms: int) -> ColumnElement[bool]:
+    return or_(Pause.until_at.is_(None), Pause.until_at > now_ms)

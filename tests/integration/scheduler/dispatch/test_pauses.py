@@ -1,0 +1,310 @@
+"""A pause of one app, or of the cluster: what is held, what ends it, and what was missed by it."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from scheduler.commands.cluster import PauseOutcome
+from scheduler.node import SchedulerNode
+from scheduler.problems import Code, Problem
+from sql.models import Pause, Run
+from sql.registry import apps, pauses
+from sql.registry.pauses import EVERY_APP
+from sql.run_status import Kind, RunStatus
+from tests.integration.scheduler.conftest import Seat
+from tests.support.acting import acting
+from tests.support.cluster import APP, Cluster, on_memory
+from tests.support.sql_rows import put, side_by_side
+
+EACH_SECOND = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
+MINUTE_MS = 60_000
+
+
+def dispatch(cluster: Cluster, node: SchedulerNode, *, at_ms: int | None = None) -> None:
+    for _ in range(3):
+        node.dispatcher.tick(at_ms or cluster.now_ms())
+        node.confirmations.drain()
+
+
+def planned_late(cluster: Cluster, node: SchedulerNode, name: str, **fields: Any) -> list[Run]:
+    """Plan a job's ticks, due a minute ago; the job plans no more."""
+    cluster.job(name, **EACH_SECOND, **fields)
+    node.planner.tick(cluster.now_ms())
+    [job] = cluster.jobs(name=name)
+    runs = cluster.runs(job_id=job.id)
+    for run in runs:
+        put(cluster.database, [run.id], due_at=run.due_at - MINUTE_MS)
+    cluster.set_job(name, next_tick_at=2**61)
+    return runs
+
+
+def make_pause_older(cluster: Cluster, by_ms: int) -> None:
+    cluster.database.write(
+        lambda session: session.execute(update(Pause).values(since_at=Pause.since_at - by_ms))
+    )
+
+
+def statuses(cluster: Cluster, runs: list[Run]) -> list[str]:
+    return [cluster.run(run.id).status for run in runs]
+
+
+def test_a_paused_app_keeps_its_runs_and_another_app_sends(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    seat("two", app="other")
+    cluster.job("held")
+    cluster.job("goes", app="other")
+    cluster.commands().pause(APP)
+    held, goes = cluster.trigger("held"), cluster.trigger("goes")
+
+    dispatch(cluster, still)
+
+    assert cluster.run(held).status == RunStatus.PLANNED
+    assert cluster.run(goes).status == RunStatus.SENT
+    assert still._uptime.is_able
+
+    cluster.commands().resume(APP)
+    dispatch(cluster, still)
+
+    assert cluster.run(held).status == RunStatus.SENT
+
+
+def test_what_a_long_pause_held_is_sent_at_once_when_it_ends(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("held")
+    cluster.commands().pause(APP)
+    held = cluster.trigger("held")
+    put(cluster.database, [held], due_at=cluster.now_ms() - 60 * MINUTE_MS)
+    dispatch(cluster, still)
+
+    cluster.commands().resume(APP)
+    still.work.tick(cluster.now_ms())
+    still.dispatching(cluster.now_ms())
+    still.confirmations.drain()
+
+    assert cluster.run(held).status == RunStatus.SENT
+
+
+@pytest.mark.parametrize("app", [APP, None], ids=["an-app", "the-cluster"])
+def test_a_pause_ends_by_itself_although_no_scheduler_was_there(
+    cluster: Cluster, seat: Seat, still: SchedulerNode, app: str | None
+) -> None:
+    seat()
+    cluster.job("held")
+    held = cluster.trigger("held")
+    until_ms = cluster.now_ms() + MINUTE_MS
+    cluster.commands().pause(app, until_ms=until_ms)
+
+    dispatch(cluster, still)
+    assert cluster.run(held).status == RunStatus.PLANNED
+
+    end(cluster)
+    dispatch(cluster, still)
+    assert cluster.run(held).status == RunStatus.SENT
+
+
+def end(cluster: Cluster) -> None:
+    """Let the planned end of a pause pass."""
+    now_ms = cluster.now_ms()
+    cluster.database.write(lambda session: session.execute(update(Pause).values(until_at=now_ms)))
+
+
+def test_a_pause_at_the_moment_of_the_claim_holds_what_was_peeked_at(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seat()
+    cluster.job("held")
+    held = cluster.trigger("held")
+    peek = still.dispatcher._peek
+
+    def pause_after(*arguments: Any) -> Any:
+        rows = peek(*arguments)
+        if rows:
+            cluster.commands().pause(APP)
+        return rows
+
+    monkeypatch.setattr(still.dispatcher, "_peek", pause_after)
+    dispatch(cluster, still)
+
+    assert cluster.run(held).status == RunStatus.PLANNED
+
+
+def test_a_claim_and_a_pause_do_not_wait_for_each_other(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    if cluster.database.dialect.is_embedded:
+        pytest.skip("SQLite has one writer at a time")
+    seat()
+    cluster.job("goes")
+    run_id = cluster.trigger("goes")
+    now_ms = cluster.now_ms()
+
+    def pause(session: Any) -> None:
+        pauses.lock(session)
+        pauses.begin(session, EVERY_APP, now_ms=now_ms, until_ms=None, by="me", reason="")
+        dispatch(cluster, still)
+
+    cluster.database.write(pause)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+    assert len(cluster.database.read(pauses.known)) == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "ends"),
+    [
+        ("DO_NOTHING", {RunStatus.CANCELLED}),
+        ("FIRE_ONCE_NOW", {RunStatus.CANCELLED, RunStatus.SENT}),
+    ],
+)
+def test_ticks_that_a_pause_made_late_follow_their_jobs_misfire_policy_at_its_end(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, policy: str, ends: set[str]
+) -> None:
+    seat()
+    cluster.commands().pause(APP)
+    make_pause_older(cluster, 5 * MINUTE_MS)
+    runs = planned_late(cluster, still, "late", misfire=policy)
+    dispatch(cluster, still)
+    still.missed_runs.tick(cluster.now_ms())
+    assert set(statuses(cluster, runs)) == {RunStatus.PLANNED}
+
+    cluster.commands().resume(APP)
+    dispatch(cluster, still)
+    still.missed_runs.tick(cluster.now_ms())
+    dispatch(cluster, still)
+
+    assert set(statuses(cluster, runs)) == ends
+    fired = cluster.runs(kind=Kind.MISFIRE)
+    assert [run.id for run in fired] == ([runs[-1].id] if len(ends) > 1 else [])
+
+
+@on_memory
+def test_what_a_person_asked_for_during_a_pause_is_sent_after_it(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("by-hand")
+    cluster.commands().pause(APP)
+    run_id = cluster.trigger("by-hand")
+    put(cluster.database, [run_id], due_at=cluster.now_ms() - MINUTE_MS)
+    make_pause_older(cluster, 5 * MINUTE_MS)
+
+    cluster.commands().resume(APP)
+    still.missed_runs.tick(cluster.now_ms())
+    dispatch(cluster, still)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
+@on_memory
+def test_ticks_of_another_app_are_no_matter_of_the_pause(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    cluster.add_app("other")
+    cluster.commands().pause("other")
+    make_pause_older(cluster, 5 * MINUTE_MS)
+    seat()
+    runs = planned_late(cluster, still, "late")
+
+    cluster.commands().resume("other")
+    still.missed_runs.tick(cluster.now_ms())
+
+    assert set(statuses(cluster, runs)) == {RunStatus.PLANNED}
+
+
+def test_two_schedulers_decide_once_about_what_a_pause_made_late(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    other = cluster.new_scheduler()
+    cluster.schedulers.append(other)
+    cluster.commands().pause(APP)
+    make_pause_older(cluster, 5 * MINUTE_MS)
+    runs = planned_late(cluster, still, "late", misfire="FIRE_ONCE_NOW")
+    cluster.commands().resume(APP)
+
+    def decide(node: SchedulerNode) -> None:
+        for _ in range(3):
+            node.missed_runs.tick(cluster.now_ms())
+
+    side_by_side(lambda: decide(still), lambda: decide(other))
+
+    assert [run.id for run in cluster.runs(kind=Kind.MISFIRE)] == [runs[-1].id]
+    assert len(cluster.skips()) == len(runs) - 1
+
+
+@on_memory
+def test_a_pause_is_forgotten_once_nothing_can_be_left_of_it(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    cluster.add_app(APP)
+    cluster.commands().pause(APP)
+    cluster.commands().pause()
+    cluster.commands().resume(APP)
+    cluster.commands().resume()
+    now_ms = cluster.now_ms()
+
+    still.missed_runs.tick(now_ms)
+    assert len(cluster.database.read(pauses.known)) == 2
+    still.missed_runs.tick(now_ms + 40_000)
+
+    assert cluster.database.read(pauses.known) == []
+
+
+# -- pausing -----------------------------------------------------------------------------------
+
+
+def test_of_many_who_pause_one_does_it(cluster: Cluster) -> None:
+    cluster.add_app(APP)
+
+    found = side_by_side(*[lambda: cluster.commands().pause(APP, reason="x")] * 4)
+
+    assert sorted(found) == [PauseOutcome.ALREADY] * 3 + [PauseOutcome.PAUSED]
+    assert len(cluster.database.read(pauses.known)) == 1
+
+
+@on_memory
+def test_a_pause_gets_another_end_or_reason(cluster: Cluster) -> None:
+    cluster.add_app(APP)
+    end_ms = cluster.now_ms() + MINUTE_MS
+    cluster.commands().pause(APP, reason="upgrade")
+
+    found = cluster.commands().pause(APP, until_ms=end_ms)
+
+    [pause] = cluster.database.read(pauses.known)
+    assert (found, pause.reason, pause.until_at) == (PauseOutcome.CHANGED, "upgrade", end_ms)
+
+
+@on_memory
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ({"reason": "x" * 201}, Code.PAUSE_REASON),
+        ({"reason": "two\nlines"}, Code.PAUSE_REASON),
+        ({"until_ms": 1}, Code.PAUSE_END),
+        ({"until_ms": 2**60}, Code.PAUSE_END),
+    ],
+)
+def test_a_pause_with_a_bad_reason_or_end_is_refused(
+    cluster: Cluster, how: dict[str, Any], code: Code
+) -> None:
+    with pytest.raises(Problem) as refusal:
+        cluster.commands().pause(**how)
+
+    assert refusal.value.code is code
+    assert cluster.database.read(pauses.known) == []
+
+
+@on_memory
+def test_an_app_that_does_not_exist_for_somebody_cannot_be_paused(cluster: Cluster) -> None:
+    cluster.add_app(APP)
+    [app_id] = cluster.database.read(apps.ids_by_name).values()
+
+    for limits in ({"app_ids": [app_id + 1]}, {"job_ids": [1]}):
+        with pytest.raises(Problem) as refusal:
+            acting(cluster.database, **limits).cluster.pause(app_id)
+        assert refusal.value.code is Code.NO_APP
