@@ -195,9 +195,9 @@ def _people(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
     def unit(session: Any) -> int:
         session.add(user)
         session.flush()
-        pauses.begin(
-            session, EVERY_APP, now_ms=now_ms, until_ms=None, by=of("paused-by"), reason=of("pause")
-        )
+        for app_id, kind in ((EVERY_APP, ""), (made.ids["app_id"], "app-")):
+            by, reason = of(f"{kind}paused-by"), of(f"{kind}pause-reason")
+            pauses.begin(session, app_id, now_ms=now_ms, until_ms=None, by=by, reason=reason)
         session.execute(update(SignIn).values(agent=of("agent"), address=of("sign-in-address")))
         audit_log.note(
             session,

@@ -77,7 +77,7 @@ def test_a_foreign_app_does_not_exist_on_any_route(
     api: Flask, database: Database, clock: Clock, rows: Rows
 ) -> None:
     # Schedulers, and who paused them, are everybody's.
-    shown = {"job", "executor", "scheduler", "failing-role", "paused-by"}
+    shown = {"job", "executor", "scheduler", "failing-role", "paused-by", "pause-reason"}
 
     def text(name: str) -> str:
         return name if name in shown else f"hidden-{name}"
