@@ -133,18 +133,18 @@ def test_a_pause_of_an_app_has_a_reason_and_an_end_and_is_shown_with_the_schedul
     desk: Desk,
 ) -> None:
     desk.rows.scheduler("node-1", time.time_ns() // 1_000_000)
-    desk.warren("apps", "add", "reports")
+    desk.warren("apps", "add", "printing")
 
-    done = desk.warren("pause", "--app", "reports", "--reason", "new disk", "--for", "2h")
-    again = desk.warren("pause", "--app", "reports", "--reason", "new disk")
+    done = desk.warren("pause", "--app", "printing", "--reason", "new disk", "--for", "2h")
+    again = desk.warren("pause", "--app", "printing", "--reason", "new disk")
 
-    assert "paused; to go on: warren resume --app reports" in done.stdout
+    assert "paused; to go on: warren resume --app printing" in done.stdout
     assert "it was paused already" in again.stdout
     shown = desk.warren("schedulers", "list").stdout
-    assert "app reports is paused by cli:" in shown
+    assert "app printing is paused by cli:" in shown
     assert " until " in shown
-    assert ": new disk; to go on: warren resume --app reports" in shown
-    assert "resumed" in desk.warren("resume", "--app", "reports").stdout
+    assert ": new disk; to go on: warren resume --app printing" in shown
+    assert "resumed" in desk.warren("resume", "--app", "printing").stdout
     assert "paused" not in desk.warren("schedulers", "list").stdout
 
 

@@ -25,7 +25,7 @@ from sql.models import (
     SkippedTicks,
     User,
 )
-from sql.registry import pauses, presence
+from sql.registry import presence
 from sql.registry.pauses import EVERY_APP
 from sql.run_status import Kind, RunStatus
 from tests.support.stored_rows import Rows
@@ -197,7 +197,7 @@ def _people(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
         session.flush()
         for app_id, kind in ((EVERY_APP, ""), (made.ids["app_id"], "app-")):
             by, reason = of(f"{kind}paused-by"), of(f"{kind}pause-reason")
-            pauses.begin(session, app_id, now_ms=now_ms, until_ms=None, by=by, reason=reason)
+            session.add(Pause(app_id=app_id, since_at=now_ms, paused_by=by, reason=reason))
         session.execute(update(SignIn).values(agent=of("agent"), address=of("sign-in-address")))
         audit_log.note(
             session,
