@@ -1,8 +1,8 @@
 """The zygote's loop: forks and signals job processes on request, and reports their exits.
 
-Job processes and the zygote are subreapers. What a job has started is found below its process while
-that lives, and once it is dead as an orphan: a child that the zygote did not fork. An exit is
-reported only when no orphan is left.
+Job processes and the zygote are subreapers. While a job's process is alive, everything it started
+is found below it. Once it is dead, that becomes orphans: children that the zygote did not fork. An
+exit is reported only when no orphan is left.
 """
 
 import array

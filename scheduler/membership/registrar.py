@@ -1,4 +1,4 @@
-"""Lets executors in: queues declared, `Welcome` or `Refused` sent, a held address contested.
+"""Admits executors: declares their queues, sends `Welcome` or `Refused`, settles address disputes.
 
 Apps are created by people and have a bounded number of addresses. An executor of an unknown app, or
 one over the bound, gets no queue, no row and no answer.
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 class Registrar:
-    """Answers heartbeats; a role of its own because a challenge takes time.
+    """Answers heartbeats, in a thread of its own because a challenge takes time.
 
     Args:
         beats: the consumer of heartbeats; a new connection means that queues may be gone.
@@ -211,7 +211,7 @@ def _are_you_there(question_id: str, reply_to: str) -> Beat:
 
 
 def _hold(session: Session, beat: Heartbeat, now_ms: int) -> tuple[str, str]:
-    """Return the boot that holds the address, or why nobody may."""
+    """Return the boot that holds the address, or why none can."""
     app = apps.lock(session, beat.app)  # so that schedulers do not count at the same time
     if app is None:
         return "", f"there is no app {beat.app}; make it: warren apps add {beat.app}"

@@ -1,8 +1,8 @@
-"""Who lives, as this scheduler sees it: pure bookkeeping on a monotonic clock, thread-safe.
+"""Which executors are alive, as this scheduler sees it. No I/O; monotonic clock; thread-safe.
 
-Only a scheduler that was itself healthy for the whole time may call another dead. So every
-deadline counts from the last sign of life or from the start of this scheduler's own health,
-whichever is later; and health that nobody has vouched for lately, as after a freeze, is none.
+A scheduler may call an executor dead only if it was healthy itself for the whole time. So every
+deadline counts from the last sign of life or from when this scheduler became healthy, whichever is
+later. Health that was not confirmed recently, as after a freeze, does not count.
 """
 
 import threading
@@ -16,7 +16,7 @@ from scheduler.timeouts import Timeouts
 
 
 class Standing(StrEnum):
-    """What this scheduler may say of a boot that a run was routed to."""
+    """What this scheduler knows about a boot that a run was routed to."""
 
     ALIVE = "ALIVE"
     SUPERSEDED = "SUPERSEDED"
@@ -26,7 +26,7 @@ class Standing(StrEnum):
 
 @dataclass(slots=True)
 class Member:
-    """An address, the boot that holds it, and when that was last heard of.
+    """An address, the boot that holds it, and when it was last heard from.
 
     `usable_at`: when it last said that it takes triggers.
     `returns_seconds`: how long it may be silent and still come back with its runs.
@@ -68,7 +68,7 @@ class Roster:
         self._drained: frozenset[tuple[str, str, str]] = frozenset()
 
     def set_health(self, healthy: bool) -> None:
-        """Say whether this scheduler itself is fit to judge; a gap starts all deadlines anew."""
+        """Set whether this scheduler is fit to judge; a gap restarts all deadlines."""
         with self._lock:
             if not healthy:
                 self._healthy_since = None
@@ -239,7 +239,7 @@ class Roster:
     def _fit_since(self) -> float | None:
         """Return since when this scheduler is fit to judge, None when it is not.
 
-        It vouches for itself every half second; were it frozen meanwhile, it heard nothing.
+        It confirms its health every half second. If it was frozen in between, it heard nothing.
         """
         if self._clock() - self._vouched_at > self._timeouts.lapse:
             return None

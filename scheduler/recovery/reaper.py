@@ -2,7 +2,7 @@
 
 A trigger found unread in the queue provably never started, and is planned again at once. That proof
 fails for a copy, and for a message that was handed out before: its executor may have died after the
-start and before the acknowledgement. What is left then is LOST: nobody knows whether it started.
+start and before the acknowledgement. All other runs end LOST: they may have started.
 """
 
 import time
@@ -29,7 +29,7 @@ from sql.runs import queries
 from sql.runs.run_rows import RoutedRun
 
 BATCH = 500
-#: Pause between two looks, shorter while somebody is being buried.
+#: Pause between two checks, shorter while a dead boot is being settled.
 LOOK_SECONDS = 1.0
 #: When the queue and the registration of a dead executor are removed, and the pause between looks.
 FORGET_SECONDS = 24 * 3600.0
@@ -242,7 +242,7 @@ def _untaken(trigger: Trigger, app_id: int, address: str, now_ms: int) -> End:
         app_id=app_id,
         address=address,
         boot_id=trigger.boot_id,
-        # A run that was decided anew since may have arrived by another copy.
+        # A run that was routed again since may have arrived in another copy.
         routed_at=trigger.routed_at_ms or None,
     )
 

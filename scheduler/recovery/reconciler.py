@@ -1,7 +1,7 @@
-"""Asks executors about runs of which nothing was heard for ten seconds, and acts on the answers.
+"""Asks executors about runs that have been silent for ten seconds, and acts on the answers.
 
-Of the boot that was asked, unknown runs are sent again with the same id. Of an earlier boot on the
-same address, its successor's journal says whether they ever started.
+If a boot does not know a run that was sent to it, the run is sent again with the same id. For a run
+of an earlier boot on the same address, the successor's journal says whether it ever started.
 """
 
 import time
@@ -50,7 +50,7 @@ class _Asked:
 
 
 class Reconciler:
-    """Finds out what became of silent runs.
+    """Finds out how silent runs ended, or whether they still run.
 
     Of the timeouts, `silence` is how old a run must be to be asked about, half of it the pause
     between two questions; `answer` is how long an executor has.

@@ -1,8 +1,8 @@
-"""Sends again what was routed but never confirmed: of a dead scheduler, or of unknown fate.
+"""Sends runs again that were never confirmed: their scheduler died, or the broker was silent.
 
-The same id goes to the same address and boot, so the executor's own memory makes it harmless when
-the first copy did arrive. What was routed to a boot that is over is left to the reaper, and to
-the reconciler where another boot has its address.
+The same id goes to the same address and boot, so an executor that has the first copy ignores this
+one. Runs of a boot that has ended are left to the reaper, or to the reconciler if another boot has
+its address.
 """
 
 import threading
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Unknown:
-    """A trigger of this scheduler whose fate the broker did not report."""
+    """A trigger of this scheduler that the broker neither confirmed nor returned."""
 
     due_at: float
     pause_seconds: float = AGAIN_SECONDS
