@@ -27,6 +27,10 @@ RUNNING, PLANNED = 300, 700
 #: The job that has a script, and its versions.
 SCRIPT_JOB, VERSIONS = 1, 8
 TRAIL = 20_000
+#: Minutes of which the load of each executor is kept: a week.
+LOAD_MINUTES = 10_080
+#: Tags that jobs have, one each; favourites of each user.
+TEAMS, FAVOURITES = 40, 60
 
 #: What the statements' names in braces stand for; texts are parts of statements.
 _Facts = dict[str, int | str]
@@ -40,13 +44,14 @@ INSERT INTO xxl_job_info (id, job_group, job_desc, author, add_time, update_time
  schedule_conf, timezone, misfire_strategy, executor_route_strategy, executor_handler,
  executor_param, executor_block_strategy, executor_timeout, executor_fail_retry_count, retry_delay,
  delivery, concurrency, fresh_process, glue_type, trigger_status, trigger_last_time,
- trigger_next_time)
+ trigger_next_time, tags)
 SELECT seq, 1 + seq MOD {apps}, CONCAT('job-', seq), CONCAT('author-', seq MOD 100),
  UTC_TIMESTAMP(), UTC_TIMESTAMP(), 'CRON',
  CONCAT(seq MOD 60, ' ', seq MOD 60, ' {cron}'), 'UTC', 'DO_NOTHING', 'ROUND',
  CONCAT('handler-', seq MOD 500), CONCAT('{{"number": ', seq, '}}'), 'SERIAL_EXECUTION',
  0, 0, 0, 'AT_MOST_ONCE', 1, 0, IF(seq = {script_job}, 'GLUE_PYTHON', 'BEAN'), IF(seq MOD 10, 1, 0),
- IF(seq MOD 10, {now}, 0), IF(seq MOD 10, {next_tick}, 0)
+ IF(seq MOD 10, {now}, 0), IF(seq MOD 10, {next_tick}, 0),
+ CONCAT('team-', seq DIV {apps} MOD {teams})
 FROM seq_1_to_{jobs}
 """
 _RUNS = """
@@ -133,7 +138,30 @@ SELECT {now} - ({trail} - seq) * 1000, CONCAT('author-', seq MOD 100), '10.0.0.9
  '{{"param":"new"}}'
 FROM seq_1_to_{trail}
 """,
+    # Families of ten jobs of an app: each starts the next one, and half of them also the one after.
+    """
+INSERT INTO warren_job_child (job_id, position, child_id)
+SELECT seq, 0, seq + {apps} FROM seq_1_to_{jobs}
+WHERE seq DIV {apps} MOD 10 < 9 AND seq + {apps} <= {jobs}
+""",
+    """
+INSERT INTO warren_job_child (job_id, position, child_id)
+SELECT seq, 1, seq + 2 * {apps} FROM seq_1_to_{jobs}
+WHERE seq DIV {apps} MOD 10 < 5 AND seq + 2 * {apps} <= {jobs}
+""",
+    """
+INSERT INTO warren_executor_load (executor_id, minute_at, slots, running, waiting, cpu_percent,
+ memory_percent)
+SELECT executor.id, ({now} DIV 60000 - minute.seq) * 60000, 8, minute.seq MOD 9, minute.seq MOD 3,
+ minute.seq MOD 100, 60
+FROM xxl_job_registry AS executor JOIN seq_1_to_{load_minutes} AS minute
+WHERE executor.registry_group = 'EXECUTOR'
+""",
 )
+_FAVOURITES = """
+INSERT INTO warren_favourite (user_id, job_id)
+SELECT id, 1 + {apps} * seq FROM xxl_job_user JOIN seq_1_to_{favourites}
+"""
 
 
 class Size(NamedTuple):
@@ -157,6 +185,7 @@ def fill(database: Database, size: Size, now_ms: int, say: Callable[[str], None]
     users = NamedUsers(database, who="bench")
     users.add("admin", PASSWORD, role=Role.ADMINISTRATOR, app_names=())
     users.add("operator", PASSWORD, role=Role.OPERATOR, app_names=("app-1", "app-2"))
+    _do(database, _FAVOURITES, facts)
 
 
 def fill_at_rest(database: Database, size: Size, now_ms: int, say: Callable[[str], None]) -> None:
@@ -192,6 +221,9 @@ def _facts(size: Size, now_ms: int) -> _Facts:
         "script_job": SCRIPT_JOB,
         "versions": VERSIONS,
         "trail": TRAIL,
+        "teams": TEAMS,
+        "favourites": FAVOURITES,
+        "load_minutes": min(LOAD_MINUTES, size.runs // 10),
     }
 
 

@@ -66,7 +66,7 @@ def test_the_benchmark_of_the_console_measures_every_page(tmp_path: Path) -> Non
     arguments = ("-m", "benchmarks.console", "--quick", "--jobs", "300", "--runs", "3000")
 
     with Command(*arguments, folder=tmp_path, env=env, program=program) as bench:
-        status = bench.wait(120.0)
+        status = bench.wait(240.0)
         printed = bench.output.read_text()
 
     assert status == 0, printed
