@@ -77,6 +77,8 @@ PICTURES = (
     Picture("runs-dark", "/runs", theme="dark"),
     Picture("run", go=_first("/runs?job=examples/third-time-lucky&status=SUCCEEDED", r"/runs/\d+")),
     Picture("run-log", go=_log),
+    Picture("runs-errors", "/runs/errors"),
+    Picture("timeline", "/timeline?zoom=1"),
     Picture("script", go=_script),
     Picture("script-dark", go=_script, theme="dark"),
     Picture("executors", "/executors"),
