@@ -5,9 +5,11 @@ all partitions together. The newest run of each, one index step, shows which few
 the newest runs overall: 500 apps cost little more than one.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import count, product
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, func, or_, select, union_all
@@ -22,6 +24,8 @@ from sql.run_status import RunStatus
 PARTITIONS = 50
 #: Fewest rows to read from each, and most rows to read from all of them together.
 PARTITION_ROWS, ALL_ROWS = 5, 2_000
+#: A stream reads so many rows of a partition first, of so many partitions by one statement.
+STREAM_ROWS, STREAM_PARTITIONS = 32, 25
 _INDEX = "i_status_due"
 
 #: `due_at` and id of a run; the order goes by both, downwards.
@@ -95,10 +99,53 @@ def read(session: Session, wanted: RunSelection, *, limit: int) -> Newest:
     return Newest(known, end, sum(len(share.rows) for share in shares))
 
 
+def stream(session: Session, wanted: RunSelection) -> Iterator[ScannedRun]:
+    """Yield the runs, newest first, for those who want many.
+
+    No row is read twice: a partition is begun when its newest run comes, and read on, twice as much
+    each time, when what was read of it has been given. A run whose state changes meanwhile may come
+    twice, or not at all.
+    """
+    heads = deque(_heads(session, wanted, _app_ids(session, wanted)))
+    number = count()
+    heap: list[tuple[int, int, int, ScannedRun, Iterator[ScannedRun]]] = []
+
+    def add(runs: Iterator[ScannedRun]) -> None:
+        if (run := next(runs, None)) is not None:
+            heappush(heap, (-run.due_at, -run.id, next(number), run, runs))
+
+    while heads or heap:
+        if heads and (not heap or heads[0].due_at >= -heap[0][0]):
+            begun = [heads.popleft()[1:] for _ in range(min(STREAM_PARTITIONS, len(heads)))]
+            for part, rows in _first_rows(session, wanted, begun, STREAM_ROWS).items():
+                add(_read_on(session, wanted, part, rows))
+        else:
+            *_, run, runs = heappop(heap)
+            yield run
+            add(runs)
+
+
+def _read_on(
+    session: Session, wanted: RunSelection, part: tuple[str, int], rows: list[ScannedRun]
+) -> Iterator[ScannedRun]:
+    limit = STREAM_ROWS
+    while True:
+        yield from sorted(rows, key=lambda row: (row.due_at, row.id), reverse=True)
+        if len(rows) < limit:
+            return
+        limit = min(limit * 2, ALL_ROWS)
+        wanted = replace(wanted, before=min((row.due_at, row.id) for row in rows))
+        rows = fetch(session, ScannedRun, _part(wanted, *part).limit(limit))
+
+
+def _app_ids(session: Session, wanted: RunSelection) -> Collection[int]:
+    if wanted.app_ids is not None:
+        return wanted.app_ids
+    return session.execute(select(App.id)).scalars().all()
+
+
 def _read(session: Session, wanted: RunSelection, limit: int) -> list[_Slice]:
-    app_ids = wanted.app_ids
-    if app_ids is None:
-        app_ids = session.execute(select(App.id)).scalars().all()
+    app_ids = _app_ids(session, wanted)
     parts = list(product((status.value for status in sorted(wanted.statuses)), sorted(app_ids)))
     if len(parts) <= PARTITIONS:
         return _one_by_one(session, wanted, parts, limit)
@@ -135,13 +182,19 @@ def _one_by_one(
     if not parts:
         return []
     each = max(PARTITION_ROWS, min(limit, ALL_ROWS // len(parts)))
+    return [_share(rows, each, None) for rows in _first_rows(session, wanted, parts, each).values()]
+
+
+def _first_rows(
+    session: Session, wanted: RunSelection, parts: Sequence[tuple[str, int]], each: int
+) -> dict[tuple[str, int], list[ScannedRun]]:
     some = [_part(wanted, status, app_id).limit(each) for status, app_id in parts]
     found: dict[tuple[str, int], list[ScannedRun]] = {part: [] for part in parts}
     for row in map(
         ScannedRun._make, session.execute(union_all(*(select(part.subquery()) for part in some)))
     ):
         found[row.status, row.app_id].append(row)
-    return [_share(rows, each, None) for rows in found.values()]
+    return found
 
 
 def _part(wanted: RunSelection, status: str, app_id: int) -> Query:

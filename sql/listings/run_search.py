@@ -8,8 +8,9 @@ Kind, address and message have no index: runs are looked at in one of those orde
 page and no more. A page that was not filled by then says where looking goes on.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, CompoundSelect, and_, or_, select, union_all
@@ -18,7 +19,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sql.dialects.hints import use_index
 from sql.instants import at, epoch_ms
 from sql.listings import newest_runs, run_lines, run_messages
-from sql.listings.newest_runs import RunSelection, ScannedRun
+from sql.listings.newest_runs import Due, RunSelection, ScannedRun
 from sql.listings.run_lines import RunLine
 from sql.models import Run
 from sql.rows import Query, query
@@ -97,7 +98,8 @@ def page(session: Session, wanted: RunSearch) -> RunPage:
     rest, looked_at = wanted, 0
     for _ in range(ROUNDS):
         walk = _walk(session, rest)
-        chosen += _fitting(session, walk, wanted)
+        fitting = {row.id for row in _fitting(session, [row for _, row in walk.rows], wanted)}
+        chosen += [(place, row) for place, row in walk.rows if row.id in fitting]
         looked_at += walk.looked_at
         if walk.end is None or len(chosen) > wanted.limit or looked_at >= wanted.looked_at:
             break
@@ -119,26 +121,40 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
         looked_at: runs looked at, fitting or not, about so many at most.
 
     """
-    rest = replace(wanted, before=None, limit=AT_ONCE, looked_at=AT_ONCE)
-    chosen: list[ScannedRun] = []
+    chosen: dict[int, ScannedRun] = {}
     seen = 0
+    for rows in _batches(session, wanted):
+        if seen >= looked_at:
+            return Swept(runs=list(chosen.values()), is_all=False)
+        seen += len(rows)
+        chosen.update((row.id, row) for row in _fitting(session, rows, wanted))
+        if len(chosen) > most:
+            return Swept(runs=list(chosen.values())[:most], is_all=False)
+    return Swept(runs=list(chosen.values()), is_all=True)
+
+
+def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[ScannedRun]]:
+    """Yield the runs that an index finds, newest first."""
+    if _is_along_parts(wanted):
+        runs = newest_runs.stream(session, _selection(wanted, before=None))
+        while batch := list(islice(runs, AT_ONCE)):
+            yield batch
+        return
+    rest = replace(wanted, before=None, limit=AT_ONCE, looked_at=AT_ONCE)
     while True:
         walk = _walk(session, rest)
-        chosen += [row for _, row in _fitting(session, walk, wanted)]
-        seen += walk.looked_at
-        if len(chosen) > most:
-            return Swept(runs=chosen[:most], is_all=False)
-        if walk.end is None or seen >= looked_at:
-            return Swept(runs=chosen, is_all=walk.end is None)
+        yield [row for _, row in walk.rows]
+        if walk.end is None:
+            return
         rest = replace(rest, before=walk.end)
 
 
-def _fitting(session: Session, walk: _Walk, wanted: RunSearch) -> list[tuple[Place, ScannedRun]]:
-    rows = [(place, row) for place, row in walk.rows if _fits(row, wanted)]
+def _fitting(session: Session, rows: Sequence[ScannedRun], wanted: RunSearch) -> list[ScannedRun]:
+    fitting = [row for row in rows if _fits(row, wanted)]
     if wanted.text is None:
-        return rows
-    said = run_messages.with_text(session, [row.id for _, row in rows], wanted.text)
-    return [(place, row) for place, row in rows if row.id in said]
+        return fitting
+    said = run_messages.with_text(session, [row.id for row in fitting], wanted.text)
+    return [row for row in fitting if row.id in said]
 
 
 def _walk(session: Session, wanted: RunSearch) -> _Walk:
@@ -146,9 +162,14 @@ def _walk(session: Session, wanted: RunSearch) -> _Walk:
         return _along_ticks(session, wanted, wanted.job_id)
     if wanted.job_ids is not None:
         return _along_ticks_of_jobs(session, wanted, wanted.job_ids)
-    if wanted.app_ids is None and not wanted.statuses:
-        return _along_time(session, wanted)
-    return _along_parts(session, wanted)
+    if _is_along_parts(wanted):
+        return _along_parts(session, wanted)
+    return _along_time(session, wanted)
+
+
+def _is_along_parts(wanted: RunSearch) -> bool:
+    is_of_jobs = wanted.job_id is not None or wanted.job_ids is not None
+    return not is_of_jobs and (wanted.app_ids is not None or bool(wanted.statuses))
 
 
 def _along_ticks(session: Session, wanted: RunSearch, job_id: int) -> _Walk:
@@ -212,16 +233,21 @@ def _along_time(session: Session, wanted: RunSearch) -> _Walk:
 
 
 def _along_parts(session: Session, wanted: RunSearch) -> _Walk:
-    before = wanted.before
-    parts = RunSelection(
+    place = wanted.before
+    before = (place[0], place[1]) if place is not None and len(place) == 2 else None  # noqa: PLR2004 - due time and id
+    limit = _limit(wanted, has_rest=_has_rest(wanted))
+    found = newest_runs.read(session, _selection(wanted, before=before), limit=limit)
+    return _Walk(rows=found.rows, end=found.end, looked_at=found.looked_at)
+
+
+def _selection(wanted: RunSearch, *, before: Due | None) -> RunSelection:
+    return RunSelection(
         statuses=wanted.statuses or frozenset(RunStatus),
         app_ids=wanted.app_ids,
         since_ms=wanted.since_ms,
         until_ms=wanted.until_ms,
-        before=(before[0], before[1]) if before is not None and len(before) == 2 else None,  # noqa: PLR2004 - due time and id
+        before=before,
     )
-    found = newest_runs.read(session, parts, limit=_limit(wanted, has_rest=_has_rest(wanted)))
-    return _Walk(rows=found.rows, end=found.end, looked_at=found.looked_at)
 
 
 def _before(

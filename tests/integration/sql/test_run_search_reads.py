@@ -104,6 +104,19 @@ def test_a_sweep_ends_at_either_bound(
     assert count < 10_000
 
 
+def test_a_sweep_of_states_reads_each_run_about_once(
+    crowded: Database,  # noqa: F811 - the fixture
+) -> None:
+    failed = RunSearch(statuses=FAILURES)
+
+    count, found = reads(
+        crowded, lambda session: run_search.sweep(session, failed, most=9_999, looked_at=9_999)
+    )
+
+    assert len(found.runs) > 1_000
+    assert count < 3 * len(found.runs) + 2_000
+
+
 def test_many_parts_are_asked_for_little_at_a_time(
     crowded: Database,  # noqa: F811 - the fixture
 ) -> None:

@@ -96,6 +96,25 @@ def test_read_piece_by_piece_each_run_is_there_once_and_in_order(
     assert pieces > 1
 
 
+@pytest.mark.parametrize("app_ids", [None, frozenset({1, 2, 3, 999}), frozenset()])
+@pytest.mark.parametrize("times", [(None, None), (NOW_MS + 1, None), (None, NOW_MS + 2_000)])
+def test_a_stream_gives_each_run_once_and_in_order(
+    filled: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    app_ids: frozenset[int] | None,
+    times: tuple[int | None, int | None],
+) -> None:
+    monkeypatch.setattr(newest_runs, "STREAM_ROWS", 2)
+    monkeypatch.setattr(newest_runs, "STREAM_PARTITIONS", 3)
+    since_ms, until_ms = times
+    statuses = frozenset(STATES)
+    wanted = RunSelection(statuses=statuses, app_ids=app_ids, since_ms=since_ms, until_ms=until_ms)
+
+    found = filled.read(lambda session: list(newest_runs.stream(session, wanted)))
+
+    assert [(run.due_at, run.id) for run in found] == expected(filled, wanted)
+
+
 def test_apps_that_were_not_asked_for_are_left_out(filled: Database) -> None:
     wanted = RunSelection(statuses=frozenset(STATES), app_ids=frozenset({1, 2, 3, 999}))
 
