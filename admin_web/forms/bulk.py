@@ -10,12 +10,18 @@ from admin_web.url_ids import LARGEST
 
 #: Things that can be ticked on one page.
 MOST_TICKED = 200
-_KEY = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
+_UNDO = "-undo"
+_KEY = re.compile(rf"[A-Za-z0-9_-]{{22}}(?:{_UNDO})?", re.ASCII)
 
 
 def fresh_key() -> str:
     """Return what tells one form from every other one."""
     return secrets.token_urlsafe(16)
+
+
+def undo_key(key: str) -> str:
+    """Return the key under which the work of another key is undone, so that it is so once."""
+    return key + _UNDO
 
 
 def sent_key() -> str:

@@ -27,21 +27,23 @@ from admin_web.pages.tokens import TokenPages
 from admin_web.pages.users import UserPages
 from admin_web.timeline.page import TimelinePages
 from admin_web.url_routes import PageGroup
+from admin_web.views.bulk_work import BulkWork
 
 
 def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]:
     """Return every page group, with what it needs."""
+    job_work = BulkWork(services.now_ms)
     return [
         SignInPages(services, sign_ins),
         DashboardPages(services),
         JobPages(services),
         JobFormPages(services),
-        JobActions(services),
+        JobActions(services, job_work),
         AccountPages(services, sign_ins),
         RunPages(services),
         RunErrorPages(services),
         BulkRunPages(services),
-        BulkJobPages(services),
+        BulkJobPages(services, job_work),
         PreferencePages(services),
         FindPages(services),
         JobHistoryPages(services),

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -33,7 +33,7 @@ class Work:
     """What somebody asked for, and how far it is.
 
     `key` is that of the form that asked, `action` what is done. `is_all` is False when more than
-    these `total` things fit.
+    these `total` things fit. `ids` are those of the things, kept where it can be undone.
     """
 
     key: str
@@ -41,10 +41,17 @@ class Work:
     user_id: int
     total: int
     began_at: int
+    ended_at: int = 0
+    ids: Sequence[int] = ()
     is_all: bool = True
     counts: Counts = field(default_factory=Counts)
     problems: tuple[Problem, ...] = ()
     state: WorkState = WorkState.RUNNING
+
+    @property
+    def time(self) -> range:
+        """Return the milliseconds in which it was done, once it ended."""
+        return range(self.began_at, self.ended_at + 1)
 
     @property
     def done(self) -> int:
@@ -60,7 +67,8 @@ class Work:
 class BulkWork:
     """The work of this console; what it forgets when it ends is in the audit log."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._known: OrderedDict[str, tuple[Work, Parts]] = OrderedDict()
@@ -73,9 +81,7 @@ class BulkWork:
                 known[0].state is not WorkState.FAILED or known[0].user_id != work.user_id
             ):
                 return False
-            self._known[work.key] = (work, parts)
-            while len(self._known) > KNOWN:
-                self._known.popitem(last=False)
+            self._keep(work, parts)
         # As a daemon: a console that ends leaves the rest, as every part is whole.
         threading.Thread(target=self._do, args=(work.key,), name="bulk-work", daemon=True).start()
         return True
@@ -89,11 +95,22 @@ class BulkWork:
         fresh = replace(known[0], counts=Counts(), problems=(), state=WorkState.RUNNING)
         return self.start(fresh, known[1])
 
+    def add_done(self, work: Work) -> None:
+        """Keep what is done already, so that it can be undone."""
+        with self._lock:
+            ended = replace(work, state=WorkState.DONE, ended_at=self._now_ms())
+            self._keep(ended, lambda: iter(()))
+
     def find(self, key: str, user_id: int) -> Work | None:
         """Return somebody's work."""
         with self._lock:
             known = self._known.get(key)
         return known[0] if known is not None and known[0].user_id == user_id else None
+
+    def _keep(self, work: Work, parts: Parts) -> None:
+        self._known[work.key] = (work, parts)
+        while len(self._known) > KNOWN:
+            self._known.popitem(last=False)
 
     def _do(self, key: str) -> None:
         with self._turn:
@@ -121,4 +138,4 @@ class BulkWork:
     def _end(self, key: str, state: WorkState) -> None:
         with self._lock:
             work, parts = self._known[key]
-            self._known[key] = (replace(work, state=state), parts)
+            self._known[key] = (replace(work, state=state, ended_at=self._now_ms()), parts)

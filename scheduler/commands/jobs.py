@@ -15,7 +15,7 @@ from scheduler.jobs import dependencies, rules
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import fingerprint, job_spec
 from scheduler.problems import Code, Problem, Refused
-from sql.jobs import child_links, jobs
+from sql.jobs import child_links, history, jobs
 from sql.models import App, Job
 from sql.registry import apps
 
@@ -112,6 +112,25 @@ class JobCommands:
     def stop(self, job_id: int) -> bool:
         """Stop a job's schedule and cancel what is planned; False when it is stopped already."""
         return self._switch(job_id, Action.JOB_STOP, self._schedules.stop)
+
+    def undo_stop(self, job_id: int, *, stopped: range) -> bool:
+        """Start a job's schedule that this person stopped in these milliseconds.
+
+        False when something else was the last to change the schedule.
+
+        Raises:
+            Problem: as `start`.
+
+        """
+
+        def act(session: Session, job: Job, now_ms: int) -> bool:
+            last = history.last_change(session, job.id)
+            if last is None or last.enabled or last.changed_at not in stopped:
+                return False
+            is_own = last.changed_by == self._context.actor.who[:64]
+            return is_own and self._schedules.start(session, job, now_ms)
+
+        return self._switch(job_id, Action.JOB_START, act)
 
     def read(
         self, session: Session, job_id: int, *, lock: bool = False

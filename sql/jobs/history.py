@@ -104,6 +104,12 @@ def changes_of(session: Session, job_id: int) -> Sequence[History]:
     return session.execute(found).scalars().all()
 
 
+def last_change(session: Session, job_id: int) -> History | None:
+    """Return the newest change of one job's schedule; None when nothing was recorded yet."""
+    found = select(History).where(History.job_id == job_id).order_by(History.id.desc()).limit(1)
+    return session.execute(found).scalar_one_or_none()
+
+
 def _values(skip: SkippedTicks) -> dict[str, int | str | None]:
     return {
         "job_id": skip.job_id,

@@ -12,7 +12,7 @@ from admin_web.forms import bulk
 from admin_web.forms.job_filter import JobFilterForm, wanted
 from admin_web.forms.run_filter import read_query
 from admin_web.url_routes import route
-from admin_web.views.bulk_work import BulkWork, Work
+from admin_web.views.bulk_work import BulkWork, Work, WorkState
 from admin_web.visitors import visitor
 from scheduler.actor import Right
 from scheduler.commands.bulk.outcomes import Part
@@ -39,9 +39,9 @@ class BulkJobPages:
 
     name = "bulk_jobs"
 
-    def __init__(self, services: ConsoleServices) -> None:
+    def __init__(self, services: ConsoleServices, work: BulkWork) -> None:
         self._services = services
-        self._work = BulkWork()
+        self._work = work
 
     @route("/jobs/bulk/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Page:
@@ -58,6 +58,7 @@ class BulkJobPages:
                 user_id=known.user_id,
                 total=len(chosen.job_ids),
                 began_at=self._services.now_ms(),
+                ids=chosen.job_ids,
                 is_all=chosen.is_all,
             )
             form = FormKey(user_id=known.user_id, key=key)
@@ -77,6 +78,25 @@ class BulkJobPages:
         key = bulk.sent_key()
         self._work.resume(key, visitor().user_id)
         return redirect(url_for("bulk_jobs.show", key=key), 303)
+
+    @route("/jobs/bulk/undo", Right.OPERATE, methods=("POST",))
+    def undo(self) -> Response:
+        """Start again what a bulk stop has stopped, once."""
+        known, key = visitor(), bulk.sent_key()
+        stop = self._work.find(key, known.user_id)
+        if stop is None or stop.action != "stop" or stop.state is not WorkState.DONE:
+            return redirect(url_for("bulk_jobs.show", key=key), 303)
+        undo = Work(
+            key=bulk.undo_key(key),
+            action="undo",
+            user_id=known.user_id,
+            total=len(stop.ids),
+            began_at=self._services.now_ms(),
+        )
+        jobs = self._services.commands(known.actor).bulk_jobs
+        if not self._work.start(undo, lambda: jobs.undo_stop(stop.ids, stop.time)):
+            flash(gettext("This was undone already. Nothing was started again."), "error")
+        return redirect(url_for("bulk_jobs.show", key=undo.key), 303)
 
 
 def ask_about_all(services: ConsoleServices, action: str) -> Response | str:

@@ -39,7 +39,7 @@ class BulkRunPages:
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
         self._finder = RunFinder(services)
-        self._work = BulkWork()
+        self._work = BulkWork(services.now_ms)
 
     @route("/runs/bulk/ask", Right.OPERATE, methods=("POST",))
     def ask(self) -> Page:

@@ -1,6 +1,6 @@
 """Actions on jobs: start, stop, trigger, delete."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
@@ -18,6 +18,7 @@ from admin_web.language.problem_text import problem_text
 from admin_web.pages.bulk.bulk_jobs import ask_about_all
 from admin_web.url_ids import LARGEST
 from admin_web.url_routes import route
+from admin_web.views.bulk_work import BulkWork, Work
 from admin_web.visitors import visitor
 from scheduler.actor import Right
 from scheduler.commands.commands import Commands
@@ -43,15 +44,16 @@ class JobActions:
 
     name = "job_actions"
 
-    def __init__(self, services: ConsoleServices) -> None:
+    def __init__(self, services: ConsoleServices, work: BulkWork) -> None:
         self._services = services
+        self._work = work
 
     @route("/jobs/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Response | str:
         """Let schedules fire."""
         if bulk.is_about_all():
             return ask_about_all(self._services, "start")
-        done, wrong = self._each(self._commands.jobs.start)
+        done, wrong = self._each(self._commands.jobs.start, self._chosen())
         flash(gettext("Jobs started: %(n)s", n=done))
         return self._back(wrong)
 
@@ -60,8 +62,13 @@ class JobActions:
         """Let schedules rest."""
         if bulk.is_about_all():
             return ask_about_all(self._services, "stop")
-        done, wrong = self._each(self._commands.jobs.stop)
-        flash(gettext("Jobs stopped: %(n)s", n=done))
+        began_at, chosen = self._services.now_ms(), self._chosen()
+        done, wrong = self._each(self._commands.jobs.stop, chosen)
+        words = gettext("Jobs stopped: %(n)s", n=done)
+        if done > 1:
+            flash(words, f"undo {self._undoable_stop(list(chosen), began_at)}")
+        else:
+            flash(words)
         return self._back(wrong)
 
     @route("/jobs/trigger", Right.OPERATE, methods=("POST",))
@@ -69,7 +76,7 @@ class JobActions:
         """Run jobs once, each with its own parameter."""
         if bulk.is_about_all():
             return ask_about_all(self._services, "trigger")
-        done, wrong = self._each(self._commands.runs.trigger)
+        done, wrong = self._each(self._commands.runs.trigger, self._chosen())
         flash(gettext("Runs queued: %(n)s", n=done))
         return self._back(wrong)
 
@@ -123,10 +130,23 @@ class JobActions:
     def _commands(self) -> Commands:
         return self._services.commands(visitor().actor)
 
-    def _each(self, act: Callable[[int], object]) -> tuple[int, list[str]]:
-        """Act on each chosen job; return how many it changed, and what was wrong with others."""
+    def _undoable_stop(self, job_ids: Sequence[int], began_at: int) -> str:
+        """Keep which jobs were stopped together; return the key by which that is undone."""
+        stop = Work(
+            key=bulk.fresh_key(),
+            action="stop",
+            user_id=visitor().user_id,
+            total=len(job_ids),
+            began_at=began_at,
+            ids=job_ids,
+        )
+        self._work.add_done(stop)
+        return stop.key
+
+    def _each(self, act: Callable[[int], object], job_ids: Iterable[int]) -> tuple[int, list[str]]:
+        """Act on each job; return how many it changed, and what was wrong with others."""
         done, wrong = 0, []
-        for job_id in self._chosen():
+        for job_id in job_ids:
             try:
                 done += act(job_id) is not False
             except Problem as problem:

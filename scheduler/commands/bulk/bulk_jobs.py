@@ -30,6 +30,12 @@ class BulkJobCommands:
         """Stop schedules; give what came of each part."""
         return _each(job_ids, lambda job_id: _switched(self._jobs.stop(job_id)))
 
+    def undo_stop(self, job_ids: Sequence[int], stopped: range) -> Iterator[Part]:
+        """Start schedules that this person stopped in these milliseconds; give as `start`."""
+        return _each(
+            job_ids, lambda job_id: _switched(self._jobs.undo_stop(job_id, stopped=stopped))
+        )
+
     def trigger(self, job_ids: Sequence[int], form: FormKey) -> Iterator[Part]:
         """Run jobs once, each with its own param; give what came of each part."""
 

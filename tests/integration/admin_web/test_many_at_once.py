@@ -112,3 +112,18 @@ def test_the_arrow_keys_walk_the_timeline_and_enter_opens_a_run(page: Page) -> N
     page.keyboard.press("Enter")
 
     expect(page).to_have_url(re.compile(f"{re.escape(target)}$"))
+
+
+def test_a_stop_of_two_jobs_is_undone_where_it_was_made(page: Page, shop: Shop) -> None:
+    for name in ("hourly-sum", "hourly-mail"):
+        shop.rows.job(name, schedule_kind="CRON", schedule_value="0 0 * * * ?")
+    page.goto("/jobs?name=hourly")
+
+    for action in ("Start", "Stop"):
+        for name in ("hourly-sum", "hourly-mail"):
+            page.get_by_label(name, exact=True).check()
+        page.get_by_role("group", name="Selected jobs").get_by_role("button", name=action).click()
+        expect(page.get_by_role("status").filter(has_text=": 2")).to_contain_text(action.lower())
+    page.get_by_role("button", name="Undo").click()
+
+    expect(page.get_by_text("Started again: 2")).to_be_visible()

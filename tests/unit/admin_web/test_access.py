@@ -82,6 +82,7 @@ TABLE: dict[str, Expected] = {
     "bulk_jobs.start": Expected(OPERATORS, admits=frozenset({400})),
     "bulk_jobs.show": Expected(OPERATORS, admits=frozenset({404})),
     "bulk_jobs.resume": Expected(OPERATORS, admits=frozenset({400})),
+    "bulk_jobs.undo": Expected(OPERATORS, admits=frozenset({400})),
     "find.show": Expected(),
     "job_history.show": Expected(values={"job_id": 999}, admits=frozenset({404})),
     "timeline.show": Expected(),
