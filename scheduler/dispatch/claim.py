@@ -1,4 +1,4 @@
-"""What one claiming transaction knows and decides."""
+"""The facts and decisions of one claiming transaction."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -20,12 +20,12 @@ from sql.runs.shards import Shard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimContext:
-    """An app and its executors when the claim began, and what it read of the jobs it locked.
+    """An app and its executors when the claim began, and the data of the jobs it locked.
 
-    `live` are all boots by address. Runs go to `addresses`: all of them, or those of the app's own
-    list, of which `away` are not online; unless a user named others for a run. Those in `ailing`,
-    with what ails them, are passed over while another is well. `decisions` of added routes are
-    those that were asked for by the claim before.
+    `live` are all boots by address. Runs go to `addresses`, unless a user named others for a run:
+    all that are online, or those of the app's own list, of which `away` are offline. Those in
+    `ailing`, with their troubles, are passed over while another is healthy. `decisions` are those
+    of added routes that the previous claim asked for.
     """
 
     app_id: int
@@ -40,7 +40,7 @@ class ClaimContext:
     scripts: Mapping[int, Script | None] = field(default_factory=dict)
 
     def well(self, addresses: Iterable[str]) -> tuple[str, ...]:
-        """Return those of these that are live and well; all of them where none is."""
+        """Return the addresses that are live and healthy; all of them if none is."""
         listed = tuple(addresses)
         well = tuple(one for one in listed if one in self.live and one not in self.ailing)
         return well or listed
@@ -48,14 +48,14 @@ class ClaimContext:
 
 @dataclass(slots=True, kw_only=True)
 class ClaimOutcome:
-    """What becomes of the runs of a claim; a run that is mentioned nowhere stays PLANNED.
+    """The decisions of a claim; a run that appears in none stays PLANNED.
 
-    Sent: `triggers` are published after the commit, `routed` are their runs, `shards` the further
-    ones of broadcasts, and `totals` how many shards there are, where that was decided now.
+    Sent: `triggers` are published after the commit, `routed` are their runs, `shards` the other
+    shards of broadcasts, and `totals` the numbers of shards that were decided now.
     Ended: `ends`, with the route's explanations in `explained`.
-    Waiting: `undecided` for answers of executors, `asked` for routes that an installation has
-    added, and the runs of `full_jobs` for an address that is full or away.
-    `memories` are what routes want to remember, by job.
+    Waiting: `undecided` for answers of executors, `asked` for added routes, and the runs of
+    `full_jobs` for an address that is full or offline.
+    `memories` are to be stored for routes, by job.
     """
 
     triggers: list[RoutedTrigger] = field(default_factory=list)
@@ -77,20 +77,20 @@ class ClaimOutcome:
 
 @dataclass(slots=True)
 class ClaimUsage:
-    """What a claim has used so far: room by address, jobs by address, characters of scripts."""
+    """What a claim has used so far: room and jobs by address, characters of scripts."""
 
     room: Counter[str] = field(default_factory=Counter)
     jobs: set[tuple[str, int]] = field(default_factory=set)
     script_characters: int = 0
 
     def add(self, item: RoutedTrigger) -> None:
-        """Count something that is sent."""
+        """Count a trigger that is sent."""
         self.room[item.address] += 1
         self.jobs.add((item.address, item.trigger.job_id))
 
 
 def undelivered(run_id: int, why: Words, now_ms: int, *, pause_seconds: float = 0.0) -> End:
-    """Give up a run that is not routed; one that another scheduler has routed meanwhile stays."""
+    """Give up an unrouted run, unless another scheduler has routed it meanwhile."""
     return End(
         run_id=run_id,
         status=RunStatus.UNDELIVERED,

@@ -1,10 +1,10 @@
-"""One claiming transaction: locks due runs, looks at their jobs again, has them routed, writes it.
+"""One claiming transaction: locks due runs, re-reads their jobs, routes them, writes the result.
 
     PLANNED ──> ROUTED with address and boot  |  CANCELLED: its job is gone  |  stays PLANNED
-            └─> UNDELIVERED: nobody can, or will, take it
+            └─> UNDELIVERED: no executor takes it
 
-A run stays PLANNED while its executor is full or away, its route waits for an answer, or somebody
-has just paused its app.
+A run stays PLANNED while its executor is full or offline, its route waits for an answer, or its app
+has just been paused.
 """
 
 from collections.abc import Sequence
@@ -47,10 +47,10 @@ class Claimer:
         self._scripts = Scripts()
 
     def claim(self, run_ids: Sequence[int], context: ClaimContext) -> ClaimOutcome:
-        """Route what is still PLANNED of these runs and held by nobody else.
+        """Route those of these runs that are still PLANNED and locked by nobody else.
 
         Raises:
-            ValueError: one of the runs or jobs holds what cannot be said in a trigger.
+            ValueError: one of the runs or jobs holds a value that no trigger can carry.
 
         """
         return self._context.write_runs(

@@ -1,6 +1,6 @@
-"""What the broker said of published triggers, into rows: SENT, UNDELIVERED, or a rescuer's case.
+"""Records the broker's confirms of published triggers: SENT, UNDELIVERED, or left to the rescuer.
 
-A role of its own, because the dispatcher must not wait for the broker while more comes due.
+A separate role, because the dispatcher must not wait for the broker while more comes due.
 """
 
 import threading
@@ -21,18 +21,19 @@ from sql.errors import DatabaseUnavailable
 from sql.run_status import RunStatus
 from sql.runs import transitions
 
-#: Batches on their way before the dispatcher makes no more.
+#: Unconfirmed batches at most; the dispatcher then waits.
 ROOM = 4
 
 log = structlog.get_logger()
 
 
 class Confirmations:
-    """Notes the fates of one scheduler's triggers.
+    """Records whether one scheduler's triggers arrived.
 
     Args:
-        on_unknown: told the ids of runs of whose trigger the broker did not say what became.
-        on_missing: told the app and address of an executor whose queue is not there.
+        on_unknown: called with the ids of runs whose trigger the broker neither confirmed nor
+        returned.
+        on_missing: called with the app and address of an executor whose queue does not exist.
 
     """
 
@@ -50,27 +51,27 @@ class Confirmations:
         self._on_missing = on_missing
         self._changed = threading.Condition()
         self._on_the_way: deque[TriggerBatch] = deque()
-        #: Set when a batch is on its way.
+        #: Set while a batch is unconfirmed.
         self.awake = WakeUp()
 
     def add(self, batch: TriggerBatch) -> None:
-        """Take a batch that was published."""
+        """Add a published batch."""
         with self._changed:
             self._on_the_way.append(batch)
         self.awake.set()
 
     def wait_for_room(self, seconds: float) -> bool:
-        """Wait until one more batch may be made; False when time ran out."""
+        """Wait until there is room for another batch; return False on timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self._on_the_way) < ROOM, seconds)
 
     def tick(self, _now_ms: int) -> float:
-        """Note the oldest batch and what else is settled; return the seconds until the next."""
+        """Record the oldest batch and all settled ones; return the seconds until the next round."""
         self._settle()
         return 0 if self._on_the_way else NAP_SECONDS
 
     def drain(self) -> None:
-        """Note everything that is on its way."""
+        """Record all batches that are still unconfirmed."""
         while self._on_the_way:
             self._settle()
 
@@ -83,9 +84,9 @@ class Confirmations:
         try:
             self._note(results)
         except DatabaseUnavailable:
-            raise  # it is noted when the database is back
+            raise  # recorded when the database is back
         except Exception:
-            self._strike_off(len(results))  # the rescuer will find these runs unconfirmed
+            self._strike_off(len(results))  # the rescuer finds these runs unconfirmed
             raise
         self._strike_off(len(results))
 

@@ -1,4 +1,4 @@
-"""Rows into messages: builds triggers and hands them to the broker, with confirms pipelined.
+"""Builds triggers from rows and publishes them, with pipelined confirms.
 
 This is the only place that publishes a trigger. It runs after the commit that routed the runs.
 """
@@ -20,7 +20,7 @@ from sql.runs.run_rows import PlannedRun, RoutedRun
 #: How long a broker may take to confirm before the outcome counts as unknown.
 CONFIRM_SECONDS = 5.0
 #: How long after its decision a trigger may still be published. A scheduler that was frozen in
-#: between publishes nothing: others have taken its runs over, and they may be anywhere by now.
+#: between publishes nothing: others have taken over its runs and may have sent them elsewhere.
 STALE_SECONDS = 0.75
 
 log = structlog.get_logger()
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """What became of delivered triggers, as lists of routed triggers."""
+    """The results of delivery, as lists of routed triggers."""
 
     confirmed: list[RoutedTrigger]
     returned: list[RoutedTrigger]
@@ -37,7 +37,7 @@ class BatchResult:
 
 
 class TriggerBatch:
-    """Triggers on their way; `batch` None = they were not published."""
+    """Triggers whose confirms are awaited; `batch` is None if they were not published."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class TriggerBatch:
 
     @property
     def is_settled(self) -> bool:
-        """Whether `result` has nothing to wait for."""
+        """Whether `result` would return at once."""
         return self._batch is None or self._batch.is_settled
 
     def result(self) -> BatchResult:
-        """Wait for the broker's word on each message, up to 5 s from its publishing.
+        """Wait for the confirm of each message, up to 5 s from its publishing.
 
-        It is the fate of every trigger in the message.
+        It applies to every trigger in the message.
         """
         by_fate: dict[Confirm, list[RoutedTrigger]] = {fate: [] for fate in Confirm}
         for pack, fate in zip(self._packs, self._fates(), strict=True):
@@ -77,7 +77,7 @@ class TriggerBatch:
 
 
 class Delivery:
-    """Sends triggers to executors' queues; `stamp` says last which trace each belongs to."""
+    """Sends triggers to executors' queues; `stamp` adds the trace each belongs to."""
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class Delivery:
         return self._publisher.is_ready
 
     def send(self, triggers: Iterable[RoutedTrigger], *, decided_at: float) -> TriggerBatch:
-        """Publish triggers; one that cannot be put into a message is reported as unsendable.
+        """Publish triggers; those that do not fit into a message are reported as unsendable.
 
-        `decided_at` is the monotonic time of the commit or the question that allowed it.
+        `decided_at` is the monotonic time of the commit or query that allowed it.
         """
         if self._stamp is not None:
             triggers = [replace(item, trigger=self._stamp(item.trigger)) for item in triggers]
@@ -119,10 +119,10 @@ def routed_trigger(
     script: Script | None = None,
     resent: bool = False,
 ) -> RoutedTrigger:
-    """Return the trigger of a run that goes to a boot of an executor; a script runs for a handler.
+    """Return the trigger of a run for a boot of an executor; a script replaces the handler.
 
     Raises:
-        ValueError: the job's row holds what no trigger can say.
+        ValueError: the job's row holds a value that no trigger can carry.
 
     """
     return RoutedTrigger(
@@ -158,9 +158,9 @@ def triggers_again(
     apps: Mapping[int, str],
     scripts: Mapping[int, Script | None],
 ) -> list[RoutedTrigger]:
-    """Return the triggers of runs that were routed before, to the same address and boot.
+    """Return the triggers of runs that were already routed, to the same address and boot.
 
-    A run is left out when its job was deleted meanwhile, or can no more be put into a trigger.
+    A run is left out if its job was deleted meanwhile, or no longer fits into a trigger.
     """
     again = (_trigger_again(row, jobs, apps, scripts) for row in rows)
     return [routed for routed in again if routed is not None]

@@ -1,4 +1,4 @@
-"""Where an app's runs may go now: who is online, who is well, who has room."""
+"""Where an app's runs may go now: which executors are online, healthy, and have room."""
 
 from scheduler.dispatch.claim import ClaimContext
 from scheduler.dispatch.workload import Workload
@@ -7,7 +7,7 @@ from scheduler.membership.roster import Roster
 
 
 class Destinations:
-    """The executors of all apps, as the dispatcher sees them; for its thread alone."""
+    """The executors of all apps, as the dispatcher sees them; used by its thread only."""
 
     def __init__(self, roster: Roster, listed: AppAddresses, workload: Workload) -> None:
         self._roster = roster
@@ -19,15 +19,15 @@ class Destinations:
         return self._roster.routable(app)
 
     def room(self, app_id: int, live: dict[str, str]) -> int:
-        """Return how many more runs these addresses take together."""
+        """Return how many more runs these addresses take in total."""
         return self._workload.room(app_id, live)
 
     def absent_seconds(self, app: str) -> float:
-        """Return for how long no executor of an app has taken triggers."""
+        """Return how long no executor of an app has taken triggers."""
         return self._roster.absent_seconds(app)
 
     def context(self, app_id: int, app: str, live: dict[str, str], now_ms: int) -> ClaimContext:
-        """Return what a claim goes by."""
+        """Return the facts that a claim decides on."""
         listed = self._listed(app_id)
         return ClaimContext(
             app_id=app_id,

@@ -30,37 +30,38 @@ from sql.errors import DatabaseUnavailable
 from sql.registry import pauses
 from sql.runs import queries
 
-#: Runs claimed in one transaction: at first, and at most, each time twice as many while there are
-#: more. The first ones of a burst leave early, and a long backlog pays few transactions.
+#: Runs claimed in one transaction: at first, and at most; doubled each time while there are more.
+#: The first runs of a burst leave early, and a long backlog needs few transactions.
 FIRST_BATCH = 50
 BATCH = 500
-#: How far behind now a peek looks between two full sweeps, and how often those are.
+#: How far back a peek looks between two full sweeps, and the time between sweeps.
 LOOK_BACK_MS = 10_000
 SWEEP_MS = 10_000
-#: Pauses: when there is nothing to do, when every address that could take a run is full, and when
-#: other schedulers hold what was peeked at.
+#: Pauses: when nothing is due, when every possible address is full, and when other schedulers hold
+#: the runs that were found.
 IDLE_SECONDS = 0.5
 FULL_SECONDS = 0.05
 CONTENDED_SECONDS = (0.005, 0.02)
-#: For how long a job is left out of peeks because its address is full, and because its runs can
-#: neither be routed nor ended.
+#: How long a job is left out of peeks because its address is full, or because its runs can neither
+#: be routed nor ended.
 JOB_FULL_SECONDS = 0.25
 JOB_BROKEN_SECONDS = 60.0
-#: Jobs left out of a peek at most: SQLite takes 32,766 parameters.
+#: Jobs left out of one peek at most: SQLite takes 32,766 parameters.
 LEFT_OUT_LIMIT = 20_000
 
 log = structlog.get_logger()
 
 
 class Dispatcher:
-    """Sends what is due.
+    """Sends due runs.
 
     Args:
         destinations: where runs may go.
-        claimer: routes runs, a batch a transaction.
-        resolver: knows the jobs that wait for an answer of executors.
-        sender: publishes what was routed.
-        uptime: told whether this dispatcher can send; it knows what must not be sent any more.
+        claimer: routes runs, one batch per transaction.
+        resolver: knows the jobs that wait for executors to answer.
+        sender: publishes routed runs.
+        uptime: learns whether this dispatcher can send, and knows which runs it is too late to
+        send.
 
     """
 
@@ -87,7 +88,7 @@ class Dispatcher:
         self._batches: dict[int, int] = {}
         self._since_ms = 0
         self._swept_at = 0
-        #: Jobs left out of peeks, and until when.
+        #: Jobs left out of peeks, with the time until which they are.
         self._aside: dict[int, float] = {}
         self._pauses = Pauses()
 
@@ -115,20 +116,20 @@ class Dispatcher:
         return min(pause, self._resolver.seconds_left())
 
     def rest(self) -> float:
-        """Do nothing for a round, as nothing is due, but note whether it could be sent."""
+        """Skip a round in which nothing is due, but record whether runs could be sent."""
         self._uptime.note(able=self._sender.is_open)
         return IDLE_SECONDS
 
     def since_ms(self, now_ms: int) -> int:
-        """Return from when on the next peek looks for due runs."""
+        """Return the earliest due time that the next peek looks at."""
         return self._since_ms if 0 <= now_ms - self._swept_at < SWEEP_MS else 0
 
     def _look(self, session: Session, now_ms: int) -> dict[int, int]:
-        """Learn what is paused; return when the next run of each other app is due."""
+        """Read the pauses; return when the next run of each app that is not paused is due."""
         held = self._pauses.held_apps
         self._pauses = Pauses(pauses.known(session), now_ms)
         if self._pauses.held_apps != held:
-            self._swept_at = 0  # what an app has kept back may be long due
+            self._swept_at = 0  # runs held back by a pause may be long due
         since_ms = self.since_ms(now_ms)
         due = queries.next_due(session, since_ms=since_ms)
         due = {app_id: at for app_id, at in due.items() if app_id not in self._pauses.held_apps}
@@ -138,7 +139,7 @@ class Dispatcher:
         return due
 
     def _dispatch_app(self, app_id: int) -> float:
-        """Send one batch for an app; return the seconds until the next one is worth a try."""
+        """Send one batch for an app; return the seconds until the next try."""
         app = self._context.app_names(app_id).get(app_id)
         if app is None:
             return IDLE_SECONDS
@@ -169,7 +170,7 @@ class Dispatcher:
         return contended
 
     def _left_out(self) -> set[int]:
-        """Return the jobs whose runs cannot be sent now, up to what one query takes."""
+        """Return the jobs whose runs cannot be sent now, as many as one query takes."""
         left_out = {*self._aside, *self._resolver.held_back()}
         return set(islice(left_out, LEFT_OUT_LIMIT))
 
@@ -188,7 +189,7 @@ class Dispatcher:
         )
 
     def _claim_and_send(self, run_ids: Sequence[int], context: ClaimContext) -> list[ClaimOutcome]:
-        """Claim runs and send them; added routes choose between a first claim and a second."""
+        """Claim runs and send them; added routes choose between a first and a second claim."""
         outcome = self._claim(run_ids, context)
         if not outcome.asked:
             return [outcome]
@@ -196,11 +197,11 @@ class Dispatcher:
         return [outcome, self._claim(list(decisions), replace(context, decisions=decisions))]
 
     def _claim(self, run_ids: Sequence[int], context: ClaimContext) -> ClaimOutcome:
-        """Claim runs in one transaction and, after it, send what was routed."""
+        """Claim runs in one transaction, then send those that were routed."""
         if not self._uptime.is_valid:
             return (
                 ClaimOutcome()
-            )  # frozen since the peek: what it saw may have been missed meanwhile
+            )  # frozen since the peek: the runs it found may be too late to send now
         outcome = self._claimer.claim(run_ids, context)
         committed_at = time.monotonic()
         self._aside.update(dict.fromkeys(outcome.full_jobs, committed_at + JOB_FULL_SECONDS))
@@ -209,7 +210,7 @@ class Dispatcher:
         return outcome
 
     def _give_up(self, app_id: int, app: str) -> float:
-        """End what has been due for an app while none of its executors was seen."""
+        """End the due runs of an app none of whose executors has been seen for long."""
         if self._destinations.absent_seconds(app) < self._no_executor_seconds:
             return IDLE_SECONDS
         now_ms = self._context.now_ms()
@@ -222,7 +223,7 @@ class Dispatcher:
         return 0 if tally.won else IDLE_SECONDS
 
     def _put_aside(self, run_id: int, error: Exception) -> None:
-        """End a run that cannot be routed, whatever the reason, so that it holds up nobody."""
+        """End a run that cannot be routed, so that it does not block the others."""
         words = " ".join(str(error).split())[:500]
         job_id = self._context.database.read(lambda session: queries.job_of(session, run_id))
         log.error("run_not_routable", run_id=run_id, job_id=job_id, error=words)

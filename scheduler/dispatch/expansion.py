@@ -1,8 +1,8 @@
-"""Broadcasts: one run becomes a shard for each executor there is, while it is claimed.
+"""Broadcasts: a claimed run becomes one shard for each executor.
 
-    0/0 PLANNED ──> 0/n ROUTED, and 1..n-1 born ROUTED beside it
+    0/0 PLANNED ──> 0/n ROUTED, and 1..n-1 inserted as ROUTED
 
-The number of shards never changes afterwards: a retry of shard i stays i/n, whoever is there then.
+The number of shards never changes afterwards: a retry of shard i stays i/n.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ from sql.runs.shards import Shard
 
 
 def is_unexpanded(run: PlannedRun, job: JobToRun) -> bool:
-    """Whether this claim decides how many shards there are.
+    """Whether this claim decides the number of shards.
 
-    A first attempt was never routed, whatever its job's route was when it was planned.
+    A first attempt was never routed, even if its job's route has changed since it was planned.
     """
     if job.route != Route.SHARDING_BROADCAST:
         return False
@@ -30,7 +30,7 @@ def is_unexpanded(run: PlannedRun, job: JobToRun) -> bool:
 
 
 def choices(request: RouteRequest) -> list[Choice]:
-    """Return where each shard goes, by its index."""
+    """Return the destination of each shard, by its index."""
     total = len(request.candidates)
     return [
         Choice(address, Why.SHARD_OF(route=Route.SHARDING_BROADCAST, index=index, total=total))
@@ -39,7 +39,7 @@ def choices(request: RouteRequest) -> list[Choice]:
 
 
 def shard_trigger(zero: RoutedTrigger, shard: Shard) -> RoutedTrigger:
-    """Return the trigger of a shard, made from that of shard 0."""
+    """Return the trigger of a shard, based on that of shard 0."""
     trigger = msgspec.structs.replace(
         zero.trigger,
         run_id=shard.run_id,
@@ -53,7 +53,7 @@ def shard_trigger(zero: RoutedTrigger, shard: Shard) -> RoutedTrigger:
 def write(
     session: Session, totals: Mapping[int, int], others: Sequence[Shard], *, node: str, now_ms: int
 ) -> None:
-    """Write, once the runs themselves are routed, how many shards each is of, and the others."""
+    """Store the number of shards of routed runs, and insert the other shards."""
     for run_id, total in totals.items():
         shards.number(session, run_id, total)
     shards.add(session, others, node=node, now_ms=now_ms)

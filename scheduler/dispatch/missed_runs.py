@@ -1,11 +1,11 @@
-"""Decides about planned runs of schedules that no scheduler could, or might, send in time, by job.
+"""Decides, job by job, about scheduled runs that no scheduler was able or allowed to send in time.
 
     DO_NOTHING     each is CANCELLED, and its tick recorded as skipped
     FIRE_ONCE_NOW  the last one is sent now as MISFIRE, unless one of a later tick stands for it;
                    each of the others is CANCELLED, and its tick recorded as skipped
 
-Any number of schedulers may be at it: who holds the job's row decides about all of its runs, in one
-transaction, and the MISFIRE run is the last tick's own row, so that there is never a second.
+Any number of schedulers may work on it: whoever holds the job's row decides about all its runs in
+one transaction, and the MISFIRE run is the last tick's own row, so there is never a second one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,12 +34,12 @@ from sql.runs import queries, transitions
 from sql.runs.queries import DueSpan
 from sql.runs.run_rows import PlannedRun
 
-#: Jobs decided about in one transaction.
+#: Jobs handled in one transaction.
 BATCH = 200
-#: How long after the end of a downtime or a pause planned runs may still come to light: no unit of
-#: work takes longer from its reading to its commit.
+#: How long after a downtime or pause planned runs may still appear: no transaction takes longer
+#: from its first read to its commit.
 LINGER_MS = 30_000
-#: Pauses: while nothing was missed, and while planners decide, or others hold, what is left.
+#: Pauses: while nothing was missed, and while planners or other schedulers hold what is left.
 IDLE_SECONDS = 0.5
 WAITING_SECONDS = 0.05
 
@@ -51,17 +51,17 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Verdicts:
-    """What one transaction writes: runs that are cancelled, by the reason; and those sent now."""
+    """What one transaction writes: cancelled runs, by reason, and runs sent now."""
 
     cancelled: list[tuple[PlannedRun, Reason]] = field(default_factory=list)
     fired: list[int] = field(default_factory=list)
 
 
 class MissedRuns:
-    """The role that leaves missed runs to their jobs' misfire policies.
+    """The role that applies misfire policies to missed runs.
 
     Args:
-        uptime: that of this scheduler, which it tells the others.
+        uptime: of this scheduler, which it shares with the others.
         has_pauses: whether there may be pauses.
 
     """
@@ -80,7 +80,7 @@ class MissedRuns:
         self._has_pauses = has_pauses
 
     def tick(self, now_ms: int) -> float:
-        """Decide about all that was missed; return the seconds until the next look."""
+        """Decide about all missed runs; return the seconds until the next round."""
         downtimes = self._downtimes(now_ms)
         held = self._pauses(now_ms)
         spans = [*due_times(downtimes), *held.missed]
@@ -95,7 +95,7 @@ class MissedRuns:
         return WAITING_SECONDS if found else IDLE_SECONDS
 
     def _downtimes(self, now_ms: int) -> Sequence[Downtime]:
-        """Return the unsettled downtimes; one that can send has read them as it said so."""
+        """Return the unsettled downtimes; a scheduler that can send has already read them."""
         if not self._uptime.is_able:
             return self._context.database.read(uptimes.unsettled)
         self._uptime.keep(now_ms)
@@ -152,7 +152,7 @@ def _judge(
 def _hold(
     session: Session, job_ids: Iterable[int], spans: Sequence[DueSpan]
 ) -> dict[int, list[PlannedRun]]:
-    """Lock missed runs, all of a job or none; return them by job, in the order of their ticks."""
+    """Lock missed runs, all of a job or none; return them by job, in tick order."""
     seen = queries.missed(session, job_ids, spans)
     locked = [
         row
@@ -175,7 +175,7 @@ def _judge_job(
         verdicts.cancelled += [(row, SKIPPED) for row in rows]
         return
     if job.is_enabled and job.next_tick_at <= now_ms:
-        return  # a planner is about to decide about later ticks, which may have misfired as well
+        return  # a planner is about to decide about later ticks, which may have misfired too
     last = rows[-1]
     if later_ms <= last.scheduled_at:
         verdicts.fired.append(last.id)

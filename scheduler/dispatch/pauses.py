@@ -1,8 +1,8 @@
-"""What pauses keep back at an instant: the whole cluster, some apps, and what they made late.
+"""What pauses hold back at one instant: the whole cluster, some apps, and the runs they delayed.
 
-A schedule's run of a paused app that was due over 5 s before the pause ended has misfired: it is
-left to its job's policy, as after a time in which no scheduler could send. A pause of the whole
-cluster is such a time itself (`scheduler/membership/uptime.py`).
+A scheduled run of a paused app that was due over 5 s before the pause ended has misfired: its job's
+policy decides, as after a downtime in which no scheduler could send. A pause of the whole cluster
+counts as a downtime (`scheduler/membership/uptime.py`).
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from sql.runs.queries import DueSpan
 
 
 class Pauses:
-    """The pauses that are known, at one instant."""
+    """The known pauses at one instant."""
 
     def __init__(self, known: Iterable[PauseRow] = (), now_ms: int = 0) -> None:
         self._known = tuple(known)
@@ -24,7 +24,7 @@ class Pauses:
 
     @property
     def missed(self) -> list[DueSpan]:
-        """Spans of due times in which a schedule's run of an app has misfired."""
+        """Spans of due times in which an app's scheduled runs have misfired."""
         return [
             DueSpan(one.since_at - LATE_MS, one.until_at - LATE_MS, one.app_id)
             for one in self._over
@@ -32,14 +32,14 @@ class Pauses:
         ]
 
     def missed_of(self, app_id: int) -> list[DueSpan]:
-        """Return those of one app."""
+        """Return the spans of one app."""
         return [span for span in self.missed if span.app_id == app_id]
 
     @property
     def is_any_over(self) -> bool:
-        """Whether one has ended."""
+        """Whether a pause has ended."""
         return bool(self._over)
 
     def over_before(self, end_ms: int) -> list[int]:
-        """Return the ids of those that ended before this instant."""
+        """Return the ids of pauses that ended before this instant."""
         return [one.id for one in self._over if one.until_at is not None and one.until_at < end_ms]

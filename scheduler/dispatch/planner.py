@@ -1,8 +1,8 @@
-"""Turns ticks into PLANNED rows, five seconds ahead; it never sends anything.
+"""Turns ticks into PLANNED rows, five seconds ahead; never sends anything.
 
 One transaction claims due jobs, inserts a row for every tick in the window, and moves each job's
-watermark. A crash before the commit leaves all to another scheduler, a crash after it leaves
-nothing to do: the rows are the timer.
+watermark. A crash before the commit leaves the work to another scheduler; after it, nothing is left
+to do: the rows are the timer.
 """
 
 import time
@@ -32,15 +32,15 @@ from sql.runs import queries, transitions
 
 #: How far ahead ticks are planned (XXL-JOB's pre-read).
 WINDOW_MS = 5_000
-#: How near a tick must be for planning to begin. Less than the window, because most ticks are at
-#: full seconds: were it the window itself, they would be planned just when others are to be sent.
+#: How near a tick must be for planning to begin. Less than the window: most ticks are at full
+#: seconds, so with the whole window they would be planned just when others are to be sent.
 BEGIN_MS = 4_700
-#: Overdue rows of one job from which on further ticks are skipped.
+#: Once a job has this many overdue rows, further ticks are skipped.
 OVERDUE_LIMIT = 100
 #: Jobs claimed in one transaction.
 BATCH = 200
-#: How long the count of overdue rows is believed, and how many times as long as it took: during a
-#: long pause there may be a million.
+#: How long the count of overdue rows is trusted: the longer of this, and this many times the
+#: duration of the count. During a long pause there may be a million rows.
 OVERDUE_AGE_MS = 1_000
 OVERDUE_TIMES = 20
 
@@ -59,11 +59,11 @@ class _Batch:
 
 
 class Planner:
-    """Plans what comes due; any number of planners share the work by SKIP LOCKED.
+    """Plans ticks that come due; any number of planners share the work by SKIP LOCKED.
 
     Args:
         timezone: for jobs that name none.
-        alarm_defaults: targets of alarms about skipped due times, for jobs without their own.
+        alarm_defaults: targets of alarms about skipped ticks, for jobs without their own.
 
     """
 
@@ -99,7 +99,7 @@ class Planner:
         return claimed
 
     def _plan_apart(self, now_ms: int) -> int:
-        """Plan a batch that cannot be written whole; stop the job that is at fault."""
+        """Plan a failed batch in ever smaller parts; stop the jobs at fault."""
 
         def claim(session: Session) -> list[JobToPlan]:
             return list(jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH))
@@ -216,7 +216,7 @@ class Planner:
 
 
 def _stop(job: JobToPlan, reason: Reason, watermark_ms: int | None = None) -> jobs.JobStop:
-    """Return that a job stops by itself, and log it: as a fault, unless it did all it was to do."""
+    """Return the stop of a job, and log it: as a fault, unless its schedule has simply ended."""
     if reason.code is Why.NO_FURTHER_TIME:
         log.info("job_ended", job_id=job.id, job=job.name)
     else:

@@ -1,4 +1,4 @@
-"""Asks a run's route where it goes, with all that the route may look at."""
+"""Asks a run's route for a destination, with all that the route may look at."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from sql.runs.run_rows import PlannedRun
 
 
 class RouteFailed(ValueError):
-    """A route does not exist, or raised, or chose what it may not."""
+    """A route does not exist, raised, or chose an address that is not allowed."""
 
     def __init__(self, why: Words) -> None:
         self.why = why
@@ -25,7 +25,7 @@ class RouteFailed(ValueError):
 
 
 class RouteResolver:
-    """Chooses for one scheduler; `routers` are all routes there are."""
+    """Chooses destinations for one scheduler; `routers` are all known routes."""
 
     def __init__(self, probes: Probes, routers: Mapping[str, Router]) -> None:
         self._probes = probes
@@ -33,7 +33,7 @@ class RouteResolver:
         self._random = random.Random()  # noqa: S311 - spreads load
 
     def needs_memory(self, job: JobToRun) -> bool:
-        """Say whether the job's route remembers; one that does not exist remembers nothing."""
+        """Return whether the job's route keeps a memory; False if there is no such route."""
         router = self._routers.get(job.route)
         return router is not None and router.needs_memory
 
@@ -45,9 +45,9 @@ class RouteResolver:
         memory: Memory | None,
         among: Candidates,
     ) -> RouteRequest:
-        """Return what the job's route may look at for this run.
+        """Return the facts on which the job's route may decide.
 
-        `memory` is what is kept for the job, `among` what the claim has already sent where.
+        `memory` is stored for the job; `among` is where the claim has sent runs so far.
 
         Raises:
             RouteFailed: there is no such route.
@@ -71,7 +71,7 @@ class RouteResolver:
     def choose(
         self, row: PlannedRun, job: JobToRun, request: RouteRequest, context: ClaimContext
     ) -> Choice | Undecided | Asked:
-        """Return the route's choice, or what it still waits for.
+        """Return the route's choice, or what it waits for.
 
         Raises:
             RouteFailed: the route has failed.
@@ -90,11 +90,11 @@ class RouteResolver:
         return _as_kept(decision.choice, route)
 
     def decide(self, asked: Sequence[Asked]) -> dict[int, Decision]:
-        """Let added routes choose; between two claims, as they are other people's code."""
+        """Let added routes choose; called between two claims, as they are user code."""
         return added_routes.decide(asked, self._routers, self._random)
 
     def ask(self, context: ClaimContext, undecided: Sequence[Undecided]) -> None:
-        """Ask executors for what routes wait for, and hold those jobs back meanwhile."""
+        """Ask executors for the answers that routes need, and hold those jobs back meanwhile."""
         self._probes.ask(context.app, context.live, undecided, context.now_ms)
 
     def held_back(self) -> set[int]:
@@ -102,7 +102,7 @@ class RouteResolver:
         return self._probes.held_back()
 
     def seconds_left(self) -> float:
-        """Return how long the next answer may take at most; infinite when none is awaited."""
+        """Return the seconds until the next answer is overdue; infinite when none is awaited."""
         return self._probes.seconds_left()
 
     def _router(self, job: JobToRun) -> Router:
@@ -113,7 +113,7 @@ class RouteResolver:
 
 
 def _own_memory(job: JobToRun, memory: Memory | None) -> Memory | None:
-    """Return what the job's route remembers; that of an added route is kept under its name."""
+    """Return the memory of the job's route; that of an added route is stored under its name."""
     route = job.route
     if not memory or route in routes.BUILT_IN:
         return memory or None

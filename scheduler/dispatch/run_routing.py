@@ -1,4 +1,4 @@
-"""Decides what becomes of the runs of one claim, one after the other; it writes nothing."""
+"""Decides about the runs of one claim, one after the other; it writes nothing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,15 +30,15 @@ from sql.runs import transitions
 from sql.runs.run_rows import PlannedRun
 from sql.runs.shards import Shard
 
-#: Triggers of one claim from which on a further broadcast waits for the next.
+#: Once a claim has this many triggers, further broadcasts wait for the next claim.
 SHARDS_LIMIT = 2_000
-#: Characters of scripts in one claim from which on a further one waits for the next.
+#: Once a claim has this many characters of scripts, further scripts wait for the next claim.
 SCRIPT_CHARACTERS = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A run that was locked, its job, and the script that it runs, if it does."""
+    """A locked run, its job, and its script, if it has one."""
 
     row: PlannedRun
     job: JobToRun
@@ -49,8 +49,8 @@ class RunRouting:
     """The decisions of one claim.
 
     Args:
-        claim: what there is to go by.
-        take_ids: returns this many ids for the shards of broadcasts.
+        claim: the facts to decide on.
+        take_ids: returns as many ids as asked for, for the shards of broadcasts.
 
     """
 
@@ -83,7 +83,7 @@ class RunRouting:
         self._among = Candidates(claim.app, claim.live, self._usage.room, self._usage.jobs)
 
     def route(self, row: PlannedRun, job: JobToRun | None) -> None:
-        """Decide about one run; `job` None = it was deleted."""
+        """Decide about one run; `job` is None if it was deleted."""
         if job is None or retry_policy.was_stopped(row, job):
             self.outcome.ends.append(_cancelled(row, job, self._claim.now_ms))
         elif row.script_version is not None:
@@ -133,7 +133,7 @@ class RunRouting:
         return self._resolver.request(due.row, due.job, self._claim, memory, self._among)
 
     def _broadcast(self, due: _Due, request: RouteRequest) -> None:
-        """Make a run as many shards as there are executors, once each of them has room."""
+        """Split a run into one shard per executor, once each of them has room."""
         total = len(request.candidates)
         if self.outcome.triggers and len(self.outcome.triggers) + total > SHARDS_LIMIT:
             return  # it stays PLANNED for the next claim
@@ -189,7 +189,7 @@ class RunRouting:
         return self._workload.has_room(self._claim.app_id, address, also=also)
 
     def _explain(self, row: PlannedRun, choice: Choice) -> Explanation:
-        """Return how this came about; runs that go alike are told alike, and share the words."""
+        """Return how a run was routed; runs that are routed alike share one value."""
         words, wanted = choice.words, row.wanted_addresses
         code = None if isinstance(words, str) else words.code
         alike = (row.kind, row.attempt, row.retries_left, wanted, code, str(words))
@@ -212,13 +212,13 @@ class RunRouting:
         )
 
     def _give_up(self, row: PlannedRun, request: RouteRequest, choice: Choice) -> None:
-        """End a run that nobody takes, or set its job aside while that is not sure.
+        """End a run that no executor takes, or set its job aside while that is uncertain.
 
-        An executor's word is sure; that none was heard, or seen, is so only after a while.
+        An executor's answer is certain; silence or absence only after a while.
         """
         answers = (request.probes or {}).values()
         if request.candidates and (not answers or any(answer.heard for answer in answers)):
-            pause_seconds = ANSWER_SECONDS  # a retry at once would be told the same
+            pause_seconds = ANSWER_SECONDS  # an immediate retry would get the same answer
         elif self._unseen_seconds(row, request) >= self._no_executor_seconds:
             pause_seconds = 0.0
         else:
@@ -228,13 +228,13 @@ class RunRouting:
         self._end(row, choice.words, pause_seconds=pause_seconds)
 
     def _unseen_seconds(self, row: PlannedRun, request: RouteRequest) -> float:
-        """Return for how long none of the executors that may take a run was heard or seen."""
+        """Return how long none of the executors that may take a run was heard or seen."""
         waited_seconds: float = (self._claim.now_ms - row.due_at) / 1000
-        if request.candidates:  # they beat, and do not answer
+        if request.candidates:  # they send heartbeats, but do not answer
             return min(waited_seconds, self._roster.healthy_seconds)
         meant = request.wanted or request.away
         if not meant:
-            return 0.0  # the dispatcher looks after apps without any executor
+            return 0.0  # the dispatcher handles apps without any executor
         return min(waited_seconds, self._roster.absent_seconds(self._claim.app, meant))
 
     def _end(self, row: PlannedRun, why: Words, *, pause_seconds: float = 0.0) -> None:

@@ -1,7 +1,7 @@
-"""Puts triggers into messages: those of one boot together, as many as it takes in one.
+"""Puts triggers into messages: those for one boot share a message, up to what it takes.
 
-A copy of a trigger that was sent before travels alone: what is wrong with one that nobody could
-read must not keep the others from their executor twice.
+A trigger that is sent again travels alone: if it is unreadable, it must not take the others down
+with it a second time.
 """
 
 from collections import defaultdict
@@ -20,13 +20,13 @@ from broker.trigger_packs import packed, stretches
 #: How long an executor may take a trigger from its queue; the id is remembered for longer.
 TRIGGER_VALID_SECONDS = 600.0
 
-#: Says how many triggers a boot of an address of an app takes in one message.
+#: Returns how many triggers a boot of an app's address takes in one message.
 Capacity = Callable[[str, str, str], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedTrigger:
-    """A routed run with all that its trigger says."""
+    """A routed run with its trigger."""
 
     app: str
     address: str
@@ -35,14 +35,14 @@ class RoutedTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A message, and the triggers in it: whatever becomes of it becomes of all of them."""
+    """A message and its triggers, which arrive or fail together."""
 
     triggers: Sequence[RoutedTrigger]
     message: Outgoing
 
 
 class TriggerMessages:
-    """Makes messages of triggers."""
+    """Makes messages from triggers."""
 
     def __init__(self, sealer: Sealer, capacity: Capacity) -> None:
         self._sealer = sealer
@@ -51,13 +51,13 @@ class TriggerMessages:
     def make(
         self, triggers: Iterable[RoutedTrigger]
     ) -> tuple[list[Pack], list[tuple[RoutedTrigger, str]]]:
-        """Return messages, and with the reason each trigger that none can hold."""
+        """Return messages, and the triggers that fit into none, with the reason."""
         packs: list[Pack] = []
         unsendable: list[tuple[RoutedTrigger, str]] = []
         for alike in self._by_boot(triggers):
             try:
                 packs += list(self._packs(alike))
-            except (Malformed, ValueError):  # one of them: each by itself, to find it
+            except (Malformed, ValueError):  # one of them is at fault: try each by itself
                 for routed in alike:
                     try:
                         packs.append(self._alone(routed))
@@ -66,7 +66,7 @@ class TriggerMessages:
         return packs, unsendable
 
     def _by_boot(self, triggers: Iterable[RoutedTrigger]) -> Iterator[list[RoutedTrigger]]:
-        """Give the triggers that may share a message, in the order of the first of them."""
+        """Yield the triggers that may share a message, in the order of the first of each."""
         found: dict[tuple[str, str, str, int], list[RoutedTrigger]] = defaultdict(list)
         for routed in triggers:
             trigger = routed.trigger
@@ -105,5 +105,5 @@ class TriggerMessages:
 
 @lru_cache(maxsize=4_096)
 def _run_queue_name(app: str, address: str) -> str:
-    """Return a queue's name, whose proof would cost 5 us for every trigger."""
+    """Return a queue's name, cached because checking it costs 5 us per trigger."""
     return topology.run_queue(app, address).name

@@ -1,4 +1,4 @@
-"""What follows a claim's commit: its triggers are counted, published, and watched for confirms."""
+"""After a claim's commit: counts its triggers, publishes them, and awaits their confirms."""
 
 from collections.abc import Sequence
 
@@ -26,11 +26,11 @@ class TriggerSender:
         return self._delivery.is_open
 
     def wait_for_room(self, seconds: float) -> bool:
-        """Wait until more may be sent; False when too much is still unconfirmed after so long."""
+        """Wait until more may be sent; return False if too much is still unconfirmed by then."""
         return self._confirmations.wait_for_room(seconds)
 
     def send(self, app_id: int, triggers: Sequence[RoutedTrigger], committed_at: float) -> None:
-        """Send what was routed; `committed_at` is the monotonic time of the commit."""
+        """Send routed triggers; `committed_at` is the monotonic time of the commit."""
         for item in triggers:
             self._workload.add(app_id, item.address)
         self._probes.note_sent(

@@ -1,4 +1,4 @@
-"""How many runs each address has in flight, as counted lately and as routed since."""
+"""How many runs each address has in flight: the last count, plus those routed since."""
 
 import time
 from collections import Counter, deque
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from sql.engine import Database
 from sql.runs import queries
 
-#: Runs in flight an address may have; the rest stays PLANNED.
+#: Runs that an address may have in flight; the others stay PLANNED.
 LIMIT = 2_000
-#: How long a count is believed, and for how long one that says "full": other schedulers hear of
-#: some of the runs that end.
+#: How long a count is trusted, and how long one that says "full": other schedulers hear of some of
+#: the runs that end.
 COUNT_SECONDS = 1.0
 FULL_SECONDS = 0.25
 
@@ -18,8 +18,8 @@ FULL_SECONDS = 0.25
 class Workload:
     """Counts of runs in flight; `limit` is for one address of one app.
 
-    Used by one thread, but for `free`. The count goes astray by what ends while it is taken, until
-    it is taken again.
+    Used by one thread, except `free`. The count misses runs that end while it is taken, until it is
+    taken again.
     """
 
     def __init__(self, database: Database, *, limit: int = LIMIT) -> None:
@@ -27,20 +27,20 @@ class Workload:
         self._limit = limit
         self._counts: Counter[tuple[int, str]] = Counter()
         self._counted_at = float("-inf")
-        # Bounded, for while nothing is due nobody takes from it.
+        # Bounded, because nobody takes from it while nothing is due.
         self._freed: deque[Mapping[tuple[int, str], int]] = deque(maxlen=1_000)
 
     def room(self, app_id: int, addresses: Iterable[str]) -> int:
-        """Return how many more runs these addresses take together."""
+        """Return how many more runs these addresses take in total."""
         addresses = list(addresses)
         self._count(older_than=COUNT_SECONDS)
         if any(not self.has_room(app_id, address) for address in addresses):
-            # It finishes thousands a second: what was full a moment ago has room again.
+            # An executor finishes thousands a second: a full one soon has room again.
             self._count(older_than=FULL_SECONDS)
         return sum(max(0, self._limit - self._counts[app_id, address]) for address in addresses)
 
     def has_room(self, app_id: int, address: str, *, also: int = 0) -> bool:
-        """Whether the address takes one more, besides `also` that are not added yet."""
+        """Whether the address takes one more run, besides `also` that are not added yet."""
         return self._counts[app_id, address] + also < self._limit
 
     def add(self, app_id: int, address: str) -> None:
@@ -48,7 +48,7 @@ class Workload:
         self._counts[app_id, address] += 1
 
     def free(self, ended: Mapping[tuple[int, str], int]) -> None:
-        """Note how many runs ended at each address of each app; from any thread."""
+        """Record how many runs ended at each address of each app; may be called from any thread."""
         self._freed.append(ended)
 
     def _count(self, *, older_than: float) -> None:
