@@ -1,6 +1,6 @@
-"""Notices that an app with enabled jobs has no executor, and that it has one again.
+"""Raises an alarm when an app with enabled jobs has no executor, and when it has one again.
 
-The alarms themselves show which of the two was reported last, so every scheduler knows it.
+The stored alarms show which of the two was reported last, so every scheduler knows it.
 """
 
 import time
@@ -28,9 +28,9 @@ class AbsenceWatch:
     """The role that watches apps.
 
     Args:
-        roster: what this scheduler itself has heard; only a healthy scheduler judges.
+        roster: the executors this scheduler itself has heard; only a healthy scheduler judges.
         absence_seconds: how long an app may be without an executor.
-        defaults: who is alerted for apps that name nobody.
+        defaults: targets for apps without their own.
         clock: monotonic seconds.
 
     """
@@ -52,7 +52,7 @@ class AbsenceWatch:
         self._next_at = 0.0
 
     def tick(self, now_ms: int) -> float:
-        """Look at all apps, every few seconds; return the seconds until the next look."""
+        """Check all apps; return the seconds until the next check."""
         pause = self._next_at - self._clock()
         if pause > 0:
             return pause
@@ -73,14 +73,14 @@ class AbsenceWatch:
         return ROUND_SECONDS
 
     def _is_news(self, app: WaitingApp, told: AppAlarm | None) -> bool:
-        """Return whether what was last reported about an app is out of date."""
+        """Return whether the last report about an app is out of date."""
         if told is not None and told.subject_key.startswith(_ABSENCE):
             return bool(self._roster.routable(app.name))
         return self._roster.absent_seconds(app.name) >= self._absence_seconds
 
     def _tell(self, session: Session, apps: list[WaitingApp], now_ms: int) -> None:
         if not rate_limit.hold_lock_row(session):
-            return  # another scheduler is doing it; the next look finds what that one reported
+            return  # another scheduler is doing it; the next check finds what that one reported
         newest = recipients.newest_of_apps(session, _SUBJECTS)
         heard = presence.last_heard(session)
         for app in apps:
@@ -91,7 +91,7 @@ class AbsenceWatch:
                 news: News = Return(app=app.name, since=told.created_at)
                 self._keep(session, app, _RETURN, news, now_ms)
             elif now_ms - heard.get(app.name, 0) >= self._absence_seconds * 1000:
-                # If another scheduler has heard an executor, believe that one.
+                # If another scheduler has heard an executor, that counts.
                 seconds = round(self._roster.absent_seconds(app.name))
                 jobs = recipients.count_enabled(session, app.id)
                 news = Absence(app=app.name, seconds=seconds, jobs=jobs)

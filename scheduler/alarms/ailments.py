@@ -1,4 +1,4 @@
-"""Notices executors that have reported trouble for a while."""
+"""Raises alarms for executors that have reported trouble for a while."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,21 +15,21 @@ from sql.alarms.recipients import WaitingApp
 from sql.engine import Database
 
 ROUND_SECONDS = 5.0
-#: How long trouble must last before it is reported: what passes by itself wakes nobody.
+#: How long trouble must last before it is an alarm, so that what passes by itself wakes nobody.
 AILING_SECONDS = 10.0
-#: While it lasts, it is reported again in each hour of the clock.
+#: While it lasts, there is an alarm in each hour of the clock.
 HOUR_MS = 3_600_000
 
-#: App, boot, what ails it.
+#: App, boot, trouble.
 _Case = tuple[str, str, tuple[str, ...]]
 
 
 class AilmentWatch:
-    """The role that watches what executors of apps with enabled jobs report.
+    """The role that watches the reports of executors of apps with enabled jobs.
 
     Args:
-        roster: what this scheduler itself has heard.
-        defaults: who is alerted for apps that name nobody.
+        roster: the executors this scheduler itself has heard.
+        defaults: targets for apps without their own.
         clock: monotonic seconds.
 
     """
@@ -51,7 +51,7 @@ class AilmentWatch:
         self._told: set[str] = set()
 
     def tick(self, now_ms: int) -> float:
-        """Look at all apps, every few seconds; return the seconds until the next look."""
+        """Check all apps; return the seconds until the next check."""
         now = self._clock()
         if now < self._next_at:
             return self._next_at - now
@@ -68,7 +68,7 @@ class AilmentWatch:
             if now - self._since[case] >= AILING_SECONDS
             for alarm in self._alarms(app, address, case, now_ms)
         ]
-        # All schedulers do this: the subject is the same, and only the first alarm is kept.
+        # All schedulers do this with the same subject, so only the first alarm is stored.
         fresh = [alarm for alarm in news if alarm.subject_key not in self._told]
         if fresh:
             self._database.write(lambda session: _keep(session, fresh))

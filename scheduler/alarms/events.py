@@ -1,8 +1,8 @@
-"""What people and programs are told of, as values that the database keeps until they are sent."""
+"""Alarms and webhook events as values, stored in the database until they are sent."""
 
 import msgspec
 
-#: What is kept of a run's message and of the end of its log; characters.
+#: Characters that are kept of a run's message, and of the end of its log.
 MESSAGE_LENGTH = 2_000
 TAIL_LENGTH = 2_000
 
@@ -28,7 +28,7 @@ class Failure(_News, frozen=True, kw_only=True):
 
 
 class Overdue(_News, frozen=True, kw_only=True):
-    """So many runs of a job are overdue that its due times are skipped from `skipped_from` on."""
+    """Too many runs of a job are overdue; its due times are skipped from `skipped_from` on."""
 
     job: str
     timezone: str
@@ -37,7 +37,7 @@ class Overdue(_News, frozen=True, kw_only=True):
 
 
 class Absence(_News, frozen=True, kw_only=True):
-    """No executor of an app takes runs, for `seconds` so far."""
+    """No executor of an app has taken runs for `seconds`."""
 
     seconds: int
     jobs: int
@@ -50,7 +50,7 @@ class Return(_News, frozen=True, kw_only=True):
 
 
 class Ailing(_News, frozen=True, kw_only=True):
-    """An executor has reported trouble for `seconds` so far."""
+    """An executor has reported trouble for `seconds`."""
 
     address: str
     ailments: tuple[str, ...]
@@ -58,7 +58,7 @@ class Ailing(_News, frozen=True, kw_only=True):
 
 
 class Summary(_News, frozen=True, kw_only=True):
-    """So many alarms of one job were held back; "" = of the app itself. `run_ids`: the last few."""
+    """Alarms of one job that were held back; "" = of the app itself. `run_ids`: the last few."""
 
     job: str
     count: int
@@ -68,10 +68,10 @@ class Summary(_News, frozen=True, kw_only=True):
 
 
 class Ended(_News, frozen=True, kw_only=True):
-    """A tick of a job is over, however it ended.
+    """A tick of a job has ended, with success or not.
 
-    `run_id` is the run that decided it, `first_run_id` that of its first attempt. Instants are
-    epoch milliseconds.
+    `run_id` is the run that decided the end, `first_run_id` its first attempt. Instants are epoch
+    milliseconds.
     """
 
     job: str
@@ -92,15 +92,15 @@ _decoder: msgspec.json.Decoder[News] = msgspec.json.Decoder(News)
 
 
 def to_text(news: News) -> str:
-    """Return news as the text that is kept."""
+    """Return an event as the text that is stored."""
     return msgspec.json.encode(news).decode()
 
 
 def from_text(text: str) -> News:
-    """Return the news of a text.
+    """Return the event of a stored text.
 
     Raises:
-        ValueError: somebody changed it.
+        ValueError: the text was changed in the database.
 
     """
     news: News = _decoder.decode(text)
@@ -108,5 +108,5 @@ def from_text(text: str) -> News:
 
 
 def bare(news: Failure) -> Failure:
-    """Return a failure without its texts; it only counts."""
+    """Return a failure without its texts, for counting only."""
     return msgspec.structs.replace(news, message="", log_tail="")

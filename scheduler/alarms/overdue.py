@@ -1,4 +1,4 @@
-"""Reports, once an hour per job, that due times are skipped because too many runs wait."""
+"""Reports, once an hour per job, due times skipped because too many runs wait."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,10 +23,10 @@ def tell(
     *,
     now_ms: int,
 ) -> None:
-    """Keep an alarm for each job that has not had one within the hour.
+    """Store an alarm for each job that has not had one within the hour.
 
-    `skips` are with the number of overdue runs. The caller holds the jobs' rows, so that no other
-    scheduler tells the same.
+    `skips` come with the number of overdue runs. The caller has locked the jobs' rows, so that no
+    other scheduler reports the same.
     """
     if not skips:
         return

@@ -1,4 +1,4 @@
-"""Who is told of failures and of ends, and how often: by jobs, apps and an operator's settings."""
+"""Who is notified of failures and ends, and how often: values of jobs, apps and settings."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmTargets:
-    """Where an alarm goes; `style` is that of the webhook's body, "" = told by its host."""
+    """Where an alarm goes; `style` is that of the webhook's body, "" = by its host."""
 
     emails: tuple[str, ...] = ()
     webhook: str = ""
@@ -25,7 +25,7 @@ ALWAYS, SUCCESS, FAILURE = WHENS = ("always", "success", "failure")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunWebhook:
-    """What hears of the ends of runs: a URL, and of which ends."""
+    """The webhook for ends of runs: a URL, and which ends it is called for."""
 
     url: str = ""
     when: str = ""
@@ -34,7 +34,7 @@ class RunWebhook:
         return bool(self.url)
 
     def hears(self, *, success: bool) -> bool:
-        """Return whether it is told of a success, or of a failure."""
+        """Return whether it is called for a success, or for a failure."""
         return bool(self.url) and self.when in ("", ALWAYS, SUCCESS if success else FAILURE)
 
 
@@ -45,11 +45,11 @@ NO_WEBHOOK = RunWebhook()
 class AlarmPolicy:
     """How alarms are sent.
 
-    `defaults` are told of jobs and apps that name nobody. Without a `mail_server` e-mails wait for
-    a scheduler that has one. `per_hour` alarms of a job go to one target in an hour at most.
-    An app with enabled jobs and without an executor for `absence_seconds` is an alarm.
-    Webhooks go only where `webhook_allow` lets them.
-    `console_url` begins the links to runs; `timezone` is for jobs that name none.
+    `defaults` are the targets for jobs and apps without their own. Without a `mail_server` e-mails
+    wait for a scheduler that has one. `per_hour` alarms of a job go to one target in an hour at
+    most. An app with enabled jobs and without an executor for `absence_seconds` is an alarm.
+    Webhooks go only where `webhook_allow` allows. `console_url` is the start of links to runs;
+    `timezone` is for jobs that name none.
     """
 
     defaults: AlarmTargets = NOBODY

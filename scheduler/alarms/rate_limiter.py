@@ -1,6 +1,6 @@
-"""Decides which alarms are sent: a limited number an hour, then a summary of the rest.
+"""Decides which alarms are sent: a limited number per hour, then a summary of the rest.
 
-All schedulers do this; the lock's row lets one at a time.
+All schedulers do this, one at a time by a lock's row.
 """
 
 from collections import defaultdict
@@ -17,13 +17,13 @@ from sql.engine import Database
 from sql.models import Alarm
 
 HOUR_MS = 3_600_000
-#: An alarm that could not be sent for this long is given up.
+#: An alarm that cannot be sent for this long is given up.
 GIVE_UP_MS = 24 * HOUR_MS
-#: How long alarms that are over are kept.
+#: How long finished alarms are kept.
 KEEP_MS = 30 * 24 * HOUR_MS
 BATCH = 500
 GROUPS = 50
-#: Seconds between two looks for new alarms, and between two looks for old ones.
+#: Seconds between two rounds for new alarms, and between two clean-ups of old ones.
 ROUND_SECONDS = 1.0
 TIDY_MS = 600_000
 #: Runs that a summary names.
@@ -33,10 +33,10 @@ log = structlog.get_logger()
 
 
 class AlarmRateLimiter:
-    """The role that lets a number of alarms through each hour.
+    """The role that lets a limited number of alarms through each hour.
 
     Args:
-        per_hour: alarms of one job to one target in any hour.
+        per_hour: most alarms of one job to one target in any hour.
         on_ready: called when there is something to send.
 
     """
@@ -95,13 +95,13 @@ class AlarmRateLimiter:
 
 
 def _shortened(content: str) -> str:
-    """Return what a summary needs of an alarm: a storm of them must not fill the disk."""
+    """Return only what a summary needs of an alarm, as a storm of alarms must not fill the disk."""
     news = from_text(content)
     return to_text(bare(news)) if isinstance(news, Failure) else content
 
 
 def _sum_up(session: Session, group: Group, now_ms: int) -> None:
-    """Put what a group has held back into one alarm."""
+    """Replace the alarms held back of a group by one summary."""
     held = rate_limit.held_of(session, group)
     newest = session.get_one(Alarm, held.newest_id)
     news = from_text(newest.content)
@@ -128,7 +128,7 @@ def _sum_up(session: Session, group: Group, now_ms: int) -> None:
 
 
 def _tidy(session: Session, now_ms: int) -> int:
-    """Give up what nobody could send for a day, and delete what ended long ago; return how much."""
+    """Give up alarms unsent for a day, and delete old finished ones; return how many."""
     stale = rate_limit.expired(session, before_ms=now_ms - GIVE_UP_MS, limit=BATCH)
     for alarm in stale:
         reason = alarm.error or "no scheduler could send it; is WARREN_SMTP_URL set?"

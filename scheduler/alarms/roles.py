@@ -26,12 +26,12 @@ from sql.alarms.alarms import Kind
 from sql.engine import Database
 
 LONGEST_SECONDS = 5.0
-#: There may be a message for every run, and each waits for its receiver.
+#: There may be a message for every run, and each occupies a thread while it is sent.
 RUN_WEBHOOK_THREADS = 4
 
 
 class AlarmRoles:
-    """What one scheduler does about alarms; without a mail server it leaves e-mails to others."""
+    """The alarm roles of one scheduler; without a mail server it leaves e-mails to others."""
 
     def __init__(
         self,

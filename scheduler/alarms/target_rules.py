@@ -25,7 +25,7 @@ def problems(targets: AlarmTargets) -> Iterator[Problem]:
 
 
 def webhook_problems(webhook: RunWebhook) -> Iterator[Problem]:
-    """Yield everything that is wrong with what hears of ends."""
+    """Yield everything that is wrong with a webhook for ends of runs."""
     if webhook.url:
         yield from found(lambda: check_webhook(webhook.url, "webhook/url"))
     if webhook.when and not webhook.url:

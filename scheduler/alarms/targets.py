@@ -1,4 +1,4 @@
-"""Who is told of a failure, an absence or an end, by the columns of a job and its app."""
+"""Who is notified of a failure, an absence or an end, by the columns of a job and its app."""
 
 from scheduler.alarms.channels.webhook_style import style_of
 from scheduler.alarms.policy import AlarmTargets, RunWebhook
@@ -7,24 +7,24 @@ from sql.alarms.recipients import JobRecipients
 
 
 def job_targets(job: JobRecipients, defaults: AlarmTargets) -> AlarmTargets:
-    """Return who is alerted to a job's failures: its targets, else its app's, else the default."""
+    """Return the targets of a job's failures: its own, else its app's, else the default."""
     own = targets_of(job.alarm_email, job.alarm_webhook, job.alarm_style)
     return own or targets_of(job.app_email, job.app_webhook, job.app_style) or defaults
 
 
 def targets_of(emails: str | None, webhook: str | None, style: str | None) -> AlarmTargets:
-    """Return the targets that columns of a job or an app name."""
+    """Return the targets in the columns of a job or an app."""
     listed = tuple(email for email in (emails or "").split(",") if email)
     return AlarmTargets(emails=listed, webhook=webhook or "", style=style or "")
 
 
 def webhook_of(url: str | None, when: str | None) -> RunWebhook:
-    """Return what hears of ends, by the columns of a job or an app."""
+    """Return the run webhook in the columns of a job or an app."""
     return RunWebhook(url=url or "", when=when or "")
 
 
 def columns_of(alarm: AlarmTargets, webhook: RunWebhook) -> dict[str, str]:
-    """Return what an app's row holds of whom it wants told, by the row's attributes."""
+    """Return the values of an app's row for its targets and webhook, by attribute."""
     return {
         "alarm_email": ",".join(alarm.emails),
         "alarm_webhook": alarm.webhook,
@@ -35,7 +35,7 @@ def columns_of(alarm: AlarmTargets, webhook: RunWebhook) -> dict[str, str]:
 
 
 def channels(targets: AlarmTargets) -> list[tuple[str, str]]:
-    """Return channel and target of each alarm to send; a webhook's channel names its style."""
+    """Return the channel and target of each alarm to send; a webhook's channel names its style."""
     found = [(MAIL, email) for email in dict.fromkeys(targets.emails)]
     if targets.webhook:
         found.append((style_of(targets.webhook, targets.style), targets.webhook))

@@ -1,7 +1,7 @@
-"""Executors' reports into rows: one transaction a batch, acknowledged after its commit.
+"""Stores executors' reports: one transaction per batch, acknowledged after its commit.
 
-A callback that cannot be stored is found by bisection, dead-lettered alone, and its run ends
-FAILED with the reason, so that one bad report never holds up the others.
+A callback that cannot be stored is found by bisection and dead-lettered, and its run ends FAILED
+with the reason, so that one bad report never blocks the others.
 """
 
 import time
@@ -36,12 +36,12 @@ from sql.run_status import IN_FLIGHT, RunStatus
 from sql.runs import queries, transitions
 from sql.runs.run_rows import RoutedRun
 
-#: Deliveries taken in one round; each carries up to 100 reports.
+#: Deliveries per round; each carries up to 100 reports.
 BATCH = 50
-#: Shortest time from one round to the next: a transaction costs as much as thirty reports in it.
-#: A callback after a pause is stored at once.
+#: Shortest time between two rounds: a transaction costs as much as thirty reports in it. A callback
+#: after an idle time is stored at once.
 GATHER_SECONDS = 0.05
-#: How long an answer to `WhichOpen` is good for.
+#: How long an answer to `WhichOpen` is valid.
 ANSWER_SECONDS = 30.0
 
 log = structlog.get_logger()
@@ -49,7 +49,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One report, the executor that made it, and the delivery that brought it."""
+    """One report, its executor, and the delivery that carried it."""
 
     delivery: Delivery
     app_id: int
@@ -58,10 +58,10 @@ class _Item:
 
 
 class Callbacks:
-    """Moves runs as their executors report.
+    """Updates runs as their executors report.
 
     Args:
-        on_freed: told after a commit how many runs ended at each address of each app.
+        on_freed: called after a commit with the number of ended runs by app and address.
 
     """
 
@@ -87,26 +87,26 @@ class Callbacks:
         self._items: list[_Item] = []
 
     def tick(self, _now_ms: int) -> float:
-        """Store what has arrived; waits for the first message unless `wake` is called.
+        """Store the reports that have arrived; waits for the first message unless `wake` is called.
 
-        Returns the seconds in which further ones gather for the next round.
+        Returns the seconds to wait, in which further reports gather for the next round.
         """
         if not self._held:
             self._take()
         if not self._held:
             return 0
         began_at = time.monotonic()
-        # The round's own time may be that of a long wait's beginning.
+        # Not the time of this round: it may lie before a long wait.
         spoiled = self._store(self._items, self._context.now_ms())
         rejected = {id(item.delivery) for item in spoiled}
         self._consumer.ack([item for item in self._held if id(item) not in rejected])
         self._consumer.reject([item for item in self._held if id(item) in rejected])
-        # Only now: a database that is away must find the same deliveries here next round.
+        # Only now: if the database is down, the same deliveries are tried again next round.
         self._held, self._items = [], []
         return max(0.0, began_at + GATHER_SECONDS - time.monotonic())
 
     def wake(self) -> None:
-        """Let a round that waits end at once."""
+        """End a waiting round at once."""
         self._consumer.wake()
 
     def _take(self) -> None:
@@ -140,7 +140,7 @@ class Callbacks:
         return message
 
     def _store(self, items: list[_Item], now_ms: int) -> list[_Item]:
-        """Store reports; return those that the database would not take."""
+        """Store reports; return those that the database rejected."""
         spoiled: list[_Item] = []
 
         def give_up(item: _Item, error: Exception) -> None:
@@ -162,7 +162,7 @@ class Callbacks:
         self._on_freed(tally.freed)
 
     def _give_up(self, item: _Item, error: Exception, now_ms: int) -> None:
-        """End the run of a report that cannot be stored; when that fails too, go on without it."""
+        """End the run of a report that cannot be stored; if that fails too, skip it."""
         self._context.counters.count("callbacks_unstorable")
         words = " ".join(str(error).split())[:500]
         log.error("callback_unstorable", run_id=item.report.run_id, error=words)
@@ -198,14 +198,14 @@ class Callbacks:
             )
 
     def _answer(self, question: WhichOpen) -> None:
-        """Tell an executor that was out of contact which of its waiting runs may still start."""
+        """Answer an executor that was out of contact: which of its waiting runs may still start."""
         try:
             rows = self._context.database.read(
                 lambda session: queries.by_ids(session, question.run_ids)
             )
         except DatabaseUnavailable as error:
             log.warning("question_not_answered", address=question.address, error=str(error))
-            return  # it is asked again every few seconds
+            return  # the executor asks again every few seconds
         theirs = (self._context.app_names.id_of(question.app), question.address, question.boot_id)
         still_open = tuple(
             row.id for row in rows if row.status in IN_FLIGHT and _sent_to(row) == theirs

@@ -1,4 +1,4 @@
-"""The only way into a final state: the row's end and what follows, in one transaction."""
+"""The only way into a final state: ends a run and plans its follow-ups in one transaction."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -26,10 +26,10 @@ log = structlog.get_logger()
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What became of reported ends, as ids of runs; `planned` are new attempts and children's runs.
+    """The results of reported ends, as run ids; `planned` are new attempts and children's runs.
 
-    `lost` came too late, or a second time. `strange` were reported by somebody whom they were not
-    routed to. `freed` counts those of `won` that were in flight, by app id and address.
+    `lost` came too late, or a second time. `strange` were reported by an executor to which they
+    were not routed. `freed` counts those of `won` that were in flight, by app id and address.
     """
 
     won: dict[int, RunStatus] = field(default_factory=dict)
@@ -41,10 +41,10 @@ class Tally:
 
 
 class Completion:
-    """Ends runs, for callbacks, dispatcher, rescuer and commands alike.
+    """Ends runs for callbacks, dispatcher, rescuer and commands.
 
     Args:
-        ids: where the ids of new attempts and of children's runs come from.
+        ids: gives the ids of new attempts and of children's runs.
         now_ms: the database's clock.
         alarm_defaults: targets of failure alarms, for jobs without their own.
 
@@ -61,10 +61,11 @@ class Completion:
     def end(self, session: Session, ends: Sequence[End], *, careful: bool = True) -> Tally:
         """End runs in the caller's transaction; the first final state wins.
 
-        Losing is normal. A result for a run that was given up as LOST is kept as its late status.
+        Losing is normal. The result of a run that was given up as LOST is stored as its late
+        status.
 
         Raises:
-            NotAllWon: not `careful`, and a plain success was not won; undo the transaction.
+            NotAllWon: not `careful`, and a plain success was not won; roll back.
 
         """
         plain, others = split(ends, self._now_ms())
@@ -79,7 +80,7 @@ class Completion:
         return tally
 
     def _end_rows(self, session: Session, ends: Sequence[End]) -> Tally:
-        """End runs after a look at their rows, which are locked."""
+        """Lock and read the rows of runs, then end them."""
         tally, now_ms = Tally(), self._now_ms()
         rows = {row.id: row for row in transitions.lock(session, {end.run_id for end in ends})}
         winners: dict[int, End] = {}
@@ -119,7 +120,7 @@ class Completion:
         ]
         last = [(rows[run_id], end) for run_id, end in winners.items() if run_id not in attempts]
         failure_alarms.keep(session, last, failures, self._alarm_defaults, now_ms=self._now_ms())
-        # Last: a further attempt, being a row by now, keeps its tick from being over.
+        # Last: the row of a new attempt, written by now, keeps its tick open.
         return planned + self._follow_ups.follow(session, endings)
 
     def _next_attempts(
@@ -170,7 +171,7 @@ def _may_enter(row: LockedRun, end: End) -> bool:
 
 
 def _as_killed(row: LockedRun, end: End) -> End:
-    """Return the end of a run that never started and, being killed, never may."""
+    """Return the end of a run that never started and was killed before it could."""
     if not end.never_started or row.kill_requested_at is None or row.status == RunStatus.PLANNED:
         return end
     return End(

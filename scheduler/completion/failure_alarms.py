@@ -1,4 +1,4 @@
-"""Keeps alarms of failed ticks, in the transaction that ends their last attempt."""
+"""Stores alarms of failed ticks, in the transaction that ends their last attempt."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ from sql.alarms.recipients import JobRecipients
 from sql.run_status import RunStatus
 from sql.runs.run_rows import FailedRun, LockedRun
 
-#: Ends to look into. A killed, refused or cancelled run is no failure by itself.
+#: Ends that may be alarms. A killed, refused or cancelled run is not a failure by itself.
 _ALARMING = frozenset(
     {RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED, RunStatus.LOST}
 )
@@ -28,11 +28,11 @@ def keep(
     *,
     now_ms: int,
 ) -> None:
-    """Keep an alarm for each target of each tick that failed, once for all shards of a tick.
+    """Store an alarm for each target of each failed tick, one for all shards of a tick.
 
-    `last` are runs, as they were, with their ends, after which nothing is tried again; `failures`
-    the attempts that failed before them. A run that nobody is told of is marked so. One that
-    somebody asked to kill is no alarm.
+    `last` are runs, as read before, with their ends, that are not retried; `failures` are the
+    failed attempts before them. A run about which nobody is alerted is marked so. A run that
+    somebody asked to kill raises no alarm.
     """
     failed = [
         (run, end)

@@ -1,8 +1,8 @@
-"""What the end of a whole tick leads to: its job's children, a fixed delay's next tick, webhooks.
+"""Follow-ups of a finished tick: its job's children, a fixed delay's next tick, webhooks.
 
-It works in the transaction that ended the tick's last run. Two schedulers that end two last shards
-at the same time would each see the other's still open, so the tick's first run is locked before
-anything is counted, so the second one sees what the first one wrote.
+They are planned in the transaction that ends the tick's last run. Two schedulers that end the last
+two shards at the same time would each see the other's still open. So the tick's first run is locked
+before anything is counted: the second one then sees what the first one wrote.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A run that just ended and that no further attempt follows."""
+    """A run that has just ended and is not retried."""
 
     run: LockedRun
     status: RunStatus
@@ -38,14 +38,14 @@ class Ending:
 
 
 class FollowUps:
-    """Plans what follows whole ticks; `ids` are for the children's runs."""
+    """Plans the follow-ups of finished ticks; `ids` are for the children's runs."""
 
     def __init__(self, ids: RunIds, now_ms: Callable[[], int]) -> None:
         self._ids = ids
         self._now_ms = now_ms
 
     def follow(self, session: Session, endings: Sequence[Ending]) -> list[int]:
-        """Plan what follows the ticks that are over with these runs; return the ids planned."""
+        """Plan the follow-ups of the ticks that these runs end; return the planned ids."""
         job_ids = {ending.run.job_id for ending in endings}
         followed = child_links.followed(session, job_ids, waiting_kinds=WAITING_KINDS)
         if not followed:
@@ -75,7 +75,7 @@ class FollowUps:
             if child_id not in known:
                 log.warning("child_skipped", job_id=end.tick.job_id, child_id=child_id)
         now_ms = self._now_ms()
-        # What a schedule caused is in nobody's trace.
+        # A scheduled run belongs to no trace.
         heads = [end.head_id for _, end in wanted if end.tick.origin_id and end.head_id is not None]
         traces = queries.traceparents(session, heads)
         fired = [
@@ -110,7 +110,7 @@ class FollowUps:
 
 
 def _leads_on(ending: Ending, followed: Mapping[int, Followed]) -> bool:
-    """Whether the end of this run's tick could lead to anything."""
+    """Whether the end of this run's tick may have follow-ups."""
     job = followed[ending.run.job_id]
     if job.webhook_url or (ending.run.origin_id == 0 and _waits(job)):
         return True
@@ -122,7 +122,7 @@ def _waits(job: Followed) -> bool:
 
 
 def _tick_ends(session: Session, endings: Sequence[Ending]) -> list[TickEnd]:
-    """Return those of the runs' ticks that are over."""
+    """Return those of the runs' ticks that have ended."""
     alone = [ending for ending in endings if _is_alone(ending.run)]
     others = {tick_of(ending.run) for ending in endings if not _is_alone(ending.run)}
     sharded = {tick_of(ending.run) for ending in endings if ending.run.shard_total > 1}
@@ -134,7 +134,7 @@ def _tick_ends(session: Session, endings: Sequence[Ending]) -> list[TickEnd]:
 
 
 def _is_alone(run: LockedRun) -> bool:
-    """Whether a run is the only one of its tick, so that nothing need be read."""
+    """Whether a run is the only one of its tick, so that no others need to be read."""
     return bool(run.shard_total <= 1 and run.attempt == 0)
 
 
@@ -151,7 +151,7 @@ def _end_alone(ending: Ending) -> TickEnd:
 def _child_run(
     child: JobToPlan, parent: TickEnd, now_ms: int, traceparent: str | None
 ) -> transitions.NewRun:
-    """Return a child's run for its parent's tick; stopped children run too."""
+    """Return the run of a child for its parent's tick; stopped children run too."""
     return transitions.NewRun(
         app_id=child.app_id,
         job_id=child.id,
@@ -169,18 +169,18 @@ def _child_run(
 
 
 def _is_last(session: Session, job: ParkedJob, tick: Tick) -> bool:
-    """Whether the end of this tick leaves nothing open of what a job's schedule caused.
+    """Whether this tick is the last open one that the job's schedule caused.
 
-    A tick before the job's last one was open when the job was started or edited anew.
+    An earlier tick may still have been open when the job was restarted or edited.
     """
     return bool(job.last_tick_at == tick.scheduled_at) or not ticks.open_ids(session, job.id)
 
 
 def _next_tick(job: ParkedJob, end: TickEnd, now_ms: int) -> int:
-    """Return the delay after the end, and after the last decided tick.
+    """Return the next tick: the delay after the end, and after the last decided tick.
 
-    An executor's clock that is ahead must not put the tick off. A delay that somebody broke in the
-    database makes the job due at once, and the planner says what is wrong.
+    An executor's clock that is ahead must not postpone the tick. A delay that was broken in the
+    database makes the job due at once, so that the planner reports the error.
     """
     base = max(job.last_tick_at, min(end.finished_at, now_ms))
     try:

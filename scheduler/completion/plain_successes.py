@@ -1,7 +1,7 @@
-"""The quick way into SUCCEEDED, for runs that are all there is of their tick.
+"""The fast path to SUCCEEDED, for runs that are the only one of their tick.
 
-Most ends are such. One guarded UPDATE moves all of an executor's at once, without reading their
-rows before. Whatever is not so plain, or turns out not to be, goes the way of every other end.
+Most ends are such. One guarded UPDATE moves all those of an executor at once, without reading their
+rows first. Any other end takes the ordinary path.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ from sql.runs.successes import SentTo, Success
 
 
 def split(ends: Sequence[End], now_ms: int) -> tuple[list[End], list[End]]:
-    """Return the ends that may go the quick way, and the others. A run told of twice may not."""
+    """Return the ends that may take the fast path, and the others. A run reported twice may not."""
     times = Counter(end.run_id for end in ends)
     plain: list[End] = []
     others: list[End] = []
@@ -36,10 +36,10 @@ def end_plain(
 ) -> tuple[list[End], list[int]]:
     """End runs as SUCCEEDED; return the ends that took place, and the ids of runs that follow.
 
-    `careful` looks first which of them are open, and leaves the others out.
+    `careful` first looks which of them are open, and leaves out the others.
 
     Raises:
-        NotAllWon: without care, when one was not open; undo the transaction and take care.
+        NotAllWon: not `careful`, and one was not open; roll back and repeat with `careful`.
 
     """
     won: list[End] = []
@@ -56,9 +56,9 @@ def end_plain(
 
 
 def _is_plain(end: End, now_ms: int) -> bool:
-    """Whether nothing but the row itself can keep this from being the end of a whole tick.
+    """Whether this ends a whole tick, as far as can be told without the row.
 
-    Instants within a day are believed, whenever the run was routed.
+    Instants within a day are accepted, whenever the run was routed.
     """
     return (
         end.status is RunStatus.SUCCEEDED
@@ -90,7 +90,7 @@ def _success(end: End) -> Success:
 
 
 def _follow(session: Session, won: Sequence[End], follow_ups: FollowUps) -> list[int]:
-    """Go on after those whose jobs have children or a fixed delay.
+    """Plan what follows the ends of jobs with children or a fixed delay.
 
     The jobs are read after the UPDATE, so that an edit made before it counts.
     """

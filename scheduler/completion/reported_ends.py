@@ -8,23 +8,23 @@ from scheduler.completion.retry_policy import End
 from sql.run_status import RunStatus
 
 _STATUS: dict[Outcome, RunStatus] = {outcome: RunStatus(outcome.value) for outcome in Outcome}
-#: Seconds before a run that an executor had no room for is sent again.
+#: Seconds before a run for which an executor had no room is sent again.
 FULL_SECONDS = 1.0
 
 
-#: How far before its sending, and after now, an executor may say that a run began or ended; in
+#: How far before its routing, and after now, the reported start or end of a run may lie; in
 #: milliseconds.
 EARLY_MS, AHEAD_MS = 86_400_000, 3_600_000
 
 
 def plausible_instant(instant_ms: int, *, routed_at: int | None, now_ms: int) -> int:
-    """Return an instant that an executor reported; now, if it cannot be right."""
+    """Return an instant that an executor reported, or now if it is implausible."""
     earliest_ms = (now_ms if routed_at is None else routed_at) - EARLY_MS
     return instant_ms if earliest_ms <= instant_ms <= now_ms + AHEAD_MS else now_ms
 
 
 def with_plausible_instants(end: End, *, routed_at: int | None, now_ms: int) -> End:
-    """Return an end with believable instants, where an executor reported it."""
+    """Return an end with its reported instants made plausible."""
     if end.address is None:
         return end
     began = end.started_at
@@ -36,7 +36,7 @@ def with_plausible_instants(end: End, *, routed_at: int | None, now_ms: int) -> 
 
 
 def end_of(report: Finished | NotStarted, app_id: int, address: str, now_ms: int) -> End:
-    """Return the end that an app's executor at an address reports of a run."""
+    """Return the end of a run that the executor at an app's address reported."""
     if isinstance(report, NotStarted):
         return _never_started(report, app_id, address, now_ms)
     return _finished(report, app_id, address)

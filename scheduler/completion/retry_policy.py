@@ -1,4 +1,4 @@
-"""What follows the end of a run, as a pure decision: another attempt, or nothing."""
+"""Whether another attempt follows the end of a run: a pure decision."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ from sql.run_status import Kind, RunStatus
 from sql.runs.run_rows import LockedRun, PlannedRun
 from sql.runs.transitions import NewRun
 
-#: Seconds before each renewed delivery of a trigger that provably never started; when they are
-#: used up, the next one counts as a failed attempt.
+#: Seconds before each redelivery of a trigger that provably never started; after the last, the run
+#: counts as a failed attempt.
 REDELIVERY_SECONDS = (0, 1, 2, 4, 8)
 
-#: Seconds before the next try after a refused retry: whatever refused it is still there.
+#: Seconds before the next try after a refused retry: the cause is probably still there.
 REFUSED_SECONDS = 1.0
 
-#: Ends that are no failure by themselves; after a failed attempt they leave its tick failed.
+#: Ends that are not failures by themselves; after a failed attempt the tick has still failed.
 NO_FAILURE = frozenset({RunStatus.REFUSED, RunStatus.KILLED})
 _RETRIED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How a run ended: the status it takes, and whether it provably never reached a process.
+    """How a run ended: its final status, and whether it provably never reached a process.
 
-    `app_id`, `address` and `boot_id`, where given, are who says so; the run must have been routed
-    there.
-    `only_from` and `routed_at`, where given, are what was seen of the row when this was concluded;
-    it ends only if that still holds, as somebody may have sent the run meanwhile.
-    `alone_of_job` is the run's job where its executor says that it is all there is of its tick.
-    `pause_seconds` is how long another attempt waits at least, whatever the job says.
+    `app_id`, `address` and `boot_id`, if given, are of the executor that reported it; the run must
+    have been routed to it.
+    `only_from` and `routed_at`, if given, are the row's values when this was decided; the run ends
+    only if they still hold, as it may have been sent meanwhile.
+    `alone_of_job` is the run's job if its executor reports it as the only run of its tick.
+    `pause_seconds` is the shortest wait before another attempt, whatever the job says.
     """
 
     run_id: int
@@ -53,11 +53,10 @@ class End:
 def next_attempt(
     run: LockedRun, job: JobToRun | None, end: End, *, now_ms: int, has_failed: bool = False
 ) -> NewRun | None:
-    """Return the attempt that follows, None when the run's end is the end of its tick.
+    """Return the next attempt; None if there is none.
 
-    A job that was deleted, or stopped by a person, starts nothing more by itself; a run that
-    somebody asked to kill is not tried again, and one that was refused only where an attempt
-    before it `has_failed`.
+    A job that was deleted, or stopped by a person, starts nothing more by itself. A run that
+    somebody asked to kill is not retried; a refused one only if an earlier attempt `has_failed`.
     """
     if job is None or run.kill_requested_at is not None or was_stopped(run, job):
         return None
@@ -81,7 +80,7 @@ def was_stopped(run: LockedRun | PlannedRun, job: JobToRun) -> bool:
 
 
 def _redelivery(run: LockedRun, end: End, now_ms: int) -> NewRun | None:
-    """Return the same attempt once more, later each time; None when that was done often enough."""
+    """Return the same attempt again, later each time; None after the last redelivery."""
     step = max(run.redeliveries, bisect_left(REDELIVERY_SECONDS, end.pause_seconds))
     if step >= len(REDELIVERY_SECONDS):
         return None

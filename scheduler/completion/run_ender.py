@@ -1,4 +1,4 @@
-"""Ends runs in a transaction of its own: ids at hand before, the dispatcher woken after.
+"""Ends runs in a separate transaction: reserves ids before it, wakes the dispatcher after it.
 
 Code that already has a transaction calls `Completion.end` in it.
 """
@@ -14,7 +14,7 @@ from sql.errors import NotAllWon
 
 
 class RunEnder:
-    """Ends runs for the roles of one scheduler; `on_ended` is told of them after the commit."""
+    """Ends runs for the roles of one scheduler; `on_ended` is called with them after the commit."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class RunEnder:
         self._on_ended = on_ended
 
     def end(self, ends: Sequence[End], *, first: Callable[[Session], None] | None = None) -> Tally:
-        """End runs, after what `first` writes in the same transaction; return the tally."""
+        """Call `first` and end runs in one transaction; return the tally."""
         if not ends and first is None:
             return Tally()
 
@@ -44,7 +44,7 @@ class RunEnder:
 
         try:
             tally = write(careful=False)
-        except NotAllWon:  # one came twice or too late; that does not slow the others
+        except NotAllWon:  # one came twice or too late; the others still take the fast path
             tally = write(careful=True)
         self._on_ended(tally.won.keys())
         return tally

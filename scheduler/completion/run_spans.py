@@ -1,6 +1,6 @@
-"""Tells OpenTelemetry of runs that are over: how long each was planned, on its way, and at work.
+"""Exports finished runs to OpenTelemetry: how long each was planned, in transit, and running.
 
-Spans are told after the commit, on a best effort: a crash loses them, and never a run.
+Spans are exported after the commit, on a best effort: a crash may lose spans, but never a run.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from sql.run_status import RunStatus
 from sql.runs import queries
 from sql.runs.run_rows import TracedRun
 
-#: Runs that wait to be told of; beyond that the oldest are left out.
+#: Runs that wait to be exported; beyond that the oldest are dropped.
 MOST_WAITING = 10_000
 BATCH = 200
 ROUND_SECONDS = 1.0
@@ -27,7 +27,7 @@ _RUN = "run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of a run's life; instants are epoch milliseconds. `error` "" = none."""
+    """One part of a run's life; instants are epoch milliseconds. `error` "" = none."""
 
     name: str
     context: TraceContext
@@ -39,17 +39,17 @@ class Span:
 
 
 class SpanExporter(Protocol):
-    """Where spans go."""
+    """A receiver of spans."""
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Take spans; they are sent later, or not."""
+        """Take spans, to send them later on a best effort."""
 
     def close(self) -> None:
-        """Send what was taken, for a moment at most."""
+        """Send what was taken, with a short time limit."""
 
 
 class RunSpans:
-    """The role that tells spans; nothing waits for it."""
+    """The role that exports spans; nothing waits for it."""
 
     def __init__(self, database: Database, cluster_id: str, exporter: SpanExporter) -> None:
         self._database = database
@@ -58,7 +58,7 @@ class RunSpans:
         self._waiting: deque[int] = deque(maxlen=MOST_WAITING)
 
     def stamp(self, trigger: Trigger) -> Trigger:
-        """Return a trigger whose handler's spans are below the run's own."""
+        """Return a trigger that makes the run's span the parent of its handler's spans."""
         context = self._traces.span(
             _RUN,
             trigger.run_id,
@@ -69,11 +69,11 @@ class RunSpans:
         return msgspec.structs.replace(trigger, traceparent=context.header)
 
     def note(self, run_ids: Collection[int]) -> None:
-        """Note runs that are over."""
+        """Record finished runs."""
         self._waiting.extend(run_ids)
 
     def tick(self, _now_ms: int) -> float:
-        """Tell some of them; return the seconds until the next round, 0 when there is more."""
+        """Export some of them; return the seconds until the next round, 0 if there is more."""
         some = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
         if not some:
             return ROUND_SECONDS
@@ -82,11 +82,11 @@ class RunSpans:
         return 0.0 if self._waiting else ROUND_SECONDS
 
     def close(self) -> None:
-        """Tell the rest."""
+        """Export the rest."""
         self._exporter.close()
 
     def spans_of(self, run: TracedRun) -> Iterator[Span]:
-        """Give the spans of a run; none when whoever triggered it does not record the trace."""
+        """Yield the spans of a run; none if its trigger's trace is not recorded."""
         planned, sent, ran = (self._context(name, run) for name in ("planned", "sent", _RUN))
         if not planned.is_sampled:
             return
@@ -97,7 +97,7 @@ class RunSpans:
             run, planned, parsed(run.traceparent), (run.due_at, routed or over), name="planned"
         )
         if routed is not None:
-            # That it was sent is noted later than it is: a short run may be over by then.
+            # The sent time is recorded late: a short run may already be over by then.
             yield _span(run, sent, planned, (routed, started or run.sent_at or over), name="sent")
         if started is not None:
             yield _span(run, ran, planned, (started, over), name=_RUN, error=error)

@@ -1,4 +1,4 @@
-"""Keeps what webhooks are to hear of the ends of ticks, in the transaction that ends them."""
+"""Stores webhook messages about finished ticks, in the transaction that ends them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ from sql.jobs.child_links import Followed
 from sql.runs import queries
 from sql.runs.run_rows import EndedRun
 
-#: Messages of a job that wait to be sent; further ones are left out.
+#: Unsent messages of one job at most; further ones are dropped.
 MOST_UNSENT = 1_000
 
 log = structlog.get_logger()
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 def keep(
     session: Session, ends: Sequence[TickEnd], followed: Mapping[int, Followed], *, now_ms: int
 ) -> None:
-    """Keep a message for the webhook of each job whose tick is over and that is to be told."""
+    """Store a message for each finished tick whose job has a webhook for this end."""
     heard = [
         end for end in ends if _webhook(followed[end.tick.job_id]).hears(success=end.succeeded)
     ]

@@ -1,4 +1,4 @@
-"""When a tick is over, and how it went: a pure decision over all its shards and attempts."""
+"""Whether a tick is over, and how it ended: a pure decision over all its shards and attempts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from sql.runs.ticks import Tick
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickEnd:
-    """A tick whose every shard is over.
+    """A tick of which every shard has ended.
 
-    `head_id` is its first run, of shard 0 and attempt 0; None when that was cleared. `succeeded`
-    says that the last attempt of each shard did. `deciding_id` is the first run that did not, or
-    the last attempt of the first shard. `finished_at` is when the last run ended.
+    `head_id` is its first run, of shard 0 and attempt 0; None if that was cleared. `succeeded`: the
+    last attempt of every shard did. `deciding_id` is the first run that did not, or else the last
+    attempt of the first shard. `finished_at` is when the last run ended.
     """
 
     tick: Tick
@@ -25,12 +25,12 @@ class TickEnd:
 
 
 def tick_end(tick: Tick, runs: Sequence[TickRun]) -> TickEnd | None:
-    """Return how a tick ended, None while one of its runs is open.
+    """Return how a tick ended; None while one of its runs is open.
 
     Args:
-        tick: which tick.
-        runs: all its runs, by shard and attempt; at least one. An attempt that is to follow is
-            among them, being a row from the moment the one before it ended.
+        tick: the tick.
+        runs: all its runs, by shard and attempt; at least one. This includes a coming retry, whose
+        row is written together with the end of the attempt before it.
 
     """
     if any(run.status not in FINAL for run in runs):

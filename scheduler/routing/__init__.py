@@ -1,4 +1,4 @@
-"""Which executor a run goes to: ten strategies, added routes, and the probes that they ask for."""
+"""Which executor a run goes to: ten strategies, added routes, and the probes they need."""
 
 from scheduler.routing.hash_ring import consistent_hash
 

@@ -1,9 +1,9 @@
-"""Routes that an installation adds: user code, so it never runs inside a transaction.
+"""Routes added by an installation: user code, so it never runs inside a transaction.
 
     claim meets one -> the run stays PLANNED -> commit -> decide -> claim again, with the decision
 
-A decision counts when what it was made of is still so. A route that raises, or chooses what it may
-not, costs one run and holds up nobody.
+A decision counts only if the facts behind it still hold. A route that raises, or chooses an address
+that is not allowed, ends one run and does not block others.
 """
 
 import json
@@ -43,7 +43,7 @@ class Decision:
 def decide(
     asked: Sequence[Asked], routers: Mapping[str, Router], random: Random
 ) -> dict[int, Decision]:
-    """Let routes choose, one run after the other, each with the memory that the last one left."""
+    """Let routes choose, one run after the other, each with the memory left by the one before."""
     memories: dict[int, Memory] = {}
     decisions = {}
     for one in asked:
@@ -68,7 +68,7 @@ def _decide(router: Router, request: RouteRequest, random: Random) -> Decision:
 
 
 def _sound(choice: object, request: RouteRequest) -> Choice:
-    """Return a choice that can be stored, or raise what is wrong with it."""
+    """Return the choice if it can be stored, else raise an error that says why not."""
     if not isinstance(choice, Choice):
         raise TypeError(f"expected a Choice, got: {choice!r:.100}")
     if choice.address is not None and choice.address not in request.candidates:

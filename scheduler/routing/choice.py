@@ -1,4 +1,4 @@
-"""What goes into a routing decision and what comes out: frozen values, nothing else."""
+"""Inputs and results of routing decisions, as frozen values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.reasons.reason import Words
 
-#: What a strategy remembers of a job between two decisions; JSON. `route` says whose it is.
+#: What a strategy remembers of a job between two decisions; JSON. `route` names the strategy.
 Memory = Mapping[str, Any]
 
 
@@ -28,7 +28,7 @@ class Route(StrEnum):
 
 
 class Probe(StrEnum):
-    """What executors are asked before a strategy chooses: are you alive, are you idle."""
+    """What executors are asked before a strategy chooses: whether they are alive, or idle."""
 
     BEAT = "BEAT"
     IDLE_BEAT = "IDLE_BEAT"
@@ -36,10 +36,10 @@ class Probe(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """What one executor answered; `words` say so in the trigger message.
+    """What one executor answered; `words` describe it in the trigger message.
 
-    `heard` False = it did not answer in time, which is no proof of anything. `rank` is for one that
-    is not ok and may be taken when nobody is, the highest first; None = it may not.
+    `heard` False = it did not answer in time, which proves nothing. `rank` orders executors that
+    are not ok but may be taken if none is, the highest first; None = it may not be taken.
     """
 
     ok: bool
@@ -52,10 +52,10 @@ class ProbeAnswer:
 class RouteRequest:
     """What a strategy may look at.
 
-    `addresses` are the live executors, sorted, or in the order of a list of the app's, and `away`
-    are those of that list that are not online. `wanted` are those that a user named for this run,
-    in the user's order. `probes` is None until executors were asked; one that is missing there
-    counts as not ok. `shard_index` matters to a broadcast only.
+    `addresses` are the live executors, sorted, or in the order of the app's own list; `away` are
+    those of that list that are offline. `wanted` are those that a user named for this run, in the
+    user's order. `probes` is None until executors were asked; one that is missing counts as not ok.
+    `shard_index` matters to a broadcast only.
     """
 
     job_id: int
@@ -80,7 +80,7 @@ class RouteRequest:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen, and how; `memory` is to be stored, None = unchanged.
+    """The chosen address, and how it was chosen; `memory` is to be stored, None = unchanged.
 
     The words of an added route are plain text.
     """
@@ -92,11 +92,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """A strategy, and whether it wants executors asked or its memory kept.
+    """A strategy, and whether it needs answers of executors or a stored memory.
 
     `pick` is only called with at least one candidate. With a `probe` it is called when every
-    candidate has answered or has had its time; with `takes_first_ok`, which promises that it takes
-    the first candidate whose answer is ok, as soon as that one is known.
+    candidate has answered or is overdue. `takes_first_ok` promises that it takes the first
+    candidate whose answer is ok; then it is called as soon as that one is known.
     """
 
     pick: Callable[[RouteRequest, Random], Choice]
@@ -105,7 +105,7 @@ class Router:
     needs_memory: bool = False
 
     def is_decided(self, request: RouteRequest) -> bool:
-        """Whether what executors have answered is enough to choose."""
+        """Whether the answers so far are enough to choose."""
         if self.probe is None:
             return True
         probes = request.probes or {}

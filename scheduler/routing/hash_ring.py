@@ -14,9 +14,9 @@ _NODES = 100
 
 
 def consistent_hash(job_id: int, addresses: Sequence[str]) -> str:
-    """Give the address that the ring of these addresses holds for a job.
+    """Return the address for a job on the ring of these addresses.
 
-    Raises `ValueError` when there are no addresses.
+    Raises `ValueError` if there are no addresses.
     """
     if not addresses:
         raise ValueError("expected addresses to have at least one, got: none")
@@ -26,9 +26,10 @@ def consistent_hash(job_id: int, addresses: Sequence[str]) -> str:
 
 @lru_cache(maxsize=64)
 def _ring(addresses: tuple[str, ...]) -> tuple["array[int]", "array[int]"]:
-    """Build the ring: sorted node hashes, and the index of the address that owns each.
+    """Build the ring: sorted node hashes, with the index of the address of each.
 
-    Where two nodes meet, the later address has it. 64 rings of 50 executors take about 3 MB.
+    If two nodes have the same hash, the later address wins.
+    64 rings of 50 executors take about 3 MB.
     """
     owner_of = {
         _hash(f"SHARD-{address}-NODE-{node}"): index

@@ -1,7 +1,7 @@
-"""What executors answered lately, and what that means for a job. Pure, and not locked.
+"""Recent answers of executors, and what they mean for a job. Pure, without locks.
 
-An answer is good for a second. One that would keep a run away counts only for runs that were due
-when it was asked for; one that lets a job go there, until a run of that job was sent there.
+An answer is valid for a second. One that turns runs away counts only for runs that were due when
+the executor was asked; one that accepts a job, until a run of that job is sent there.
 """
 
 import math
@@ -16,26 +16,26 @@ from broker.reasons.stored import from_json
 from broker.rpc import Answer
 from scheduler.routing.choice import Probe, ProbeAnswer, Router, RouteRequest
 
-#: How long an answer is good for, and how long silence is: longer, so that a frozen executor does
-#: not hold jobs back again and again. It is asked on meanwhile.
+#: How long an answer is valid, and how long silence is: longer, so that a frozen executor does not
+#: hold jobs back again and again. It is asked again meanwhile.
 ANSWER_SECONDS = 1.0
 SILENCE_SECONDS = 5.0
-#: What was sent so shortly before a question may not count in the slots of the answer.
+#: Runs sent this shortly before a question may not yet count in the slots of the answer.
 SLOT_SECONDS = 0.1
-#: How long a trigger may be on its way: until then an executor is asked whether it has come.
+#: How long a trigger may be in transit: until then an executor is asked whether it has arrived.
 UNDERWAY_SECONDS = 10.0
-#: How much worse an executor that starts nothing ranks than any other.
+#: Subtracted from the rank of an executor that starts nothing.
 UNFIT_RANK = 1_000_000
-#: Executors that nobody has asked about for this long are forgotten.
+#: Executors that were not needed for this long are forgotten.
 FORGET_SECONDS = 60.0
-#: Runs sent to an executor that are remembered without looking which of them count no more.
+#: Once this many runs sent to an executor are remembered, those that no longer count are dropped.
 SENT_KEPT = 200
-#: Reasons of one answer that are read; executors give up to three.
+#: Most reasons read from one answer; executors give up to three.
 WHYS_READ = 10
 
 #: App, address and boot id of an executor.
 Boot = tuple[str, str, str]
-#: A run that was sent: where to, of which job, and its id.
+#: A sent run: its destination, its job, and its id.
 Sent = tuple[Boot, int, int]
 
 
@@ -58,7 +58,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class AskedAt:
-    """When a probe was sent: monotonic seconds, and the database's clock."""
+    """When a probe was sent: monotonic seconds, and the database's time."""
 
     at: float
     at_ms: int
@@ -66,7 +66,7 @@ class AskedAt:
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """An answer, when it was asked for, and when it came; `reasons` by the texts in it."""
+    """An answer, when it was asked for, and when it arrived; `reasons` by their texts in it."""
 
     asked: AskedAt
     at: float
@@ -83,10 +83,10 @@ class _Answered:
 
 @dataclass(slots=True)
 class _BootAnswers:
-    """What is known of one boot; `jobs` are the answers that told of each job.
+    """What is known of one boot; `jobs` are the answers about each job.
 
-    `sent` is when runs went there, counted once it was asked about jobs; `underway` are those runs
-    of the jobs that were asked about, by job, and when they went.
+    `sent` are the times at which runs were sent there, once it was asked about jobs; `underway` are
+    the runs of those jobs, by job, with the times at which they were sent.
     """
 
     used_at: float
@@ -99,9 +99,9 @@ class _BootAnswers:
 
 
 class ProbeAnswers:
-    """What is known of executors; `answer_seconds` is how long one has to answer.
+    """The answers of executors; `answer_seconds` is the time limit for one.
 
-    `now` is monotonic seconds everywhere. `stale` are boots whose silence was counted, and is old
+    `now` is monotonic seconds everywhere. `stale` are boots whose silence was used, and is old
     enough to ask again.
     """
 
@@ -114,14 +114,14 @@ class ProbeAnswers:
     def expect(
         self, boot: Boot, probe: Probe, job_ids: Iterable[int], now: float
     ) -> dict[int, tuple[int, ...]]:
-        """Note that a boot is being asked; return which runs of these jobs may be on their way."""
+        """Record that a boot is being asked; return which runs of these jobs may be in transit."""
         known = self._of(boot, now)
         known.is_counted = known.is_counted or probe is Probe.IDLE_BEAT
         coming = {job_id: _coming(known, job_id, now) for job_id in job_ids}
         return {job_id: run_ids for job_id, run_ids in coming.items() if run_ids}
 
     def expect_nothing(self, app: str, address: str) -> None:
-        """Note that nothing is on its way to an address: what was sent there came back."""
+        """Record that nothing is in transit to an address: what was sent there came back."""
         for boot, known in self._known.items():
             if boot[:2] == (app, address):
                 known.underway.clear()
@@ -129,7 +129,7 @@ class ProbeAnswers:
     def hear(
         self, boot: Boot, answer: Answer, job_ids: Iterable[int], asked: AskedAt, now: float
     ) -> None:
-        """Note an answer, to a question about these jobs if it was about any."""
+        """Record an answer to a question about these jobs, if any."""
         known = self._of(boot, now)
         known.heard = _Answered(asked, now, answer, _reasons(answer))
         if isinstance(answer, IdleBeatAnswer):
@@ -144,11 +144,11 @@ class ProbeAnswers:
         return sent_at <= asked.at and (answered is None or answered.asked.at <= asked.at)
 
     def miss(self, boot: Boot, now: float) -> None:
-        """Note that a boot did not answer in time."""
+        """Record that a boot did not answer in time."""
         self._of(boot, now).silent_at = now
 
     def count(self, sent: Iterable[Sent], now: float) -> None:
-        """Note runs that go to executors; they matter where somebody has asked."""
+        """Record runs sent to executors; only those to boots that were asked matter."""
         for boot, job_id, run_id in sent:
             known = self._known.get(boot)
             if known is not None and known.is_counted:
@@ -159,7 +159,7 @@ class ProbeAnswers:
     def complete(
         self, router: Router, request: RouteRequest, among: Candidates, now: float, due_at: int
     ) -> RouteRequest:
-        """Return the request of a run due at `due_at` with what is known, as far as it looks."""
+        """Return the request of a run due at `due_at` with the known answers its strategy needs."""
         probe, job_id = router.probe or Probe.BEAT, request.job_id
         found: dict[str, ProbeAnswer] = {}
         for address in request.candidates if router.probe else ():
@@ -182,7 +182,7 @@ class ProbeAnswers:
         due_at: int,
         among: Candidates | None = None,
     ) -> ProbeAnswer | None:
-        """Return what a boot's answer, or its silence, says of a run; None = it is to be asked."""
+        """Return what a boot's answer, or silence, means for a run; None = it must be asked."""
         known = self._of(boot, now)
         answered = known.heard if probe is Probe.BEAT else known.jobs.get(job_id)
         if answered is None or now - answered.at > ANSWER_SECONDS:
@@ -197,7 +197,7 @@ class ProbeAnswers:
         return ProbeAnswer(ok=True, words=Why.ANSWERED(address=boot[1], n=answered.milliseconds))
 
     def forget_old(self, now: float) -> None:
-        """Drop, from time to time, boots that nobody has asked about for long."""
+        """Drop, from time to time, boots that were not needed for long."""
         if now - self._forgot_at > FORGET_SECONDS:
             self._forgot_at = now
             used = {
@@ -224,7 +224,7 @@ class ProbeAnswers:
 def _idle(
     known: _BootAnswers, answered: _Answered, answer: IdleBeatAnswer, job_id: int, more: int
 ) -> ProbeAnswer:
-    """Return what an answer to an idle beat, and `more` runs that go there, say of a job."""
+    """Return what an answer to an idle beat, and `more` runs sent there, mean for a job."""
     if job_id in answer.busy_jobs:
         return _busy(answer, answered.why(answer.busy_jobs[job_id]))
     since = len(known.sent) - bisect_left(known.sent, answered.asked.at - SLOT_SECONDS)
@@ -242,13 +242,13 @@ def _busy(answer: IdleBeatAnswer, why: Words, rank: int | None = None) -> ProbeA
 
 
 def _reasons(answer: Answer) -> dict[str, Reason]:
-    """Return the reasons that an answer gives, by their texts."""
+    """Return the reasons in an answer, by their texts."""
     whys = answer.whys[:WHYS_READ] if isinstance(answer, IdleBeatAnswer) else ()
     return {str(reason): reason for reason in map(from_json, whys) if reason is not None}
 
 
 def _coming(known: _BootAnswers, job_id: int, now: float) -> tuple[int, ...]:
-    """Return the runs of a job that may be on their way, and forget those that cannot."""
+    """Return the runs of a job that may be in transit, and forget those that cannot."""
     sent = known.underway.pop(job_id, {})
     coming = {run_id: at for run_id, at in sent.items() if now - at < UNDERWAY_SECONDS}
     if coming:
@@ -259,6 +259,6 @@ def _coming(known: _BootAnswers, job_id: int, now: float) -> tuple[int, ...]:
 def _count(known: _BootAnswers, now: float) -> None:
     known.sent.append(now)
     if len(known.sent) > SENT_KEPT:
-        # What was sent before the oldest answer that is still good was asked for counts no more.
+        # Runs sent before the question of the oldest valid answer no longer count.
         oldest = now - 2 * ANSWER_SECONDS - SLOT_SECONDS
         del known.sent[: bisect_left(known.sent, oldest)]

@@ -1,10 +1,10 @@
-"""Asks executors whether they are alive, or idle, before a route chooses; nobody waits here.
+"""Asks executors whether they are alive, or idle, before a route chooses; never blocks.
 
     claim meets an undecided route -> its run stays PLANNED, its job is held back -> one question
     for each executor -> answers, or silence past the deadline -> the job is let go, and claimed
 
-A question is about all jobs of a batch. An executor that is slow to answer holds back only the
-jobs whose choice depends on it.
+One question covers all jobs of a batch. An executor that is slow to answer holds back only the jobs
+whose choice depends on it.
 """
 
 import math
@@ -21,7 +21,7 @@ from scheduler.routing.probe_answers import AskedAt, Boot, Candidates, ProbeAnsw
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A job's run that cannot be routed before executors have answered; due when, in epoch ms."""
+    """A run that cannot be routed before executors have answered, with its due time in epoch ms."""
 
     job_id: int
     router: Router
@@ -31,7 +31,7 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True)
 class _OpenProbe:
-    """A question that is not answered yet; `underway` are runs sent there of each of its jobs."""
+    """An unanswered question; `underway` are the runs sent there, by job."""
 
     boot: Boot
     probe: Probe
@@ -51,12 +51,12 @@ class _HeldJob:
 
 
 class Probes:
-    """What executors answered lately; thread-safe.
+    """Recent answers of executors; thread-safe.
 
     Args:
-        requester: asks; it is never waited for.
+        requester: sends the questions; it is never waited for.
         answer_seconds: how long an executor has to answer.
-        on_let_go: called in any thread when jobs are no longer held back.
+        on_let_go: called, in any thread, when jobs are no longer held back.
         clock: monotonic seconds.
 
     """
@@ -81,7 +81,7 @@ class Probes:
     def answered(
         self, router: Router, request: RouteRequest, among: Candidates, due_at: int
     ) -> RouteRequest:
-        """Return the request with what is known now of a run due at `due_at`; it does not ask."""
+        """Return the request of a run due at `due_at` with the answers known now; does not ask."""
         now = self._clock()
         with self._lock:
             self._give_up(now)
@@ -90,10 +90,10 @@ class Probes:
     def ask(
         self, app: str, boots: Mapping[str, str], undecided: Iterable[Undecided], now_ms: int
     ) -> None:
-        """Hold these jobs back and ask for what is not known, one message for each executor.
+        """Hold these jobs back and ask for missing answers, with one message per executor.
 
-        It also asks executors again whose silence was counted meanwhile. `now_ms` is the
-        database's clock at which these runs were found due.
+        Also asks executors again whose silence was used meanwhile. `now_ms` is the database's time
+        at which these runs were found due.
         """
         with self._lock:
             now = AskedAt(self._clock(), now_ms)
@@ -110,22 +110,22 @@ class Probes:
             return set(self._held)
 
     def seconds_left(self) -> float:
-        """Return how long the next answer may take at most; infinite when none is awaited."""
+        """Return the seconds until the next answer is overdue; infinite when none is awaited."""
         self.held_back()
         with self._lock:
             return max(0.0, self._held_until() - self._clock())
 
     def note_sent(self, sent: Iterable[Sent]) -> None:
-        """Count runs that go to executors about which somebody has asked."""
+        """Record runs sent to executors that were asked."""
         with self._lock:
             self._answers.count(sent, self._clock())
 
     def note_missing(self, app: str, address: str) -> None:
-        """Note that what was sent to an address came back."""
+        """Record that messages sent to an address came back."""
         with self._lock:
             self._answers.expect_nothing(app, address)
 
-    # -- with the lock held, but for `_post` and `_hear` ----------------------------------------
+    # -- with the lock held, except `_post` and `_hear` -----------------------------------------
 
     def _questions(
         self, among: Candidates, undecided: list[Undecided], now: AskedAt
@@ -187,7 +187,7 @@ class Probes:
             self._on_let_go()
 
     def _give_up(self, now: float) -> bool:
-        """Note the silence of those whose answer is overdue; False when there are none."""
+        """Record the silence of those whose answer is overdue; return False if there are none."""
         overdue = [one for asked in self._open.values() for one in asked if one.give_up_at <= now]
         for one in overdue:
             self._close(one)

@@ -1,7 +1,7 @@
-"""Which executor runs it: strategies as pure functions of job, live addresses, memory and chance.
+"""Chooses executors: strategies as pure functions of job, live addresses, memory and randomness.
 
-No strategy does I/O. What FAILOVER and BUSYOVER must know is asked before and handed in; what
-ROUND and the least-used strategies remember is handed in and handed back.
+No strategy does I/O. Answers of executors for FAILOVER and BUSYOVER are asked for before and passed
+in; the memory of ROUND and the least-used strategies is passed in and returned.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ BUILT_IN: Mapping[str, Router] = MappingProxyType(
 def choose(
     route: str, request: RouteRequest, random: Random, routers: Mapping[str, Router] = BUILT_IN
 ) -> Choice:
-    """Choose an address; None when there is no candidate, or none whose probe lets it be taken.
+    """Choose an address; None if there is no candidate, or none that its probe allows.
 
     Raises `Problem` for a route that does not exist.
     """
@@ -75,12 +75,12 @@ def choose(
 
 
 def needs_probe(route: str, routers: Mapping[str, Router] = BUILT_IN) -> bool:
-    """Say whether executors are to be asked before this strategy can choose."""
+    """Return whether this strategy needs answers of executors."""
     return find(route, routers).probe is not None
 
 
 def needs_memory(route: str, routers: Mapping[str, Router] = BUILT_IN) -> bool:
-    """Say whether this strategy remembers what it chose."""
+    """Return whether this strategy remembers its choices."""
     return find(route, routers).needs_memory
 
 
@@ -90,9 +90,9 @@ def planned_shards(route: str) -> int:
 
 
 def with_added(added: Mapping[str, Router]) -> Mapping[str, Router]:
-    """Give the built-in strategies and those that an installation adds.
+    """Return the built-in strategies and those added by an installation.
 
-    Raises `ValueError` when an added one has the name of a built-in one.
+    Raises `ValueError` if an added one has the name of a built-in one.
     """
     if taken := sorted(set(BUILT_IN) & set(added)):
         raise ValueError(f"expected added routes to have new names, got: {', '.join(taken)}")
@@ -100,9 +100,9 @@ def with_added(added: Mapping[str, Router]) -> Mapping[str, Router]:
 
 
 def find(route: str, routers: Mapping[str, Router] = BUILT_IN) -> Router:
-    """Return a strategy by its name.
+    """Return a strategy by name.
 
-    Raises `Problem` for one that does not exist.
+    Raises `Problem` if it does not exist.
     """
     if route not in routers:
         raise Problem(Code.ROUTE, "route", known=", ".join(routers), got=route[:60])

@@ -1,4 +1,4 @@
-"""The ten strategies. A memory of another strategy, left from before an edit, counts as none."""
+"""The ten strategies. A memory left by another strategy, before an edit, is ignored."""
 
 from collections.abc import Mapping
 from random import Random
@@ -9,7 +9,7 @@ from broker.reasons.reason import Words
 from scheduler.routing.choice import Choice, ProbeAnswer, Route, RouteRequest
 from scheduler.routing.hash_ring import consistent_hash
 
-#: ROUND starts at a random one of so many counts, so that jobs do not all start at one executor.
+#: ROUND starts at a random count below this, so that jobs do not all start at one executor.
 _ROUND_STARTS = 100
 
 
@@ -29,7 +29,7 @@ def at_random(request: RouteRequest, random: Random) -> Choice:
 
 
 def in_turn(request: RouteRequest, random: Random) -> Choice:
-    """Choose the next one of a round that starts anywhere; `count` is the turn last taken."""
+    """Choose the next one in turn, starting at random; `count` is the last turn."""
     known = _remembered(Route.ROUND, request)
     count = known["count"] + 1 if known else random.randrange(_ROUND_STARTS)
     chosen = request.candidates[count % len(request.candidates)]
@@ -46,8 +46,8 @@ def by_hash(request: RouteRequest, _random: Random) -> Choice:
 def least_frequently_used(request: RouteRequest, random: Random) -> Choice:
     """Choose the one with the fewest uses; the earliest of several.
 
-    Counts are kept relative to the lowest, so that a new executor, which starts at random below
-    the number of executors, is not given every run until it has caught up with weeks of uses.
+    Counts are kept relative to the lowest, so that a new executor, which starts at random below the
+    number of executors, does not get every run until it has caught up with weeks of uses.
     """
     route = Route.LEAST_FREQUENTLY_USED
     known: dict[str, int] = _remembered(route, request).get("counts", {})
@@ -66,7 +66,7 @@ def least_frequently_used(request: RouteRequest, random: Random) -> Choice:
 
 
 def least_recently_used(request: RouteRequest, _random: Random) -> Choice:
-    """Choose the one whose last use is longest ago; one that is new queues up behind the others."""
+    """Choose the one used longest ago; a new one queues behind the others."""
     route = Route.LEAST_RECENTLY_USED
     known: list[str] = _remembered(route, request).get("order", [])
     live, remembered, allowed = set(request.addresses), set(known), set(request.candidates)
@@ -84,12 +84,12 @@ def failover(request: RouteRequest, _random: Random) -> Choice:
 
 
 def busyover(request: RouteRequest, _random: Random) -> Choice:
-    """Choose the first that is idle, else the best of those that are not busy with this job."""
+    """Choose the first idle one, else the best of those that are not busy with this job."""
     return _first_ok(Route.BUSYOVER, request)
 
 
 def broadcast(request: RouteRequest, _random: Random) -> Choice:
-    """Choose for one shard of a broadcast; a shard whose executor has gone goes to the first."""
+    """Choose for one shard of a broadcast; a shard whose executor is gone goes to the first."""
     index = request.shard_index if request.shard_index < len(request.candidates) else 0
     words = Why.SHARD(route=Route.SHARDING_BROADCAST, index=request.shard_index)
     if index != request.shard_index:
@@ -117,7 +117,7 @@ def _first_ok(route: Route, request: RouteRequest) -> Choice:
 
 
 def _best(probes: Mapping[str, ProbeAnswer]) -> str | None:
-    """Return who may be taken though nobody is ok; the first of several that are as good."""
+    """Return the best one that may be taken although none is ok; of equals, the first."""
     ranks = {address: one.rank for address, one in probes.items() if one.rank is not None}
     return max(ranks, key=ranks.__getitem__, default=None)
 

@@ -1,4 +1,4 @@
-"""When a job is due: kinds of schedules, the ticks that are late, the next ones to show to people.
+"""When a job is due: kinds of schedules, handling of late ticks, next ticks for display.
 
 A new kind is a class here, listed in `registry`, and the translations of its words.
 """

@@ -1,4 +1,4 @@
-"""Times of the calendar, by a Quartz cron expression in the job's time zone."""
+"""Calendar times, by a Quartz cron expression in the job's time zone."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -29,7 +29,7 @@ class CronSchedule(Schedule):
 
     @classmethod
     def in_words(cls, value: str, _translate: Translate, language: str) -> str:
-        """Return an expression in words; one that cannot be read as it is written."""
+        """Return an expression in words, or unchanged if it cannot be parsed."""
         try:
             return cron_words(value, language)
         except Problem:
@@ -48,6 +48,6 @@ class CronSchedule(Schedule):
         return self.cron.count(after_ms, until_ms)
 
     def check_new(self, now_ms: int) -> None:
-        """Refuse an expression whose matches are all over."""
+        """Refuse an expression that never matches again."""
         if self.cron.next_after(now_ms) is None:
             raise Problem(Code.CRON_NEVER_FIRES, cron=self.expression)

@@ -9,7 +9,7 @@ from scheduler.schedules.schedule import SingleTick, ValueForm
 
 @dataclass(frozen=True, slots=True)
 class FixedDelay(SingleTick):
-    """The one tick that is open, the anchor; the end of its run sets the next one."""
+    """The one open tick, the anchor; the end of its run sets the next one."""
 
     kind = "FIX_DELAY"
     keyword = "delay"
@@ -29,7 +29,7 @@ class FixedDelay(SingleTick):
 
     @classmethod
     def waiting_for(cls, value: str) -> str:
-        """Return that a run has to end, and what comes then."""
+        """Return that the job waits for a run to end, and what follows."""
         return f"{value} s after the end of its run"
 
     def tick(self, anchor_ms: int) -> int | None:
@@ -45,5 +45,5 @@ class FixedDelay(SingleTick):
         return finished_ms + self.delay_ms
 
     def least_distance_ms(self) -> int | None:
-        """Return the delay: how long a run takes cannot be computed."""
+        """Return the delay, as a run's duration cannot be computed."""
         return self.delay_ms

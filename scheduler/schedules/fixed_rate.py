@@ -1,4 +1,4 @@
-"""At a fixed number of seconds, however long a run takes."""
+"""Every given number of seconds, however long a run takes."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -30,7 +30,7 @@ class MisfirePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """A run to be planned; `kind` is SCHEDULE or MISFIRE."""
+    """A run to plan; `kind` is SCHEDULE or MISFIRE."""
 
     scheduled_at_ms: int
     due_at_ms: int
@@ -39,7 +39,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Ticks that give no run: the first, the last, and how many they are."""
+    """Skipped ticks: the first, the last, and their number."""
 
     from_ms: int
     to_ms: int
@@ -49,7 +49,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was decided about one job.
+    """The decision about one job.
 
     `watermark_ms` is the last decided tick, or the old watermark. `next_ms` is the first tick
     that is still undecided; None when there is none, which ends the schedule unless it `waits`.
@@ -109,12 +109,12 @@ def decide(
         anchor_ms: any one tick of the job; for a fixed delay the open one (its stored next time).
         watermark_ms: every tick up to here is decided.
         now_ms: the database's clock.
-        policy: what becomes of missed ticks.
-        overdue_rows: PLANNED rows of this job that are late already.
+        policy: for missed ticks.
+        overdue_rows: PLANNED rows of this job that are already late.
         window_ms: how far ahead ticks become rows (XXL-JOB's pre-read).
-        late_ms: how late the oldest tick may be before the job has misfired (XXL-JOB's figure).
+        late_ms: how late the oldest tick may be without a misfire (XXL-JOB's figure).
         overdue_limit: with more overdue rows than this, all ticks of the window are skipped.
-        limit: most ordinary fires of one call; the rest is left to the next one.
+        limit: most ordinary fires per call; the rest is left to the next call.
 
     """
     ticks, until_ms = _Ticks(schedule, anchor_ms), now_ms + window_ms
@@ -134,7 +134,7 @@ def decide(
     watermark_ms = _last((*fires, *skips), watermark_ms)
     next_ms = ticks.next_after(watermark_ms)
     if next_ms is None and not fires:
-        # No run will end that could set a fixed delay's next tick, so the skip itself does.
+        # No run will end to set a fixed delay's next tick, so the skip itself sets it.
         next_ms = schedule.after_completion(now_ms)
     return Plan(fires, skips, watermark_ms, next_ms, schedule.waits_for_completion)
 

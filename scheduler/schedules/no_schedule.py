@@ -1,4 +1,4 @@
-"""No time at all: such a job runs by hand, by the API, or as the child of another."""
+"""No schedule: such a job runs by hand, by the API, or as the child of another."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -1,4 +1,4 @@
-"""The value of a schedule that counts seconds."""
+"""The value of a schedule in seconds."""
 
 import re
 
@@ -9,7 +9,7 @@ _SECONDS = re.compile(r"0{0,9}[1-9][0-9]{0,8}")
 
 
 def period_ms(value: str) -> int:
-    """Read whole seconds from 1, into milliseconds; raises `Problem`."""
+    """Parse whole seconds, at least 1, into milliseconds; raises `Problem`."""
     if not _SECONDS.fullmatch(value):
         raise Problem(Code.PERIOD, got=echo(value))
     return int(value) * 1_000

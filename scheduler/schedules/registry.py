@@ -1,7 +1,7 @@
-"""Every kind of schedule by what its column holds, and the reading of rows.
+"""Every kind of schedule by its value in the column, and the parsing of rows.
 
-A row may hold a kind that is none of these: a newer version wrote it. It cannot be read, which
-stops its job.
+A row may hold an unknown kind, written by a newer version. It cannot be parsed, which stops its
+job.
 """
 
 from collections.abc import Mapping
@@ -18,29 +18,29 @@ from scheduler.schedules.schedule import Schedule
 KINDS: Mapping[str, type[Schedule]] = {
     one.kind: one for one in (NoSchedule, CronSchedule, FixedRate, FixedDelay, OneTime)
 }
-#: The kinds whose next tick the end of a run sets.
+#: The kinds whose next tick is set by the end of a run.
 WAITING_KINDS = frozenset(kind for kind, one in KINDS.items() if one.waits_for_completion)
 
 
 def read_schedule(kind: str, value: str | None, timezone: str) -> Schedule:
-    """Read a row's kind and value, in an IANA time zone; raises `Problem`."""
+    """Parse a row's kind and value, in an IANA time zone; raises `Problem`."""
     if kind not in KINDS:
         raise Problem(Code.SCHEDULE_KIND, known=", ".join(KINDS), got=echo(kind))
     return KINDS[kind].read(value or "", timezone)
 
 
 def has_schedule(kind: str) -> bool:
-    """Whether a row's kind can make its job due; one that is unknown here may."""
+    """Whether a row's kind can make its job due; an unknown kind may."""
     return kind not in KINDS or KINDS[kind].fires
 
 
 def shown_as(kind: str) -> type[Schedule]:
-    """Return the class that shows a row's value; one that is unknown here shows no schedule."""
+    """Return the class that displays a row's value; `NoSchedule` for an unknown kind."""
     return KINDS.get(kind, NoSchedule)
 
 
 def written(kind: str, value: str | None) -> str:
-    """Return a row's schedule in the words of a job file; a kind unknown here by its own name."""
+    """Return a row's schedule in the words of a job file; an unknown kind by its own name."""
     if kind not in KINDS:
         return f"{kind} {value or ''}".strip()
     return KINDS[kind].written(value or "")

@@ -1,11 +1,11 @@
-"""What every kind of schedule answers: when it is due, how it is written, what it is called.
+"""The interface of every kind of schedule: when it is due, how it is written, its names.
 
-A kind is a class of its own in this folder, listed in `registry`; everybody else sees this
-interface only. Its words are English; the console translates them.
+Each kind is a class in this folder, listed in `registry`; other code uses this interface only. Its
+texts are English; the console translates them.
 
 Instants are epoch milliseconds, as in the job's row. The *anchor* is any one tick of the job, in
-practice its stored next time: it gives a fixed rate its phase and a fixed delay its only tick; the
-others need none.
+practice its stored next time: a fixed rate takes its phase from it, a fixed delay its only tick;
+the others need none.
 """
 
 from abc import ABC, abstractmethod
@@ -13,12 +13,12 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import ClassVar, Self
 
-#: Gives an English text in the reader's language.
+#: Translates an English text into the reader's language.
 Translate = Callable[[str], str]
 
 
 class ValueForm(StrEnum):
-    """What the value of a schedule is, for those who read one from a person."""
+    """How a form asks for the value of a schedule."""
 
     EXPRESSION = "expression"
     SECONDS = "seconds"
@@ -27,26 +27,26 @@ class ValueForm(StrEnum):
 
 
 class Schedule(ABC):
-    """The ticks of one job: questions asked of one fixed set of instants.
+    """The ticks of one job: queries on a fixed set of instants.
 
-    The class itself answers what can be said about a value that cannot be read.
+    Class methods and attributes work even for a value that cannot be parsed.
     """
 
-    #: What the column holds.
+    #: The value in the column.
     kind: ClassVar[str]
-    #: What a job file calls it.
+    #: Its name in a job file.
     keyword: ClassVar[str]
     value_form: ClassVar[ValueForm]
-    #: What follows the value where the command line shows it.
+    #: What the command line shows after the value.
     unit: ClassVar[str] = ""
-    #: What the console calls it, and when to take it.
+    #: Its name in the console, and when to choose it.
     title: ClassVar[str]
     advice: ClassVar[str]
     #: When it fires, with a place for the value.
     sentence: ClassVar[str]
     #: Whether it ever makes its job due.
     fires: ClassVar[bool] = True
-    #: Whether the end of a run sets the next tick, so that no next tick is no end.
+    #: Whether the end of a run sets the next tick; the schedule then has not ended without one.
     waits_for_completion: ClassVar[bool] = False
 
     __slots__ = ()
@@ -54,7 +54,7 @@ class Schedule(ABC):
     @classmethod
     @abstractmethod
     def read(cls, value: str, timezone: str) -> Self:
-        """Read a row's value, in an IANA time zone; raises `Problem`."""
+        """Parse a row's value, in an IANA time zone; raises `Problem`."""
 
     @classmethod
     def written(cls, value: str) -> str:
@@ -63,7 +63,7 @@ class Schedule(ABC):
 
     @classmethod
     def in_job_file(cls, value: str) -> dict[str, str | int]:
-        """Return a value as a job file has it, by its keyword."""
+        """Return a value as in a job file, by its keyword."""
         is_number = cls.value_form is ValueForm.SECONDS and value.isdecimal()
         return {cls.keyword: int(value) if is_number else value}
 
@@ -81,7 +81,7 @@ class Schedule(ABC):
     def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
         """Give the first tick after this instant.
 
-        None = never again; if it waits for completion: not before a run has ended.
+        None = never again; if it waits for completion, not before a run has ended.
         """
 
     @abstractmethod
@@ -107,11 +107,11 @@ class Schedule(ABC):
         return now_ms, self.next_after(now_ms, now_ms)
 
     def after_completion(self, _finished_ms: int) -> int | None:
-        """Give the tick that the end of a run sets; None if it does not wait for completion."""
+        """Return the tick that the end of a run sets; None if it does not wait for completion."""
         return None
 
     def least_distance_ms(self) -> int | None:
-        """Return how far apart the audit expects ticks, if nobody can compute them."""
+        """Return the shortest distance that the audit expects between ticks it cannot compute."""
         return None
 
     def check_new(self, _now_ms: int) -> None:  # noqa: B027 - most kinds are never too late
@@ -119,13 +119,13 @@ class Schedule(ABC):
 
 
 class SingleTick(Schedule):
-    """A schedule of one tick at a time."""
+    """A schedule with one tick at a time."""
 
     __slots__ = ()
 
     @abstractmethod
     def tick(self, anchor_ms: int) -> int | None:
-        """Give its tick; None = it has none."""
+        """Return its tick; None = it has none."""
 
     def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
         """Give the tick, if it comes after this instant."""

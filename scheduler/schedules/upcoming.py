@@ -1,4 +1,4 @@
-"""When a job fires next, for people to look at; the planner has its own way."""
+"""When a job fires next, for display; the planner does not use this."""
 
 from scheduler.problems import Problem
 from scheduler.schedules.registry import read_schedule
@@ -8,7 +8,7 @@ from sql.models import Job
 
 
 def next_fires(job: ListedJob | Job, *, now_ms: int, count: int, timezone: str) -> list[int]:
-    """Return the next ticks in epoch milliseconds; of a stopped job, as if it were started now.
+    """Return the next ticks in epoch milliseconds; for a stopped job, as if it were started now.
 
     A fixed delay has one at most: the end of a run sets the next one. Raises `Problem` when the
     schedule cannot be read.
@@ -21,9 +21,9 @@ def next_fires(job: ListedJob | Job, *, now_ms: int, count: int, timezone: str) 
 
 
 def first_fires(kind: str, value: str, *, now_ms: int, count: int, timezone: str) -> list[int]:
-    """Return the ticks of a schedule that would be started now; raises `Problem` likewise.
+    """Return the ticks of a schedule if it were started now; raises `Problem` likewise.
 
-    Of a fixed delay there is the first: it fires at once.
+    A fixed delay has only the first: it fires at once.
     """
     schedule = read_schedule(kind, value, timezone)
     if schedule.waits_for_completion:
@@ -33,17 +33,17 @@ def first_fires(kind: str, value: str, *, now_ms: int, count: int, timezone: str
 
 
 def is_waiting(job: ListedJob | Job) -> bool:
-    """Whether the end of a run is to set a job's next tick."""
+    """Whether the end of a run will set a job's next tick."""
     return bool(job.is_enabled and job.next_tick_at == PARKED_MS)
 
 
 def next_fire(job: ListedJob | Job, *, now_ms: int, timezone: str) -> int | None:
-    """Return an enabled job's next tick; None when it is stopped or has none."""
+    """Return an enabled job's next tick; None if it is stopped or has none."""
     if not job.is_enabled:
         return None
     try:
         found = next_fires(job, now_ms=now_ms, count=1, timezone=timezone)
     except Problem:
-        # A schedule that somebody broke in the database: the scheduler will stop the job.
+        # The schedule was broken in the database: the scheduler will stop the job.
         return None
     return found[0] if found else None

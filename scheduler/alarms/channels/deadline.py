@@ -1,7 +1,7 @@
-"""A limit on how long a connection to an unknown server may take altogether.
+"""A limit on the total time of a connection to an unknown server.
 
 A socket's own timeout counts from byte to byte: a server that sends one every few seconds would
-hold its thread for ever.
+block the thread for ever.
 """
 
 import socket
@@ -35,9 +35,9 @@ class Deadline:
                 raise TimeoutError(f"it took longer than {self._seconds:g} s") from error
 
     def watch(self, connection: socket.socket) -> None:
-        """Watch a connection, under TLS too: give the socket below, before the handshake."""
+        """Watch a connection; with TLS, pass the underlying socket before the handshake."""
         with self._lock:
-            # A second descriptor, as TLS takes the first one over; shutdown works on both.
+            # A second descriptor, because TLS takes over the first; shutdown works on both.
             self._watched.append(connection.dup())
             if self.is_over:
                 self._cut()
@@ -49,5 +49,5 @@ class Deadline:
 
     def _cut(self) -> None:
         for connection in self._watched:
-            with suppress(OSError):  # it has ended by itself
+            with suppress(OSError):  # it is already closed
                 connection.shutdown(socket.SHUT_RDWR)

@@ -20,12 +20,12 @@ SILENCE_SECONDS = 10.0
 
 
 class Mailer:
-    """Sends each alarm in a connection of its own.
+    """Sends each alarm over a separate connection.
 
     Args:
         server: the mail server and its account.
-        domain: makes the ids of e-mails; the cluster's id, so that a copy has the same one.
-        send_seconds: how long one e-mail may take altogether.
+        domain: for message ids; the cluster's id, so that a duplicate has the same message id.
+        send_seconds: how long one e-mail may take in all.
         silence_seconds: how long the server may be silent.
 
     """
@@ -44,7 +44,7 @@ class Mailer:
         self._silence_seconds = silence_seconds
 
     def send(self, alarm: Alarm, message: Message) -> None:
-        """Send one e-mail, or raise OSError (as smtplib's errors are) or ValueError."""
+        """Send one e-mail, or raise OSError (which includes smtplib's errors) or ValueError."""
         mail = self._mail(alarm, message)
         with Deadline(self._send_seconds) as deadline, self._connected(deadline.watch) as smtp:
             smtp.send_message(mail)
@@ -76,7 +76,7 @@ class Mailer:
             yield smtp
             with suppress(
                 OSError
-            ):  # the server has accepted the e-mail, so its answer does not matter
+            ):  # the server has accepted the e-mail, so this answer does not matter
                 smtp.putcmd("QUIT")
 
     def _connect(self, watch: Callable[[socket.socket], None]) -> smtplib.SMTP:
@@ -91,7 +91,7 @@ class Mailer:
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """Give the server's refusals as OSError with its own words; smtplib's are tuples."""
+    """Raise the server's refusals as OSError with its text; smtplib's are tuples."""
     try:
         yield
     except smtplib.SMTPRecipientsRefused as error:
@@ -102,7 +102,7 @@ def _in_words() -> Iterator[None]:
 
 
 class _WatchedSmtp(smtplib.SMTP):
-    """Shows its socket to `watch` before the first byte."""
+    """Passes its socket to `watch` before the first byte."""
 
     def __init__(self, watch: Callable[[socket.socket], None], *args: Any, **options: Any) -> None:
         self._watch = watch

@@ -1,17 +1,17 @@
-"""The SMTP server for e-mails, read from one URL of the settings."""
+"""The SMTP server for e-mails, parsed from one URL in the settings."""
 
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-#: What the column holds.
+#: Longest address that the column holds.
 LONGEST_EMAIL = 255
 _EMAIL = re.compile(r"[^\s,;@<>\"]+@[^\s,;@<>\"]+")
 
 
 class Security(StrEnum):
-    """How the connection is protected; each is the scheme of a URL."""
+    """How the connection is encrypted; each value is a URL scheme."""
 
     NONE = "smtp"
     TLS = "smtps"
@@ -71,7 +71,7 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:  # its words may hold a part of the password
+    except ValueError:  # its text may hold a part of the password
         port = 0
     if port == 0:
         raise ValueError("the port is not a number from 1 to 65535") from None

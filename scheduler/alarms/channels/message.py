@@ -25,17 +25,17 @@ _AILMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class MessageContext:
-    """Where a text is read: links, and times of jobs without a zone, depend on it."""
+    """The console's address, for links, and the time zone for jobs that name none."""
 
     timezone: str
     console_url: str = ""
 
     def link(self, run_id: int) -> str:
-        """Return the address of a run in the console, "" when there is no console."""
+        """Return the URL of a run in the console, or "" without a console."""
         return f"{self.console_url.rstrip('/')}/runs/{run_id}" if self.console_url else ""
 
     def when(self, at_ms: int, timezone: str = "") -> str:
-        """Return an instant with its offset and zone; of a zone that is gone, in UTC."""
+        """Return an instant with its offset and zone, in UTC if the zone does not exist."""
         name = timezone or self.timezone
         try:
             zone = ZoneInfo(name)
@@ -47,7 +47,7 @@ class MessageContext:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An alarm as text: a subject and a few lines; `facts` are for programs."""
+    """An alarm as text: a subject and a few lines, with `facts` for programs."""
 
     subject: str
     text: str
@@ -55,7 +55,7 @@ class Message:
 
 
 def message(news: News, context: MessageContext) -> Message:
-    """Return the text for an event, without control characters from a job's own texts."""
+    """Return the text for an event, without control characters from the job's own texts."""
     title, body = _words(news, context)
     subject = f"[warren] {_BREAK.sub(' ', _CONTROL.sub(' ', title)).strip()}"
     facts = msgspec.to_builtins(news)

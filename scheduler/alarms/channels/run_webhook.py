@@ -1,4 +1,4 @@
-"""Tells webhooks of the ends of runs, signed as https://www.standardwebhooks.com/ asks."""
+"""Calls webhooks when runs end, signed as https://www.standardwebhooks.com/ specifies."""
 
 import base64
 import hmac
@@ -13,7 +13,7 @@ from scheduler.alarms.channels.webhook import Webhook
 from sql.instants import iso
 from sql.models import Alarm
 
-#: What of the facts goes along as it is.
+#: The facts that are sent unchanged.
 _DATA = ("app", "job", "run_id", "first_run_id", "kind", "status", "message", "address")
 
 
@@ -21,8 +21,8 @@ class SignedWebhook:
     """Posts each end, with the signature of each key of its app.
 
     Args:
-        webhook: posts.
-        keys: those of an app, by its name.
+        webhook: sends the requests.
+        keys: returns the keys of an app, by its name.
         now: seconds since the epoch, as receivers know them.
 
     """
@@ -41,7 +41,7 @@ class SignedWebhook:
         """Post one end, or raise OSError or ValueError; the error text never holds the URL."""
         facts = message.facts
         content = msgspec.json.encode(_body(facts))
-        # A tick ends once, so a copy has the same id.
+        # A tick ends once, so a duplicate has the same id.
         name, at = f"run-{facts['first_run_id']}", str(int(self._now()))
         signatures = [sign(key, name, at, content) for key in self._keys(facts["app"])]
         headers = {
@@ -53,7 +53,7 @@ class SignedWebhook:
 
 
 def sign(key: bytes, name: str, at: str, content: bytes) -> str:
-    """Return a signature of the first version: HMAC-SHA256 over id, instant and body."""
+    """Return a version 1 signature: HMAC-SHA256 over id, instant and body."""
     digest = hmac.digest(key, f"{name}.{at}.".encode() + content, "sha256")
     return f"v1,{base64.b64encode(digest).decode()}"
 

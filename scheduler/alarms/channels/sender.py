@@ -1,7 +1,7 @@
-"""Sends alarms of one kind, e-mails or webhooks; each kind has threads of its own.
+"""Sends alarms of one kind, e-mails or webhooks; each kind has its own threads.
 
-An alarm is claimed, sent, and recorded as sent. After a crash between sending and recording it is
-sent again: each alarm is sent at least once, and a receiver recognises a copy by its id.
+An alarm is claimed, sent, and recorded as sent. After a crash between sending and recording, it is
+sent again: each alarm is sent at least once, and a receiver recognises a duplicate by its id.
 """
 
 from collections.abc import Callable
@@ -19,17 +19,17 @@ from sql.alarms.rate_limit import Group
 from sql.engine import Database
 from sql.models import Alarm
 
-#: How long sending one alarm may take altogether, and how long a claim lasts.
+#: How long sending one alarm may take in all, and how long a claim lasts.
 SEND_SECONDS = 30.0
 CLAIM_MS = 90_000
-#: Before the second try, and at most; each pause is twice the one before.
+#: The pause before the second try, and the longest pause; each is twice the one before.
 BACKOFF_MS = (10_000, 600_000)
 ROUND_SECONDS = 2.0
 _ERROR_LENGTH = 500
 
 log = structlog.get_logger()
 
-#: Sends an alarm with its id; raises OSError or ValueError when it could not.
+#: Sends an alarm with its id; raises OSError or ValueError on failure.
 Send = Callable[[Alarm, Message], None]
 
 
@@ -37,11 +37,11 @@ class AlarmSender:
     """The role that sends.
 
     Args:
-        kind: what it sends.
-        send: sends one; its error text is stored with the alarm, so it must hold no secret.
-        context: the time zone and the console of those who read it.
+        kind: of the alarms to send.
+        send: sends one alarm; its error text is stored with it, so it must hold no secret.
+        context: the time zone and console address for the texts.
         now_ms: the database's clock.
-        slow: what other threads of this kind know of receivers; None = each is always tried.
+        slow: slow receivers, shared by the threads of this kind; None = skip none.
 
     """
 
@@ -105,7 +105,7 @@ class AlarmSender:
 
         def unit(session: Session) -> None:
             if self._kind is Kind.RUN_END and status is AlarmStatus.SENT:
-                # There may be one for every run.
+                # At debug, as there may be one for every run.
                 alarms.forget(session, alarm)
                 return
             noted = alarms.settle(

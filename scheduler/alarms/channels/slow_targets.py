@@ -1,16 +1,16 @@
-"""Receivers that fail slowly: they are left alone for a while, so that the others are told."""
+"""Receivers that fail slowly are skipped for a while, so that others get their alarms."""
 
 import threading
 import time
 from collections.abc import Callable
 
-#: A failure that took this long keeps a thread from those that would answer.
+#: A failure that takes this long blocks a thread that others need.
 SLOW_SECONDS = 2.0
 PAUSE_SECONDS = 60.0
 
 
 class SlowTargets:
-    """Remembers them for all threads that send; thread-safe.
+    """Remembers slow receivers for all sending threads; thread-safe.
 
     Args:
         clock: monotonic seconds.
@@ -23,14 +23,14 @@ class SlowTargets:
         self._until: dict[str, float] = {}
 
     def note_failure(self, target_hash: str, *, began: float) -> None:
-        """Note that sending to a target, begun at `began`, has just failed."""
+        """Record that sending to a target, begun at `began`, has just failed."""
         now = self.clock()
         if now - began >= SLOW_SECONDS:
             with self._lock:
                 self._until[target_hash] = now + PAUSE_SECONDS
 
     def left_alone(self) -> frozenset[str]:
-        """Return the targets to which nothing is sent for now."""
+        """Return the targets that are skipped for now."""
         now = self.clock()
         with self._lock:
             self._until = {target: until for target, until in self._until.items() if until > now}

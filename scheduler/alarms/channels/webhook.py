@@ -19,7 +19,7 @@ from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllo
 from scheduler.alarms.channels.webhook_url import check_webhook, may_be_reached
 from sql.models import Alarm
 
-#: How long the other side may be silent.
+#: How long the server may be silent.
 SILENCE_SECONDS = 10.0
 _PORTS = {"http": 80, "https": 443}
 _ANSWER_BYTES = 65_536
@@ -33,12 +33,12 @@ class _Address(NamedTuple):
 
 
 class Webhook:
-    """Sends each alarm in a connection of its own.
+    """Sends each alarm over a separate connection.
 
     Args:
         webhook_allow_list: where webhooks may go.
-        send_seconds: the limit for all of one.
-        silence_seconds: how long the other side may be silent.
+        send_seconds: the time limit for one request in all.
+        silence_seconds: how long the server may be silent.
 
     """
 
@@ -119,7 +119,7 @@ class Webhook:
         addresses: Iterable[_Address],
         watch: Callable[[socket.socket], None],
     ) -> socket.socket:
-        """Connect to the first of these addresses that answers."""
+        """Connect to the first address that answers."""
         failure: OSError | None = None
         for family, sockaddr in addresses:
             connection = socket.socket(family, socket.SOCK_STREAM)

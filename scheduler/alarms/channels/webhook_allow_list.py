@@ -1,4 +1,4 @@
-"""Where an operator allows webhooks to go; without a list, wherever `webhook_url` allows."""
+"""The operator's list of hosts and networks for webhooks; else `webhook_url` alone decides."""
 
 import re
 from dataclasses import dataclass
@@ -12,20 +12,17 @@ _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A
 
 @dataclass(frozen=True, slots=True)
 class WebhookAllowList:
-    """Where webhooks may go: to these hosts, and to addresses in these networks.
-
-    Without either, anywhere.
-    """
+    """Allows webhooks to these hosts and networks; to anywhere if both are empty."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the list that a comma list of networks, addresses and host names describes.
+        """Parse networks, addresses and host names, separated by commas.
 
         Raises:
-            ValueError: one of them is neither.
+            ValueError: an entry is none of these.
 
         """
         hosts, networks = set(), []
@@ -41,7 +38,7 @@ class WebhookAllowList:
         return cls(frozenset(hosts), tuple(networks))
 
     def allows(self, host: str, address: str) -> bool:
-        """Return whether a host of a URL may be called at an address that its name leads to."""
+        """Return whether a URL's host may be called at this address to which its name resolves."""
         if not self.hosts and not self.networks:
             return True
         ip = ip_address(address.partition("%")[0])

@@ -1,6 +1,6 @@
-"""What a webhook is sent: JSON of our own, or what DingTalk, Feishu, WeCom and Slack understand.
+"""The body of a webhook: our own JSON, or what DingTalk, Feishu, WeCom and Slack expect.
 
-The shapes are those of their pages on custom robots and incoming webhooks. Each robot that wants a
+The formats are from their pages on custom robots and incoming webhooks. A robot that requires a
 keyword finds `warren` in the first line.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 from scheduler.alarms.channels.message import Message
 
 GENERIC = "json"
-#: The services whose hosts tell their style.
+#: The style of each service, by its host.
 _HOSTS = {
     "oapi.dingtalk.com": "dingtalk",
     "api.dingtalk.com": "dingtalk",
@@ -29,19 +29,19 @@ _LARGEST_CODE = 999_999_999
 
 
 def style_of(url: str, style: str = "") -> str:
-    """Return the style that was asked for, else the one of the URL's host."""
+    """Return the given style, else that of the URL's host."""
     return style or _HOSTS.get((urlsplit(url).hostname or "").lower(), GENERIC)
 
 
 def body(style: str, message: Message, alarm_id: int) -> bytes:
-    """Return what is sent; `alarm_id` is the same when an alarm is sent a second time."""
+    """Return the body; `alarm_id` is the same when an alarm is sent again."""
     return msgspec.json.encode(_BODIES[style](message, alarm_id))
 
 
 def refusal(style: str, answer: bytes) -> str:
-    """Return what a service complains about in an answer with status 200, "" when all is well.
+    """Return the error that a service reports with status 200, or "".
 
-    DingTalk and WeCom say `errcode`, Feishu `code`; anything but 0 is a refusal. Only the code is
+    DingTalk and WeCom send `errcode`, Feishu `code`; anything but 0 is an error. Only the code is
     repeated, and only if it is a number: whoever chose the URL may see it, and the URL may lead to
     an internal service.
     """

@@ -13,7 +13,7 @@ from scheduler.problems import Code, Problem
 
 LONGEST = 512
 
-#: Where clouds answer besides 169.254.169.254: AWS by IPv6, Alibaba, Oracle, Azure.
+#: Metadata services besides 169.254.169.254: AWS by IPv6, Alibaba, Oracle, Azure.
 _METADATA = {
     ip_address(text)
     for text in ("fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16")
@@ -23,9 +23,9 @@ _CARRIERS = (ip_network("64:ff9b::/96"), ip_network("::/96"))
 
 
 def check_webhook(url: str, field: str = "alarm/webhook") -> None:
-    """Raise Problem unless a URL can be a webhook's, as far as the URL itself shows.
+    """Raise Problem unless a URL can be a webhook's; judges the URL only.
 
-    A host name is looked up only when an alarm is sent, and its addresses are judged then.
+    A host name is resolved, and its addresses checked, only when an alarm is sent.
     """
     try:
         parts = urlsplit(url)
@@ -42,13 +42,13 @@ def check_webhook(url: str, field: str = "alarm/webhook") -> None:
 
 
 def may_be_reached(address: str) -> bool:
-    """Return whether an IP address may be sent to; private and loopback ones may."""
+    """Return whether an IP address is allowed; private and loopback ones are."""
     ip = ip_address(address.partition("%")[0])
     return not any(_is_forbidden(one) for one in (ip, *_carried(ip)))
 
 
 def literal(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the address that a host is, in any of its spellings; None when it is a name."""
+    """Return the IP address that a host spells, in any notation; None if it is a name."""
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:
