@@ -97,7 +97,7 @@ def test_a_version_is_restored_through_the_form(
 
     page = admin.get(f"/jobs/{job_id}/edit?version={first}").text
 
-    assert "Nothing is changed until you save." in page
+    assert "Nothing changes until you save." in page
     assert the_job(database).retries == 5
     assert field(page, "retries") == "1"
     assert field(page, "tags") == "night"
