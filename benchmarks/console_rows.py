@@ -120,9 +120,9 @@ FROM seq_1_to_3
 """,
     """
 INSERT INTO xxl_job_logglue (job_id, glue_type, glue_source, glue_remark, author, add_time,
- update_time)
+ update_time, number)
 SELECT {script_job}, 'GLUE_PYTHON', REPEAT('print("a line of a script")\\n', 200 + seq),
- CONCAT('version ', seq), 'bench', UTC_TIMESTAMP(), UTC_TIMESTAMP()
+ CONCAT('version ', seq), 'bench', UTC_TIMESTAMP(), UTC_TIMESTAMP(), seq
 FROM seq_1_to_{versions}
 """,
     """

@@ -62,6 +62,7 @@ class JobState(msgspec.Struct, kw_only=True):
     last_status: str | None
     last_due_at: str | None
     script_version: int | None
+    script_number: int | None
     stop_reason: str
 
 
@@ -122,6 +123,7 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
         last_status=None,
         last_due_at=None,
         script_version=None,
+        script_number=None,
         stop_reason="",
     )
     answer = job_answer(spec, state, enabled=bool(spec.enabled), with_secrets=True)

@@ -68,7 +68,7 @@ def read(session: Session, commands: Commands, visitor: Visitor, job_id: int) ->
     job = session.get(Job, job_id)
     if job is not None:
         _, spec, _ = commands.jobs.read(session, job_id)
-        record = record_of(job, child_links.children_of(session, job_id))
+        record = record_of(session, job, child_links.children_of(session, job_id))
         return JobHistory(job_id, spec.app, spec.name, spec, _versions(entries, record))
     gone = next((one for one in entries if one.action == Action.JOB_DELETE), None)
     app, _, name = gone.name.partition("/") if gone else ("", "", "")

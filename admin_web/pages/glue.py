@@ -85,7 +85,7 @@ class GluePages:
                 raise
             mine = _number(form.based_on.data)
             # Somebody who has seen this page may save over that version.
-            form.based_on.data = str(problem.facts["version"])
+            form.based_on.data = str(problem.facts["version_id"])
             form.add_error(_meanwhile(problem))
             return self._page(job, app, form, mine=mine), 409
         if saved is None:
@@ -133,11 +133,13 @@ class GluePages:
         """Make an earlier version the current one, as a new version."""
         job, app = self._find(job_id)
         version = _number(request.form.get("version"))
+        read = self._services.database.read
+        number = read(lambda session: script_versions.version(session, job_id, version)).number
         try:
             saved = self._services.commands(visitor().actor).scripts.restore(
                 job_id,
                 version,
-                remark=gettext("version %(n)s restored", n=version),
+                remark=gettext("version %(n)s restored", n=number),
                 based_on=_number(request.form.get("based_on")),
             )
         except Problem as problem:
@@ -151,7 +153,7 @@ class GluePages:
         if saved is None:
             flash(gettext("Nothing to save."))
         else:
-            flash(gettext("Version %(old)s restored as version %(new)s.", old=version, new=saved))
+            flash(gettext("Version %(old)s restored as version %(new)s.", old=number, new=saved))
         return redirect(url_for("glue.show", job_id=job_id), 303)
 
     @route("/glue/<id:job_id>/try", Right.EDIT_GLUE, methods=("POST",))
@@ -202,6 +204,7 @@ class GluePages:
             form=form,
             mine=mine,
             versions=versions,
+            number=next((one.number for one in versions if one.id == job.script_version), 0),
             executors=[one for one in known if one.state == "alive" and one.listed is not False],
             run=run,
             saved_at=_saved_at,

@@ -126,7 +126,7 @@ class Why(Sentence):
     LISTED_OFFLINE = "none of the listed executors is online: %(addresses)s"
     NOT_ROUTABLE = "it cannot be routed: %(why)s"
     ROUTE_FAILED = "route %(route)s failed: %(fault)s"
-    SCRIPT_GONE = "version %(version)s of its script is gone"
+    SCRIPT_GONE = "its version of the script is gone"
 
     # -- how a scheduler ended a run ----------------------------------------------------------
 

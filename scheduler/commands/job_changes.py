@@ -88,7 +88,7 @@ class JobChanges:
         for job in started:
             self._schedules.record(session, job, now_ms)
         for job in made:
-            self._note(session, Action.JOB_CREATE, job, now_ms, after=record_of(job))
+            self._note(session, Action.JOB_CREATE, job, now_ms, after=record_of(session, job))
         session.flush()
 
     def edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ class JobChanges:
         if not has_script(job, spec):
             self._demand(Right.EDIT_GLUE)
         edited = changed(job, spec)
-        before = record_of_fields(job, edited)
+        before = record_of_fields(session, job, edited)
         words = differences(job, spec, edited)
         words += apply_script(session, job, spec, who=self._who, now_ms=now_ms)
         if not words:
@@ -116,7 +116,7 @@ class JobChanges:
         job.update_time = at(now_ms)
         if not _STOPPING.isdisjoint(names):
             job.stop_reason = job.stop_why = None
-        after = record_of_fields(job, edited)
+        after = record_of_fields(session, job, edited)
         self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
         if rescheduled:
             self._schedules.enter(session, job, now_ms)
@@ -135,7 +135,7 @@ class JobChanges:
 
     def delete(self, session: Session, job: Job, now_ms: int) -> None:
         """Remove a locked job; its runs are kept."""
-        before = record_of(job, child_links.children_of(session, job.id))
+        before = record_of(session, job, child_links.children_of(session, job.id))
         self._note(session, Action.JOB_DELETE, job, now_ms, before=before)
         self._schedules.stop(session, job, now_ms)
         transitions.cancel(
@@ -166,7 +166,7 @@ class JobChanges:
         apply_script(session, job, spec, who=self._who, now_ms=now_ms)
         if spec.enabled:
             self._schedules.start(session, job, now_ms)
-        self._note(session, Action.JOB_CREATE, job, now_ms, after=record_of(job))
+        self._note(session, Action.JOB_CREATE, job, now_ms, after=record_of(session, job))
         return "create", ()
 
     def switch(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:

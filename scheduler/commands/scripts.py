@@ -20,7 +20,7 @@ class ScriptCommands:
         self._context = context
 
     def save(self, job_id: int, source: str, *, remark: str, based_on: int) -> int | None:
-        """Make a source the current version; return its id, None when nothing is different.
+        """Make a source the current version; return its number, None when nothing is different.
 
         Runs that are planned already keep the version that they were planned with.
 
@@ -60,8 +60,13 @@ class ScriptCommands:
         if job.script_version is None:
             raise Problem(Code.NO_SCRIPT, id=job_id)
         if job.script_version != based_on:
-            author = script_versions.version(session, job_id, job.script_version).author
-            raise Problem(Code.SCRIPT_CHANGED, version=job.script_version, who=author or "")
+            saved = script_versions.version(session, job_id, job.script_version)
+            raise Problem(
+                Code.SCRIPT_CHANGED,
+                version=saved.number,
+                version_id=saved.id,
+                who=saved.author or "",
+            )
         return job
 
     def _save(
@@ -70,7 +75,7 @@ class ScriptCommands:
         source = normal_source(language_of(script_type), source)
         if (script_type, source) == (job.script_type, job.script_source):
             return None
-        now_ms, before = self._context.now_ms(), job.script_version
+        now_ms, before = self._context.now_ms(), job.script_version or 0
         saved = script_versions.save(
             session,
             job,
@@ -81,15 +86,16 @@ class ScriptCommands:
             now_ms=now_ms,
         )
         job.update_time = at(now_ms)
+        number = script_versions.number(session, saved)
         self._context.note_job(
             session,
             Action.GLUE_SAVE,
             job,
             now_ms,
-            before={"version": before},
-            after={"version": saved, "remark": remark, "bytes": len(source.encode())},
+            before={"version": script_versions.number(session, before)},
+            after={"version": number, "remark": remark, "bytes": len(source.encode())},
         )
-        return saved
+        return number
 
 
 def _check_remark(remark: str) -> None:

@@ -98,7 +98,7 @@ class RunRouting:
             return  # it stays PLANNED
         script = scripts[version]
         if script is None:
-            self._end(row, Why.SCRIPT_GONE(version=version))
+            self._end(row, Why.SCRIPT_GONE())
             return
         before = len(self.outcome.triggers)
         self._route(_Due(row, job, script))

@@ -160,7 +160,8 @@ class JobArrivals:
         session.flush()
         for step, job in zip(steps, made, strict=True):
             self._give_script(session, step, job, now_ms)
-            self._context.note_job(session, Action.JOB_CREATE, job, now_ms, after=record_of(job))
+            record = record_of(session, job)
+            self._context.note_job(session, Action.JOB_CREATE, job, now_ms, after=record)
         return made
 
     def _give_script(self, session: Session, step: JobStep, job: Job, now_ms: int) -> None:

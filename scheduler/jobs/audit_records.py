@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
+from sqlalchemy.orm import Session
+
 from scheduler.jobs.fields import FIELDS, WRITTEN, Field
-from sql.jobs import child_links
+from sql.jobs import child_links, script_versions
 from sql.models import Job
 
 _COLUMNS = {name: column.name for name, column in Job.__mapper__.columns.items()}
@@ -15,16 +17,17 @@ CHILDREN = _COLUMNS["child_ids"]
 SECRETS = frozenset(_COLUMNS[field.column] for field in FIELDS.values() if field.kind.is_secret)
 
 
-def record_of(job: Job, children: Sequence[int] = ()) -> dict[str, object]:
+def record_of(session: Session, job: Job, children: Sequence[int] = ()) -> dict[str, object]:
     """Return what is kept of a whole job: what is set."""
-    found = record_of_fields(job, [*WRITTEN, FIELDS["enabled"]]) | record_of_children(children)
+    found = record_of_fields(session, job, [*WRITTEN, FIELDS["enabled"]])
+    found |= record_of_children(children)
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 
-def record_of_fields(job: Job, fields: Iterable[Field]) -> dict[str, object]:
+def record_of_fields(session: Session, job: Job, fields: Iterable[Field]) -> dict[str, object]:
     """Return what is kept of some fields, and which script it has."""
     found = {_COLUMNS[field.column]: getattr(job, field.column) for field in fields}
-    return found | _script(job)
+    return found | _script(session, job)
 
 
 def record_of_children(job_ids: Sequence[int]) -> dict[str, object]:
@@ -32,9 +35,10 @@ def record_of_children(job_ids: Sequence[int]) -> dict[str, object]:
     return {_COLUMNS["child_ids"]: child_links.joined(job_ids)}
 
 
-def _script(job: Job) -> dict[str, object]:
+def _script(session: Session, job: Job) -> dict[str, object]:
     """Return which script a job has: its version, and the hash of its source."""
     if job.script_version is None:
         return {}
     digest = hashlib.sha256((job.script_source or "").encode()).hexdigest()
-    return {"script": f"{job.script_type} version {job.script_version}, sha256 {digest}"}
+    number = script_versions.number(session, job.script_version)
+    return {"script": f"{job.script_type} version {number}, sha256 {digest}"}

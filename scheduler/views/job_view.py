@@ -20,7 +20,8 @@ _APART = frozenset(
 class JobView(NamedTuple):
     """A job; `schedule` is as a job file has it, `children` are APP/NAME.
 
-    `spec` is without the source of a script.
+    `spec` is without the source of a script; `script_version` is the id of its version,
+    `script_number` what people call that version.
     """
 
     id: int
@@ -30,6 +31,7 @@ class JobView(NamedTuple):
     timezone: str
     next_fire_at: int | None
     script_version: int | None
+    script_number: int | None
     children: tuple[str, ...]
     stop_reason: str
     last_status: str | None
@@ -48,6 +50,7 @@ def job_view(
         timezone=job.timezone or timezone,
         next_fire_at=next_fire(job, now_ms=now_ms, timezone=timezone),
         script_version=job.script_version,
+        script_number=job.script_number,
         children=tuple(children),
         stop_reason=job.stop_reason or "",
         last_status=job.last_status,

@@ -134,7 +134,8 @@ def started(session: Session, job_ids: Iterable[int]) -> set[int]:
 
 
 def add_versions(session: Session, versions: Sequence[ScriptVersion]) -> None:
-    """Insert versions of scripts, in their order."""
-    for version in versions:  # one by one: their ids are their order
+    """Insert the first versions of a job's script, in their order."""
+    for number, version in enumerate(versions, start=1):  # one by one: their ids are their order
+        version.number = number
         session.add(version)
         session.flush()

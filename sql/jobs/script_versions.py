@@ -21,6 +21,7 @@ class ListedVersion(NamedTuple):
     """A version as lists show it, with its size in bytes."""
 
     id: int
+    number: int
     remark: str
     author: str | None
     add_time: datetime | None
@@ -31,6 +32,7 @@ class VersionSource(NamedTuple):
     """A version with its source."""
 
     id: int
+    number: int
     script_type: str | None
     remark: str
     author: str | None
@@ -54,6 +56,7 @@ def save(
     """
     saved = ScriptVersion(
         job_id=job.id,
+        number=_highest_number(session, job.id) + 1,
         script_type=script_type,
         source=source,
         remark=remark,
@@ -115,6 +118,12 @@ def version(session: Session, job_id: int, version_id: int) -> VersionSource:
     return found
 
 
+def number(session: Session, version_id: int) -> int:
+    """Return the number that people know a version by, 0 when there is no such version."""
+    wanted = select(ScriptVersion.number).where(ScriptVersion.id == version_id)
+    return session.execute(wanted).scalar_one_or_none() or 0
+
+
 def sources(session: Session, version_ids: Collection[int]) -> dict[int, tuple[str, str]]:
     """Return type and source of those of the versions that exist."""
     rows = session.execute(
@@ -123,6 +132,11 @@ def sources(session: Session, version_ids: Collection[int]) -> dict[int, tuple[s
         )
     )
     return {version: (kind or "", source or "") for version, kind, source in rows}
+
+
+def _highest_number(session: Session, job_id: int) -> int:
+    highest = select(func.max(ScriptVersion.number)).where(ScriptVersion.job_id == job_id)
+    return session.execute(highest).scalar_one() or 0
 
 
 def _trim(session: Session, job: Job) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.errors import NotFound
 from sql.jobs import jobs as jobs_table
-from sql.models import App, Job, Run
+from sql.models import App, Job, Run, ScriptVersion
 from sql.rows import Query, fetch, fetch_plain, query
 from sql.run_status import IN_FLIGHT
 from sql.runs.transitions import at
@@ -33,6 +33,7 @@ class ListedJob(NamedTuple):
     handler: str | None
     script_type: str
     script_version: int | None
+    script_number: int | None
     is_enabled: int
     next_tick_at: int
     stop_reason: str | None
@@ -44,7 +45,10 @@ class ListedJob(NamedTuple):
 
 
 class DetailedRun(NamedTuple):
-    """Everything about a run; `job`, `app`, `timezone` and `route` are None when these are gone."""
+    """Everything about a run; `job`, `app`, `timezone` and `route` are None when these are gone.
+
+    So is `script_number` when the version is; `script_version` is its id.
+    """
 
     id: int
     job: str | None
@@ -57,6 +61,7 @@ class DetailedRun(NamedTuple):
     address: str | None
     handler: str | None
     script_version: int | None
+    script_number: int | None
     param: str
     origin_id: int
     shard_index: int
@@ -174,15 +179,17 @@ def tick(session: Session, run_id: int) -> list[DetailedRun]:
 
 def listed_jobs(now_ms: int) -> Query:
     """Return the query of listed jobs, whose last tick is the last one by now."""
-    return query(
+    listed = query(
         ListedJob,
         Job,
         app=App.name,
+        script_number=ScriptVersion.number,
         stored=Job,
         last_run_id=_of_last_run(Run.id, now_ms),
         last_status=_of_last_run(Run.status, now_ms),
         last_due_at=_of_last_run(Run.due_at, now_ms),
     ).join(App, App.id == Job.app_id)
+    return listed.outerjoin(ScriptVersion, ScriptVersion.id == Job.script_version)
 
 
 def _of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelect[Any]:
@@ -214,12 +221,14 @@ def _runs() -> Query:
             app=App.name,
             timezone=Job.timezone,
             route=Job.route,
+            script_number=ScriptVersion.number,
             param=func.coalesce(Run.param, ""),
             message=func.coalesce(Run.message, ""),
             trigger_message=func.coalesce(Run.trigger_message, ""),
         )
         .outerjoin(Job, Job.id == Run.job_id)
         .outerjoin(App, App.id == Run.app_id)
+        .outerjoin(ScriptVersion, ScriptVersion.id == Run.script_version)
     )
 
 

@@ -109,6 +109,8 @@ class ScriptVersion(Model):
     author: Mapped[str | None] = mapped_column(String(64))
     add_time: Mapped[datetime | None] = mapped_column(DateTime)
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
+    #: What people call it: 1, 2, 3 … in each job. Columns that name a version hold its id.
+    number: Mapped[int] = mapped_column(Integer, server_default="0")
 
 
 class RouteMemory(Model):

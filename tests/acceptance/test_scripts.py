@@ -56,5 +56,6 @@ def test_script_of_a_job_file_runs_is_shown_and_may_be_forbidden(tmp_path: Path)
     assert counted["status"] == "FAILED"
     assert counted["message"] == "python scripts are not allowed here: WARREN_GLUE is shell"
     assert (job["script_language"], job["script_remark"], job["handler"]) == ("shell", "first", "")
-    assert f"shell, version {job['script_version']}: first" in facts
+    assert (run["script_number"], job["script_number"]) == (1, 1)
+    assert "shell, version 1: first" in facts
     assert not list(tmp_path.glob(".warren/state/*/gluesource/*"))

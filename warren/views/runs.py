@@ -60,13 +60,19 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "attempt": str(run.attempt + 1),
         "address": run.address or "",
         "handler": run.handler or "",
-        "script": f"version {run.script_version}" if run.script_version else "",
+        "script": _script(run),
         "param": run.param,
         "duration": lasted(run, now_ms),
     } | {
         name: f"{local(at, zone)}  ({relative(at, now_ms)})" if at else ""
         for name, at in times.items()
     }
+
+
+def _script(run: DetailedRun) -> str:
+    if run.script_version is None:
+        return ""
+    return f"version {run.script_number}" if run.script_number else "version no longer kept"
 
 
 def job_name(run: DetailedRun | RunLine) -> str:

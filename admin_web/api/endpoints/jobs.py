@@ -55,9 +55,13 @@ class JobsQuery(msgspec.Struct, kw_only=True):
 
 
 class ScriptVersion(msgspec.Struct, kw_only=True):
-    """One saved version of a script; the source of the current one is in its job."""
+    """One saved version of a script; the source of the current one is in its job.
+
+    Jobs and runs name its id as `script_version`, its number as `script_number`.
+    """
 
     id: int
+    number: int
     remark: str
     author: str
     saved_at: str | None
@@ -239,6 +243,7 @@ class JobEndpoints:
             last_status=listed.last_status,
             last_due_at=iso(listed.last_due_at),
             script_version=listed.script_version,
+            script_number=listed.script_number,
             stop_reason=listed.stop_reason or "",
         )
         return job_answer(
@@ -265,6 +270,7 @@ class JobEndpoints:
 def _version(row: ListedVersion, current: int | None) -> ScriptVersion:
     return ScriptVersion(
         id=row.id,
+        number=row.number,
         remark=row.remark,
         author=row.author or "",
         saved_at=iso(epoch_ms(row.add_time)) if row.add_time else None,

@@ -11,7 +11,7 @@ from sql.accounts import user_accounts, users
 from sql.accounts.user_accounts import UserFilter
 from sql.accounts.users import Role
 from sql.errors import NotFound
-from sql.jobs import script_versions
+from sql.jobs import jobs, script_versions
 from sql.listings import app_listing
 from sql.models import Job
 from tests.support.acting import NamedUsers, acting
@@ -81,6 +81,29 @@ def test_of_two_who_save_a_script_at_once_one_is_told(rows: Rows) -> None:
 
     assert outcomes(save("a"), save("b")) == ["SCRIPT_CHANGED", "done"]
     assert len(rows.database.read(lambda session: script_versions.versions(session, job_id))) == 2
+
+
+def test_scripts_given_to_a_job_at_once_get_numbers_of_their_own(rows: Rows) -> None:
+    job_id = rows.job("script")
+
+    def give(source: str) -> Callable[[], object]:
+        def unit(session: Any) -> int:
+            job = jobs.lock(session, job_id)
+            return script_versions.save(
+                session,
+                job,
+                script_type="GLUE_SHELL",
+                source=source,
+                remark="",
+                author="x",
+                now_ms=NOW,
+            )
+
+        return lambda: rows.database.write(unit)
+
+    assert outcomes(*(give(f"echo {number}") for number in range(4))) == ["done"] * 4
+    listed = rows.database.read(lambda session: script_versions.versions(session, job_id))
+    assert [one.number for one in listed] == [4, 3, 2, 1]
 
 
 def test_app_is_deleted_when_its_last_job_is_gone_and_counted_until_then(rows: Rows) -> None:

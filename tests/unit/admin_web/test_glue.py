@@ -22,9 +22,11 @@ def scripter(app: Flask) -> Iterator[Visit]:
     return signed_in(app, "scripter")
 
 
-def add_script(database: Database, app: str = "reports", kind: str = "GLUE_SHELL") -> int:
+def add_script(
+    database: Database, app: str = "reports", kind: str = "GLUE_SHELL", name: str = "script"
+) -> int:
     def unit(session: Any) -> int:
-        job = Job(app_id=apps.find(session, app).id, name="script", param="p")
+        job = Job(app_id=apps.find(session, app).id, name=name, param="p")
         session.add(job)
         session.flush()
         script_versions.save(
@@ -43,6 +45,7 @@ def add_script(database: Database, app: str = "reports", kind: str = "GLUE_SHELL
 
 @pytest.fixture
 def job_id(database: Database) -> int:
+    add_script(database, name="earlier")  # so that ids and numbers of versions differ
     return add_script(database)
 
 
@@ -117,7 +120,6 @@ class TestSaving:
     def test_saved_version_is_current_has_an_author_and_stands_in_the_trail(
         self, scripter: Visit, database: Database, job_id: int
     ) -> None:
-        before = current(database, job_id)
         sent = form(database, job_id, source="echo two\r\necho three\r\n")
 
         answer = scripter.post(f"/glue/{job_id}/save", sent, content_type="multipart/form-data")
@@ -132,7 +134,7 @@ class TestSaving:
             ).scalar_one()
         )
         assert (noted.who, noted.name, noted.object_id) == ("scripter", "reports/script", job_id)
-        assert str(before) in (noted.before or "")
+        assert noted.before == '{"version": 1}'
 
     @pytest.mark.parametrize(
         ("fields", "words"),
@@ -184,7 +186,7 @@ class TestSaving:
 
         theirs = current(database, job_id)
         assert answer.status_code == 409
-        assert f"admin saved version {theirs} in the meantime" in answer.text
+        assert "admin saved version 2 in the meantime" in answer.text
         assert "echo mine\n</textarea>" in answer.text
         assert f"old={mine['based_on']}&amp;new={theirs}" in answer.text
         assert source(database, job_id) == "echo theirs\n"
@@ -251,7 +253,7 @@ class TestVersions:
         assert source(database, job_id) == SOURCE
         assert current(database, job_id) > second
         newest = database.read(lambda session: script_versions.versions(session, job_id))[0]
-        assert newest.remark == f"version {first} restored"
+        assert newest.remark == "version 1 restored"
 
     def test_each_version_keeps_its_author_whoever_restores_it(
         self, app: Flask, scripter: Visit, database: Database, job_id: int
@@ -336,6 +338,35 @@ class TestVersions:
             {"version": str(other), "based_on": str(current(database, job_id))},
         )
         assert page.status_code == 404
+
+    def test_pages_call_a_version_by_its_number_in_the_job(
+        self, scripter: Visit, database: Database, job_id: int
+    ) -> None:
+        first = current(database, job_id)
+        scripter.post(f"/glue/{job_id}/save", form(database, job_id))
+        second = current(database, job_id)
+        tried = scripter.post(f"/glue/{job_id}/try").headers["Location"]
+        [run] = database.read(lambda session: recent.runs(session, recent.RunFilter()))
+
+        assert second > 2
+        editor = scripter.get(tried).text
+        assert "Version 2 saved" in editor
+        assert "Run version 2 once" in editor
+        assert f'/versions/{first}"><strong>1</strong>' in editor
+        assert "Version 1 of script" in scripter.get(f"/glue/{job_id}/versions/{first}").text
+        compared = scripter.get(f"/glue/{job_id}/compare?old={first}&new={second}").text
+        assert "Version 1 and version 2" in compared
+        assert ">version 2" in scripter.get(f"/runs/{run.id}").text
+        assert ", version 2: second" in scripter.get(f"/jobs/{job_id}").text
+
+    def test_run_whose_version_is_gone_says_so(
+        self, scripter: Visit, database: Database, job_id: int
+    ) -> None:
+        scripter.post(f"/glue/{job_id}/try")
+        [run] = database.read(lambda session: recent.runs(session, recent.RunFilter()))
+        database.write(lambda session: script_versions.forget(session, job_id))
+
+        assert "version no longer kept" in scripter.get(f"/runs/{run.id}").text
 
 
 class TestTrying:

@@ -71,6 +71,11 @@ def kept(database: Database, job_id: int) -> list[int]:
     ]
 
 
+def numbers(database: Database, job_id: int) -> list[int]:
+    listed = database.read(lambda session: script_versions.versions(session, job_id))
+    return [row.number for row in listed]
+
+
 def test_saved_version_is_the_jobs_current_script(database: Database, job_id: int) -> None:
     first = save(database, job_id, "echo 1")
 
@@ -94,6 +99,30 @@ def test_versions_are_listed_newest_first_with_their_size(database: Database, jo
         (second, "shorter", "ops", 2),
         (first, "begun", "ops", 6),
     ]
+
+
+def test_versions_are_numbered_from_one_in_each_job(database: Database, job_id: int) -> None:
+    other = database.write(lambda session: _add_job(session, "other"))
+    for job in (job_id, other, job_id):
+        save(database, job, "echo 1")
+
+    assert numbers(database, job_id) == [2, 1]
+    assert numbers(database, other) == [1]
+
+
+def test_numbers_go_on_when_the_oldest_versions_are_gone(database: Database, job_id: int) -> None:
+    for number in range(33):
+        save(database, job_id, f"echo {number}")
+
+    assert numbers(database, job_id) == list(range(33, 3, -1))
+
+
+def test_numbers_go_on_when_a_job_has_a_script_again(database: Database, job_id: int) -> None:
+    save(database, job_id, "echo 1")
+    database.write(lambda session: script_versions.leave(session.get_one(Job, job_id)))
+    save(database, job_id, "echo 2")
+
+    assert numbers(database, job_id) == [2, 1]
 
 
 def test_one_version_is_read_with_its_source_and_for_its_job_only(

@@ -8,7 +8,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from pymysql.constants import CLIENT
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from sql.engine import Database
@@ -143,6 +143,43 @@ class TestUpgrade:
         migration.upgrade(mariadb_database)
 
         schema.check(mariadb_database)
+
+    def test_versions_of_scripts_from_before_they_had_numbers_are_numbered_per_job(
+        self, database: Database
+    ) -> None:
+        def saved(job_id: int) -> ScriptVersion:
+            return ScriptVersion(job_id=job_id, script_type="GLUE_SHELL", source="", remark="")
+
+        def save(session: Session) -> None:
+            for job_id in (1, 2, 1, 1, 2):
+                session.add(saved(job_id))
+                session.flush()
+
+        database.write(save)
+        execute(
+            database,
+            "ALTER TABLE xxl_job_logglue DROP COLUMN number",
+            "UPDATE alembic_version SET version_num = '0013'",
+        )
+
+        migration.upgrade(database)
+
+        in_order = select(ScriptVersion.job_id, ScriptVersion.number).order_by(ScriptVersion.id)
+        found = database.read(lambda session: session.execute(in_order).all())
+        assert found == [(1, 1), (2, 1), (1, 2), (1, 3), (2, 2)]
+        schema.check(database)
+
+    def test_an_upgrade_killed_before_it_numbered_scripts_numbers_them_later(
+        self, database: Database
+    ) -> None:
+        job = [ScriptVersion(job_id=1, script_type="GLUE_SHELL", source="", remark="")]
+        database.write(lambda session: session.add_all(job))
+        execute(database, "UPDATE alembic_version SET version_num = '0013'")
+
+        migration.upgrade(database)
+
+        numbers = select(ScriptVersion.number)
+        assert database.read(lambda session: session.execute(numbers).scalars().all()) == [1]
 
     def test_tables_of_somebody_else_are_left_alone(self, any_database_url: str) -> None:
         database = Database(any_database_url)

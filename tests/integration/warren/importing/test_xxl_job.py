@@ -138,6 +138,7 @@ def test_script_arrives_with_its_versions(case: ImportCase) -> None:
     assert [one.remark for one in listed] == ["latest"] + [
         f"number {number}" for number in range(39, 10, -1)
     ]
+    assert [one.number for one in listed] == list(range(30, 0, -1))
     assert {one.author for one in listed} == {"xxl-job"}
     assert listed[1].add_time == MIDNIGHT
     assert case.job(job_id).script_version == listed[0].id

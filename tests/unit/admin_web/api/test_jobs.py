@@ -207,6 +207,21 @@ def test_a_script_needs_the_scope_for_scripts(program: Any) -> None:
     assert (version["is_current"], version["bytes"]) == (True, 4)
 
 
+def test_versions_of_scripts_have_an_id_and_a_number_in_their_job(program: Any) -> None:
+    writer = program(scopes=[Scope.WRITE, Scope.SCRIPTS, Scope.READ])
+    saved = [("other", "echo", NEW), ("nightly", "echo", NEW)]
+    saved.append(("nightly", "date", {"If-Match": "*"}))
+    for name, source, headers in saved:
+        script = {"script": {"language": "shell", "source": source}}
+        answer = writer.put(f"/jobs/reports/{name}", script, headers=headers)
+        assert answer.status_code in {200, 201}, answer.text
+
+    listed = writer.get(f"{PATH}/scripts").get_json()["items"]
+    assert [version["number"] for version in listed] == [2, 1]
+    state = writer.get(PATH).get_json()["state"]
+    assert (state["script_version"], state["script_number"]) == (listed[0]["id"], 2)
+
+
 def test_a_job_is_renamed_by_its_body(admin: Program) -> None:
     tag = made(admin)
 

@@ -24,6 +24,7 @@ def job(**columns: Any) -> ListedJob:
     spec = JobSpec(name="nightly", app="reports", handler="report")
     row = Job(id=7, app_id=1, script_type="BEAN", is_enabled=1, next_tick_at=0, **columns_of(spec))
     others = {"app": "reports", "last_run_id": None, "last_status": None, "last_due_at": None}
+    others |= {"script_number": None}
     for name, value in columns.items():
         if name in others:
             others[name] = value
@@ -188,7 +189,7 @@ def test_children_are_shown_by_name() -> None:
 
 
 def test_facts_tell_every_field_that_is_declared() -> None:
-    script = {"script_type": "GLUE_SHELL", "script_version": 3, "script_remark": "why"}
+    script = {"script_type": "GLUE_SHELL", "script_number": 3, "script_remark": "why"}
     facts = facts_of(job(timezone="Asia/Shanghai", **script))
 
     elsewhere = {"name", "app", "schedule_kind", "schedule_value", "timezone", "enabled"}
@@ -202,8 +203,10 @@ def test_facts_tell_every_field_that_is_declared() -> None:
 
 
 def test_json_tells_every_field_that_is_declared() -> None:
-    script = {"script_type": "GLUE_SHELL", "script_source": "true", "script_version": 3}
+    script = {"script_type": "GLUE_SHELL", "script_source": "true", "script_version": 57}
+    script |= {"script_number": 3}
     shown = job_json(view(job(**script)))
 
     assert FIELDS.keys() - shown.keys() == {"schedule_kind", "schedule_value", "script_source"}
-    assert (shown["script_language"], shown["script_version"]) == ("shell", 3)
+    assert (shown["script_language"], shown["script_version"]) == ("shell", 57)
+    assert shown["script_number"] == 3

@@ -26,6 +26,7 @@ def run(**columns: Any) -> DetailedRun:
         "address": None,
         "handler": "report",
         "script_version": None,
+        "script_number": None,
         "param": "",
         "origin_id": 0,
         "shard_index": 0,
@@ -123,3 +124,12 @@ def test_run_whose_row_holds_an_instant_that_no_calendar_has_is_shown(absurd: in
     assert run_json(row)["finished_at"][:4] in ("1970", "9999")
     assert len(run_line(row, now_ms=NOON)) == len(HEADERS)
     assert run_facts(row, now_ms=NOON, zone=ZoneInfo("Pacific/Kiritimati"))
+
+
+def test_facts_name_a_version_of_a_script_by_its_number_while_it_is_kept() -> None:
+    def script(**columns: Any) -> str:
+        return run_facts(run(**columns), now_ms=NOON, zone=ZoneInfo("UTC"))["script"]
+
+    assert script(script_version=57, script_number=3) == "version 3"
+    assert script(script_version=57) == "version no longer kept"
+    assert script() == ""
