@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
+from sql.dialects.hints import use_index
 from sql.models import App, Job, Run
 from sql.rows import fetch, query
 from sql.run_status import IN_FLIGHT, Kind, RunStatus
@@ -145,6 +146,17 @@ def in_flight(session: Session) -> list[BusyBoot]:
     """Return the boots that have runs in flight."""
     busy = query(BusyBoot, Run, runs=func.count()).where(Run.status.in_(IN_FLIGHT))
     return fetch(session, BusyBoot, busy.group_by(Run.app_id, Run.address, Run.boot_id))
+
+
+def in_flight_of_job(session: Session, app_id: int, job_id: int) -> dict[str, int]:
+    """Return how many runs of a job are in flight at each address."""
+    counted = (
+        select(Run.address, func.count())
+        .where(Run.status.in_(IN_FLIGHT), Run.app_id == app_id, Run.job_id == job_id)
+        .group_by(Run.address)
+    )
+    found = session.execute(use_index(counted, Run, "i_status_due"))
+    return {address: runs for address, runs in found if address}
 
 
 def of_boot(

@@ -85,12 +85,12 @@ function read(one) {
   return { name: one.name, value, isHidden: one.type === "hidden", ...(isBox && { isChecked: one.checked }) };
 }
 
-/** What was sent and is not asked for again on this page has been taken. */
+/** What was sent and is not asked for again on this page has been taken; a preview shows it all. */
 function dropTaken(forms) {
   for (const key of keys()) {
     if (!stored(key)?.isSent) continue;
     const form = forms.find((one) => keyOf(one) === key);
-    if (!form || document.querySelector("#main > .notice.good")) sessionStorage.removeItem(key);
+    if (!form || document.querySelector("#main > .notice.good, #main > [data-preview]")) sessionStorage.removeItem(key);
   }
 }
 

@@ -14,10 +14,12 @@ from admin_web.forms import bulk
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.forms.once import sent_once
+from admin_web.language import job_labels
 from admin_web.language.problem_text import problem_text
 from admin_web.pages.bulk.bulk_jobs import ask_about_all
 from admin_web.url_ids import LARGEST
 from admin_web.url_routes import route
+from admin_web.views import trigger_preview
 from admin_web.views.bulk_work import BulkWork, Work
 from admin_web.visitors import visitor
 from scheduler.actor import Right
@@ -37,6 +39,11 @@ class TriggerForm(ConsoleForm):
 
     param = TextAreaField(lazy_gettext("Parameter"))
     addresses = SelectMultipleField(lazy_gettext("Executors"), validate_choice=False)
+
+    @property
+    def text(self) -> str:
+        """Return the parameter as it is sent: browsers end lines with two characters."""
+        return (self.param.data or "").replace("\r\n", "\n")
 
 
 class JobActions:
@@ -105,24 +112,36 @@ class JobActions:
         form = self._with_choices(TriggerForm(data={"param": job.stored.param or ""}), job)
         return render_template("pages/jobs_trigger.html", form=form, job=job)
 
+    @route("/jobs/<id:job_id>/trigger/preview", Right.OPERATE, methods=("POST",))
+    def preview_trigger(self, job_id: int) -> str | tuple[str, int]:
+        """Show what a run would be given and where it could go now; nothing runs."""
+        job, now_ms = self._job(job_id), self._services.now_ms()
+        form = self._with_choices(TriggerForm(request.form), job)
+        wanted = form.addresses.data or ()
+        try:
+            shown = self._services.database.read(
+                lambda session: trigger_preview.read(session, job, form.text, wanted, now_ms=now_ms)
+            )
+        except Problem as problem:
+            return _refused(problem, form, job)
+        return render_template(
+            "pages/jobs_trigger.html", form=form, job=job, preview=shown, job_labels=job_labels
+        )
+
     @route("/jobs/<id:job_id>/trigger/run", Right.OPERATE, methods=("POST",))
     def trigger_one(self, job_id: int) -> Response | tuple[str, int]:
         """Run a job once."""
         job = self._job(job_id)
         form = self._with_choices(TriggerForm(request.form), job)
-        param = (form.param.data or "").replace("\r\n", "\n")
         try:
             run_id, _is_new = self._commands.runs.trigger_once(
                 job_id,
-                param=param,
+                param=form.text,
                 addresses=form.addresses.data or (),
                 once=sent_once(visitor().user_id),
             )
         except Problem as problem:
-            if problem.field not in form:
-                raise
-            form[problem.field].errors = (problem_text(problem),)
-            return render_template("pages/jobs_trigger.html", form=form, job=job), 422
+            return _refused(problem, form, job)
         flash(gettext("Run %(id)s is queued.", id=run_id))
         return redirect(url_for("runs.log", run_id=run_id), 303)
 
@@ -186,6 +205,14 @@ class JobActions:
         for words in wrong[:10]:
             flash(words, "error")
         return redirect(_came_from(), 303)
+
+
+def _refused(problem: Problem, form: TriggerForm, job: ListedJob) -> tuple[str, int]:
+    """Return the form again, with what is wrong beside the field; raise what belongs to none."""
+    if problem.field not in form:
+        raise problem
+    form[problem.field].errors = (problem_text(problem),)
+    return render_template("pages/jobs_trigger.html", form=form, job=job), 422
 
 
 def _came_from(otherwise: str = "") -> str:

@@ -205,6 +205,7 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
         8_000,
     ),
     ("in_flight", queries.in_flight, "i_status_due", 1_100),
+    ("in_flight_of_job", lambda s: queries.in_flight_of_job(s, 1, 7), "i_status_due", 1_100),
     (
         "of_boot",
         lambda s: queries.of_boot(s, 1, "exec-1", "boot", limit=500),

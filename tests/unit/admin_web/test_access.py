@@ -59,6 +59,9 @@ TABLE: dict[str, Expected] = {
     "job_actions.ask_delete": Expected(OPERATORS),
     "job_actions.delete": Expected(OPERATORS),
     "job_actions.ask_trigger": Expected(OPERATORS, values={"job_id": 999}, admits=frozenset({404})),
+    "job_actions.preview_trigger": Expected(
+        OPERATORS, values={"job_id": 999}, admits=frozenset({404})
+    ),
     "job_actions.trigger_one": Expected(OPERATORS, values={"job_id": 999}, admits=frozenset({404})),
     "audit_log.show": Expected(NOBODY_ELSE),
     "runs.index": Expected(),

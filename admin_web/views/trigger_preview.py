@@ -1,0 +1,125 @@
+"""Shows what a trigger would do now: its parameter, where it may go, what happens there.
+
+Nobody is asked and nothing is kept. Other runs may come and go until the run is sent.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from flask_babel import gettext
+from sqlalchemy.orm import Session
+
+from broker.messages import Block
+from scheduler.jobs.param import check_param
+from scheduler.problems import Code, Problem
+from scheduler.views.process_view import ExecutorView, executor_views
+from sql.listings import dashboard
+from sql.listings.recent import ListedJob
+from sql.models import App
+from sql.registry import apps
+from sql.runs import queries
+
+
+class Effect(StrEnum):
+    """What would become of a run that arrives at an executor."""
+
+    START = "START"
+    QUEUE = "QUEUE"
+    SKIP = "SKIP"
+    REPLACE = "REPLACE"
+
+
+_WHEN_BUSY: Mapping[str, Effect] = {
+    Block.SERIAL_EXECUTION: Effect.QUEUE,
+    Block.DISCARD_LATER: Effect.SKIP,
+    Block.COVER_EARLY: Effect.REPLACE,
+}
+
+
+class Candidate(NamedTuple):
+    """An executor that the run may go to, and how many open runs of the job it has."""
+
+    address: str
+    open_runs: int
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerPreview:
+    """What would be sent, and where to; `json` is what is to be said of the parameter as JSON."""
+
+    param: str
+    json: str
+    is_json_wrong: bool
+    candidates: Sequence[Candidate]
+
+
+def read(
+    session: Session, job: ListedJob, param: str, wanted: Collection[str], *, now_ms: int
+) -> TriggerPreview:
+    """Return what a trigger of a job with this parameter would do, at the wanted executors if any.
+
+    Raises:
+        Problem: the parameter is too long, or an address is neither registered nor listed.
+
+    """
+    check_param(param)
+    listed = apps.split(session.get_one(App, job.app_id).address_list)
+    lists = {job.app: tuple(listed)} if listed else {}
+    views = executor_views(dashboard.executors(session, [job.app_id]), lists, now_ms)
+    known = {view.address for view in views}
+    for address in wanted:
+        if address not in known:
+            raise Problem(Code.WANTED_ADDRESS, "addresses", app=job.app, got=address)
+    open_runs = queries.in_flight_of_job(session, job.app_id, job.id)
+    wrong = _json_fault(param)
+    is_json_expected = _is_json(job.stored.param or "") or param.lstrip()[:1] in ("{", "[")
+    return TriggerPreview(
+        param=param,
+        json=(wrong or str(gettext("Valid JSON."))) if is_json_expected else "",
+        is_json_wrong=bool(is_json_expected and wrong),
+        candidates=[
+            _candidate(view.address, open_runs.get(view.address, 0), job)
+            for view in _routable(views, wanted)
+        ],
+    )
+
+
+def _routable(views: Sequence[ExecutorView], wanted: Collection[str]) -> list[ExecutorView]:
+    """Return the executors that a run may go to: sick ones where no other is well."""
+    live = [
+        view
+        for view in views
+        if view.state == "alive"
+        and (view.address in wanted if wanted else view.listed is not False)
+    ]
+    return [view for view in live if not view.ailments] or live
+
+
+def _candidate(address: str, open_runs: int, job: ListedJob) -> Candidate:
+    is_free = open_runs < max(1, job.stored.concurrency)
+    return Candidate(address, open_runs, Effect.START if is_free else _WHEN_BUSY[job.stored.block])
+
+
+def _is_json(param: str) -> bool:
+    return param.lstrip()[:1] in ("{", "[") and not _json_fault(param)
+
+
+def _json_fault(param: str) -> str:
+    """Return why a parameter is no JSON, empty when it is."""
+    try:
+        json.loads(param, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        place = {"line": error.lineno, "column": error.colno}
+        return str(gettext("Not valid JSON: line %(line)s, column %(column)s.", **place))
+    except (ValueError, RecursionError):
+        return str(gettext("Not valid JSON."))
+    return ""
+
+
+def _refuse(constant: str) -> Any:
+    """Refuse NaN and the infinities, which Python alone takes for JSON."""
+    raise ValueError(constant)
