@@ -83,8 +83,8 @@ class BeginNote:
         return False
 
 
-class Turn:
-    """Which of the runs that it was handed at once a job process may begin.
+class BatchPermit:
+    """Decides which runs of a batch a job process may begin.
 
     Some time after it began the first one, and once the batch is withdrawn, `withhold(batch)` is
     called and no further run of it begins. `is_unable`: the process has lost the file, and must
@@ -99,7 +99,7 @@ class Turn:
         self.is_unable = False
 
     def takes(self, run_id: int, *, batch: int, seconds: float) -> bool:
-        """Whether the process may begin this run, which is then noted; the rest is as in `Run`."""
+        """Whether the process may begin this run, which is then noted. Arguments as in `Run`."""
         if not batch:
             return True
         if seconds:

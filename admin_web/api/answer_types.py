@@ -1,4 +1,4 @@
-"""The types of answers that are views of `scheduler.views`: made of them, so told once."""
+"""Types of answers derived from the views of `scheduler.views`."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, get_args, get_type_hints
@@ -21,8 +21,8 @@ def answer_type(
     return msgspec.defstruct(name, [*fields, *(more or {}).items()], kw_only=True)
 
 
-def told(kind: Any, view: NamedTuple, **more: Any) -> Any:
-    """Return a view as an answer of the type made of it."""
+def to_answer(kind: Any, view: NamedTuple, **more: Any) -> Any:
+    """Return a view as an answer of the type derived from it."""
     return kind(**to_json(view, without=set(view._fields) - set(kind.__struct_fields__)), **more)
 
 

@@ -39,7 +39,7 @@ class Detail(msgspec.Struct, omit_defaults=True):
 
 
 class ProblemBody(msgspec.Struct):
-    """What every error is answered with; `instance` is what leads to it in the log."""
+    """The body of every error; `instance` finds it in the log."""
 
     type: str
     title: str
@@ -50,7 +50,7 @@ class ProblemBody(msgspec.Struct):
 
 
 class ProblemAnswers:
-    """Answers every error, foreign ones included, as a problem."""
+    """Turns every error, also of libraries, into a problem."""
 
     def install(self, app: Flask) -> None:
         """Answer an app's errors."""
@@ -82,7 +82,10 @@ class ProblemAnswers:
         first = error.problems[0]
         status = _OWN_STATUS.get(first.code, _STATUS[first.code.kind])
         return problem(
-            status, str(error), errors=[told(one) for one in error.problems], code=first.code
+            status,
+            str(error),
+            errors=[error_detail(one) for one in error.problems],
+            code=first.code,
         )
 
     def absent(self, error: NotFound) -> Response:
@@ -109,7 +112,7 @@ class ProblemAnswers:
         return problem(500, f"something went wrong; its number in the log is {number}", number)
 
 
-def told(one: Problem, prefix: str = "") -> dict[str, Any]:
+def error_detail(one: Problem, prefix: str = "") -> dict[str, Any]:
     """Return a problem of a rule, at its place in a body."""
     pointer = f"{prefix}/{one.field}" if one.field else prefix
     return {"pointer": pointer, "detail": str(one), "code": one.code.name.lower()}

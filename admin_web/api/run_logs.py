@@ -38,10 +38,10 @@ class RunLogs:
             scheduled_at_ms=run.scheduled_at,
         )
         part = self._reader.read(source, from_line, limit=limit)
-        if part.answer is ReadStatus.LINES:
+        if part.status is ReadStatus.LINES:
             return part, EXECUTOR
         tail = run.log_tail or ""
-        if part.answer is ReadStatus.BUSY or from_line > 1 or not tail:
+        if part.status is ReadStatus.BUSY or from_line > 1 or not tail:
             return part, NONE
         lines = tuple(tail.removesuffix("\n").split("\n"))
-        return LogPart(answer=part.answer, lines=lines, is_end=True), KEPT
+        return LogPart(status=part.status, lines=lines, is_end=True), KEPT

@@ -71,7 +71,7 @@ class LogPages:
         part = self._reader.read(source, _line("from") or 1, limit=SCRIPT_LINES)
         badge = get_template_attribute("macros/badge.html", "status")
         return jsonify(
-            answer=part.answer.value,
+            answer=part.status.value,
             first=part.from_line,
             next=part.next_line,
             lines=[_for_script(pieces(line)) for line in part.lines],
@@ -89,10 +89,10 @@ class LogPages:
         found = (
             self._reader.search(source, words, _line("from") or 1)
             if words
-            else LogMatches(answer=ReadStatus.LINES, is_end=True)
+            else LogMatches(status=ReadStatus.LINES, is_end=True)
         )
         return jsonify(
-            answer=found.answer.value,
+            answer=found.status.value,
             lines=found.lines,
             looked_to=found.to_line,
             is_end=found.is_end,
@@ -130,8 +130,8 @@ class LogPages:
                     wait_seconds=WAIT_SECONDS,
                 )
             )
-            if part.answer is not ReadStatus.LINES:
-                yield _broken_off(run, part.answer, is_first=line == 1).encode()
+            if part.status is not ReadStatus.LINES:
+                yield _broken_off(run, part.status, is_first=line == 1).encode()
                 return
             if not part.lines:
                 if line == 1:
@@ -180,7 +180,7 @@ def _for_script(line: list[Piece]) -> str | list[Piece]:
 
 def _kept(run: DetailedRun, part: LogPart) -> list[str]:
     """Return what the row kept of a log that its executor does not give."""
-    if part.lines or part.answer is ReadStatus.BUSY or part.from_line > 1:
+    if part.lines or part.status is ReadStatus.BUSY or part.from_line > 1:
         return []
     tail = whole_lines(run.log_tail or "")
     return shown_text(tail.rstrip("\n")).split("\n") if tail else []

@@ -54,7 +54,7 @@ class LogPart:
     `times`: from which line on which time counts, in epoch milliseconds, 0 where it is not known.
     """
 
-    answer: ReadStatus
+    status: ReadStatus
     from_line: int = 1
     lines: tuple[str, ...] = ()
     is_end: bool = False
@@ -79,7 +79,7 @@ class LogPart:
 class LogMatches:
     """Which lines of a log hold some words; those up to `to_line` were looked at."""
 
-    answer: ReadStatus
+    status: ReadStatus
     lines: tuple[int, ...] = ()
     to_line: int = 0
     is_end: bool = False
@@ -119,12 +119,12 @@ class LogReader:
         question = _question(source, from_line, limit, at_end=at_end)
         chunk = self._ask(source, question, wait_seconds)
         if isinstance(chunk, ReadStatus):
-            return LogPart(answer=chunk, from_line=from_line)
+            return LogPart(status=chunk, from_line=from_line)
         if chunk.missing:
-            return LogPart(answer=ReadStatus.MISSING, from_line=chunk.from_line, is_end=True)
+            return LogPart(status=ReadStatus.MISSING, from_line=chunk.from_line, is_end=True)
         lines = chunk.text.split("\n") if chunk.to_line >= chunk.from_line else []
         return LogPart(
-            answer=ReadStatus.LINES,
+            status=ReadStatus.LINES,
             from_line=chunk.from_line,
             lines=tuple(lines),
             is_end=chunk.is_end,
@@ -136,11 +136,11 @@ class LogReader:
         question = _question(source, from_line, 1, find=words)
         chunk = self._ask(source, question, 0.0)
         if isinstance(chunk, ReadStatus):
-            return LogMatches(answer=chunk)
+            return LogMatches(status=chunk)
         if chunk.found is None:  # an executor of before
-            return LogMatches(answer=ReadStatus.MISSING)
+            return LogMatches(status=ReadStatus.MISSING)
         return LogMatches(
-            answer=ReadStatus.LINES, lines=chunk.found, to_line=chunk.to_line, is_end=chunk.is_end
+            status=ReadStatus.LINES, lines=chunk.found, to_line=chunk.to_line, is_end=chunk.is_end
         )
 
     def _ask(

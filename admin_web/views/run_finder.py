@@ -8,7 +8,7 @@ from admin_web.forms.run_filter import RunFilterForm
 from admin_web.local_times import LocalTimes
 from admin_web.visitors import visitor
 from sql.listings import run_search
-from sql.listings.run_search import Place, RunSearch, Swept
+from sql.listings.run_search import Place, RunSearch, SweepResult
 from sql.run_status import RunStatus
 
 #: Runs that are counted, acted on or gathered together, and looked at for that.
@@ -51,7 +51,7 @@ class RunFinder:
         *,
         until_ms: int | None = None,
         statuses: frozenset[RunStatus] | None = None,
-    ) -> Swept:
+    ) -> SweepResult:
         """Return all runs that a valid form asks for, up to a bound.
 
         Args:

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from broker.messages import Outcome, Trigger
 from broker.reasons.reason import Words
 from broker.reasons.stored import to_json
-from executor.begin_notes import BeginNote, Turn
+from executor.begin_notes import BatchPermit, BeginNote
 from executor.fork_server import frames, linux
 from executor.fork_server.interpreter import call_exit_functions, count_threads, join_threads
 from executor.fork_server.output import Output
@@ -106,7 +106,7 @@ class RunLoop:
         self._handler = handler
         self._output = output
         self._process_state = process_state
-        self._turn = Turn(note, self._withhold)
+        self._permit = BatchPermit(note, self._withhold)
         self._channel = channel
         self._pid = os.getpid()
         self._unread = b""
@@ -128,7 +128,7 @@ class RunLoop:
             if self._takes(order):
                 self._is_ending = order.last
                 self._send(self._perform(order))
-            elif self._turn.is_unable:
+            elif self._permit.is_unable:
                 return
 
     def finish(self) -> bool:
@@ -247,7 +247,7 @@ class RunLoop:
 
     def _takes(self, order: frames.Run) -> bool:
         run_id = order.trigger.run_id
-        return self._turn.takes(run_id, batch=order.batch, seconds=order.batch_seconds)
+        return self._permit.takes(run_id, batch=order.batch, seconds=order.batch_seconds)
 
     def _withhold(self, batch: int) -> None:
         self._send(frames.Withheld(batch=batch))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival, digest, numbered
-from scheduler.imports.outcomes import Did
+from scheduler.imports.outcomes import ImportAction
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import app_spec, fingerprint, job_spec
 from sql.imports import origins
@@ -27,7 +27,7 @@ HIGHEST_ID = 2**31 - 1
 class AppStep:
     """What is to be done with an app, and its id here."""
 
-    did: Did
+    did: ImportAction
     arrival: AppArrival
     target_id: int
     words: str = ""
@@ -37,7 +37,7 @@ class AppStep:
 class JobStep:
     """What is to be done with a job, its id here, and what it is to be."""
 
-    did: Did
+    did: ImportAction
     arrival: JobArrival
     target_id: int
     spec: JobSpec
@@ -46,7 +46,7 @@ class JobStep:
     @property
     def is_written(self) -> bool:
         """Whether anything is written."""
-        return self.did in (Did.CREATE, Did.UPDATE)
+        return self.did in (ImportAction.CREATE, ImportAction.UPDATE)
 
 
 class IdSpace:
@@ -111,9 +111,13 @@ class Decider:
             taken = origins.taken_app_ids(session, [arrival.source_id])
             target_id = self.app_ids.give(arrival.source_id, taken)
             words = _id_words(arrival.source_id, target_id)
-            return AppStep(did=Did.CREATE, arrival=arrival, target_id=target_id, words=words)
-        did = Did.UPDATE if self.overwrite else Did.UNCHANGED
-        words = "it already existed here and is left unchanged" if did is Did.UNCHANGED else ""
+            return AppStep(
+                did=ImportAction.CREATE, arrival=arrival, target_id=target_id, words=words
+            )
+        did = ImportAction.UPDATE if self.overwrite else ImportAction.UNCHANGED
+        words = (
+            "it already existed here and is left unchanged" if did is ImportAction.UNCHANGED else ""
+        )
         words = "; ".join(filter(None, (words, _id_words(arrival.source_id, named.id))))
         return AppStep(did=did, arrival=arrival, target_id=named.id, words=words)
 
@@ -139,10 +143,10 @@ class Decider:
             if origin is None or (owner is None and self.overwrite):
                 step = self._new_job(arrival, taken, names)
             elif owner is None:
-                step = _step(Did.DELETED, arrival, origin.target_id, "it was deleted here")
+                step = _step(ImportAction.DELETED, arrival, origin.target_id, "it was deleted here")
             elif owner != app_id:
                 words = f"it is in app {arrival.spec.app} there now; delete it here to import it"
-                step = _step(Did.CONFLICT, arrival, origin.target_id, words)
+                step = _step(ImportAction.CONFLICT, arrival, origin.target_id, words)
             else:
                 step = self._known_job(arrival, origin, here, names)
             if step.is_written:
@@ -159,27 +163,31 @@ class Decider:
         self, arrival: JobArrival, taken: Collection[int], names: Mapping[str, int]
     ) -> JobStep:
         target_id = self.job_ids.give(arrival.source_id, taken)
-        step = _step(Did.CREATE, arrival, target_id, _id_words(arrival.source_id, target_id))
+        step = _step(
+            ImportAction.CREATE, arrival, target_id, _id_words(arrival.source_id, target_id)
+        )
         return _named(step, names)
 
     def _known_job(
         self, arrival: JobArrival, origin: Origin, here: "_Here", names: Mapping[str, int]
     ) -> JobStep:
-        did = Did.UNCHANGED
+        did = ImportAction.UNCHANGED
         if self.overwrite or origin.there != arrival.there:
             found = here.of(origin.target_id, arrival.spec.app)
             did = self._did(origin, there=arrival.there, here=found)
         words = (
-            "it was changed on both sides; the version here is kept" if did is Did.CONFLICT else ""
+            "it was changed on both sides; the version here is kept"
+            if did is ImportAction.CONFLICT
+            else ""
         )
         return _named(_step(did, arrival, origin.target_id, words), names)
 
-    def _did(self, origin: Origin, *, there: str, here: str) -> Did:
+    def _did(self, origin: Origin, *, there: str, here: str) -> ImportAction:
         if origin.there == there and not (self.overwrite and origin.here != here):
-            return Did.UNCHANGED
+            return ImportAction.UNCHANGED
         if origin.here == here or self.overwrite:
-            return Did.UPDATE
-        return Did.CONFLICT
+            return ImportAction.UPDATE
+        return ImportAction.CONFLICT
 
 
 class _Here:
@@ -204,7 +212,7 @@ def job_here(job: Job, app: str, child_ids: Sequence[int]) -> str:
     return fingerprint(job_spec(job, app, [f"#{child}" for child in child_ids]))
 
 
-def _step(did: Did, arrival: JobArrival, target_id: int, words: str = "") -> JobStep:
+def _step(did: ImportAction, arrival: JobArrival, target_id: int, words: str = "") -> JobStep:
     return JobStep(did=did, arrival=arrival, target_id=target_id, spec=arrival.spec, words=words)
 
 

@@ -22,7 +22,7 @@ from scheduler.commands.script_changes import apply_script
 from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival
 from scheduler.imports.decisions import APP, JOB, AppStep, Decider, JobStep, app_here, job_here
 from scheduler.imports.links import LinkArrivals
-from scheduler.imports.outcomes import Did, Outcome
+from scheduler.imports.outcomes import ImportAction, Outcome
 from scheduler.jobs.audit_records import record_of
 from scheduler.jobs.script_cache import script_type
 from sql.imports import origins
@@ -101,15 +101,15 @@ class JobArrivals:
 
     def _apply_app(self, session: Session, step: AppStep) -> App:
         spec, now_ms = step.arrival.spec, self._context.now_ms()
-        if step.did is Did.CREATE:
+        if step.did is ImportAction.CREATE:
             app = App(id=step.target_id, name=spec.name, title=spec.title or spec.name)
             session.add(app)
             session.flush()
         app = session.get_one(App, step.target_id)
-        if step.did in (Did.CREATE, Did.UPDATE):
+        if step.did in (ImportAction.CREATE, ImportAction.UPDATE):
             apps.ensure(session, app.name, spec.title or spec.name)
             apps.list_addresses(session, app.id, spec.addresses)
-            action = Action.APP_CREATE if step.did is Did.CREATE else Action.APP_UPDATE
+            action = Action.APP_CREATE if step.did is ImportAction.CREATE else Action.APP_UPDATE
             self._context.note(session, action, app.name, app.id, now_ms, after=asdict(spec))
             self._remember_app(session, step, app_here(app), now_ms)
         elif step.arrival.source_id not in origins.read(session, self._decider.source, APP):
@@ -127,8 +127,8 @@ class JobArrivals:
 
     def _apply_jobs(self, session: Session, app: App, steps: Sequence[JobStep]) -> None:
         now_ms = self._context.now_ms()
-        new = [step for step in steps if step.did is Did.CREATE]
-        changed = [step for step in steps if step.did is Did.UPDATE]
+        new = [step for step in steps if step.did is ImportAction.CREATE]
+        changed = [step for step in steps if step.did is ImportAction.UPDATE]
         made = self._create(session, app, new, now_ms)
         made += [self._update(session, step, now_ms) for step in changed]
         session.flush()

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.imports.decisions import JOB, JobStep, job_here
-from scheduler.imports.outcomes import Did, Outcome
+from scheduler.imports.outcomes import ImportAction, Outcome
 from scheduler.jobs.audit_records import record_of_children
 from scheduler.jobs.dependencies import find_circle
 from sql.imports import origins
@@ -87,7 +87,7 @@ def _is_whole(step: JobStep, origin: Origin | None) -> bool:
 
 def _refused(step: JobStep, words: str) -> Outcome:
     return Outcome(
-        did=Did.CONFLICT,
+        did=ImportAction.CONFLICT,
         what=JOB,
         source_id=step.arrival.source_id,
         target_id=step.target_id,

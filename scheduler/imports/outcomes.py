@@ -1,11 +1,11 @@
-"""What an import does, or would do, with each thing."""
+"""What an import does, or would do, with each item."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Did(StrEnum):
-    """What becomes of one thing here."""
+class ImportAction(StrEnum):
+    """What an import does with one item."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -20,9 +20,9 @@ class Did(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one thing: `what` is app, job, user, day or run."""
+    """The result for one item; `what` is app, job, user, day or run."""
 
-    did: Did
+    did: ImportAction
     what: str
     source_id: int
     target_id: int

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from scheduler.actor import Right
 from scheduler.commands.command_context import CommandContext
 from scheduler.imports.arrivals import DayArrival, RunArrival
-from scheduler.imports.outcomes import Did, Outcome
+from scheduler.imports.outcomes import ImportAction, Outcome
 from sql.batch import chunks
 from sql.imports import past
 from sql.instants import at, at_as_text
@@ -114,7 +114,7 @@ def _row(arrival: RunArrival, job_id: int, app_id: int) -> dict[str, object]:
 
 def _day_outcome(arrival: DayArrival, *, is_new: bool) -> Outcome:
     return Outcome(
-        did=Did.CREATE if is_new else Did.UNCHANGED,
+        did=ImportAction.CREATE if is_new else ImportAction.UNCHANGED,
         what=DAY,
         source_id=arrival.source_id,
         target_id=0,

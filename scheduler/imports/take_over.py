@@ -15,7 +15,7 @@ from scheduler.commands.command_context import CommandContext
 from scheduler.commands.schedule_changes import ScheduleChanges
 from scheduler.imports.arrivals import Arrivals, JobArrival
 from scheduler.imports.decisions import JOB
-from scheduler.imports.outcomes import Did, Outcome
+from scheduler.imports.outcomes import ImportAction, Outcome
 from scheduler.problems import Problem
 from sql.imports import origins
 from sql.jobs import jobs
@@ -99,7 +99,7 @@ class TakeOver:
 
 def _outcome(arrival: JobArrival, job: Job | None, why_not: str) -> Outcome:
     return Outcome(
-        did=Did.LEFT_OUT if why_not else Did.START,
+        did=ImportAction.LEFT_OUT if why_not else ImportAction.START,
         what=JOB,
         source_id=arrival.source_id,
         target_id=job.id if job else arrival.source_id,

@@ -11,7 +11,7 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.passwords import hash_password
 from scheduler.imports.arrivals import UserArrival, digest
-from scheduler.imports.outcomes import Did, Outcome
+from scheduler.imports.outcomes import ImportAction, Outcome
 from sql.accounts import user_accounts, users
 from sql.accounts.users import Rights
 from sql.imports import origins
@@ -27,7 +27,7 @@ Keep = Callable[[Mapping[str, str]], None]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    did: Did
+    did: ImportAction
     arrival: UserArrival
     user: User | None
     words: str = ""
@@ -71,9 +71,9 @@ class UserArrivals:
                     ),
                     may_edit_glue=False,
                 )
-                if step.did is Did.CREATE:
+                if step.did is ImportAction.CREATE:
                     self._add(session, step.arrival, rights, hashes, unknown)
-                elif step.did is Did.UPDATE and step.user is not None:
+                elif step.did is ImportAction.UPDATE and step.user is not None:
                     users.set_rights(step.user, rights)
                     self._remember(session, step.arrival, step.user)
             if keep:
@@ -94,21 +94,23 @@ class UserArrivals:
             if origin is None:
                 is_taken = arrival.name.casefold() in names
                 words = "a user with that name already existed here and is left unchanged"
-                did = Did.LEFT_OUT if is_taken else Did.CREATE
+                did = ImportAction.LEFT_OUT if is_taken else ImportAction.CREATE
                 steps.append(_Step(did, arrival, None, words if is_taken else ""))
             elif user is None:
-                steps.append(_Step(Did.DELETED, arrival, None, "the user was deleted here"))
+                steps.append(
+                    _Step(ImportAction.DELETED, arrival, None, "the user was deleted here")
+                )
             else:
                 is_last = administrators == [user.name]
                 steps.append(_Step(self._did(origin, arrival, user, is_last), arrival, user))
         return steps
 
-    def _did(self, origin: Origin, arrival: UserArrival, user: User, is_last: bool) -> Did:
+    def _did(self, origin: Origin, arrival: UserArrival, user: User, is_last: bool) -> ImportAction:
         if origin.there == arrival.there:
-            return Did.UNCHANGED
+            return ImportAction.UNCHANGED
         if (origin.here == _here(user) or self._overwrite) and not is_last:
-            return Did.UPDATE
-        return Did.CONFLICT
+            return ImportAction.UPDATE
+        return ImportAction.CONFLICT
 
     def _add(
         self,
@@ -141,7 +143,7 @@ def _here(user: User) -> str:
 
 
 def _created(steps: Sequence[_Step]) -> list[_Step]:
-    return [step for step in steps if step.did is Did.CREATE]
+    return [step for step in steps if step.did is ImportAction.CREATE]
 
 
 def _outcome(step: _Step) -> Outcome:

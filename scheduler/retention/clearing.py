@@ -19,7 +19,7 @@ from sql.engine import Database
 from sql.instants import at
 from sql.run_status import FINAL
 from sql.runs import purges
-from sql.runs.purges import END, START, Place, PlacedRun
+from sql.runs.purges import END, START, DuePosition, PlacedRun
 from sql.runs.ticks import Tick, tick_of
 
 #: Ticks looked at in one step, and runs deleted in one transaction.
@@ -178,10 +178,10 @@ def _last_tick(session: Session, criteria: ClearingCriteria, job_id: int) -> int
     return purges.nth_newest_tick(session, criteria.keep, job_id=job_id) or 0
 
 
-def _last_place(session: Session, criteria: ClearingCriteria) -> Place:
+def _last_place(session: Session, criteria: ClearingCriteria) -> DuePosition:
     if criteria.keep:
         return purges.nth_newest(session, criteria.keep, app_id=criteria.app_id) or START
-    return END if criteria.before_ms is None else Place(at(criteria.before_ms), 0)
+    return END if criteria.before_ms is None else DuePosition(at(criteria.before_ms), 0)
 
 
 class _JobWalk:
@@ -203,7 +203,7 @@ class _JobWalk:
 class _TimeWalk:
     """Along the time at which runs were due."""
 
-    def __init__(self, before: Place, app_id: int | None) -> None:
+    def __init__(self, before: DuePosition, app_id: int | None) -> None:
         self._at = START
         self._before = before
         self._app_id = app_id

@@ -76,7 +76,7 @@ class RunPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class SweepResult:
     """Runs that fit; `is_all` is False when a bound ended the search."""
 
     runs: list[ScannedRun]
@@ -111,7 +111,7 @@ def page(session: Session, wanted: RunSearch) -> RunPage:
     return RunPage(runs=_lines(session, chosen), older=walk.end, is_cut=is_cut)
 
 
-def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> Swept:
+def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> SweepResult:
     """Return all runs that fit, newest first, but no more than a bound of each kind.
 
     Args:
@@ -125,12 +125,12 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
     seen = 0
     for rows in _batches(session, wanted):
         if seen >= looked_at:
-            return Swept(runs=list(chosen.values()), is_all=False)
+            return SweepResult(runs=list(chosen.values()), is_all=False)
         seen += len(rows)
         chosen.update((row.id, row) for row in _fitting(session, rows, wanted))
         if len(chosen) > most:
-            return Swept(runs=list(chosen.values())[:most], is_all=False)
-    return Swept(runs=list(chosen.values()), is_all=True)
+            return SweepResult(runs=list(chosen.values())[:most], is_all=False)
+    return SweepResult(runs=list(chosen.values()), is_all=True)
 
 
 def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[ScannedRun]]:

@@ -24,7 +24,7 @@ from sql.runs.ticks import Tick, is_of, tick_of
 _BY_TIME = "i_trigger_time"
 
 
-class Place(NamedTuple):
+class DuePosition(NamedTuple):
     """A run's position in the order of due times; `due` is naive UTC."""
 
     due: datetime
@@ -43,9 +43,9 @@ class PlacedRun(NamedTuple):
     status: str
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DuePosition:
         """Return its position."""
-        return Place(self.trigger_time or START.due, self.id)
+        return DuePosition(self.trigger_time or START.due, self.id)
 
 
 class _Record(NamedTuple):
@@ -57,17 +57,17 @@ class _Record(NamedTuple):
     runs: int
 
 
-START, END = Place(at(0), 0), Place(at(253_370_764_800_000), 0)
+START, END = DuePosition(at(0), 0), DuePosition(at(253_370_764_800_000), 0)
 
 
-def nth_newest(session: Session, number: int, *, app_id: int | None = None) -> Place | None:
+def nth_newest(session: Session, number: int, *, app_id: int | None = None) -> DuePosition | None:
     """Return the place of the run that `number` - 1 others were due after; None without one."""
     statement = use_index(select(Run.trigger_time, Run.id), Run, _BY_TIME)
     if app_id is not None:
         statement = statement.where(Run.app_id == app_id)
     newest_first = statement.order_by(Run.trigger_time.desc(), Run.id.desc())
     found = session.execute(newest_first.offset(number - 1).limit(1)).one_or_none()
-    return Place(found[0] or START.due, found[1]) if found else None
+    return DuePosition(found[0] or START.due, found[1]) if found else None
 
 
 def nth_newest_tick(session: Session, number: int, *, job_id: int) -> int | None:
@@ -78,7 +78,12 @@ def nth_newest_tick(session: Session, number: int, *, job_id: int) -> int | None
 
 
 def due_after(
-    session: Session, after: Place, before: Place, *, limit: int, app_id: int | None = None
+    session: Session,
+    after: DuePosition,
+    before: DuePosition,
+    *,
+    limit: int,
+    app_id: int | None = None,
 ) -> list[PlacedRun]:
     """Return final runs between two places, in order."""
     statement = (
@@ -207,7 +212,7 @@ def _by_day(
     return {day: day_reports.of_apps(runs) for day, runs in days.items()}
 
 
-def _between(after: Place, before: Place) -> tuple[ColumnElement[bool], ...]:
+def _between(after: DuePosition, before: DuePosition) -> tuple[ColumnElement[bool], ...]:
     return (
         Run.trigger_time >= after.due,
         Run.trigger_time <= before.due,

@@ -26,8 +26,8 @@ class Tick(NamedTuple):
     origin_id: int
 
 
-class OfTick(Protocol):
-    """A run that says which tick it belongs to."""
+class HasTick(Protocol):
+    """A row with the key of its tick."""
 
     @property
     def job_id(self) -> int: ...  # noqa: D102 - as of a tick
@@ -37,7 +37,7 @@ class OfTick(Protocol):
     def origin_id(self) -> int: ...  # noqa: D102
 
 
-def tick_of(run: OfTick) -> Tick:
+def tick_of(run: HasTick) -> Tick:
     """Return the tick that a run belongs to."""
     return Tick(run.job_id, run.scheduled_at, run.origin_id)
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from scheduler.imports.findings import Finding, Verdict, counted
-from scheduler.imports.outcomes import Did, Outcome
+from scheduler.imports.outcomes import ImportAction, Outcome
 from warren.views.terminal import print_json, visible
 
-_TOLD = (Did.CONFLICT, Did.DELETED, Did.LEFT_OUT, Did.START)
+_TOLD = (ImportAction.CONFLICT, ImportAction.DELETED, ImportAction.LEFT_OUT, ImportAction.START)
 
 
 def print_findings(findings: Iterable[Finding], *, as_json: bool) -> None:
@@ -57,8 +57,8 @@ def print_runs(counts: Mapping[str, int], *, as_json: bool, is_preview: bool) ->
     print(f"runs: {added[1]} {verb}" + (f"; left out: {words}" if words else ""))
 
 
-def _by_what(outcomes: Iterable[Outcome]) -> dict[str, Counter[Did]]:
-    counts: dict[str, Counter[Did]] = {}
+def _by_what(outcomes: Iterable[Outcome]) -> dict[str, Counter[ImportAction]]:
+    counts: dict[str, Counter[ImportAction]] = {}
     for outcome in outcomes:
         counts.setdefault(outcome.what, Counter())[outcome.did] += 1
     return counts

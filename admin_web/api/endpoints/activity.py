@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from admin_web.api.answer_types import answer_type, page_type, told
+from admin_web.api.answer_types import answer_type, page_type, to_answer
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call, endpoint
 from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, instant_ms, page, place_of
@@ -119,7 +119,7 @@ class ActivityEndpoints:
             AlarmPage,
             query,
             rows,
-            lambda row: told(AlarmAnswer, alarm_view(row)),
+            lambda row: to_answer(AlarmAnswer, alarm_view(row)),
             lambda row: row.id,
         )
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from sqlalchemy.orm import Session
 
-from admin_web.api.answer_types import answer_type, page_type, told
+from admin_web.api.answer_types import answer_type, page_type, to_answer
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call, endpoint
 from admin_web.api.endpoints.apps import app_id_of
@@ -73,7 +73,11 @@ class ClusterEndpoints:
         rows = [row for row in self._services.database.read(read) if row.key > after]
         rows.sort(key=lambda row: row.key)
         return page(
-            ExecutorPage, query, rows, lambda row: told(ExecutorAnswer, row), lambda row: row.key
+            ExecutorPage,
+            query,
+            rows,
+            lambda row: to_answer(ExecutorAnswer, row),
+            lambda row: row.key,
         )
 
     @endpoint(
@@ -97,7 +101,7 @@ class ClusterEndpoints:
             SchedulerPage,
             call.query,
             rows,
-            lambda row: told(SchedulerAnswer, row),
+            lambda row: to_answer(SchedulerAnswer, row),
             lambda row: row.node,
         )
 

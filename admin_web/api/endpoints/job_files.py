@@ -13,7 +13,7 @@ from admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
 from admin_web.api.endpoints.apps import AppBody, app_spec_of
 from admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
 from admin_web.api.paging import Word
-from admin_web.api.problem_answers import told
+from admin_web.api.problem_answers import error_detail
 from admin_web.api.refusals import Refusal
 from scheduler.alarms import target_rules
 from scheduler.commands.tokens.scopes import Scope
@@ -175,13 +175,13 @@ class JobFileEndpoints:
                 continue
             specs.append(spec)
             wrong += [
-                told(problem, pointer)
+                error_detail(problem, pointer)
                 for problem in rules.problems(
                     spec, now_ms=self._services.now_ms(), added_routes=self._services.added_routes
                 )
             ]
         for number, app in enumerate(apps):
-            wrong += [told(one, f"/apps/{number}") for one in rules_of_app(app)]
+            wrong += [error_detail(one, f"/apps/{number}") for one in rules_of_app(app)]
         wrong += _doubles(apps, specs)
         refuse(wrong)
         return apps, specs
@@ -195,7 +195,7 @@ class JobFileEndpoints:
         )
         known |= {app.name for app in apps}
         errors = [
-            told(Problem(Code.UNKNOWN_APP, "app", got=spec.app[:100]), f"/jobs/{number}")
+            error_detail(Problem(Code.UNKNOWN_APP, "app", got=spec.app[:100]), f"/jobs/{number}")
             for number, spec in enumerate(specs)
             if spec.app not in known
         ]

@@ -14,7 +14,7 @@ from sql.listings import error_groups, job_search, run_lines
 from sql.listings.dashboard import FAILURES
 from sql.listings.error_groups import ErrorGroup
 from sql.listings.run_lines import RunLine
-from sql.listings.run_search import Swept
+from sql.listings.run_search import SweepResult
 
 #: Groups of a page; who wants to see more takes a shorter time.
 GROUPS = 100
@@ -35,7 +35,7 @@ class RunErrorPages:
         asked = self._finder.ask(request.args)
         facts = {"form": asked.form, "periods": PERIODS}
         if not asked.is_valid:
-            nothing = Swept(runs=[], is_all=True)
+            nothing = SweepResult(runs=[], is_all=True)
             return render_template("pages/runs_errors.html", **facts, groups=[], found=nothing), 422
         found = self._finder.all(asked, statuses=None if asked.form.statuses else FAILURES)
 
@@ -53,7 +53,7 @@ class RunErrorPages:
             "pages/runs_errors.html", **facts, groups=groups, hidden=hidden, found=found
         )
 
-    def _file(self, found: Swept) -> Response:
+    def _file(self, found: SweepResult) -> Response:
         """Give every group."""
         read = self._services.database.read
         groups = read(lambda session: error_groups.group(session, found.runs))
@@ -81,5 +81,5 @@ class RunErrorPages:
     def total(self) -> str:
         """Give the number of runs that fit, up to a bound, to the page of runs."""
         asked = self._finder.ask(request.args)
-        found = self._finder.all(asked) if asked.is_valid else Swept(runs=[], is_all=True)
+        found = self._finder.all(asked) if asked.is_valid else SweepResult(runs=[], is_all=True)
         return render_template("pages/runs_total.html", swept=found, most=MOST)

@@ -32,7 +32,7 @@ from sql.runs import (
     ticks,
     transitions,
 )
-from sql.runs.purges import START, Place
+from sql.runs.purges import START, DuePosition
 from sql.runs.successes import SentTo, Success
 from sql.runs.tick_rows import JobRange
 from sql.runs.ticks import Tick
@@ -272,7 +272,7 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ("count", lambda s: day_reports.count(s, *FOUR_SECONDS), "i_trigger_time", 10_000),
     (
         "due_after",
-        lambda s: purges.due_after(s, START, Place(at(NOW_MS + 4_000), 0), limit=400),
+        lambda s: purges.due_after(s, START, DuePosition(at(NOW_MS + 4_000), 0), limit=400),
         "i_trigger_time",
         10_000,
     ),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.begin_notes import BeginNote, OldNotes, Turn, begun, make_note, withdraw
+from executor.begin_notes import BatchPermit, BeginNote, OldNotes, begun, make_note, withdraw
 
 BATCH = 7
 LONG = 600.0
@@ -110,55 +110,55 @@ def test_notes_of_other_boots_are_deleted(file: int, old: OldNotes) -> None:
     assert begun(file) == 0
 
 
-class _Turns:
-    """A job process's turns, and the batches that it withheld."""
+class _Permits:
+    """A job process's permits, and the batches that it withheld."""
 
     def __init__(self, note: BeginNote) -> None:
         self.withheld: list[int] = []
-        self.turn = Turn(note, self.withheld.append)
+        self.permit = BatchPermit(note, self.withheld.append)
 
     def takes(self, run_id: int, *, batch: int = BATCH, seconds: float = 0.0) -> bool:
-        return self.turn.takes(run_id, batch=batch, seconds=seconds)
+        return self.permit.takes(run_id, batch=batch, seconds=seconds)
 
 
 def test_runs_of_a_batch_begin_one_after_the_other(file: int, note: BeginNote) -> None:
-    turns = _Turns(note)
+    permits = _Permits(note)
 
-    assert [turns.takes(1, seconds=LONG), turns.takes(2), turns.takes(3)] == [True] * 3
+    assert [permits.takes(1, seconds=LONG), permits.takes(2), permits.takes(3)] == [True] * 3
 
     assert begun(file) == 3
-    assert turns.withheld == []
+    assert permits.withheld == []
 
 
 def test_rest_of_a_withdrawn_batch_is_withheld_once(file: int, note: BeginNote) -> None:
-    turns = _Turns(note)
-    assert turns.takes(1, seconds=LONG)
+    permits = _Permits(note)
+    assert permits.takes(1, seconds=LONG)
 
     withdraw(file, BATCH)
 
-    assert [turns.takes(2), turns.takes(3)] == [False, False]
-    assert turns.withheld == [BATCH]
+    assert [permits.takes(2), permits.takes(3)] == [False, False]
+    assert permits.withheld == [BATCH]
     assert begun(file) == 1
-    assert turns.takes(4, batch=BATCH + 1, seconds=LONG)
-    assert turns.takes(5, batch=BATCH + 1)
+    assert permits.takes(4, batch=BATCH + 1, seconds=LONG)
+    assert permits.takes(5, batch=BATCH + 1)
 
 
 def test_rest_of_a_batch_is_withheld_after_its_time(note: BeginNote) -> None:
-    turns = _Turns(note)
+    permits = _Permits(note)
 
-    assert turns.takes(1, seconds=1e-9)
+    assert permits.takes(1, seconds=1e-9)
 
-    assert not turns.takes(2)
-    assert turns.withheld == [BATCH]
+    assert not permits.takes(2)
+    assert permits.withheld == [BATCH]
 
 
 def test_process_that_cannot_note_its_first_run_begins_none() -> None:
-    turns = _Turns(BeginNote(None))
+    permits = _Permits(BeginNote(None))
 
-    assert not turns.takes(1, seconds=LONG)
+    assert not permits.takes(1, seconds=LONG)
 
-    assert turns.turn.is_unable
+    assert permits.permit.is_unable
 
 
 def test_run_that_came_alone_needs_no_note() -> None:
-    assert _Turns(BeginNote(None)).takes(1, batch=0)
+    assert _Permits(BeginNote(None)).takes(1, batch=0)

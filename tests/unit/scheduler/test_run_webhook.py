@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.keys import ClusterKeys, webhook_secret
-from scheduler.alarms.channels.message import Place, message
+from scheduler.alarms.channels.message import MessageContext, message
 from scheduler.alarms.channels.run_webhook import SignedWebhook, sign
 from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.events import Ended
@@ -50,7 +50,7 @@ def post(hook: WebhookServer, keys: ClusterKeys, news: Ended = NEWS) -> tuple[An
     """Send an end; return the headers, by their names in lower case, and the body that arrived."""
     alarm: Any = SimpleNamespace(id=7, target=hook.url, channel="run-end")
     sender = SignedWebhook(Webhook(), keys.of_webhooks)
-    sender.send(alarm, message(news, Place("UTC", "https://console.example.com")))
+    sender.send(alarm, message(news, MessageContext("UTC", "https://console.example.com")))
     headers = {name.lower(): value for name, value in hook.requests[-1][2].items()}
     return headers, hook.bodies[-1]
 

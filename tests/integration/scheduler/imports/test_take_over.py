@@ -11,7 +11,7 @@ from scheduler.audit.integrity_check import audit
 from scheduler.commands.command_context import CommandContext
 from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival
 from scheduler.imports.importer import Importer, ImportOptions
-from scheduler.imports.outcomes import Did
+from scheduler.imports.outcomes import ImportAction
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.node import SchedulerNode
 from sql.instants import at
@@ -29,7 +29,7 @@ def job(job_id: int, next_tick_ms: int, **fields: Any) -> JobArrival:
     return JobArrival(source_id=job_id, spec=spec, is_running=True, next_tick_ms=next_tick_ms)
 
 
-def take_over(cluster: Cluster, jobs: Sequence[JobArrival]) -> dict[str, Did]:
+def take_over(cluster: Cluster, jobs: Sequence[JobArrival]) -> dict[str, ImportAction]:
     context = CommandContext(
         database=cluster.database, now_ms=cluster.now_ms, actor=Actor(who="test")
     )
@@ -41,7 +41,7 @@ def take_over(cluster: Cluster, jobs: Sequence[JobArrival]) -> dict[str, Did]:
     return {
         one.name: one.did
         for one in outcomes
-        if one.what == "job" and one.did in (Did.START, Did.LEFT_OUT)
+        if one.what == "job" and one.did in (ImportAction.START, ImportAction.LEFT_OUT)
     }
 
 
@@ -65,7 +65,7 @@ def test_gap_of_ten_minutes_becomes_misfires_and_the_audit_is_sound(
         job(3, first + 7, misfire="FIRE_ONCE_NOW", schedule_kind="FIX_RATE", schedule_value="90"),
     ]
 
-    assert set(take_over(cluster, jobs).values()) == {Did.START}
+    assert set(take_over(cluster, jobs).values()) == {ImportAction.START}
     still.planner.tick(now_ms)
 
     misfires = [run.job_id for run in cluster.runs() if run.kind == Kind.MISFIRE]
@@ -120,7 +120,7 @@ def test_what_may_not_start_is_left_and_named(cluster: Cluster) -> None:
         job(3, cluster.now_ms(), schedule_kind="CRON", schedule_value="0 0 0 1 1 ? 2020"),
     ]
 
-    assert set(take_over(cluster, jobs).values()) == {Did.LEFT_OUT}
+    assert set(take_over(cluster, jobs).values()) == {ImportAction.LEFT_OUT}
     assert [stored(cluster, one.source_id).is_enabled for one in jobs] == [0, 0, 0]
 
 
@@ -131,6 +131,6 @@ def test_second_time_starts_nothing_again(cluster: Cluster, still: SchedulerNode
 
     outcomes = take_over(cluster, jobs)
 
-    assert set(outcomes.values()) == {Did.LEFT_OUT}
+    assert set(outcomes.values()) == {ImportAction.LEFT_OUT}
     assert [stored(cluster, number).is_enabled for number in (1, 2)] == [1, 0]
     assert_sound(cluster)

@@ -83,7 +83,7 @@ def source(address: str = "one", **values: Any) -> Source:
 def test_lines_come_with_their_numbers(reader: LogReader, executors: Executors) -> None:
     part = reader.read(source(), 5, limit=100)
 
-    assert (part.answer, part.lines) == (ReadStatus.LINES, ("one", "two"))
+    assert (part.status, part.lines) == (ReadStatus.LINES, ("one", "two"))
     assert (part.from_line, part.next_line, part.is_end) == (5, 7, True)
     assert executors.asked[0].scheduled_day == "2027-01-15"
 
@@ -101,7 +101,7 @@ def test_an_answer_about_another_run_counts_as_none(
 ) -> None:
     executors.values = {"run_id": 8}
 
-    assert reader.read(source(), 1, limit=100).answer is ReadStatus.SILENT
+    assert reader.read(source(), 1, limit=100).status is ReadStatus.SILENT
 
 
 def test_what_the_executor_has_no_longer_is_missing(
@@ -109,16 +109,16 @@ def test_what_the_executor_has_no_longer_is_missing(
 ) -> None:
     executors.values = {"missing": True}
 
-    assert reader.read(source(), 1, limit=100).answer is ReadStatus.MISSING
+    assert reader.read(source(), 1, limit=100).status is ReadStatus.MISSING
 
 
 @pytest.mark.parametrize("values", [{"boot_id": ""}, {"address": "http://10.0.0.1:9999/"}])
 def test_who_cannot_be_asked_is_silent(reader: LogReader, values: dict[str, str]) -> None:
-    assert reader.read(source(**values), 1, limit=100).answer is ReadStatus.SILENT
+    assert reader.read(source(**values), 1, limit=100).status is ReadStatus.SILENT
 
 
 def test_without_a_broker_every_executor_is_silent() -> None:
-    assert LogReader(None).read(source(), 1, limit=100).answer is ReadStatus.SILENT
+    assert LogReader(None).read(source(), 1, limit=100).status is ReadStatus.SILENT
 
 
 def test_a_silent_executor_is_left_alone_for_a_while_and_no_other(
@@ -131,10 +131,10 @@ def test_a_silent_executor_is_left_alone_for_a_while_and_no_other(
     again = reader.read(source(), 1, limit=100)
     other = reader.read(source("two"), 1, limit=100)
 
-    assert (again.answer, other.answer) == (ReadStatus.SILENT, ReadStatus.LINES)
+    assert (again.status, other.status) == (ReadStatus.SILENT, ReadStatus.LINES)
     assert len(executors.asked) == 2
     time.now = PAUSE_SECONDS + 0.1
-    assert reader.read(source(), 1, limit=100).answer is ReadStatus.LINES
+    assert reader.read(source(), 1, limit=100).status is ReadStatus.LINES
 
 
 def test_only_a_few_wait_at_a_time_and_fewer_for_one_executor(
@@ -144,7 +144,7 @@ def test_only_a_few_wait_at_a_time_and_fewer_for_one_executor(
     answers: list[ReadStatus] = []
 
     def ask(address: str) -> None:
-        answers.append(reader.read(source(address), 1, limit=100).answer)
+        answers.append(reader.read(source(address), 1, limit=100).status)
 
     threads = [threading.Thread(target=ask, args=("one",)) for _ in range(5)]
     for thread in threads:
@@ -160,7 +160,7 @@ def test_only_a_few_wait_at_a_time_and_fewer_for_one_executor(
     for thread in (*threads, *others):
         thread.join(30)
     assert answers.count(ReadStatus.LINES) == AT_A_TIME
-    assert reader.read(source(), 1, limit=100).answer is ReadStatus.LINES
+    assert reader.read(source(), 1, limit=100).status is ReadStatus.LINES
 
 
 def test_who_has_patience_waits_for_a_place(reader: LogReader, executors: Executors) -> None:
@@ -169,7 +169,7 @@ def test_who_has_patience_waits_for_a_place(reader: LogReader, executors: Execut
 
     def ask(patience: float) -> None:
         part = reader.read(source(), 1, limit=100, wait_seconds=patience)
-        answers.append(part.answer)
+        answers.append(part.status)
 
     threads = [threading.Thread(target=ask, args=(10.0,)) for _ in range(OF_ONE + 3)]
     for thread in threads:
@@ -197,7 +197,7 @@ def test_a_search_names_lines_and_how_far_it_looked(
 
     found = reader.search(source(), "words", 5)
 
-    assert (found.answer, found.lines, found.to_line, found.is_end) == (
+    assert (found.status, found.lines, found.to_line, found.is_end) == (
         ReadStatus.LINES,
         (7, 9),
         12,
@@ -209,4 +209,4 @@ def test_a_search_names_lines_and_how_far_it_looked(
 def test_an_executor_that_cannot_search_is_not_believed(
     reader: LogReader, executors: Executors
 ) -> None:
-    assert reader.search(source(), "words", 1).answer is ReadStatus.MISSING
+    assert reader.search(source(), "words", 1).status is ReadStatus.MISSING
