@@ -170,7 +170,7 @@ def test_health_check_tells_a_dead_scheduler(host: Host) -> None:
     done = run_warren("check", "--alive", folder=host._folder, env=dead)
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"error: scheduler: no scheduler of {os.uname().nodename} lives\n"
+    assert done.stderr == f"error: scheduler: no scheduler on {os.uname().nodename} is alive\n"
 
 
 def test_applied_jobs_are_those_of_the_examples(host: Host) -> None:

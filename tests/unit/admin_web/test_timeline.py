@@ -108,7 +108,7 @@ class TestRows:
 
         marks = [path.count("M") for path in re.findall(r'class="marks" d="(M\d[^"]+8v18)"', page)]
         assert 24 in marks
-        assert "there are more due times" in page
+        assert "A line after the marks stands for more due times." in page
 
     def test_a_run_that_began_before_the_window_is_there_as_long_as_it_runs(
         self, admin: Visit, rows: Rows, clock: Clock
@@ -278,7 +278,7 @@ class TestDaysOfAJob:
         page = admin.get(f"/jobs/{job_id}").text
 
         assert "40+ succeeded" in page
-        assert "the last 40 are counted" in page
+        assert "At most the last 40 runs of each day are counted." in page
 
     def test_a_job_without_runs_shows_no_days(self, admin: Visit, rows: Rows) -> None:
         assert "The last 90 days" not in admin.get(f"/jobs/{rows.job('idle')}").text
