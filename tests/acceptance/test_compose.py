@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pika
@@ -66,6 +66,18 @@ class Host:
         }
         for service in compose.in_order(self.services):
             special.get(service.name, self._start)(service)
+
+    def await_executors(self) -> None:
+        """Wait until the schedulers know the executors; before that not all queues exist."""
+        wanted = {name for name in self.started if name.startswith("executor")}
+        eventually(lambda: len(self.executors()) == len(wanted), 90.0)
+
+    def executors(self) -> dict[str, str]:
+        """Return the boots of the executors that have registered, by their addresses."""
+        url = self._environment(self.services["console"])["WARREN_DATABASE_URL"]
+        with closing(Database(url)) as database:
+            rows = database.read(lambda session: presence.listing(session, presence.EXECUTOR))
+        return {row.address: row.boot_id for row in rows}
 
     def down(self) -> None:
         """End everything, and leave the tests' services as they were."""
@@ -141,6 +153,7 @@ def host(
     host = Host(tmp_path_factory.mktemp("compose"), rabbitmq, mariadb)
     try:
         host.up()
+        host.await_executors()
         yield host
     finally:
         host.down()
@@ -245,10 +258,7 @@ def test_the_consoles_user_asks_an_executor_and_hears_the_answer(
 ) -> None:
     url = rabbitmq.vhost_url(VHOST, "console", SECRETS["CONSOLE_PASSWORD"])
     database = Database(host._environment(host.services["console"])["WARREN_DATABASE_URL"])
-    boots = {
-        row.address: row.boot_id
-        for row in database.read(lambda s: presence.listing(s, presence.EXECUTOR))
-    }
+    boots = host.executors()
     transport = connect(BrokerSettings(urls=(url,)))
     keys, clock = ClusterKeys(SECRET), DatabaseClock(database)
     connections = ConsoleConnections(transport, database, keys, clock.now_ms)

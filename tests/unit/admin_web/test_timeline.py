@@ -129,7 +129,7 @@ class TestRows:
 
         assert len(names(page)) == ROWS
         assert "3 more rows." in page
-        assert f"more than {ROW_RUNS} runs" in page
+        assert f"Only the newest {ROW_RUNS} runs of a job are shown." in page
 
     def test_everyone_sees_their_own_apps(self, app: Flask, rows: Rows, clock: Clock) -> None:
         ended(rows, rows.job("mine"), clock.now - HOUR_MS)
