@@ -7,7 +7,7 @@ order of its primary key.
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
+from sqlalchemy import ColumnElement, Select, and_, false, func, not_, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
@@ -250,7 +250,7 @@ def statuses(session: Session, run_ids: Iterable[int]) -> dict[int, RunStatus]:
 
 def _is_missed(missed: Sequence[DueSpan]) -> ColumnElement[bool]:
     """Return the condition on runs that a schedule planned for a time in one of the spans."""
-    is_due = or_(*map(_is_due, missed))
+    is_due = or_(false(), *map(_is_due, missed))
     return and_(Run.kind.in_([Kind.SCHEDULE, Kind.MISFIRE]), is_due)
 
 

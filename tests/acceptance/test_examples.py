@@ -110,7 +110,7 @@ def test_the_child_run_by_itself_fails_and_says_who_runs_it(folder: Path) -> Non
     done = run_warren("jobs", "trigger", "order-totals", "--wait", folder=folder)
 
     assert done.returncode == 1
-    assert "this is run by order-parts" in done.stdout
+    assert "order-parts starts this job when all shards are done" in done.stdout
 
 
 def test_the_shell_script_packs_what_was_merged_a_while_ago(folder: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from scheduler.audit.integrity_check import audit
+from scheduler.commands.cluster import PauseOutcome
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
 from scheduler.problems import Problem
@@ -388,8 +389,8 @@ def test_a_run_that_does_not_exist_cannot_be_killed(commands: NamedCommands) -> 
 
 
 def test_pause_and_resume_say_whether_they_changed_anything(commands: NamedCommands) -> None:
-    assert commands.pause()
-    assert not commands.pause()
+    assert commands.pause() is PauseOutcome.PAUSED
+    assert commands.pause() is PauseOutcome.ALREADY
     assert commands.resume()
     assert not commands.resume()
 

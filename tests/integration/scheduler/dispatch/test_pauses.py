@@ -49,6 +49,20 @@ def statuses(cluster: Cluster, runs: list[Run]) -> list[str]:
     return [cluster.run(run.id).status for run in runs]
 
 
+def test_after_a_pause_of_the_cluster_what_is_due_is_sent_and_not_called_missed(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("each", **EACH_SECOND)
+    cluster.commands().pause()
+    still.planner.tick(cluster.now_ms())
+    cluster.commands().resume()
+
+    still.missed_runs.tick(cluster.now_ms())
+
+    assert {run.status for run in cluster.runs()} == {RunStatus.PLANNED}
+
+
 def test_a_paused_app_keeps_its_runs_and_another_app_sends(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
