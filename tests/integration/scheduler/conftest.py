@@ -11,16 +11,18 @@ from scheduler.membership import registrar
 from scheduler.node import SchedulerNode
 from scheduler.timeouts import Timeouts
 from tests.support.cluster import APP, Cluster
+from tests.support.eventually import eventually
 
 Seat = Callable[..., str]
 
 
 @pytest.fixture
 def still(cluster: Cluster) -> SchedulerNode:
-    """A scheduler that is not started: call the `tick` of its roles."""
+    """A scheduler that is not started, but can send: call the `tick` of its roles."""
     cluster.timeouts = Timeouts(lapse=3_600.0, no_executor=1.0)
     node = cluster.new_scheduler(address_limit=5)
     cluster.schedulers.append(node)
+    eventually(lambda: node._connections.triggers.is_ready)
     node.roster.set_health(True)
     return node
 
