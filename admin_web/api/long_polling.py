@@ -201,6 +201,17 @@ class LongPolling:
         return now + max(LOOK_PAUSE_SECONDS, looked_at / LOOKS_PER_SECOND)
 
     def _look(self) -> None:
+        """Watch until nobody waits, whatever goes wrong meanwhile."""
+        while True:
+            try:
+                self._watch()
+            except Exception as error:  # noqa: BLE001 - the top of a loop
+                log.warning("waiting_not_looked_at", error=str(error))
+                time.sleep(self._look_seconds)
+            else:
+                return
+
+    def _watch(self) -> None:
         """Watch until nobody waits. Only this thread resumes connections, and drops them."""
         looked_at = float("-inf")
         with selectors.DefaultSelector() as selector:
@@ -258,15 +269,23 @@ class _Clients:
         self, waiting: Mapping[HeldRequest, HeldConnection], seconds: float
     ) -> list[HeldRequest]:
         """Return whose clients are gone, as soon as one of them has left."""
-        for held in waiting.keys() - self._watched.keys() - self._eager:
-            self._selector.register(waiting[held], selectors.EVENT_READ, held)
-            self._watched[held] = waiting[held]
+        fresh = waiting.keys() - self._watched.keys() - self._eager
+        if closed := [held for held in fresh if not self._is_watchable(held, waiting[held])]:
+            return closed
         heard = [key.data for key, _ in self._selector.select(seconds)]
         left = [held for held in heard if waiting[held].has_left()]
         for held in set(heard) - set(left):
             self.forget(held)
             self._eager.add(held)
         return left
+
+    def _is_watchable(self, held: HeldRequest, connection: HeldConnection) -> bool:
+        try:
+            self._selector.register(connection, selectors.EVENT_READ, held)
+        except (ValueError, OSError):
+            return False  # its socket is closed
+        self._watched[held] = connection
+        return True
 
     def forget(self, held: HeldRequest) -> None:
         """Watch it no more; its socket may be closed afterwards."""
