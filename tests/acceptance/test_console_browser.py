@@ -81,7 +81,6 @@ def site(
 
 @pytest.fixture(scope="module")
 def chromium(site: Site) -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE_MS)
     with browser() as found:
         yield found
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 #: None of these lets it speak to anybody but the console.
 ARGUMENTS = (
@@ -21,7 +21,8 @@ ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 #: How long a page may take to become what a test waits for.
-PATIENCE_MS = 10_000
+PATIENCE_MS = 30_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def chromium() -> str:
@@ -51,11 +52,15 @@ def browser() -> Iterator[Browser]:
 
 
 def sign_in(page: Page, url: str, name: str, password: str) -> None:
-    """Sign in by the form; whoever must choose a password first is on that page then."""
+    """Sign in by the form and return when the next page has loaded, its scripts too.
+
+    Whoever must choose a password first is on that page then.
+    """
     page.goto(f"{url}/login")
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Password", exact=True).fill(password)
-    page.get_by_role("button", name="Sign in", exact=True).click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Sign in", exact=True).click()
 
 
 def choose_password(page: Page, present: str, fresh: str) -> None:

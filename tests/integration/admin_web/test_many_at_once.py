@@ -16,7 +16,6 @@ from tests.support.console import PASSWORD, Clock, add_user, make_app
 from tests.support.stored_rows import Rows
 
 WIDE = {"width": 1280, "height": 900}
-PATIENCE_MS = 30_000
 
 
 @dataclass
@@ -54,8 +53,6 @@ def page(shop: Shop) -> Iterator[Page]:
 
 def signed_in(found: Browser, url: str) -> Page:
     page = found.new_context(viewport=WIDE, locale="en", base_url=url).new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    expect.set_options(timeout=PATIENCE_MS)
     sign_in(page, url, "alice", PASSWORD)
     expect(page.get_by_role("heading", level=1)).to_have_text("Dashboard")
     return page

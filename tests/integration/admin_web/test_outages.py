@@ -61,7 +61,6 @@ def site(sqlite_schema_url: str) -> Iterator[Site]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     require_chromium()
-    expect.set_options(timeout=30_000)
     with browser() as found:
         yield found
 

@@ -48,7 +48,9 @@ def test_who_is_disabled_is_asked_to_sign_in_at_the_next_click(chromium: Browser
     alice.get_by_role("link", name="victor").click()
 
     alice.locator("summary", has_text="Disable").click()
-    question = alice.locator(".confirm-box", has_text="Disable victor?").bounding_box()
+    box = alice.locator(".confirm-box", has_text="Disable victor?")
+    expect(box).to_be_visible()
+    question = box.bounding_box()
     alice.get_by_role("button", name="Disable user").click()
 
     expect(alice.get_by_text("User victor disabled.")).to_be_visible()
