@@ -20,7 +20,7 @@ from wtforms.validators import InputRequired, Length, Optional
 from admin_web.access.gate import LIVE_HEADER
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
-from scheduler.retention.clearing import ClearingPreset
+from scheduler.retention.clearing_criteria import ClearingPreset
 from sql.listings import run_choices
 from sql.registry.apps import ids_by_name
 

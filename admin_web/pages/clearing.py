@@ -10,7 +10,7 @@ from admin_web.url_routes import route
 from admin_web.views.clearings import Clearings, ClearingState, Progress
 from admin_web.visitors import Visitor, visitor
 from scheduler.actor import Right
-from scheduler.retention.clearing import ClearingPreset, criteria_of
+from scheduler.retention.clearing_criteria import ClearingPreset, criteria_of
 from sql.listings import run_choices
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 import structlog
 
 from scheduler.commands.runs import RunCommands
-from scheduler.retention.clearing import ClearingCriteria, ClearingPreset
+from scheduler.retention.clearing_criteria import ClearingCriteria, ClearingPreset
 from sql.errors import DatabaseUnavailable
 
 log = structlog.get_logger()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.audit.integrity_check import audit_stretch
+from scheduler.audit.integrity_check import audit_job
 from scheduler.audit.tally import JobTally
 from sql.engine import Database
 from sql.explanation import Explanation
@@ -140,7 +140,7 @@ class TallyCache:
             if whole is None:
                 whole = part
             else:
-                whole.take_in(part)
+                whole.merge(part)
             start_ms = end_ms
             length_ms = _next_length_ms(length_ms, spent)
             time.sleep(min(spent, LONGEST_REST_SECONDS))
@@ -148,7 +148,7 @@ class TallyCache:
 
     def _stretch(self, job_id: int, bounds: tuple[int, int]) -> JobTally | None:
         def read(session: Session) -> JobTally | None:
-            return audit_stretch(session, job_id, bounds, self._timezone)
+            return audit_job(session, job_id, bounds, self._timezone)
 
         return self._database.read(read)
 

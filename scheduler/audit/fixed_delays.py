@@ -1,7 +1,7 @@
-"""The audit of fixed delays: their ticks cannot be computed, but they keep their distance.
+"""Audits fixed delays, whose ticks depend on when runs end and so cannot be recomputed.
 
-The first tick after a start is known; each later one comes at least the delay after the one before
-it, whose runs are all over by then; and the watermark is always a tick that was decided.
+The first tick after a start is known. Each later tick is at least the delay after the one before,
+whose runs have all ended by then. The watermark is always a tick that was run or skipped.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from broker.reasons.codes import Why
-from scheduler.audit.late_starts import Lateness
+from scheduler.audit.late_starts import LateStartRule
 from scheduler.audit.tally import JobTally, Tallies
 from sql.jobs import parked
 from sql.run_status import RunStatus
@@ -20,10 +20,9 @@ from sql.runs.tick_rows import DelayedTick
 
 @dataclass(frozen=True, slots=True)
 class DelaySpan:
-    """A time in which a job was enabled with one delay: ticks after `after_ms`, to `until_ms`.
+    """A time in which a job was enabled with one delay: ticks in (`after_ms`, `until_ms`].
 
-    `anchor_ms` is its first tick. `last_ms` is the watermark at its end, None when that is not
-    looked at.
+    `anchor_ms` is the first tick. `last_ms` is the watermark at the end; None = not checked.
     """
 
     delay_ms: int
@@ -31,27 +30,27 @@ class DelaySpan:
     after_ms: int
     until_ms: int
     last_ms: int | None
-    lateness: Lateness
+    late_starts: LateStartRule
 
 
 def audit_delays(session: Session, span: DelaySpan, job: JobTally) -> None:
-    """Hold a span's rows and skips against what always holds of them."""
+    """Count a span's ticks, and find those that break the rules above."""
     bounds = {"after_ms": span.after_ms, "until_ms": span.until_ms}
-    found = tick_rows.delayed_ticks(session, job.job_id, **bounds)
+    ticks = tick_rows.delayed_ticks(session, job.job_id, **bounds)
     skips = [
         skip.from_at
         for skip in tick_rows.skips(session, job.job_id)
         if span.after_ms < skip.from_at <= span.until_ms
     ]
-    # A tick that was planned, and then skipped, has a row and a skip.
+    # A tick that was planned and then skipped has a cancelled row and a skip.
     skipped = set(skips)
     rows = [
-        row for row in found if row.status != RunStatus.CANCELLED or row.scheduled_at not in skipped
+        row for row in ticks if row.status != RunStatus.CANCELLED or row.scheduled_at not in skipped
     ]
     _count(job, rows, skips)
     for row in rows:
-        if span.lateness.is_wrong(row):
-            job.come_late(row.scheduled_at)
+        if span.late_starts.forbids(row):
+            job.add_late(row.scheduled_at)
     known = {row.scheduled_at for row in rows} | set(skips)
     purged_until = tick_rows.purged_until(session, job.job_id)
     for tick in sorted(_expected(span) - known):
@@ -59,22 +58,22 @@ def audit_delays(session: Session, span: DelaySpan, job: JobTally) -> None:
         if tick <= purged_until:
             job.purged += 1
         else:
-            job.lose(tick)
+            job.add_lost(tick)
     _check_distances(span, job, rows, skips)
 
 
 def audit_waiting(session: Session, tallies: Tallies) -> None:
-    """Find jobs that wait for the end of a tick although none is open: they wait for ever.
+    """Find jobs that wait for the end of a tick although none is open: they would wait forever.
 
-    Reading twice, it cannot be deceived by a job that goes on meanwhile: the watermark of one that
-    has planned a tick in between has risen.
+    Watermarks are read before and after: if one has risen, its job planned a tick meanwhile and is
+    not stuck.
     """
     before = parked.watermarks(session)
     at_work = tick_rows.jobs_at_work(session)
     after = parked.watermarks(session)
     for job_id in sorted(before.keys() - at_work):
         if after.get(job_id) == before[job_id] and (job := tallies.of(job_id)):
-            job.lose(before[job_id], Why.NOTHING_SETS_NEXT())
+            job.add_lost(before[job_id], Why.NOTHING_SETS_NEXT())
 
 
 def _count(job: JobTally, rows: Sequence[DelayedTick], skips: Sequence[int]) -> None:
@@ -86,7 +85,7 @@ def _count(job: JobTally, rows: Sequence[DelayedTick], skips: Sequence[int]) -> 
 
 
 def _expected(span: DelaySpan) -> set[int]:
-    """Return the ticks that must have been decided: the first, and the watermark."""
+    """Return the ticks that must have been run or skipped: the first, and the watermark."""
     return {
         tick
         for tick in (span.anchor_ms, span.last_ms)
@@ -104,7 +103,7 @@ def _check_distances(
         if last is not None:
             last_tick, last_open, last_finished_at = last
             if tick - last_tick < span.delay_ms:
-                job.double(tick, Why.TOO_NEAR())
+                job.add_doubled(tick, Why.TOO_NEAR())
             elif last_open or last_finished_at > tick:
-                job.double(tick, Why.TICK_BEFORE_OPEN())
+                job.add_doubled(tick, Why.TICK_BEFORE_OPEN())
         last = (tick, open_runs, finished_at)

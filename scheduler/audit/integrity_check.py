@@ -1,12 +1,12 @@
-"""Recomputes every due time from the history and finds it among rows and skips.
+"""Recomputes every due time from the schedule history and looks for its run or skip.
 
     due = fired + skipped + cancelled + purged, and nothing twice
 
-A tick that was planned, and then skipped as nobody could send it in time, has a cancelled run and a
-skip. One that ran all the same, against its job's policy, came late.
+A tick that was planned and then skipped, because nobody could send it in time, has a cancelled run
+and a skip. If it ran although the job's policy is to skip it, it counts as late.
 
-A tick after its job's watermark is still undecided, so it does not count as due here.
-Nor is a child's run: that it is there, and only where it may be, is held against its parent's.
+Ticks after a job's watermark are undecided and do not count as due. Runs of children do not count
+either; they are checked against the runs of their parents.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,9 +15,9 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from scheduler.audit.families import audit_children, audit_shards
 from scheduler.audit.fixed_delays import DelaySpan, audit_delays, audit_waiting
-from scheduler.audit.late_starts import Lateness
+from scheduler.audit.late_starts import LateStartRule
+from scheduler.audit.related_runs import audit_children, audit_shards
 from scheduler.audit.tally import JobTally, Tallies
 from scheduler.schedules.registry import read_schedule
 from scheduler.schedules.schedule import Schedule
@@ -30,13 +30,13 @@ from sql.run_status import RunStatus
 from sql.runs import tick_rows
 from sql.runs.tick_rows import JobRange
 
-#: Due times computed at a time.
+#: Due times computed in one call.
 CHUNK = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """The tallies of all jobs, and how many runs are not over yet."""
+    """The tallies of all jobs, and the numbers of open runs."""
 
     jobs: list[JobTally]
     planned: int
@@ -44,15 +44,15 @@ class AuditReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no tick was lost or doubled, or came late."""
+        """Whether no tick was lost, doubled, or started late against the misfire policy."""
         return all(job.is_sound for job in self.jobs)
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A time in which one schedule of a job was enabled: ticks after `after_ms`, to `until_ms`.
+    """A time in which one schedule of a job was enabled: ticks in (`after_ms`, `until_ms`].
 
-    `is_last`: it goes on, and `until_ms` is the job's watermark.
+    `is_last`: the schedule is still in force, and `until_ms` is the job's watermark.
     """
 
     schedule: Schedule
@@ -60,26 +60,26 @@ class _Span:
     after_ms: int
     until_ms: int
     is_last: bool
-    lateness: Lateness
+    late_starts: LateStartRule
 
     def ticks(self) -> Iterator[int]:
         after_ms = self.after_ms
-        while found := self.schedule.ticks(after_ms, self.until_ms, self.anchor_ms, CHUNK):
-            yield from found
-            after_ms = found[-1]
+        while ticks := self.schedule.ticks(after_ms, self.until_ms, self.anchor_ms, CHUNK):
+            yield from ticks
+            after_ms = ticks[-1]
 
 
 def audit(
     database: Database, *, since_ms: int, until_ms: int, timezone: str, job_id: int | None = None
 ) -> AuditReport:
-    """Return the tally of the due times in (since, until], of all jobs or of one.
+    """Return the tallies of the due times in (since, until], of all jobs or of one.
 
     Args:
-        database: where rows, skips and history are.
-        since_ms: epoch milliseconds; 0 = from the first.
+        database: where runs, skips and history are stored.
+        since_ms: epoch milliseconds; 0 = from the first due time.
         until_ms: epoch milliseconds.
-        timezone: for jobs that name none.
-        job_id: only this job.
+        timezone: the zone of jobs that have none of their own.
+        job_id: the only job to audit; None = all.
 
     """
     return database.read(lambda session: _audit(session, (since_ms, until_ms), timezone, job_id))
@@ -102,7 +102,7 @@ def _audit(
     for jobs in ranges:
         for row in tick_rows.doubled(session, jobs, after_ms=bounds[0], until_ms=bounds[1]):
             if job := tallies.of(row.job_id):
-                job.double(row.scheduled_at)
+                job.add_doubled(row.scheduled_at)
         audit_shards(session, tallies, bounds, jobs)
     audit_children(session, tallies, bounds)
     audit_waiting(session, tallies)
@@ -113,14 +113,14 @@ def _audit(
     )
 
 
-def audit_stretch(
+def audit_job(
     session: Session, job_id: int, bounds: tuple[int, int], timezone: str
 ) -> JobTally | None:
-    """Return the tally of one job for a stretch of time, None when there is no such job.
+    """Return the tally of one job's due times in `bounds`; None if the job does not exist.
 
-    Reads nothing of other jobs but of its parents, so that its cost is that of its ticks in the
-    stretch. What is between two stretches that follow each other, as the distance of two ticks of a
-    fixed delay, neither of them sees; nor does it see a fixed delay that waits for ever.
+    `bounds` are epoch milliseconds, the first excluded. Of other jobs only the parents are read, so
+    the cost depends on the job's own ticks. The distance between the last fixed-delay tick of one
+    range and the first of the next is not checked, nor whether a fixed delay waits forever.
     """
     known = tick_rows.jobs(session, job_id)
     if not known:
@@ -134,7 +134,7 @@ def audit_stretch(
         _compare(session, span, job)
     alone = JobRange(job_id, job_id)
     for row in tick_rows.doubled(session, alone, after_ms=bounds[0], until_ms=bounds[1]):
-        job.double(row.scheduled_at)
+        job.add_doubled(row.scheduled_at)
     audit_shards(session, tallies, bounds, alone)
     if child_links.parents(session, [job_id]):
         audit_children(session, tallies, bounds)
@@ -148,7 +148,7 @@ def _spans(
     timezone: str,
     downtimes: Sequence[Downtime],
 ) -> Iterator[_Span]:
-    """Give the spans in which the job was enabled, cut to the bounds; a job may have none."""
+    """Yield the spans in which the job was enabled, cut to the bounds."""
     if not changes:
         return
     ends = [change.watermark for change in changes[1:]] + [end_ms]
@@ -159,8 +159,8 @@ def _spans(
                 change.schedule_kind, change.schedule_value, change.timezone or timezone
             )
             is_last = change is changes[-1] and until_ms == end_ms
-            lateness = Lateness.of(change.misfire, downtimes)
-            yield _Span(schedule, change.anchor, after_ms, until_ms, is_last, lateness)
+            late_starts = LateStartRule.of(change.misfire, downtimes)
+            yield _Span(schedule, change.anchor, after_ms, until_ms, is_last, late_starts)
 
 
 def _compare(session: Session, span: _Span, job: JobTally) -> None:
@@ -169,29 +169,29 @@ def _compare(session: Session, span: _Span, job: JobTally) -> None:
         _compare_computed(session, span, job)
         return
     last_ms = span.until_ms if span.is_last else None
-    found = DelaySpan(
-        distance_ms, span.anchor_ms, span.after_ms, span.until_ms, last_ms, span.lateness
+    delays = DelaySpan(
+        distance_ms, span.anchor_ms, span.after_ms, span.until_ms, last_ms, span.late_starts
     )
-    audit_delays(session, found, job)
+    audit_delays(session, delays, job)
 
 
 def _compare_computed(session: Session, span: _Span, job: JobTally) -> None:
-    found = tick_rows.ticks_with_rows(
+    rows = tick_rows.ticks_with_rows(
         session, job.job_id, after_ms=span.after_ms, until_ms=span.until_ms
     )
-    rows = {row.scheduled_at: row.status for row in found}
-    for row in found:
-        if span.lateness.is_wrong(row):
-            job.come_late(row.scheduled_at)
+    statuses = {row.scheduled_at: row.status for row in rows}
+    for row in rows:
+        if span.late_starts.forbids(row):
+            job.add_late(row.scheduled_at)
     skipped = _Skipped(tick_rows.skips(session, job.job_id))
     purged_until = tick_rows.purged_until(session, job.job_id)
     for tick in span.ticks():
         job.due += 1
-        status = rows.pop(tick, None)
+        status = statuses.pop(tick, None)
         in_skip = skipped.covers(tick)
         has_fired = status not in (None, RunStatus.CANCELLED)
         if has_fired and in_skip:
-            job.double(tick)
+            job.add_doubled(tick)
         elif status == RunStatus.CANCELLED and not in_skip:
             job.cancelled += 1
         elif has_fired:
@@ -201,13 +201,13 @@ def _compare_computed(session: Session, span: _Span, job: JobTally) -> None:
         elif tick <= purged_until:
             job.purged += 1
         else:
-            job.lose(tick)
-    for tick in rows:
-        job.double(tick)
+            job.add_lost(tick)
+    for tick in statuses:
+        job.add_doubled(tick)
 
 
 class _Skipped:
-    """Skipped ranges in order, asked about ascending ticks."""
+    """Ordered ranges of skipped ticks; `covers` must be called with ascending ticks."""
 
     def __init__(self, skips: Iterable[SkippedTicks]) -> None:
         self._ranges = [(skip.from_at, skip.to_at) for skip in skips]

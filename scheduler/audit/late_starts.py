@@ -1,7 +1,7 @@
-"""Which late starts are against a job's misfire policy: a pure question of the audit.
+"""Decides which late starts break a job's misfire policy.
 
-A run that waited for a full or absent executor may start late; one that no scheduler could send in
-time may not, where the policy is to skip it.
+A run may start late because its executor was full or absent. If no scheduler could send it in time
+and the policy is to skip missed runs, it must not start at all.
 """
 
 from collections.abc import Sequence
@@ -14,18 +14,18 @@ from sql.runs.tick_rows import DelayedTick, TickRow
 
 
 @dataclass(frozen=True, slots=True)
-class Lateness:
-    """The times in which no scheduler could send, of a job that skips what it missed in them."""
+class LateStartRule:
+    """The times in which no scheduler could send, for a job that skips the runs it missed then."""
 
     downtimes: Sequence[Downtime] = ()
 
     @staticmethod
-    def of(policy: str, downtimes: Sequence[Downtime]) -> "Lateness":
-        """Return what a job of this policy was to skip: nothing, if it makes up for misses."""
-        return Lateness(downtimes if policy == MisfirePolicy.DO_NOTHING else ())
+    def of(policy: str, downtimes: Sequence[Downtime]) -> "LateStartRule":
+        """Return the rule of a policy; one that makes up for missed runs forbids nothing."""
+        return LateStartRule(downtimes if policy == MisfirePolicy.DO_NOTHING else ())
 
-    def is_wrong(self, row: TickRow | DelayedTick) -> bool:
-        """Whether a run that was sent and started late, if this is one, was to be skipped."""
+    def forbids(self, row: TickRow | DelayedTick) -> bool:
+        """Whether the run started late although it should have been skipped."""
         if row.late_due_at is None:
             return False
         spans = zip(self.downtimes, due_times(self.downtimes), strict=True)

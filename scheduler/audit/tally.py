@@ -1,4 +1,4 @@
-"""What became of one job's due times, as the audit counts it."""
+"""The audit's counts of one job's due times by outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from broker.reasons.reason import Reason
 
-#: Lost or doubled ticks that a report names; the rest is counted.
-NAMED = 20
+#: Most faults of each kind that a report lists; the rest is only counted.
+MOST_NAMED = 20
 
 
-#: What is summed up over stretches of time.
+#: The counts that `merge` adds up.
 _COUNTS = (
     "due",
     "fired",
@@ -24,7 +24,7 @@ _COUNTS = (
 
 
 class Fault(NamedTuple):
-    """A tick, in epoch milliseconds, that has a fault; `why` None = no more is known."""
+    """A faulty tick in epoch milliseconds; `why` is None if the kind of fault says it all."""
 
     tick: int
     why: Reason | None = None
@@ -32,7 +32,7 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class JobTally:
-    """What became of one job's due times; `lost`, `doubled` and `late` name the first ticks."""
+    """Counts of one job's due times; `lost`, `doubled` and `late` list the first faulty ticks."""
 
     job_id: int
     name: str
@@ -50,42 +50,42 @@ class JobTally:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no tick was lost or doubled, or started although it was to be skipped."""
+        """Whether no tick was lost, doubled, or started late against the misfire policy."""
         return not (self.lost_count or self.doubled_count or self.late_count)
 
-    def take_in(self, later: "JobTally") -> None:
-        """Add what became of the same job's due times in a later stretch of time."""
+    def merge(self, later: "JobTally") -> None:
+        """Add the tally of the same job for a later time range."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(later, name))
-        self.lost = (self.lost + later.lost)[:NAMED]
-        self.doubled = (self.doubled + later.doubled)[:NAMED]
-        self.late = (self.late + later.late)[:NAMED]
+        self.lost = (self.lost + later.lost)[:MOST_NAMED]
+        self.doubled = (self.doubled + later.doubled)[:MOST_NAMED]
+        self.late = (self.late + later.late)[:MOST_NAMED]
 
-    def lose(self, tick: int, why: Reason | None = None) -> None:
-        """Note a due time that lacks rows, or the skip, that it should have."""
+    def add_lost(self, tick: int, why: Reason | None = None) -> None:
+        """Count a due time that has neither all its runs nor a record that it was skipped."""
         self.lost_count += 1
-        if len(self.lost) < NAMED:
+        if len(self.lost) < MOST_NAMED:
             self.lost.append(Fault(tick, why))
 
-    def double(self, tick: int, why: Reason | None = None) -> None:
-        """Note a due time that was decided twice, or was never due."""
+    def add_doubled(self, tick: int, why: Reason | None = None) -> None:
+        """Count a due time that was decided twice or was never due."""
         self.doubled_count += 1
-        if len(self.doubled) < NAMED:
+        if len(self.doubled) < MOST_NAMED:
             self.doubled.append(Fault(tick, why))
 
-    def come_late(self, tick: int) -> None:
-        """Note a due time that started late, although its job skips what nobody could send."""
+    def add_late(self, tick: int) -> None:
+        """Count a due time that started late, against the misfire policy."""
         self.late_count += 1
-        if len(self.late) < NAMED:
+        if len(self.late) < MOST_NAMED:
             self.late.append(Fault(tick))
 
 
 class Tallies:
-    """The tallies of the jobs that an audit is about, each made when it is first needed.
+    """The tallies of the audited jobs, each created on first use.
 
     Args:
-        names: of the jobs that exist.
-        only: the one job that is asked about, None = all.
+        names: names of the existing jobs, by id.
+        only: id of the only job to audit; None = all.
 
     """
 
@@ -95,16 +95,16 @@ class Tallies:
         self._tallies: dict[int, JobTally] = {}
 
     def of(self, job_id: int) -> JobTally | None:
-        """Return a job's tally; None when the audit is not about it."""
+        """Return a job's tally; None if the job is not audited."""
         if self._only not in (None, job_id):
             return None
         name = self._names.get(job_id, f"(deleted {job_id})")
         return self._tallies.setdefault(job_id, JobTally(job_id=job_id, name=name))
 
-    def is_there(self, job_id: int) -> bool:
+    def exists(self, job_id: int) -> bool:
         """Whether a job exists."""
         return job_id in self._names
 
     def all(self) -> list[JobTally]:
-        """Return those that were needed, by name."""
+        """Return the tallies created so far, sorted by name."""
         return sorted(self._tallies.values(), key=lambda job: job.name)

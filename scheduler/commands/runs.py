@@ -18,7 +18,8 @@ from scheduler.completion.retry_policy import End
 from scheduler.jobs.param import check_param
 from scheduler.problems import Code, Problem
 from scheduler.retention.calendar_days import CalendarDays
-from scheduler.retention.clearing import Clearing, ClearingCriteria, clear_all
+from scheduler.retention.clearing import Clearing, clear_all
+from scheduler.retention.clearing_criteria import ClearingCriteria
 from scheduler.routing.routes import planned_shards
 from sql.accounts import idempotency
 from sql.accounts.idempotency import IdempotentRequest

@@ -16,7 +16,7 @@ from sql.registry.liveness import ONLINE, state
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 KEPT_MS = 7 * 24 * HOUR_MS
 #: The longest pause; a minute is recorded this late at most.
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 _FIGURES = ("slots", "running", "waiting", "cpu_percent", "memory_percent")
 #: What a SMALLINT holds.
 _LARGEST = 32_767
@@ -38,7 +38,7 @@ class LoadRecorder:
             self._recorded_at = minute_at
         if now_ms - self._cleared_at >= HOUR_MS and not self._clear(now_ms):
             self._cleared_at = now_ms
-        return LOOK_SECONDS
+        return POLL_SECONDS
 
     def _clear(self, now_ms: int) -> bool:
         """Delete a chunk of what is past its time; False when there is no more."""

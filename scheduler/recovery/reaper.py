@@ -30,7 +30,7 @@ from sql.runs.run_rows import RoutedRun
 
 BATCH = 500
 #: Pause between two checks, shorter while a dead boot is being settled.
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 #: When the queue and the registration of a dead executor are removed, and the pause between looks.
 FORGET_SECONDS = 24 * 3600.0
 FORGETTING_SECONDS = 60.0
@@ -68,7 +68,7 @@ class Reaper:
     def tick(self, now_ms: int) -> float:
         """Settle the runs of dead boots; return the seconds until the next look."""
         if not self._roster.is_healthy:
-            return LOOK_SECONDS
+            return POLL_SECONDS
         dead = self._dead()
         self._found_empty_at = {key: at for key, at in self._found_empty_at.items() if key in dead}
         ended = sum(self._settle(boot, now_ms) for boot in dead)
@@ -77,7 +77,7 @@ class Reaper:
             self._forget(now_ms)
         if ended >= BATCH:
             return 0
-        return self._settle_seconds / 2 if dead else LOOK_SECONDS
+        return self._settle_seconds / 2 if dead else POLL_SECONDS
 
     def _dead(self) -> list[_Boot]:
         """Return the dead boots that have runs in flight and no successor that could be asked."""

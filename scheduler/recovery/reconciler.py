@@ -33,7 +33,7 @@ from sql.runs.run_rows import RoutedRun
 BATCH = 500
 #: Runs looked at in one round, and the pause between two rounds.
 LOOK = 10_000
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 #: Questions after which a successor that knows nothing of a run is believed, though triggers of the
 #: boot before it may still wait in its queue.
 SUCCESSOR_QUESTIONS = 2
@@ -86,7 +86,7 @@ class Reconciler:
                 by_executor[app, row.address].append(row)
         if by_executor:
             self._inquire(by_executor)
-        return min(LOOK_SECONDS, self._silence_seconds / 10)
+        return min(POLL_SECONDS, self._silence_seconds / 10)
 
     def _silent(self, now_ms: int) -> list[RoutedRun]:
         before_ms = now_ms - int(self._silence_seconds * 1000)

@@ -1,1 +1,1 @@
-"""What is counted and what is cleared: the day report, and expired runs."""
+"""Counts runs for the day report, and deletes expired ones."""

@@ -1,4 +1,4 @@
-"""Calendar days of a time zone, as spans of naive UTC: a day may have 23 hours, or 25."""
+"""Calendar days of a time zone as spans of naive UTC; a day may have 23 or 25 hours."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -20,8 +20,8 @@ class CalendarDays:
     def start(self, day: date) -> datetime:
         """Return when a day begins.
 
-        Where its midnight is left out, that is the instant that takes its place; where it comes
-        twice, the first.
+        If clocks skip midnight, the day begins at the moment of the skip; if midnight occurs
+        twice, at the first.
         """
         midnight = datetime.combine(day, time(), self._zone)
         return midnight.astimezone(UTC).replace(tzinfo=None)
@@ -32,7 +32,7 @@ class CalendarDays:
 
 
 def days_between(first: date, last: date) -> Iterator[date]:
-    """Give the days from `first` to `last`, both included."""
+    """Yield the days from `first` to `last`, both included."""
     while first <= last:
         yield first
         first += _DAY

@@ -1,7 +1,7 @@
-"""Deletes what has expired: runs, in chunks, and schedulers that are long gone.
+"""Deletes expired runs, in chunks, and records of schedulers that are long gone.
 
-One scheduler at a time does it. Changes of schedules and skipped due times stay: they are few, and
-the audit computes every due time from them.
+One scheduler at a time does this. Schedule changes and skipped due times are never deleted: they
+are few, and the audit computes every due time from them.
 """
 
 import time
@@ -10,34 +10,35 @@ from datetime import timedelta
 import structlog
 
 from scheduler.retention.calendar_days import CalendarDays
-from scheduler.retention.clearing import Clearing, ClearingCriteria
+from scheduler.retention.clearing import Clearing
+from scheduler.retention.clearing_criteria import ClearingCriteria
 from scheduler.retention.lease_holder import LeaseHolder
 from sql.engine import Database
 from sql.instants import at, epoch_ms
 from sql.registry import presence
 
 LEASE = "retention"
-LOOK_SECONDS = 5.0
-#: How often expired runs are looked for.
+POLL_SECONDS = 5.0
+#: Time between two searches for expired runs.
 ROUND_MS = 3_600_000
-#: The pause after a chunk: this many times the chunk's duration, and at least these seconds.
-SPARING, PAUSE_SECONDS = 3, 0.1
+#: The pause after a chunk: this many times the chunk's duration, and at least this many seconds.
+PAUSE_FACTOR, PAUSE_SECONDS = 3, 0.1
 #: A scheduler silent for this long never comes back: each start has a new name.
-GONE_MS = 86_400_000
-#: Recorded as who cleared the runs.
-WHO = "retention"
+SCHEDULER_EXPIRY_MS = 86_400_000
+#: Recorded as the user who cleared the runs.
+PURGED_BY = "retention"
 
 log = structlog.get_logger()
 
 
 class Cleaner:
-    """The role that deletes.
+    """Deletes expired runs while this scheduler holds the lease.
 
     Args:
         node: this scheduler's name.
-        database: where everything is.
-        timezone: whose days are meant.
-        run_retention_days: how many whole days runs are kept besides today; 0 = for ever.
+        database: where runs are stored.
+        timezone: IANA name of the zone in which days are counted.
+        run_retention_days: whole days that runs are kept, besides today; 0 = forever.
 
     """
 
@@ -53,36 +54,38 @@ class Cleaner:
         self._next_ms = 0
 
     def tick(self, now_ms: int) -> float:
-        """Delete a chunk when it is time; return the seconds to wait."""
+        """Delete a chunk if it is time; return the seconds to wait."""
         if not self._lease.take(now_ms):
             self._clearing = None
-            return LOOK_SECONDS
+            return POLL_SECONDS
         if self._clearing is None and 0 < self._next_ms - now_ms <= ROUND_MS:
-            return LOOK_SECONDS
+            return POLL_SECONDS
         began = time.monotonic()
         if self._clearing is None:
             self._begin(now_ms)
         if not self._step(now_ms):
             self._next_ms = now_ms + ROUND_MS
-            return LOOK_SECONDS
-        return min(max(PAUSE_SECONDS, SPARING * (time.monotonic() - began)), LOOK_SECONDS)
+            return POLL_SECONDS
+        return min(max(PAUSE_SECONDS, PAUSE_FACTOR * (time.monotonic() - began)), POLL_SECONDS)
 
     def leave(self) -> None:
-        """Let another scheduler go on at once."""
+        """Release the lease, so that another scheduler continues at once."""
         self._lease.release()
 
     def _begin(self, now_ms: int) -> None:
         self._database.write(
-            lambda session: presence.forget_schedulers(session, before_ms=now_ms - GONE_MS)
+            lambda session: presence.forget_schedulers(
+                session, before_ms=now_ms - SCHEDULER_EXPIRY_MS
+            )
         )
         if self._retention:
             oldest = self._days.start(self._days.of(at(now_ms)) - self._retention)
             criteria = ClearingCriteria(before_ms=epoch_ms(oldest))
-            self._clearing = Clearing(self._database, criteria, by=WHO, days=self._days)
+            self._clearing = Clearing(self._database, criteria, by=PURGED_BY, days=self._days)
             self._cleared = 0
 
     def _step(self, now_ms: int) -> bool:
-        """Delete a chunk; False when there is no more."""
+        """Delete a chunk; return False when nothing is left."""
         if self._clearing is None:
             return False
         cleared = self._clearing.step(now_ms)

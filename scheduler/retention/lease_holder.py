@@ -1,4 +1,4 @@
-"""Lets one scheduler at a time do a role's work."""
+"""Lets only one scheduler at a time do a role's work."""
 
 from sql.engine import Database
 from sql.registry import leases
@@ -11,9 +11,9 @@ class LeaseHolder:
     """Takes and keeps a lease for one scheduler.
 
     Args:
-        name: of the lease.
+        name: the lease's name.
         node: this scheduler's name.
-        database: where leases are.
+        database: where leases are stored.
 
     """
 
@@ -23,7 +23,7 @@ class LeaseHolder:
         self._database = database
 
     def take(self, now_ms: int) -> bool:
-        """Take the lease or keep it; False while another scheduler holds it."""
+        """Take or renew the lease; return False while another scheduler holds it."""
         return self._database.write(
             lambda session: leases.hold(
                 session, self._name, self._node, now_ms=now_ms, until_ms=now_ms + LEASE_MS
@@ -31,5 +31,5 @@ class LeaseHolder:
         )
 
     def release(self) -> None:
-        """Let another scheduler take it at once."""
+        """Release the lease, so that another scheduler can take it at once."""
         self._database.write(lambda session: leases.release(session, self._name, self._node))

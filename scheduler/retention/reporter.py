@@ -1,9 +1,9 @@
-"""Keeps the day report: by day and app, how many runs are running, succeeded, or failed.
+"""Maintains the day report: how many runs of each day and app are running, succeeded or failed.
 
-A day is counted in slices along the index of `trigger_time`. A slice whose runs are all over never
-changes again and is counted once, so that a round costs what the last minutes and the open runs
-cost, however many runs a day has. One scheduler at a time does it. Were there two, they would
-write the same: counts are made anew, never added up from one round to the next.
+A day is counted in slices along the index on `trigger_time`. A slice whose runs are all final never
+changes, so it is counted only once. The cost of a round depends on the last minutes and the open
+runs, not on the size of the day. One scheduler at a time does this; two would do no harm, because
+each stores complete counts and never adds to stored ones.
 """
 
 import time
@@ -17,27 +17,27 @@ from sql.engine import Database
 from sql.instants import at
 from sql.models import DayReport
 from sql.runs import day_reports
-from sql.runs.day_reports import ByApp, Cleared, together
+from sql.runs.day_reports import ByApp, Cleared, add_counts
 
 LEASE = "report"
-#: How often a round looks whether it is time, and how often there is a count.
-LOOK_SECONDS = 5.0
+#: Longest wait between two rounds, and the time from one count to the next.
+POLL_SECONDS = 5.0
 COUNT_MS = 10_000
-#: Counting takes at most one part in this many of the time.
-SPARING = 20
+#: After a count, the role rests for this many times the count's duration.
+PAUSE_FACTOR = 20
 ROUND_SECONDS = 0.5
 SLICE = timedelta(minutes=5)
-#: A row may be written this long after it is due.
-LATE = timedelta(minutes=2)
-#: How far back days without a final report are looked for.
-FARTHEST = timedelta(days=366)
+#: A run may be inserted this long after its due time.
+INSERT_DELAY = timedelta(minutes=2)
+#: How far back to search for days without a final report.
+LOOK_BACK = timedelta(days=366)
 
 
 @dataclass(slots=True)
-class _Tally:
-    """What is known of a day: its slices that cannot change any more, and their sums.
+class _DayTally:
+    """The slices of a day that can no longer change, and the sum of their counts.
 
-    `cleared` is what had been cleared of it when they were counted.
+    `cleared` is how many of the day's runs had been deleted when the slices were counted.
     """
 
     cleared: Cleared
@@ -45,20 +45,20 @@ class _Tally:
     sums: ByApp = field(default_factory=dict)
 
     def settle(self, start: datetime, counted: ByApp) -> None:
-        """Keep what was counted of a slice for good."""
+        """Add the final counts of a slice."""
         self.settled.add(start)
-        self.sums = together(self.sums, counted)
+        self.sums = add_counts(self.sums, counted)
 
 
 class Reporter:
-    """The role that counts.
+    """Counts runs by day and app while this scheduler holds the lease.
 
     Args:
         node: this scheduler's name.
-        database: where everything is.
-        timezone: whose days are meant.
-        monotonic: measures how long a round takes, in seconds.
-        round_seconds: no further day before today is begun in a round after so long.
+        database: where runs and reports are stored.
+        timezone: IANA name of the zone in which days are counted.
+        monotonic: a clock in seconds that measures rounds.
+        round_seconds: after this long, a round starts no other past day.
 
     """
 
@@ -76,7 +76,7 @@ class Reporter:
         self._database = database
         self._lease = LeaseHolder(LEASE, node=node, database=database)
         self._days = CalendarDays(timezone)
-        self._tallies: dict[date, _Tally] = {}
+        self._tallies: dict[date, _DayTally] = {}
         self._counted_ms: dict[date, int] = {}
         self._next_ms = 0
 
@@ -86,26 +86,26 @@ class Reporter:
             self._tallies.clear()
             self._counted_ms.clear()
             self._next_ms = 0
-            return LOOK_SECONDS
-        if 0 < self._next_ms - now_ms <= COUNT_MS * SPARING:
-            return min((self._next_ms - now_ms) / 1000, LOOK_SECONDS)
+            return POLL_SECONDS
+        if 0 < self._next_ms - now_ms <= COUNT_MS * PAUSE_FACTOR:
+            return min((self._next_ms - now_ms) / 1000, POLL_SECONDS)
         began = self._monotonic()
-        is_all = self._count(now_ms)
+        is_complete = self._count(now_ms)
         took_ms = (self._monotonic() - began) * 1000
-        pause_ms = max(COUNT_MS if is_all else 0, int(took_ms * SPARING))
-        self._next_ms = now_ms + min(pause_ms, COUNT_MS * SPARING)
-        return min(pause_ms / 1000, LOOK_SECONDS)
+        pause_ms = max(COUNT_MS if is_complete else 0, int(took_ms * PAUSE_FACTOR))
+        self._next_ms = now_ms + min(pause_ms, COUNT_MS * PAUSE_FACTOR)
+        return min(pause_ms / 1000, POLL_SECONDS)
 
     def leave(self) -> None:
-        """Let another scheduler go on at once."""
+        """Release the lease, so that another scheduler continues at once."""
         self._lease.release()
 
     def _count(self, now_ms: int) -> bool:
-        """Count; False while there are days that were not counted yet."""
+        """Count today and past days; return False while a day has never been counted."""
         now = at(now_ms)
         today = self._days.of(now)
         self._report(today, now)
-        # Those that were never counted first, the newest of them before the others.
+        # Days that were never counted come first, the newest of them before the others.
         waiting = sorted(
             self._unsettled(today),
             key=lambda day: (self._counted_ms.get(day, 0), -day.toordinal()),
@@ -121,12 +121,12 @@ class Reporter:
         return all(day in self._counted_ms for day in waiting)
 
     def _unsettled(self, today: date) -> Iterator[date]:
-        """Give the days before today whose report is missing or may still change."""
-        farthest, yesterday = today - FARTHEST, today - timedelta(days=1)
-        start, end = self._days.start(farthest), self._days.start(today)
+        """Yield the days before today whose report is missing or may still change."""
+        earliest, yesterday = today - LOOK_BACK, today - timedelta(days=1)
+        start, end = self._days.start(earliest), self._days.start(today)
         first = self._database.read(lambda session: day_reports.first_due(session, start, end))
         rows = self._database.read(
-            lambda session: day_reports.between(session, farthest, yesterday)
+            lambda session: day_reports.between(session, earliest, yesterday)
         )
         known = {row.day.date(): row for row in rows if row.day}
         oldest = min([self._days.of(first)] if first else [], default=today)
@@ -139,14 +139,14 @@ class Reporter:
 
     def _is_settled(self, day: date, row: DayReport) -> bool:
         counted_at = row.update_time
-        is_over = counted_at is not None and counted_at >= self._days.end(day) + LATE
+        is_over = counted_at is not None and counted_at >= self._days.end(day) + INSERT_DELAY
         return is_over and not row.running
 
     def _report(self, day: date, now: datetime) -> None:
         cleared = self._database.read(lambda session: day_reports.cleared(session, day))
         tally = self._tallies.get(day)
         if tally is None or tally.cleared != cleared:
-            tally = self._tallies[day] = _Tally(cleared)
+            tally = self._tallies[day] = _DayTally(cleared)
         counted = self._sum(tally, day, now)
         is_stored = self._database.write(
             lambda session: day_reports.store(
@@ -156,8 +156,8 @@ class Reporter:
         if not is_stored:
             del self._tallies[day]
 
-    def _sum(self, tally: _Tally, day: date, now: datetime) -> ByApp:
-        """Return the counts of a day, up to now; a stretch without runs is passed over."""
+    def _sum(self, tally: _DayTally, day: date, now: datetime) -> ByApp:
+        """Return the counts of a day up to now; slices without runs are not queried."""
         unsettled: list[ByApp] = []
         start, end = self._days.start(day), self._days.end(day)
         empty_until, until = start, min(end, now + SLICE)
@@ -167,12 +167,12 @@ class Reporter:
                 counted = {} if stop <= empty_until else self._count_slice(start, stop)
                 if not counted and stop > empty_until:
                     empty_until = self._first_due(stop, end) or end
-                if stop + LATE <= now and not any(one.running for one in counted.values()):
+                if stop + INSERT_DELAY <= now and not any(one.running for one in counted.values()):
                     tally.settle(start, counted)
                 else:
                     unsettled.append(counted)
             start = stop
-        return together(tally.sums, *unsettled)
+        return add_counts(tally.sums, *unsettled)
 
     def _count_slice(self, start: datetime, stop: datetime) -> ByApp:
         return self._database.read(lambda session: day_reports.count(session, start, stop))

@@ -16,7 +16,7 @@ from sql.engine import Database
 from sql.pending import Pending, look
 
 #: Seconds between two looks, and how old one may be to be believed.
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 STALE_SECONDS = 2.0
 #: How often a resting role checks for itself: it may remember what no statement shows.
 REST_SECONDS = 30.0
@@ -63,7 +63,7 @@ class PendingWork:
         self._on_look(found, began_at, now_ms)
         for role in self._roles:
             role.hear(found, now_ms)
-        return LOOK_SECONDS
+        return POLL_SECONDS
 
     def may_have_pauses(self) -> bool:
         """Whether there may be pauses, of which planned runs may be left."""

@@ -1,8 +1,8 @@
-"""The report of each day: counted along the index of `trigger_time`, kept in a row of its own.
+"""The rows of the day report, and the counts they come from.
 
-A run belongs to the day in which it was due. Times are naive UTC, as that column's; a day is
-written as its midnight, as XXL-JOB does. XXL-JOB's row of a day counts all apps; beside it each app
-has one of its own. Writing any of them requires the lock of the day's row.
+A run belongs to the day on which it was due. Times are naive UTC, like the column `trigger_time`;
+a day is stored as its midnight, as in XXL-JOB. Each day has XXL-JOB's row for all apps and one row
+for each app. Whoever writes any of them first locks the day's row.
 """
 
 from collections import Counter, defaultdict
@@ -20,13 +20,13 @@ from sql.models import AppDay, DayReport, Run
 from sql.run_status import OPEN, RunStatus
 
 _BY_TIME = "i_trigger_time"
-_NOTHING = dict.fromkeys(
+_NO_RUNS = dict.fromkeys(
     ("running", "succeeded", "failed", "cleared_succeeded", "cleared_failed"), 0
 )
 
 
 class Counts(NamedTuple):
-    """Runs by outcome. Each attempt of each shard counts, and what was cancelled does not."""
+    """Runs by outcome; each attempt of each shard counts, cancelled runs do not."""
 
     running: int = 0
     succeeded: int = 0
@@ -38,23 +38,23 @@ class Counts(NamedTuple):
         return sum(self)
 
     def plus(self, other: "Counts") -> "Counts":
-        """Return the sums."""
+        """Return the sum of two counts."""
         return Counts(*map(sum, zip(self, other, strict=True)))
 
 
-#: Counts by the ids of apps; without those that have no run.
+#: Counts by app id; apps without runs are absent.
 ByApp = Mapping[int, Counts]
 
 
 class Cleared(NamedTuple):
-    """What was cleared of a day's runs; before apps were told apart, of no app in particular."""
+    """How many of a day's runs were deleted; runs deleted before schema 3 are in the total only."""
 
     total: Counts = Counts()
     by_app: ByApp = MappingProxyType({})
 
 
 def of_statuses(runs: Mapping[str, int]) -> Counts:
-    """Return how numbers of runs by status are counted."""
+    """Return the counts for the numbers of runs by status."""
     running = sum(runs.get(status, 0) for status in OPEN)
     succeeded = runs.get(RunStatus.SUCCEEDED, 0)
     counted = sum(runs.values()) - runs.get(RunStatus.CANCELLED, 0)
@@ -62,16 +62,16 @@ def of_statuses(runs: Mapping[str, int]) -> Counts:
 
 
 def of_apps(runs: Iterable[tuple[int, str, int]]) -> dict[int, Counts]:
-    """Return how numbers of runs, each with its app and status, are counted by app."""
+    """Return the counts by app for tuples of app id, status and number of runs."""
     statuses: dict[int, Counter[str]] = defaultdict(Counter)
     for app_id, status, number in runs:
         statuses[app_id][status] += number
-    counted = {app_id: of_statuses(found) for app_id, found in statuses.items()}
+    counted = {app_id: of_statuses(numbers) for app_id, numbers in statuses.items()}
     return {app_id: counts for app_id, counts in counted.items() if counts.total}
 
 
-def together(*parts: ByApp) -> dict[int, Counts]:
-    """Return the sums of several counts by app."""
+def add_counts(*parts: ByApp) -> dict[int, Counts]:
+    """Return the sum of several counts by app."""
     sums: dict[int, Counts] = {}
     for part in parts:
         for app_id, counts in part.items():
@@ -90,7 +90,7 @@ def count(session: Session, start: datetime, end: datetime) -> dict[int, Counts]
 
 
 def first_due(session: Session, start: datetime, end: datetime) -> datetime | None:
-    """Return when the first run in [start, end) was due, None when there is none."""
+    """Return when the first run in [start, end) was due; None if there is none."""
     found: datetime | None = session.execute(
         use_index(select(func.min(Run.trigger_time)), Run, _BY_TIME).where(
             Run.trigger_time >= start, Run.trigger_time < end
@@ -110,7 +110,7 @@ def between(session: Session, first: date, last: date) -> Sequence[DayReport]:
 def of_days(
     session: Session, app_ids: Collection[int] | None, first: date, last: date
 ) -> dict[date, Counts]:
-    """Return the counts of the days that have a report, of some apps; None = of all."""
+    """Return the counts of the days that have a report, for these apps; None = all apps."""
     if app_ids is None:
         return {
             row.day.date(): Counts(row.running, row.succeeded, row.failed)
@@ -129,14 +129,14 @@ def of_days(
 
 
 def first_day(session: Session) -> date | None:
-    """Return the first day with a report."""
+    """Return the first day that has a report."""
     found: datetime | None = session.execute(select(func.min(DayReport.day))).scalar_one()
     return found.date() if found else None
 
 
 def cleared(session: Session, day: date) -> Cleared:
-    """Return what was cleared of a day's runs so far."""
-    # The day first: what is cleared in between makes `store` refuse.
+    """Return how many of a day's runs were deleted so far."""
+    # The day's row first, so that `store` notices what is deleted between the two reads.
     row = session.execute(
         select(DayReport.cleared_succeeded, DayReport.cleared_failed).where(
             DayReport.day == _midnight(day)
@@ -156,10 +156,10 @@ def cleared(session: Session, day: date) -> Cleared:
 def store(
     session: Session, day: date, counted: ByApp, *, already_cleared: Cleared, at: datetime
 ) -> bool:
-    """Write what was counted of a day, after `already_cleared` had been read.
+    """Store the counts of a day; `already_cleared` was read before counting.
 
-    Returns False, and writes nothing, when runs of that day were cleared since: nobody knows
-    whether they were counted.
+    Returns False, and writes nothing, if runs of that day were deleted since: they may or may not
+    be among the counted ones.
     """
     report = _lock(session, day)
     if (report.cleared_succeeded, report.cleared_failed) != already_cleared.total[1:]:
@@ -169,46 +169,44 @@ def store(
         total = total.plus(counts)
     report.running, report.succeeded, report.failed = total
     report.update_time = at
-    by_app = together(counted, already_cleared.by_app)
+    by_app = add_counts(counted, already_cleared.by_app)
     for app_id, row in _app_days(session, day, by_app).items():
         row.running, row.succeeded, row.failed = by_app.get(app_id, Counts())
     return True
 
 
 def note_cleared(session: Session, days: Mapping[date, ByApp]) -> None:
-    """Note, in the transaction that clears them, how many runs of each day are cleared."""
+    """Add to the numbers of deleted runs, in the transaction that deletes them."""
     for day, by_app in sorted(days.items()):
         report = _lock(session, day)
         rows = _app_days(session, day, by_app)
-        for app_id, gone in by_app.items():
+        for app_id, counts in by_app.items():
             for row in (report, rows[app_id]):
-                row.cleared_succeeded += gone.succeeded
-                row.cleared_failed += gone.failed
+                row.cleared_succeeded += counts.succeeded
+                row.cleared_failed += counts.failed
 
 
 def _lock(session: Session, day: date) -> DayReport:
-    """Return the row of a day, made if need be, locked."""
-    _make(session, [day])
+    """Lock and return the row of a day; insert it if it is missing."""
+    _insert_missing(session, day)
     found = select(DayReport).where(DayReport.day == _midnight(day)).with_for_update()
     return session.execute(found.execution_options(populate_existing=True)).scalar_one()
 
 
 def _app_days(session: Session, day: date, app_ids: Iterable[int]) -> dict[int, AppDay]:
-    """Return the rows of apps of a locked day: those there are, and those that are wanted."""
+    """Return all app rows of a locked day; add the missing ones of `app_ids`."""
     found = select(AppDay).where(AppDay.day == _midnight(day)).with_for_update()
     rows = session.execute(found.execution_options(populate_existing=True)).scalars()
     known = {row.app_id: row for row in rows}
     for app_id in sorted(set(app_ids) - known.keys()):
-        known[app_id] = AppDay(app_id=app_id, day=_midnight(day), **_NOTHING)
+        known[app_id] = AppDay(app_id=app_id, day=_midnight(day), **_NO_RUNS)
         session.add(known[app_id])
     return known
 
 
-def _make(session: Session, days: Iterable[date]) -> None:
-    rows = [
-        {"day": _midnight(day).isoformat(" ", "microseconds")} | _NOTHING for day in sorted(days)
-    ]
-    insert_unless_there(session, DayReport, rows)
+def _insert_missing(session: Session, day: date) -> None:
+    row = {"day": _midnight(day).isoformat(" ", "microseconds")} | _NO_RUNS
+    insert_unless_there(session, DayReport, [row])
 
 
 def _midnight(day: date) -> datetime:

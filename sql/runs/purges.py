@@ -1,7 +1,7 @@
-"""Clearing runs that are over: whole ticks, found along an index, deleted by primary key.
+"""Deletes the runs of finished ticks: found along an index, deleted by primary key.
 
-What is deleted is recorded in the same transaction: for the audit, up to which tick of a job rows
-may be missing; for the day report, how many runs of each day are gone.
+The transaction that deletes also records, for the audit, up to which tick rows of a job may be
+missing, and for the day report, how many runs of each day were deleted.
 """
 
 from collections import Counter, defaultdict
@@ -25,14 +25,14 @@ _BY_TIME = "i_trigger_time"
 
 
 class DuePosition(NamedTuple):
-    """A run's position in the order of due times; `due` is naive UTC."""
+    """A run's position in the order of due times and ids; `due` is naive UTC."""
 
     due: datetime
     run_id: int
 
 
-class PlacedRun(NamedTuple):
-    """A run by its tick and place."""
+class PurgeCandidate(NamedTuple):
+    """A run that may be deleted, with its tick and its position in the order of due times."""
 
     id: int
     app_id: int
@@ -43,13 +43,13 @@ class PlacedRun(NamedTuple):
     status: str
 
     @property
-    def place(self) -> DuePosition:
-        """Return its position."""
+    def position(self) -> DuePosition:
+        """Return its position; a run without a trigger time comes first."""
         return DuePosition(self.trigger_time or START.due, self.id)
 
 
 class _Record(NamedTuple):
-    """How far runs of a job were cleared by somebody, and how many in all."""
+    """Up to which tick one user has deleted runs of a job, and how many in all."""
 
     id: int
     job_id: int
@@ -60,8 +60,10 @@ class _Record(NamedTuple):
 START, END = DuePosition(at(0), 0), DuePosition(at(253_370_764_800_000), 0)
 
 
-def nth_newest(session: Session, number: int, *, app_id: int | None = None) -> DuePosition | None:
-    """Return the place of the run that `number` - 1 others were due after; None without one."""
+def nth_newest_run(
+    session: Session, number: int, *, app_id: int | None = None
+) -> DuePosition | None:
+    """Return the position of the nth newest run by due time; None if there are fewer."""
     statement = use_index(select(Run.trigger_time, Run.id), Run, _BY_TIME)
     if app_id is not None:
         statement = statement.where(Run.app_id == app_id)
@@ -71,7 +73,7 @@ def nth_newest(session: Session, number: int, *, app_id: int | None = None) -> D
 
 
 def nth_newest_tick(session: Session, number: int, *, job_id: int) -> int | None:
-    """Return the tick of a job's run that `number` - 1 others come after; None without one."""
+    """Return the tick of a job's nth newest run in epoch ms; None if there are fewer."""
     ticks = select(Run.scheduled_at).where(Run.job_id == job_id).order_by(Run.scheduled_at.desc())
     found: int | None = session.execute(ticks.offset(number - 1).limit(1)).scalar_one_or_none()
     return found
@@ -84,21 +86,21 @@ def due_after(
     *,
     limit: int,
     app_id: int | None = None,
-) -> list[PlacedRun]:
-    """Return final runs between two places, in order."""
+) -> list[PurgeCandidate]:
+    """Return final runs between two positions, both excluded, in order."""
     statement = (
-        use_index(query(PlacedRun, Run), Run, _BY_TIME)
+        use_index(query(PurgeCandidate, Run), Run, _BY_TIME)
         .where(Run.status.in_(FINAL), *_between(after, before))
         .order_by(Run.trigger_time, Run.id)
         .limit(limit)
     )
     if app_id is not None:
         statement = statement.where(Run.app_id == app_id)
-    return fetch(session, PlacedRun, statement)
+    return fetch(session, PurgeCandidate, statement)
 
 
 def ticks_after(session: Session, after: Tick, *, before_ms: int, limit: int) -> list[Tick]:
-    """Return ticks of a job after one of them, in order, up to `before_ms` and without it."""
+    """Return the job's ticks after `after` and before `before_ms`, in order."""
     is_later = or_(
         Run.scheduled_at > after.scheduled_at,
         and_(Run.scheduled_at == after.scheduled_at, Run.origin_id > after.origin_id),
@@ -118,14 +120,14 @@ def ticks_after(session: Session, after: Tick, *, before_ms: int, limit: int) ->
     return fetch(session, Tick, ticks)
 
 
-def of_ticks(session: Session, ticks: Iterable[Tick]) -> dict[Tick, list[PlacedRun]]:
-    """Return the runs of ticks, each tick's first run before the others."""
-    found: dict[Tick, list[PlacedRun]] = defaultdict(list)
-    ordered = query(PlacedRun, Run).order_by(Run.shard_index, Run.attempt)
+def runs_of_ticks(session: Session, ticks: Iterable[Tick]) -> dict[Tick, list[PurgeCandidate]]:
+    """Return the runs of each tick, its first run before the others."""
+    by_tick: dict[Tick, list[PurgeCandidate]] = defaultdict(list)
+    ordered = query(PurgeCandidate, Run).order_by(Run.shard_index, Run.attempt)
     for part in chunks(sorted(set(ticks)), 100):
-        for run in fetch(session, PlacedRun, ordered.where(is_of(part))):
-            found[tick_of(run)].append(run)
-    return found
+        for run in fetch(session, PurgeCandidate, ordered.where(is_of(part))):
+            by_tick[tick_of(run)].append(run)
+    return by_tick
 
 
 def clear(
@@ -136,35 +138,35 @@ def clear(
     now_ms: int,
     day_of: Callable[[datetime], date],
 ) -> int:
-    """Delete those of the runs that are there and over, and record it; return how many."""
-    gone = [row for chunk in chunks(run_ids) for row in _lock_final(session, chunk)]
-    if not gone:
+    """Delete those of the runs that are final, and record it; return how many were deleted."""
+    deleted = [row for chunk in chunks(run_ids) for row in _lock_final(session, chunk)]
+    if not deleted:
         return 0
-    for chunk in chunks(row.id for row in gone):
+    for chunk in chunks(row.id for row in deleted):
         session.execute(
             delete(Run).where(Run.id.in_(chunk)),
             execution_options={"synchronize_session": False},
         )
-    _record(session, gone, by=by[:64], now_ms=now_ms)
-    day_reports.note_cleared(session, _by_day(gone, day_of))
-    return len(gone)
+    _record(session, deleted, by=by[:64], now_ms=now_ms)
+    day_reports.note_cleared(session, _by_day(deleted, day_of))
+    return len(deleted)
 
 
-def _lock_final(session: Session, run_ids: Sequence[int]) -> list[PlacedRun]:
+def _lock_final(session: Session, run_ids: Sequence[int]) -> list[PurgeCandidate]:
     final = (
-        use_index(query(PlacedRun, Run), Run, PRIMARY_KEY)
+        use_index(query(PurgeCandidate, Run), Run, PRIMARY_KEY)
         .where(Run.id.in_(run_ids), Run.status.in_(FINAL))
         .order_by(Run.id)
     )
-    # Locked, so that what two people clear at the same time is recorded once.
-    return fetch(session, PlacedRun, final.with_for_update())
+    # Locked, so that two people who clear at the same time record each run once.
+    return fetch(session, PurgeCandidate, final.with_for_update())
 
 
-def _record(session: Session, gone: Sequence[PlacedRun], *, by: str, now_ms: int) -> None:
-    """Keep one row for each job and who cleared: how far, and how many in all."""
-    counts = Counter(row.job_id for row in gone)
+def _record(session: Session, deleted: Sequence[PurgeCandidate], *, by: str, now_ms: int) -> None:
+    """Update the one row for each job and user: the last deleted tick, and how many in all."""
+    counts = Counter(row.job_id for row in deleted)
     last = dict.fromkeys(counts, 0)
-    for row in gone:
+    for row in deleted:
         last[row.job_id] = max(last[row.job_id], row.scheduled_at)
     known = {row.job_id: row for row in _recorded(session, list(counts), by)}
     changed = [
@@ -203,10 +205,10 @@ def _recorded(session: Session, job_ids: Sequence[int], by: str) -> list[_Record
 
 
 def _by_day(
-    gone: Iterable[PlacedRun], day_of: Callable[[datetime], date]
+    deleted: Iterable[PurgeCandidate], day_of: Callable[[datetime], date]
 ) -> dict[date, day_reports.ByApp]:
     days: dict[date, list[tuple[int, str, int]]] = defaultdict(list)
-    for row in gone:
+    for row in deleted:
         if row.trigger_time is not None:
             days[day_of(row.trigger_time)].append((row.app_id, row.status, 1))
     return {day: day_reports.of_apps(runs) for day, runs in days.items()}

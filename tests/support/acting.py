@@ -10,7 +10,7 @@ from scheduler.commands.commands import Commands
 from scheduler.commands.job_file import Change
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.resolver import Resolver
-from scheduler.retention.clearing import ClearingCriteria
+from scheduler.retention.clearing_criteria import ClearingCriteria
 from sql.accounts.users import Rights, Role
 from sql.clock import database_now_ms
 from sql.engine import Database

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from scheduler.resolver import Resolver
-from scheduler.retention.clearing import ClearingCriteria
+from scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.actions.local_client import open_client
 from warren.database_access import now_ms
 from warren.settings.settings import Settings

@@ -14,7 +14,7 @@ from admin_web.api.endpoint import Call, endpoint
 from admin_web.api.endpoints.job_lookup import job_id_of
 from admin_web.api.paging import Cursor, Instant, Word, instant_ms, page, place_of
 from admin_web.api.refusals import at_parameter
-from scheduler.audit.integrity_check import audit_stretch
+from scheduler.audit.integrity_check import audit_job
 from scheduler.audit.tally import JobTally
 from scheduler.commands.tokens.scopes import Scope
 from sql.instants import iso
@@ -123,7 +123,7 @@ class LedgerEndpoints:
         return since, until
 
     def _stretch(self, job_id: int, bounds: tuple[int, int], session: Session) -> JobTally | None:
-        return audit_stretch(session, job_id, bounds, self._services.timezone)
+        return audit_job(session, job_id, bounds, self._services.timezone)
 
     def _tally(
         self, job_id: int, app: str, name: str, bounds: tuple[int, int], give_up_at: float
@@ -134,7 +134,7 @@ class LedgerEndpoints:
                 raise at_parameter("since", "it takes too long; ask for fewer jobs or days")
             part = self._services.database.read(partial(self._stretch, job_id, stretch))
             if part is not None:
-                tally.take_in(part)
+                tally.merge(part)
         return LedgerAnswer(
             app=app,
             job=name,

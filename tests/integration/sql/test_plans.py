@@ -276,7 +276,7 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
         "i_trigger_time",
         10_000,
     ),
-    ("nth_newest", lambda s: purges.nth_newest(s, 10_000), "i_trigger_time", 47_000),
+    ("nth_newest_run", lambda s: purges.nth_newest_run(s, 10_000), "i_trigger_time", 47_000),
     ("nth_newest_tick", lambda s: purges.nth_newest_tick(s, 50, job_id=7), "i_tick", 120),
     (
         "ticks_after",
@@ -284,7 +284,7 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
         "i_tick",
         120,
     ),
-    ("of_ticks", lambda s: purges.of_ticks(s, TICKS), "i_tick", 500),
+    ("runs_of_ticks", lambda s: purges.runs_of_ticks(s, TICKS), "i_tick", 500),
     ("clear", lambda s: purges._lock_final(s, MINE), "PRIMARY", 500),
     (
         "advance",

@@ -8,7 +8,7 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from scheduler.commands.runs import RunCommands
-from scheduler.retention.clearing import ClearingCriteria
+from scheduler.retention.clearing_criteria import ClearingCriteria
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from sql.models import AuditEntry, Purge, Run

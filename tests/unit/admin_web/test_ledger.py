@@ -209,9 +209,9 @@ class TestPage:
         self, admin: Visit, books: Books, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         may_go_on = threading.Event()
-        audit = tally_cache.audit_stretch
+        audit = tally_cache.audit_job
         monkeypatch.setattr(
-            tally_cache, "audit_stretch", lambda *args: may_go_on.wait(20) and audit(*args)
+            tally_cache, "audit_job", lambda *args: may_go_on.wait(20) and audit(*args)
         )
         books.job("slow", until_ms=MIDNIGHT - 1)
 

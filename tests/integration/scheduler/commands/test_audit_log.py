@@ -10,7 +10,7 @@ from scheduler.commands.audit_log import LONGEST_VALUE, Action, AuditLog
 from scheduler.jobs.fields import WRITTEN
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Problem
-from scheduler.retention.clearing import ClearingCriteria
+from scheduler.retention.clearing_criteria import ClearingCriteria
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
 from sql.accounts.users import Role

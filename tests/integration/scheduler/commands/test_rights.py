@@ -11,7 +11,7 @@ from scheduler.commands.job_file import Change
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.jobs.stored_spec import fingerprint
 from scheduler.problems import Code, Problem
-from scheduler.retention.clearing import ClearingCriteria
+from scheduler.retention.clearing_criteria import ClearingCriteria
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
 from sql.accounts.users import Rights, Role

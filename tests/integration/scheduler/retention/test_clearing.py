@@ -11,11 +11,10 @@ from scheduler.audit.integrity_check import audit
 from scheduler.node import SchedulerNode
 from scheduler.retention.calendar_days import CalendarDays
 from scheduler.retention.cleaner import ROUND_MS, Cleaner
-from scheduler.retention.clearing import (
-    Clearing,
+from scheduler.retention.clearing import Clearing, clear_all
+from scheduler.retention.clearing_criteria import (
     ClearingCriteria,
     ClearingPreset,
-    clear_all,
     criteria_of,
     months_before,
 )

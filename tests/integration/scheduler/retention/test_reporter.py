@@ -9,7 +9,7 @@ from sqlalchemy import delete, select, update
 
 from scheduler.retention.calendar_days import CalendarDays
 from scheduler.retention.lease_holder import LEASE_MS
-from scheduler.retention.reporter import LOOK_SECONDS, Reporter
+from scheduler.retention.reporter import POLL_SECONDS, Reporter
 from sql.instants import at
 from sql.models import AppDay, DayReport
 from sql.run_status import RunStatus
@@ -307,7 +307,7 @@ def test_one_scheduler_counts_and_another_goes_on_when_it_has_left(
     one.tick(NOW)
     runs(cluster, NOW, SUCCEEDED)
 
-    assert two.tick(NOW + 1_000) == LOOK_SECONDS
+    assert two.tick(NOW + 1_000) == POLL_SECONDS
     assert report(cluster)["2026-11-20"] == (0, 0, 0)
 
     one.leave()
@@ -343,7 +343,7 @@ def test_a_scheduler_keeps_the_report_by_itself(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scheduler.retention.reporter.COUNT_MS", 100)
-    monkeypatch.setattr("scheduler.retention.reporter.SPARING", 1)
+    monkeypatch.setattr("scheduler.retention.reporter.PAUSE_FACTOR", 1)
     cluster.scheduler()
     cluster.executor()
     cluster.wait_online()

@@ -48,14 +48,14 @@ def test_what_takes_long_goes_a_few_at_a_time_for_each_user(
     eager = Program(app, make_token(database, clock))
     other = Program(app, make_token(database, clock, "operator"))
     begun, may_end = threading.Event(), threading.Event()
-    audit_stretch = ledger.audit_stretch
+    audit_job = ledger.audit_job
 
     def slow(*args: Any) -> Any:
         begun.set()
         assert may_end.wait(60)
-        return audit_stretch(*args)
+        return audit_job(*args)
 
-    monkeypatch.setattr(ledger, "audit_stretch", slow)
+    monkeypatch.setattr(ledger, "audit_job", slow)
     answers: list[Any] = []
     first = threading.Thread(target=lambda: answers.append(eager.get("/ledger")))
     first.start()

@@ -1,0 +1,126 @@
+"""Audits related runs: the shards of a tick, and the runs of child jobs.
+
+A child's run counts as missing only if the parent already had this child when its tick ended;
+which children a parent had earlier is not recorded.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from scheduler.audit.tally import JobTally, Tallies
+from scheduler.completion.tick_end import TickEnd, tick_end
+from sql.batch import chunks
+from sql.runs import tick_rows
+from sql.runs.tick_rows import JobRange
+from sql.runs.ticks import Tick, tick_of
+
+#: Longest time from a transaction's first read to its commit.
+LONGEST_TRANSACTION_MS = 30_000
+#: Children of one parent that are audited together; its ticks are read once for all of them.
+CHILDREN_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A parent, its child, and the parent's runs that had started the child at the first read."""
+
+    parent: str
+    child: JobTally
+    first_read: set[int]
+
+
+@dataclass(slots=True)
+class _FirstRuns:
+    """Ids of the first runs of a parent's ticks, with their due times.
+
+    For the ticks in `required` each child must have a run; for those in `forbidden` no child may
+    have one.
+    """
+
+    required: dict[int, int]
+    forbidden: dict[int, int]
+
+
+def audit_shards(
+    session: Session, tallies: Tallies, bounds: tuple[int, int], jobs: JobRange
+) -> None:
+    """Find ticks that have fewer or more shards than they were expanded into."""
+    for row in tick_rows.broken_shards(session, jobs, after_ms=bounds[0], until_ms=bounds[1]):
+        job = tallies.of(row.job_id)
+        if job is None or row.scheduled_at <= tick_rows.purged_until(session, row.job_id):
+            continue
+        why = Why.SHARDS_MISCOUNTED(rows=row.shards, total=row.total)
+        if row.shards < row.total:
+            job.add_lost(row.scheduled_at, why)
+        else:
+            job.add_doubled(row.scheduled_at, why)
+
+
+def audit_children(session: Session, tallies: Tallies, bounds: tuple[int, int]) -> None:
+    """Find successful ticks that lack a child's run, and children's runs of other ticks."""
+    for parent in tick_rows.parents(session):
+        existing = filter(tallies.exists, parent.children)
+        for child_ids in chunks(existing, CHILDREN_AT_ONCE):
+            children = [child for child in map(tallies.of, child_ids) if child is not None]
+            _audit_parent(session, parent, children, bounds)
+
+
+def _audit_parent(
+    session: Session,
+    parent: tick_rows.Parent,
+    children: Sequence[JobTally],
+    bounds: tuple[int, int],
+) -> None:
+    if not children:
+        return
+    # One transaction writes the parent's end and the child's run. So whichever of the two an
+    # earlier read has shown, a later read must show the other.
+    links = [
+        _Link(parent.name, child, tick_rows.child_origins(session, child.job_id, bounds))
+        for child in children
+    ]
+    first_runs = _first_runs(session, parent, bounds)
+    for link in links:
+        _audit_link(session, link, first_runs, bounds)
+
+
+def _audit_link(
+    session: Session, link: _Link, first_runs: _FirstRuns, bounds: tuple[int, int]
+) -> None:
+    child, required, forbidden = link.child, first_runs.required, first_runs.forbidden
+    for run_id in sorted(link.first_read & forbidden.keys()):
+        child.add_doubled(forbidden[run_id], Why.PARENT_UNSUCCESSFUL(path=link.parent))
+    missing = required.keys() - link.first_read
+    if not missing:
+        return
+    second_read = tick_rows.child_origins(session, child.job_id, bounds)
+    purged_until = tick_rows.purged_until(session, child.job_id)
+    for run_id in sorted(missing - second_read):
+        if required[run_id] > purged_until:
+            child.add_lost(required[run_id], Why.PARENT_SUCCEEDED(path=link.parent))
+
+
+def _first_runs(session: Session, parent: tick_rows.Parent, bounds: tuple[int, int]) -> _FirstRuns:
+    first_runs = _FirstRuns({}, {})
+    since_ms = parent.since_ms + LONGEST_TRANSACTION_MS
+    for tick, end, run_id in _ticks(session, parent.id, bounds):
+        if end is None or not end.succeeded:
+            first_runs.forbidden[run_id] = tick.scheduled_at
+        elif end.finished_at > since_ms:
+            first_runs.required[run_id] = tick.scheduled_at
+    return first_runs
+
+
+def _ticks(
+    session: Session, job_id: int, bounds: tuple[int, int]
+) -> Iterator[tuple[Tick, TickEnd | None, int]]:
+    """Yield a job's ticks whose first run still exists, their ends, and that run's id."""
+    rows = tick_rows.attempts(session, job_id, after_ms=bounds[0], until_ms=bounds[1])
+    for tick, runs_of_tick in groupby(rows, tick_of):
+        attempts = list(runs_of_tick)
+        if (attempts[0].shard_index, attempts[0].attempt) == (0, 0):
+            yield tick, tick_end(tick, attempts), attempts[0].id
