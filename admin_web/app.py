@@ -26,17 +26,16 @@ from admin_web.url_routes import mount
 
 
 def create_app(services: ConsoleServices) -> Flask:
-    """Return the console; a WSGI server serves it.
+    """Return the console as a WSGI application.
 
-    What happens before a view, in order: host and origin, who it is and whether they may, the
-    form's token.
+    Checks before a view, in order: host and origin, sign-in and right, the form's token.
     """
     app = Flask("admin_web")
     app.session_interface = CookiePerPort()
     app.config.update(
         SECRET_KEY=_cookie_key(services.secret),
         SECRET_KEY_FALLBACKS=[_cookie_key(one) for one in (services.secret_previous,) if one],
-        # Browsers keep a cookie of this prefix from other hosts and from plain http.
+        # Browsers accept cookies with this prefix only over https and only for this host.
         SESSION_COOKIE_NAME="__Host-warren" if services.is_https else "warren",
         SESSION_COOKIE_SECURE=services.is_https,
         SESSION_COOKIE_HTTPONLY=True,
@@ -49,7 +48,7 @@ def create_app(services: ConsoleServices) -> Flask:
     sign_ins = SignIns(services.database, services.now_ms)
     conditions = ConditionPages(ClusterConditions(services))
     conditions.install(app)
-    # The first of these stands behind all others, and sees an answer as it will be sent.
+    # Flask calls the first of these last, so it sees an answer as it will be sent.
     Compression(template_globals.STATIC).install(app)
     rights = mount(app, [*page_groups(services, sign_ins), conditions, PausePages(services)])
     Security(services).guard(app)
@@ -70,5 +69,5 @@ def create_app(services: ConsoleServices) -> Flask:
 
 
 def _cookie_key(secret: str) -> bytes:
-    """Return a key that tells nothing of the secret, which also signs messages."""
+    """Return a key derived from the secret, which also signs messages and must not leak."""
     return hmac.new(secret.encode(), b"warren console cookies", hashlib.sha256).digest()

@@ -1,9 +1,9 @@
-"""Sends pages and files compressed: pages as they are made, files as they were compressed before.
+"""Compresses answers: pages on the fly, files when the console is built.
 
-Secrets and what a stranger chose may stand on one page, and a compressed answer's length could tell
-whether they agree (BREACH). So tokens of forms are masked anew in each answer, cookies do not come
-along with requests of foreign pages, and an answer to a POST, which may show a new secret, is sent
-as it is.
+The length of a compressed answer could tell whether a secret on the page equals a text that an
+attacker chose (BREACH). So tokens in forms are masked anew in each answer, cookies are not sent
+along with cross-site requests, and answers to POSTs, which may show a new secret, are not
+compressed.
 """
 
 import gzip
@@ -12,19 +12,19 @@ from pathlib import Path
 from flask import Flask, request
 from werkzeug.wrappers import Response
 
-#: Shorter answers gain nothing; longer ones would hold a thread for too long.
+#: Shorter answers gain nothing; longer ones would occupy a thread for too long.
 SHORTEST_BYTES, LONGEST_BYTES = 1_000, 4_000_000
 LEVEL = 5
 _TEXTS = ("text/", "application/json", "application/javascript", "image/svg+xml")
-#: What was made at build time, by its ending, the smaller first.
+#: Encodings of files made at build time, with their suffixes; the smaller one first.
 _MADE_BEFORE = (("br", ".br"), ("gzip", ".gz"))
 
 
 class Compression:
-    """Compresses what a browser accepts compressed.
+    """Compresses answers if the browser accepts that.
 
     Args:
-        static: the folder of files, with compressed ones beside some.
+        static: the folder of static files, some with compressed ones beside them.
 
     """
 
@@ -32,11 +32,11 @@ class Compression:
         self._static = static
 
     def install(self, app: Flask) -> None:
-        """Stand behind every route, before those that were installed earlier."""
+        """Compress every answer, after all handlers that are installed later."""
         app.after_request(self.compress)
 
     def compress(self, response: Response) -> Response:
-        """Return an answer, compressed if that is worth it."""
+        """Return an answer, compressed if that is worthwhile."""
         if not _may_be_compressed(response):
             return response
         response.vary.add("Accept-Encoding")
@@ -50,7 +50,7 @@ class Compression:
         return response
 
     def _put_file(self, response: Response) -> bool:
-        """Take the file that was compressed when the console was built."""
+        """Send the file compressed at build time instead; return whether there is one."""
         name = (request.view_args or {}).get("filename", "")
         for encoding, ending in _MADE_BEFORE:
             made = self._static / f"{name}{ending}"
@@ -82,7 +82,7 @@ def _put(response: Response, body: bytes, encoding: str) -> None:
     response.direct_passthrough = False
     response.set_data(body)
     response.headers["Content-Encoding"] = encoding
-    # The bytes are others than those of the file, and parts of them mean nothing.
+    # Ranges of compressed bytes would be useless.
     response.headers.pop("Accept-Ranges", None)
     if "ETag" in response.headers:
         tag, _is_weak = response.get_etag()

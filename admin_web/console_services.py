@@ -1,4 +1,4 @@
-"""The services that the console is made with."""
+"""What the console needs from outside."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from sql.engine import Database
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageCacheLimits:
-    """How many pages are cached for all sign-ins, how long each may be, and for how long."""
+    """How many pages are cached in total, how long each may be, and for how many seconds."""
 
     pages: int = 200
     characters: int = 200_000
@@ -25,20 +25,20 @@ class ConsoleServices:
     """Everything that pages read from and act through.
 
     Attributes:
-        database: a small pool of its own, so that a busy console delays nobody.
+        database: a small pool of its own, so that a busy console slows down nothing else.
         now_ms: the database's clock.
         timezone: of jobs that name none.
         secret: the key that signs cookies is derived from it.
         secret_previous: the former secret during a rotation; its cookies stay valid.
-        is_broker_up: whether messages can travel; answers at once.
+        is_broker_up: whether the broker is connected; does not block.
         added_routes: routes that are installed besides XXL-JOB's.
-        job_file: writes apps and jobs as a job file, line by line; None = pages show no such file.
-        requester: asks executors for run logs; None = no executor can be asked.
+        job_file: writes apps and jobs as the lines of a job file; None = no page shows one.
+        requester: asks executors for run logs; None = executors cannot be asked.
         host: the address that the console listens on.
         console_url: where people reach it; https makes its cookies Secure.
         trusted_proxies: how many reverse proxies stand in front of it.
-        metrics_token: opens /metrics; empty = nobody may read it.
-        page_cache: limits of what is cached for when the database is lost.
+        metrics_token: required for /metrics; empty = nobody may read it.
+        page_cache: limits of the pages that are kept for when the database is lost.
 
     """
 
@@ -59,11 +59,11 @@ class ConsoleServices:
 
     @property
     def is_https(self) -> bool:
-        """Whether browsers reach the console by https only."""
+        """Whether browsers reach the console only by https."""
         return self.console_url.startswith("https://")
 
     def commands(self, actor: Actor) -> Commands:
-        """Return what somebody may do, on their apps only."""
+        """Return the commands of an actor, limited to their apps."""
         return Commands(
             CommandContext(
                 database=self.database,

@@ -1,4 +1,4 @@
-"""Error pages: what went wrong, in plain words, and never a trace, a query or an address."""
+"""Error pages: what went wrong, in plain words, without traces, queries or addresses."""
 
 import secrets
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from admin_web.page_cache import PageCache
 from scheduler.problems import ProblemKind, Refused
 from sql.errors import DatabaseUnavailable, NotFound
 
-#: Seconds after which the page about a lost database asks again.
+#: Seconds after which the page about a lost database reloads.
 RETRY_SECONDS = 5
 
 log = structlog.get_logger()
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """A title and what to do."""
+    """A title, and what to do."""
 
     title: LazyString
     advice: LazyString
@@ -72,7 +72,7 @@ ERROR_TEXTS = {
     ),
 }
 
-#: Instead of 503's, for a form: it is not sent a second time by itself.
+#: Instead of 503's, for a form: the browser must not submit it again by itself.
 _NOT_DONE = ErrorText(
     lazy_gettext("Database unavailable"),
     lazy_gettext("This probably had no effect. Check before you submit it again."),
@@ -88,13 +88,13 @@ _CODES = {
 
 
 class ErrorPages:
-    """Answers every error, foreign ones included, with a page of its own."""
+    """Shows a page for every error, including those of libraries."""
 
     def __init__(self, page_cache: PageCache) -> None:
         self._page_cache = page_cache
 
     def install(self, app: Flask) -> None:
-        """Answer an app's errors."""
+        """Handle an app's errors."""
         app.register_error_handler(HTTPException, self.http_error)
         app.register_error_handler(NotFound, self.not_found)
         app.register_error_handler(Refused, self.refused)
@@ -102,24 +102,24 @@ class ErrorPages:
         app.register_error_handler(Exception, self.internal_error)
 
     def http_error(self, error: HTTPException) -> Response | tuple[str, int]:
-        """Show what HTTP has a number for."""
+        """Show an HTTP error."""
         if error.code is None or error.code < 400:  # noqa: PLR2004 - a redirect is no error
             return error.get_response()
-        # A missing or old token is a refusal, whatever its library calls it.
+        # The library answers 400 to a missing or expired token; it is a refusal.
         code = 403 if type(error).__name__ == "CSRFError" else error.code
         return _page(code if code in ERROR_TEXTS else 400, code)
 
     def not_found(self, _error: NotFound) -> tuple[str, int]:
-        """Show that there is no such thing, also for what belongs to somebody else's app."""
+        """Show that something does not exist, or belongs to an app the visitor may not see."""
         return _page(404, 404)
 
     def refused(self, error: Refused) -> tuple[str, int]:
-        """Show what a command refuses, where its page has nothing better to say."""
+        """Show that a command refused something, if its page does not show why."""
         code = _CODES[error.problems[0].code.kind]
         return _page(code if code in ERROR_TEXTS else 400, code)
 
     def database_lost(self, error: DatabaseUnavailable) -> tuple[str, int, dict[str, str]]:
-        """Show that the database is away, and what is last known; it comes back by itself."""
+        """Show the last cached page if there is one, else that the database is unavailable."""
         number = _number()
         log.warning("page_not_served", path=_path(), number=number, error=str(error))
         headers = {"Retry-After": str(RETRY_SECONDS)}
@@ -130,7 +130,7 @@ class ErrorPages:
         return page, 503, headers
 
     def internal_error(self, error: Exception) -> tuple[str, int]:
-        """Show a number that the log has too."""
+        """Show a number that is in the log too."""
         number = _number()
         log.error("page_failed", path=_path(), number=number, exc_info=error)
         return _page(500, 500, number)
@@ -141,7 +141,7 @@ def _page(which: int, code: int, number: str = "") -> tuple[str, int]:
 
 
 def _shown(words: ErrorText, code: int, number: str) -> str:
-    # No database may be asked here: who it is, is known or unknown by now.
+    # Do not query the database here for the visitor: it may be what failed.
     g.setdefault("visitor", None)
     detail = gettext("Error number: %(number)s", number=number) if number else ""
     return render_template(
@@ -150,7 +150,7 @@ def _shown(words: ErrorText, code: int, number: str) -> str:
 
 
 def _number() -> str:
-    """Return what leads from a page to its line in the log."""
+    """Return the number that leads from a page to its line in the log."""
     return secrets.token_hex(4)
 
 

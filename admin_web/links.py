@@ -1,4 +1,4 @@
-"""Links to pages of other groups, and to other places in the same list."""
+"""Links to pages of other groups, and to other positions in the same list."""
 
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -12,7 +12,7 @@ from admin_web.url_routes import FORMS
 
 
 def link_to(endpoint: str, **values: Any) -> str:
-    """Return the path of a page, empty when this console has no such page."""
+    """Return the path of a page; empty if this console has no such page."""
     try:
         return url_for(endpoint, **values)
     except BuildError:
@@ -20,24 +20,27 @@ def link_to(endpoint: str, **values: Any) -> str:
 
 
 def same_list(**places: object) -> str:
-    """Return the path of this list with the same filter at another place; None = its beginning.
+    """Return the path of this list with the same filter at another position; None = the beginning.
 
-    Not by `url_for`: it would take names of the query, like `_scheme`, for its own.
+    Without `url_for`, which would treat query names like `_scheme` as its own options.
     """
     return f"{request.path}{query_string(**places) or '?'}"
 
 
 def query_string(**places: object) -> str:
-    """Return the filter of this list with its `?`, changed in places; empty for no filter."""
+    """Return this list's filter as a query string with `?`, with these values replaced.
+
+    Empty if there is no filter.
+    """
     query = request.args.to_dict() | places
     found = urlencode({name: at for name, at in query.items() if at not in (None, "")})
     return f"?{found}" if found else ""
 
 
 def came_from() -> str:
-    """Return the path of the page whose form was sent, empty when it cannot be opened again.
+    """Return the path of the page with the form that was sent; empty if it cannot be opened.
 
-    Whoever opens the address that a form is sent to came from that form's page, too.
+    If the URL that takes a form is opened directly, that form's page counts too.
     """
     if request.method in ("GET", "HEAD"):
         return "" if _opens(request.path) else page_of(request.path)
@@ -48,10 +51,10 @@ def came_from() -> str:
 
 
 def page_of(target: str) -> str:
-    """Return the path of a page that can be opened: the target, or the page whose form goes there.
+    """Return a path that can be opened: the target, or the page whose form is sent there.
 
-    A page that shows what is wrong with a form has the address that only takes the form. Empty for
-    what no page has to do with.
+    A page that shows a form's errors has the form's URL, which only takes POSTs. Empty if no page
+    belongs to the target.
     """
     path = urlsplit(local_path(target)).path
     if _opens(path):

@@ -13,16 +13,16 @@ from admin_web.console_services import ConsoleServices
 from admin_web.visitors import known_visitor
 from sql.instants import moment
 
-#: Set by a script from what the browser knows; a user's own choice goes before it.
+#: Set by a script to the browser's zone; the user's own setting takes precedence.
 ZONE_COOKIE = "warren_zone"
 _FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 class LocalTimes:
-    """Shows epoch milliseconds.
+    """Formats epoch milliseconds.
 
     Args:
-        default_zone: for viewers who have none, and for jobs that name none.
+        default_zone: for viewers without a zone and jobs that name none.
         now_ms: the database's clock.
 
     """
@@ -33,11 +33,11 @@ class LocalTimes:
 
     @property
     def cluster_zone(self) -> str:
-        """The zone whose days are counted, and that of jobs that name none."""
+        """The zone of day counts and of jobs that name none."""
         return self._default_zone
 
     def zone(self) -> str:
-        """Return the viewer's zone: their own, the browser's, else the cluster's."""
+        """Return the viewer's zone: from their settings, the browser, or the cluster."""
         known = known_visitor()
         for wanted in (known.timezone if known else "", request.cookies.get(ZONE_COOKIE, "")):
             if wanted in zones():
@@ -45,11 +45,11 @@ class LocalTimes:
         return self._default_zone
 
     def format(self, instant_ms: int) -> str:
-        """Return an instant in the viewer's zone, to the second."""
+        """Return a time in the viewer's zone, to the second."""
         return _shown(instant_ms, self.zone())
 
     def format_with_zone(self, instant_ms: int, zone: str | None = None) -> str:
-        """Return an instant in both zones, for the title: the viewer's and the job's."""
+        """Return a time in the viewer's and in the job's zone, for tooltips."""
         own, other = self.zone(), zone or self._default_zone
         texts = [f"{_shown(instant_ms, own)} {own}"]
         if other != own:
@@ -57,15 +57,15 @@ class LocalTimes:
         return " · ".join(texts)
 
     def input(self, instant_ms: int) -> str:
-        """Return an instant in the viewer's zone, as a form's field for times has it."""
+        """Return a time in the viewer's zone, as the value of a time field."""
         return f"{moment(instant_ms, ZoneInfo(self.zone())):%Y-%m-%dT%H:%M}"
 
     def iso(self, instant_ms: int) -> str:
-        """Return an instant for programs."""
+        """Return a time as ISO 8601 in UTC, with milliseconds."""
         return moment(instant_ms).isoformat(timespec="milliseconds")
 
     def relative(self, instant_ms: int) -> str:
-        """Return how far an instant is from now, in words of the viewer's language."""
+        """Return the distance of a time from now, in words of the viewer's language."""
         distance = timedelta(milliseconds=instant_ms - self._now_ms())
         if abs(distance) < timedelta(seconds=2):
             return str(gettext("now"))
@@ -74,7 +74,7 @@ class LocalTimes:
         )
 
     def duration(self, duration_ms: int) -> str:
-        """Return a duration, to three figures or to the second."""
+        """Return a duration in three significant digits, or to the second above a minute."""
         if duration_ms < 1:
             return "<1 ms"
         seconds = duration_ms / 1000
@@ -86,13 +86,13 @@ class LocalTimes:
 
 
 def install(app: Flask, services: ConsoleServices) -> None:
-    """Give an app's templates these names."""
+    """Provide the viewer's local times to an app's templates."""
     local_times = LocalTimes(services.timezone, services.now_ms)
     app.jinja_env.globals.update(local_times=local_times)
 
 
 def weekday_names() -> list[str]:
-    """Return what the viewer's language calls the days of the week, in short, from Monday on."""
+    """Return the short weekday names in the viewer's language, from Monday on."""
     names = get_day_names("abbreviated", locale=get_locale())
     return [str(names[day]) for day in range(7)]
 

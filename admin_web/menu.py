@@ -11,7 +11,7 @@ from scheduler.actor import Right
 
 @dataclass(frozen=True, slots=True)
 class MenuEntry:
-    """A line of the menu; `icon` is a drawing of `macros/icons.html`."""
+    """A line of the menu; `icon` is defined in `macros/icons.html`."""
 
     endpoint: str
     icon: str
@@ -19,7 +19,7 @@ class MenuEntry:
     right: Right
 
 
-#: After the dashboard, in this order.
+#: In this order, after the dashboard.
 ENTRIES = (
     MenuEntry("jobs.index", "jobs", lazy_gettext("Jobs"), Right.VIEW),
     MenuEntry("runs.index", "runs", lazy_gettext("Runs"), Right.VIEW),
@@ -35,10 +35,10 @@ ENTRIES = (
 
 
 def install(app: Flask) -> None:
-    """Give an app's templates the menu."""
+    """Provide the menu to an app's templates."""
     app.jinja_env.globals["menu_entries"] = menu_entries
 
 
 def menu_entries(viewer: Visitor) -> list[MenuEntry]:
-    """Return what a visitor may open."""
+    """Return the entries that a visitor may open."""
     return [entry for entry in ENTRIES if viewer.may(entry.right)]

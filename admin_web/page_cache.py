@@ -1,8 +1,8 @@
-"""Keeps pages as somebody last saw them, to show them while the database is away.
+"""Keeps recently seen pages, to show them while the database is unavailable.
 
-A sign-in is shown only what this console has shown to it before, so nobody learns what they did not
-know; and only for so long as their rights may be out of date. Forms of their own are not kept: what
-is typed there would be lost at each new try.
+A sign-in sees only what this console has shown it before, so nobody learns anything new, and only
+for as long as their rights may be out of date. Pages with forms are not kept: whatever is typed
+there would be lost at each reload.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from admin_web.access.gate import TOKEN
 from admin_web.console_services import PageCacheLimits
 from admin_web.visitors import Visitor, known_visitor
 
-#: Lists and pages of one thing; the rest has forms, or tells who did what.
+#: Pages without forms, except the audit log.
 ENDPOINTS = frozenset(
     {
         "dashboard.show",
@@ -34,7 +34,7 @@ ENDPOINTS = frozenset(
         "ledger.index",
     }
 )
-#: Where the notice goes: the beginning of `layout.html`'s content.
+#: The notice goes after this, at the beginning of the content in `layout.html`.
 _MAIN = '<main id="main" tabindex="-1">'
 
 
@@ -47,7 +47,7 @@ class _Page:
 
 
 class PageCache:
-    """Keeps pages, a few for each sign-in; thread-safe.
+    """Keeps a few pages for each sign-in; thread-safe.
 
     Args:
         now_ms: the database's clock.
@@ -69,11 +69,11 @@ class PageCache:
         self._pages: OrderedDict[tuple[str, str], _Page] = OrderedDict()
 
     def install(self, app: Flask) -> None:
-        """Look at every answer of an app."""
+        """Store the pages that an app serves."""
         app.after_request(self.store)
 
     def store(self, response: Response) -> Response:
-        """Keep a page that may be shown again; return it as it is."""
+        """Store a page that may be shown again; return the response unchanged."""
         known, key = known_visitor(), _key()
         if known is None or key is None or response.status_code != 200:  # noqa: PLR2004 - OK
             return response
@@ -81,7 +81,7 @@ class PageCache:
             return response
         html = response.get_data(as_text=True)
         page = _Page(html, known, self._now_ms(), self._clock() + self._limits.seconds)
-        # What was said once, about what has just been done, is not said again.
+        # A page with a flashed message is not stored: the message is shown only once.
         is_stored = (
             _MAIN in html and len(html) <= self._limits.characters and not get_flashed_messages()
         )
@@ -94,7 +94,7 @@ class PageCache:
         return response
 
     def find(self) -> str | None:
-        """Return the page that is asked for as it was last, with a notice; None = not known."""
+        """Return the last version of the requested page with a notice; None if there is none."""
         key = _key()
         with self._lock:
             page = self._pages.get(key) if key else None
@@ -106,7 +106,7 @@ class PageCache:
 
 
 def _key() -> tuple[str, str] | None:
-    """Return the sign-in and the page of the present request, None where none is kept."""
+    """Return the sign-in and the page of this request; None if it is not cached."""
     token = session.get(TOKEN)
     if request.method != "GET" or request.endpoint not in ENDPOINTS or not isinstance(token, str):
         return None

@@ -1,4 +1,4 @@
-"""What all templates can use: the viewer, the theme, the URLs of static files and bundles."""
+"""Names available in all templates: the viewer, the theme, URLs of static files and bundles."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ THEME_COOKIE = "warren_theme"
 
 
 def install(app: Flask) -> None:
-    """Give an app's templates these names."""
+    """Provide these names to an app's templates."""
     versions = {path.name: _version(path) for path in STATIC.glob("*.*")}
     app.jinja_env.globals.update(
         viewer=known_visitor,
@@ -37,7 +37,7 @@ def install(app: Flask) -> None:
 
 
 def theme() -> str:
-    """Return the request's theme: the user's, the cookie's, else the browser's."""
+    """Return the request's theme: from the user, the cookie, or the browser ("auto")."""
     known = known_visitor()
     for wanted in (known.theme if known else "", request.cookies.get(THEME_COOKIE, "")):
         if wanted in THEMES:
@@ -46,17 +46,17 @@ def theme() -> str:
 
 
 def _asset(versions: dict[str, str], name: str) -> str:
-    """Return the URL of a static file, another one for each content, so that it may be kept."""
+    """Return the URL of a static file; it changes with the content, so browsers may cache it."""
     return url_for("static", filename=name, v=versions[name])
 
 
 def _bundle(manifest: dict[str, str], name: str) -> str:
-    """Return the URL of a built script or style sheet, empty when there is none."""
+    """Return the URL of a built script or style sheet; empty if it is not built."""
     return url_for("static", filename=f"bundle/{manifest[name]}", v="1") if name in manifest else ""
 
 
 def _manifest() -> dict[str, str]:
-    """Return the built files by their names; they carry their content's hash."""
+    """Return the built files by name; their file names contain a hash of the content."""
     try:
         found = json.loads(MANIFEST.read_text(encoding="utf-8"))
     except (OSError, ValueError):

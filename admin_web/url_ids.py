@@ -1,14 +1,14 @@
-"""Ids in URLs: in paths, and as positions in a list."""
+"""Ids in URLs: in paths, and as positions in lists."""
 
 from flask import request
 from werkzeug.routing import IntegerConverter, Map
 
-#: What the database holds as a key.
+#: The largest key of the database.
 LARGEST = 2**63 - 1
 
 
 class IdConverter(IntegerConverter):
-    """`<id:run_id>` in a rule: a number that can be a key; any other is 404."""
+    """`<id:run_id>` in a rule: a number that can be a key; anything else is 404."""
 
     regex = "[0-9]{1,19}"
 
@@ -17,6 +17,6 @@ class IdConverter(IntegerConverter):
 
 
 def id_argument(name: str) -> int | None:
-    """Return a key among the query's arguments, None when it is none."""
+    """Return an id from the query; None if it is missing or invalid."""
     found = request.args.get(name, type=int)
     return found if found is not None and 0 < found <= LARGEST else None

@@ -10,13 +10,13 @@ from scheduler.actor import Right
 
 View = TypeVar("View", bound=Callable[..., Any])
 _MARK = "warren_route"
-#: Where an app keeps the `form` of each endpoint.
+#: The key of each endpoint's `form` in an app's configuration.
 FORMS = "FORMS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where a view is found and who may call it."""
+    """Where a view is found, and who may call it."""
 
     rule: str
     right: Right
@@ -35,9 +35,9 @@ class PageGroup(Protocol):
 def route(
     rule: str, right: Right, *, methods: tuple[str, ...] = ("GET",), form: str = ""
 ) -> Callable[[View], View]:
-    """Mark a method as the view of a rule, for those who have the right.
+    """Mark a method as the view of a rule, for callers with the right.
 
-    `form` is the endpoint of the page whose form is sent to it, if not the one above its path.
+    `form` is the endpoint of the page whose form is sent here; by default, the page above its path.
     """
 
     def mark(view: View) -> View:
@@ -48,7 +48,7 @@ def route(
 
 
 def mount(app: Flask, groups: Iterable[PageGroup]) -> dict[str, Right]:
-    """Add the views of all groups; return what each endpoint asks of its caller."""
+    """Add the views of all groups; return the right that each endpoint requires."""
     rights = {"static": Right.ANYONE}
     app.config[FORMS] = {}
     blueprints: dict[str, Blueprint] = {}

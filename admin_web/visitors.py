@@ -11,9 +11,9 @@ from sql.models import SignIn, User
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """Somebody who has signed in.
+    """A user who has signed in.
 
-    Language, zone and theme are empty where the browser decides.
+    Language, zone and theme are empty if the browser decides.
     """
 
     user_id: int
@@ -27,7 +27,7 @@ class Visitor:
 
     @classmethod
     def of(cls, sign_in: SignIn, user: User, *, origin: str) -> "Visitor":
-        """Return the visitor of a sign-in that counts."""
+        """Return the visitor of a valid sign-in."""
         rights, is_limited = rights_of(user), bool(user.must_change_password)
         return cls(
             user_id=user.id,
@@ -47,7 +47,7 @@ class Visitor:
 
     @property
     def app_ids(self) -> frozenset[int] | None:
-        """The apps whose jobs and runs exist for this visitor; None = all."""
+        """The apps whose jobs and runs this visitor may see; None = all."""
         return self.actor.app_ids
 
     @property
@@ -56,12 +56,12 @@ class Visitor:
         return self.role.name.lower()
 
     def may(self, right: str) -> bool:
-        """Return whether a visitor has a right; templates ask by its name."""
+        """Return whether the visitor has a right; templates pass its name."""
         return self.actor.may(right)
 
 
 def visitor() -> Visitor:
-    """Return who calls the present route; one that needs a sign-in has somebody."""
+    """Return the visitor of this request; abort with 403 if nobody is signed in."""
     found = known_visitor()
     if found is None:
         abort(403)
@@ -69,6 +69,6 @@ def visitor() -> Visitor:
 
 
 def known_visitor() -> Visitor | None:
-    """Return who calls, None when nobody has signed in or it was not asked."""
+    """Return the visitor of this request; None if nobody is signed in or was looked up."""
     found: Visitor | None = g.get("visitor")
     return found

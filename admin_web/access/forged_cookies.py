@@ -1,4 +1,4 @@
-"""Detects cookies that no console of the cluster has signed."""
+"""Detects session cookies that no console of the cluster has signed."""
 
 from flask import current_app, request
 from flask.sessions import SecureCookieSessionInterface
@@ -6,7 +6,7 @@ from itsdangerous import BadSignature, SignatureExpired
 
 
 def is_present() -> bool:
-    """Return whether the present request carries one; Flask takes it as none at all."""
+    """Return whether this request carries such a cookie; Flask itself just ignores it."""
     interface = current_app.session_interface
     assert isinstance(interface, SecureCookieSessionInterface)
     serializer = interface.get_signing_serializer(current_app)

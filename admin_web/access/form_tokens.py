@@ -1,4 +1,4 @@
-"""Tokens of forms, masked anew for each answer, so that no two answers hold the same bytes."""
+"""CSRF tokens of forms, masked anew for each answer, so that no two answers hold the same bytes."""
 
 import base64
 import binascii
@@ -9,23 +9,23 @@ from flask_wtf.csrf import CSRFProtect, generate_csrf
 
 
 class MaskedTokens(CSRFProtect):  # type: ignore[misc] # has no types
-    """Checks tokens that were shown masked."""
+    """Checks CSRF tokens that were masked when they were sent."""
 
     def init_app(self, app: Flask) -> None:
-        """Check every form, and give templates the tokens to put there."""
+        """Check every form, and give templates the token to put into theirs."""
         super().init_app(app)
-        # Macros see the one, templates the other.
+        # Macros see globals only; in templates, the context processor of CSRFProtect would win.
         app.jinja_env.globals["csrf_token"] = masked_token
         app.context_processor(lambda: {"csrf_token": masked_token})
 
     def _get_csrf_token(self) -> str | None:
-        """Return the token of the present request as it was signed."""
+        """Return the unmasked token of this request."""
         sent = super()._get_csrf_token()
         return unmasked(sent) if sent else sent
 
 
 def masked_token() -> str:
-    """Return the token of the present answer; the same for all its forms."""
+    """Return the masked token of this answer; all its forms share it."""
     if "masked_token" not in g:
         token = generate_csrf().encode()
         mask = secrets.token_bytes(len(token))
@@ -34,7 +34,7 @@ def masked_token() -> str:
 
 
 def unmasked(sent: str) -> str:
-    """Return the token that was masked, empty when it is none."""
+    """Return the token that was masked; empty if `sent` is not a masked token."""
     try:
         both = base64.urlsafe_b64decode(sent.encode())
         half = len(both) // 2

@@ -1,4 +1,4 @@
-"""Checks every request before a view sees it: who is calling, and whether they may."""
+"""Checks before every view who is calling and whether they have the right."""
 
 from collections.abc import Mapping
 
@@ -10,21 +10,21 @@ from admin_web.access.sign_ins import SignIns
 from admin_web.visitors import Visitor
 from scheduler.actor import Right
 
-#: Where the signed cookie keeps the token of a sign-in.
+#: The key of the sign-in's token in the signed cookie.
 TOKEN = "sign_in"  # noqa: S105 - a key, not a secret
-#: Sent by tables that refresh themselves: not a click, so it keeps no sign-in alive.
+#: Sent by tables that refresh themselves: such a request is no click and keeps no sign-in alive.
 LIVE_HEADER = "Warren-Live"
 
 
 class Gate:
-    """Lets a request through when its caller has the right that its route asks for."""
+    """Lets a request through if its caller has the right that its route requires."""
 
     def __init__(self, sign_ins: SignIns, rights: Mapping[str, Right]) -> None:
         self._sign_ins = sign_ins
         self._rights = rights
 
     def guard(self, app: Flask) -> None:
-        """Stand before every route of the console.
+        """Check every request from now on.
 
         Raises:
             LookupError: a route has no right.
@@ -36,7 +36,7 @@ class Gate:
         app.before_request(self.admit)
 
     def admit(self) -> Response | None:
-        """Return nothing, or where the caller has to go first."""
+        """Return None to let the request through, else a redirect to where the caller must go."""
         right = self._rights.get(request.endpoint or "")
         if right is None or right is Right.ANYONE:
             return None
@@ -53,7 +53,7 @@ class Gate:
         return abort(403)
 
     def look(self) -> Visitor | None:
-        """Find out who is calling, and remember it for this request."""
+        """Return who is calling and store it in `g.visitor`; None = not signed in."""
         token = session.get(TOKEN)
         g.visitor = None
         if isinstance(token, str):
@@ -67,12 +67,12 @@ class Gate:
 
 
 def origin() -> str:
-    """Return the address that the request comes from."""
+    """Return the IP address that the request comes from."""
     return request.remote_addr or ""
 
 
 def local_path(target: str | None) -> str:
-    """Return a path of this console to go on to, the start page for anything else."""
+    """Return a path of this console to redirect to; "/" for anything that is not one."""
     path = target or ""
     if not path.startswith("/") or path.startswith("//") or "\\" in path:
         return "/"

@@ -1,4 +1,4 @@
-"""Security headers, and the refusal of requests that no browser on the console would send."""
+"""Security headers, and the refusal of requests that no page of the console would send."""
 
 import ipaddress
 import socket
@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 from admin_web.console_services import ConsoleServices
 from admin_web.visitors import known_visitor
 
-#: No inline script or style, nothing from elsewhere, in no frame.
+#: No inline script or style, nothing from other hosts, not in a frame.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -27,16 +27,16 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-#: Where browsers reach the console by https: for a year, by nothing else.
+#: For consoles behind https: browsers use nothing else for a year.
 HTTPS_ONLY = ("Strict-Transport-Security", "max-age=31536000")
-#: No form of ours is larger: a script has up to 512 kB.
+#: More than any form of ours needs: a script has up to 512 kB.
 BODY_BYTES = 1_000_000
 FORM_FIELDS = 1_000
-#: No address of ours has more; each costs time before anybody has looked who asks.
+#: More than any URL of ours has; each argument costs time before the caller is known.
 ARGUMENTS = 100
-#: What forms are sent as; nothing else is read.
+#: The content types of forms; nothing else is read.
 _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", ""})
-#: Read by programs, by whatever name they reach us: no cookie counts there.
+#: Read by programs, under any host name; these views use no cookie.
 _FOR_PROGRAMS = frozenset({"health.healthz", "health.metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -44,7 +44,7 @@ log = structlog.get_logger()
 
 
 class Security:
-    """Refuses foreign hosts and foreign pages, and sets the headers of every answer."""
+    """Refuses unknown hosts and cross-site requests, and sets the headers of every answer."""
 
     def __init__(self, services: ConsoleServices) -> None:
         own = {"localhost", socket.gethostname().lower(), services.host.lower()}
@@ -54,7 +54,7 @@ class Security:
         self._is_https = services.is_https
 
     def guard(self, app: Flask) -> None:
-        """Stand before and behind every route."""
+        """Check every request, and complete every answer."""
         app.config["MAX_CONTENT_LENGTH"] = BODY_BYTES
         app.config["MAX_FORM_MEMORY_SIZE"] = BODY_BYTES
         app.config["MAX_FORM_PARTS"] = FORM_FIELDS
@@ -63,7 +63,7 @@ class Security:
         app.after_request(self.note)
 
     def check(self) -> None:
-        """Refuse a name that is not ours (DNS rebinding), and what no page of ours sends."""
+        """Refuse a host name that is not ours (DNS rebinding), and cross-site requests."""
         if request.query_string.count(b"&") >= ARGUMENTS:
             abort(400, "arguments")
         if request.endpoint in _FOR_PROGRAMS:
@@ -76,7 +76,7 @@ class Security:
             abort(415)
 
     def dress(self, response: Response) -> Response:
-        """Set the headers that every answer has."""
+        """Set the security headers and Cache-Control."""
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         if self._is_https:
@@ -89,7 +89,7 @@ class Security:
         return response
 
     def note(self, response: Response) -> Response:
-        """Log what was refused for want of a right, a token or an origin."""
+        """Log a 403: a right, token or origin was missing."""
         if response.status_code == Forbidden.code:
             known = known_visitor()
             log.warning(
@@ -113,19 +113,19 @@ class Security:
             return True
         page = urlsplit(told)
         if page.netloc == self._public != "":
-            # What came by http may have been changed on its way to the browser.
+            # A page that came by http may have been changed on its way to the browser.
             return page.scheme == self._scheme
         return page.netloc == request.host
 
 
 def _is_kept_for_good() -> bool:
-    """Whether it is a file whose name or version says what it holds."""
+    """Whether it is a file whose URL changes whenever its content does."""
     name = str((request.view_args or {}).get("filename", ""))
     return request.endpoint == "static" and ("v" in request.args or name.startswith("bundle/"))
 
 
 def _is_address(name: str) -> bool:
-    # No name leads to a literal address, so it cannot be a foreign page's.
+    # A literal address involves no DNS, so it cannot be rebound to us.
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Names the session cookie by the port too: one host may have two consoles."""
+"""Adds the port to the name of the session cookie: one host may serve two consoles."""
 
 from urllib.parse import urlsplit
 
@@ -10,7 +10,7 @@ class CookiePerPort(SecureCookieSessionInterface):
     """Keeps the sessions of two consoles on one host apart."""
 
     def get_cookie_name(self, app: Flask) -> str:
-        """Return the configured name, with the port that the browser names."""
+        """Return the configured name, with the port of the Host header if it has one."""
         name = super().get_cookie_name(app)
         try:
             port = urlsplit(f"//{request.host}").port

@@ -1,4 +1,4 @@
-"""Signing in and out: rows in the database, so that both count for every console at once."""
+"""Signing in and out: rows in the database, so they apply to every console at once."""
 
 import hashlib
 import ipaddress
@@ -16,15 +16,15 @@ from sql.accounts import sessions, sign_in_attempts, users
 from sql.engine import Database
 from sql.models import User
 
-#: A sign-in ends after so long without a click, and after so long altogether.
+#: A sign-in ends after this long without a click, and after this long in any case.
 IDLE_SECONDS = 30 * 60
 LONGEST_SECONDS = 12 * 3_600
-#: How exactly the last click is known; each note is a write.
+#: How precisely the last click is recorded; each record is a write.
 SEEN_SECONDS = 60
-#: Wrong passwords that go at once, and how long each takes to be forgotten, in milliseconds.
+#: Wrong passwords allowed in a burst, and milliseconds until one more is allowed.
 ACCOUNT_LIMIT = (8, 60_000)
 ADDRESS_LIMIT = (15, 20_000)
-#: Forged cookies of one address that are written down at once, and how long until one more is.
+#: Forged cookies of one address recorded in a burst, and milliseconds until one more is.
 FORGERY_LIMIT = (5, 60_000)
 UNKNOWN = "(unknown user)"
 
@@ -33,19 +33,19 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """The right password: the token that the cookie carries."""
+    """The password was right; the cookie carries `token`."""
 
     token: str
 
 
 @dataclass(frozen=True, slots=True)
 class SignInRefused:
-    """A wrong name or password, or a disabled user; which of them is not told."""
+    """A wrong name or password, or a disabled user; the caller is not told which."""
 
 
 @dataclass(frozen=True, slots=True)
 class TooManyAttempts:
-    """Too many attempts: nothing was looked at."""
+    """Too many attempts: the password was not checked. Try again in `seconds`."""
 
     seconds: int
 
@@ -56,15 +56,15 @@ class SignIns:
     def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
         self._database = database
         self._now_ms = now_ms
-        # For unknown names, so that they take as long as known ones.
+        # Checked for unknown names, so that they take as long as known ones.
         self._nobody = dummy_hash()
 
     def open(
         self, name: str, password: str, *, origin: str, agent: str, instead_of: str = ""
     ) -> SignedIn | SignInRefused | TooManyAttempts:
-        """Sign somebody in, if the password is right.
+        """Sign a user in if the password is right.
 
-        `instead_of` is the token that the browser has had: its sign-in ends.
+        `instead_of` is the browser's previous token; that sign-in ends.
         """
         found = self.check(name, password, origin=origin)
         if not isinstance(found, User):
@@ -72,7 +72,7 @@ class SignIns:
 
         def unit(session: Session) -> str | None:
             user = users.find(session, found.name)
-            # The password was right a moment ago; by now it may be another, or the user disabled.
+            # Since the check, the password may have changed or the user been disabled.
             if user.generation != found.generation:
                 return None
             sessions.end_token(session, _hash(instead_of))
@@ -85,10 +85,10 @@ class SignIns:
     def check(
         self, name: str, password: str, *, origin: str
     ) -> User | SignInRefused | TooManyAttempts:
-        """Return the user of a right password.
+        """Return the user if the password is right.
 
-        The attempt is counted before the password is looked at, so that many at once gain nothing,
-        and taken back when it was right.
+        The attempt is counted before the password is checked, so that many at once gain nothing,
+        and is refunded if the password was right.
         """
         limits = _limits(name, origin)
         wait_ms = self._database.write(
@@ -108,7 +108,7 @@ class SignIns:
         return user
 
     def open_again(self, visitor: Visitor, *, agent: str) -> str:
-        """Give a visitor whose password has just changed a new sign-in; return its token."""
+        """Sign a visitor in again after a change of password; return the new token."""
 
         def unit(session: Session) -> str:
             user = users.find(session, visitor.name)
@@ -117,7 +117,10 @@ class SignIns:
         return self._database.write(unit)
 
     def find(self, token: str, *, origin: str, is_click: bool) -> Visitor | None:
-        """Return whose sign-in a token is, None when it has ended; a click keeps it alive."""
+        """Return the visitor whose sign-in a token is, or None if it has ended.
+
+        A click keeps the sign-in alive.
+        """
         token_hash, now_ms = _hash(token), self._now_ms()
         found = self._database.read(lambda session: sessions.find(session, token_hash))
         if found is None:
@@ -148,7 +151,7 @@ class SignIns:
         self._database.write(unit)
 
     def record_forgery(self, origin: str) -> None:
-        """Write down that somebody sent a cookie that no console signed, so often an address."""
+        """Record in the audit log that an address sent a forged cookie, at a limited rate."""
         limits = {f"forgery:{network_of(origin)}": FORGERY_LIMIT}
 
         def unit(session: Session) -> None:
@@ -159,7 +162,7 @@ class SignIns:
         self._database.write(unit)
 
     def clean(self) -> None:
-        """Forget what has run out."""
+        """Delete expired sign-ins and attempts."""
         now_ms = self._now_ms()
 
         def unit(session: Session) -> None:
@@ -178,7 +181,7 @@ class SignIns:
         return token
 
     def _note(self, session: Session, action: Action, user: User | None, origin: str) -> None:
-        # What was typed as a name may be a password, so only known names are kept.
+        # People type passwords into the name field, so only known names are stored.
         name = user.name if user else UNKNOWN
         AuditLog(who=name, origin=origin).note(
             session,
@@ -199,7 +202,7 @@ def _limits(name: str, origin: str) -> dict[str, tuple[int, int]]:
 
 
 def network_of(origin: str) -> str:
-    """Return what one who tries has: an IPv4 address, or a /64 of IPv6."""
+    """Return the network that is limited as one: an IPv4 address, or a /64 of IPv6."""
     try:
         address = ipaddress.ip_address(origin.partition("%")[0])
     except ValueError:

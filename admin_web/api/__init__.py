@@ -1,11 +1,12 @@
-"""The HTTP API: what programs do with Warren, by tokens, as JSON.
+"""The HTTP API: Warren for programs, with tokens and JSON.
 
-A view is a method marked `@endpoint(…)` of a group in `endpoints/`: it names its scope, its query,
-its body and its answer as types, and from these the checks and the OpenAPI document follow. Views
-read through `sql` with `call.actor.app_ids` and act through `parts.commands(call.actor)`, as pages
-do. There is no other way to add one: without a scope the application does not start.
+A view is a method marked `@endpoint(…)` of a group in `endpoints/`. The mark names its scope and
+the types of its query, body and answer; the checks and the OpenAPI document follow from these.
+Views read through `sql` with `call.actor.app_ids` and act through `services.commands(call.actor)`,
+as pages do. There is no other way to add one: without a scope the application does not start.
 
-Flask and msgspec are all that it needs: checks and document are made of the marks, and answers of
-`scheduler/views`. It is a process of its own, as the few threads, the cookies and the forms of the
-console do not suit programs that wait. An idempotency key is a unique row in its run's transaction.
+It needs only Flask and msgspec: checks and document are generated from the marks, and answers from
+`scheduler/views`. It is a separate process, because the few threads, the cookies and the forms of
+the console do not suit programs that wait. An idempotency key is a unique row, inserted in the
+transaction of its run.
 """

@@ -1,4 +1,4 @@
-"""Types of answers derived from the views of `scheduler.views`."""
+"""Answer types derived from the views of `scheduler.views`."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, get_args, get_type_hints
@@ -15,25 +15,25 @@ def answer_type(
     without: Collection[str] = (),
     more: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return the type of the JSON that `to_json` makes of a view; `more` are further fields."""
+    """Return the type of the JSON that `to_json` makes of a view; `more` are additional fields."""
     hints = get_type_hints(view)
     fields = [(field, _json(field, hints[field])) for field in view._fields if field not in without]
     return msgspec.defstruct(name, [*fields, *(more or {}).items()], kw_only=True)
 
 
 def to_answer(kind: Any, view: NamedTuple, **more: Any) -> Any:
-    """Return a view as an answer of the type derived from it."""
+    """Return a view as a value of the answer type derived from it."""
     return kind(**to_json(view, without=set(view._fields) - set(kind.__struct_fields__)), **more)
 
 
 def page_type(kind: Any) -> Any:
-    """Return the type of a page of something."""
+    """Return the type of a page of items of one type."""
     name = f"{kind.__name__}Page"
     return msgspec.defstruct(name, [("items", list[kind]), ("next", str | None)], kw_only=True)
 
 
 def _json(name: str, kind: Any) -> Any:
-    """Return the type of a field's value in JSON."""
+    """Return the type that a field has in JSON."""
     if name.endswith("_at"):
         return str | None
     if any(getattr(part, "__origin__", None) is tuple for part in (kind, *get_args(kind))):

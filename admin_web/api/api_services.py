@@ -1,4 +1,4 @@
-"""What the API is made of: handed to it from outside, once."""
+"""What the API needs from outside."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,30 +14,33 @@ from sql.ids import RunIds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How many requests a second a token may make of one process, and how many at once.
+    """Limits of one API process.
 
-    One user's tokens together take a part of the places, so that there is room for the others.
+    The first four are a rate per second and a burst for each token, of all requests and of
+    triggers. The tokens of one user together get only a part of the places, to leave room for
+    others.
     """
 
     requests: float = 50.0
     requests_at_once: float = 100.0
     triggers: float = 10.0
     triggers_at_once: float = 50.0
-    #: Requests that may wait for something at a time; others are answered at once.
+    #: Requests that may wait at a time, in total and per user; more are answered at once.
     waiting: int = 450
     waiting_of_user: int = 400
-    #: Requests at a time that read or write much; one too many is refused.
+    #: Expensive requests at a time, in total and per user; more are refused.
     heavy: int = 4
     heavy_of_user: int = 2
-    #: How often all that is waited for is looked at.
+    #: Seconds between two polls for all waiting requests.
     look_seconds: float = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFiles:
-    """How job files are read and written.
+    """The reader and the writer of job files.
 
-    `read` gives apps and jobs of a text in YAML, or raises ValueError, a line for each problem.
+    `read` returns the apps and jobs of a YAML text, or raises ValueError with a line for each
+    problem; `write` returns the lines of a file.
     """
 
     read: Callable[[bytes], tuple[Sequence[AppSpec], Sequence[JobSpec]]]
@@ -46,19 +49,19 @@ class JobFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServices:
-    """Everything that views get their facts from and act through.
+    """Everything that views read from and act through.
 
     Attributes:
         database: a small pool of its own.
         now_ms: the database's clock.
-        run_ids: of all that is triggered here, in blocks.
+        run_ids: for triggered runs, reserved in blocks.
         timezone: of jobs that name none.
         job_files: the reader and writer of job files.
-        is_broker_up: whether messages can travel; answers at once.
-        requester: asks executors for run logs; None = no executor can be asked.
-        added_routes: those that are installed besides XXL-JOB's.
-        trusted_proxies: how many reverse proxies stand before it.
-        limits: of each token.
+        is_broker_up: whether the broker is connected; does not block.
+        requester: asks executors for run logs; None = executors cannot be asked.
+        added_routes: routes that are installed besides XXL-JOB's.
+        trusted_proxies: how many reverse proxies stand in front of the API.
+        limits: of this process.
         version: of Warren.
 
     """
@@ -76,7 +79,7 @@ class ApiServices:
     version: str = ""
 
     def commands(self, actor: Actor) -> Commands:
-        """Return what somebody may do, on their apps and jobs only."""
+        """Return the commands of an actor, limited to their apps and jobs."""
         return Commands(
             CommandContext(
                 database=self.database,

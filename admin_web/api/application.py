@@ -1,4 +1,4 @@
-"""Builds the API's Flask application; nothing of it lives at module level."""
+"""Builds the API's Flask application; there is no application at module level."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -27,16 +27,16 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
-#: No query of ours has more.
+#: More parameters than any query of ours has.
 _ARGUMENTS = 100
 _HEALTH = "health"
 
 
 def create_api(services: ApiServices) -> Flask:
-    """Return the API; a WSGI server serves it.
+    """Return the API as a WSGI application.
 
     Raises:
-        LookupError: a view has no scope, or a route is none of the views'.
+        LookupError: a view has no scope, or a route belongs to no view.
 
     """
     app = Flask("admin_web", static_folder=None)
@@ -76,8 +76,8 @@ def create_api(services: ApiServices) -> Flask:
 
 
 def described() -> dict[str, Any]:
-    """Return the description of the API in OpenAPI, without a database."""
-    # Never opened: nothing is asked of it.
+    """Return the API's description in OpenAPI, without a database."""
+    # No view is called, so this database is never opened.
     database = Database("sqlite:////dev/null")
     try:
         none = JobFiles(read=lambda _data: ((), ()), write=lambda _apps, _jobs: ())
@@ -95,7 +95,7 @@ def described() -> dict[str, Any]:
 
 
 class _Server:
-    """Lets a request in, reads it, calls its view, and writes what that returned."""
+    """Admits a request, reads it, calls its view, and writes the answer."""
 
     def __init__(
         self, admission: Authentication, heavy: ConcurrencyLimits, polling: LongPolling
@@ -105,7 +105,7 @@ class _Server:
         self._polling = polling
 
     def serving(self, one: Mounted) -> Callable[..., Response]:
-        """Return what Flask calls for a view."""
+        """Return the function that Flask calls for a view."""
 
         def serve(**names: Any) -> Response:
             held = cast(ApiRequest, request).held
@@ -128,7 +128,7 @@ class _Server:
         if not isinstance(result, Wait):
             return _written(result, one)
         if self._polling.hold(call.user_id, result):
-            return Response()  # The server sends nothing of it.
+            return Response()  # not sent: the server holds the connection
         return _written(result.at_once, one)
 
     def _resumed(self, held: HeldRequest, one: Mounted) -> Response:
@@ -186,6 +186,6 @@ def _dress(response: Response) -> Response:
 
 
 def _health(services: ApiServices) -> tuple[dict[str, Any], int]:
-    """Tell whether this process can serve; without names, addresses or a version."""
+    """Return whether this process can serve; without names, addresses or a version."""
     services.database.read(lambda session: session.connection())
     return {"status": "ok", "broker": services.is_broker_up()}, 200

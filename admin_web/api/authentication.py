@@ -19,10 +19,10 @@ from sql.accounts import sign_in_attempts, tokens
 from sql.accounts.tokens import KnownToken, Owner
 from sql.jobs import jobs
 
-#: Unknown tokens of one address that go at once, and how long each takes to be forgotten, in
-#: milliseconds. The console's sign-ins from there have a budget of their own.
+#: Unknown tokens allowed from one address in a burst, and milliseconds until one more is allowed.
+#: Separate from the limit on sign-ins to the console.
 GUESS_LIMIT = (15, 20_000)
-#: How exactly the last use of a token is known; each note is a write.
+#: How precisely the last use of a token is recorded; each record is a write.
 SEEN_MS = 60_000
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="warren"'}
 
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class Authentication:
-    """Finds out who calls, and whether they may, before anything else is read."""
+    """Finds out who calls and whether they may, before anything else is read."""
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
@@ -39,11 +39,10 @@ class Authentication:
         self._triggers = RateLimits(limits.triggers, limits.triggers_at_once)
 
     def admit(self, endpoint: Endpoint) -> Call | None:
-        """Return who calls a view; None where nobody needs to be known.
+        """Return the call with its actor; None if the view is open to anyone.
 
         Raises:
-            Refusal: 401 without a token that counts, 429 when it calls too often, 403 without the
-                scope.
+            Refusal: 401 without a valid token, 429 if it calls too often, 403 without the scope.
 
         """
         if endpoint.opens is OpenAccess.ANYONE:
@@ -65,7 +64,7 @@ class Authentication:
         return call
 
     def _actor(self, token: KnownToken, owner: Owner) -> Actor:
-        """Return who acts; to a token for some jobs, only their apps exist."""
+        """Return who acts; a token for some jobs sees only their apps."""
         actor = actor_of(token, owner, origin=request.remote_addr or "")
         if actor.job_ids is None:
             return actor
@@ -96,7 +95,7 @@ class Authentication:
         return token, owner
 
     def _charge(self) -> None:
-        """Count a guess of an address."""
+        """Count an unknown token from this address."""
         origin = request.remote_addr or ""
         limits = {f"token:{network_of(origin)}": GUESS_LIMIT}
         wait_ms = self._services.database.write(
@@ -129,7 +128,7 @@ class Authentication:
 
 
 def demand(call: Call, scope: Scope) -> None:
-    """Raise Refusal unless token and owner both have what a scope asks for."""
+    """Raise Refusal 403 unless token and owner both have what a scope requires."""
     if not call.has(scope):
         raise Refusal(403, f"the token has no scope {scope.value}")
     if not call.actor.may(RIGHTS[scope]):
@@ -137,7 +136,7 @@ def demand(call: Call, scope: Scope) -> None:
 
 
 def too_often(detail: str, wait_seconds: float) -> Refusal:
-    """Return the refusal of one who has to wait."""
+    """Return a refusal with status 429 and Retry-After."""
     seconds = str(max(1, math.ceil(wait_seconds)))
     return Refusal(429, detail, headers={"Retry-After": seconds})
 

@@ -1,6 +1,6 @@
-"""Reads bodies and queries into msgspec's structs, and collects everything that is wrong.
+"""Reads bodies and queries into msgspec structs, and collects all problems.
 
-msgspec alone stops at the first problem, and lets unknown fields pass.
+msgspec alone stops at the first problem and ignores unknown fields.
 """
 
 import re
@@ -13,7 +13,7 @@ from werkzeug.datastructures import MultiDict
 from admin_web.api.refusals import Refusal
 
 T = TypeVar("T")
-#: Problems that one answer names.
+#: Problems in one answer at most.
 MOST_ERRORS = 100
 _AT = re.compile(r" - at `\$(.*)`$")
 
@@ -24,17 +24,17 @@ class FieldErrors(list[dict[str, str]]):
     is_unknown = False
 
     def say(self, pointer: str, detail: str) -> None:
-        """Add a problem at a place in the body; refuses the body once there are MOST_ERRORS."""
+        """Add a problem at a JSON pointer; raise Refusal once there are MOST_ERRORS."""
         self.append({"pointer": pointer, "detail": detail})
         if len(self) >= MOST_ERRORS:
             refuse(self)
 
 
 def parsed(data: bytes) -> Any:
-    """Return what JSON says.
+    """Return the value of a JSON text.
 
     Raises:
-        Refusal: 400, it is none.
+        Refusal: 400, it is not JSON.
 
     """
     try:
@@ -47,7 +47,7 @@ def read_body(kind: type[T], value: Any) -> T:
     """Return a body as a struct.
 
     Raises:
-        Refusal: 400 for unknown fields, 422 for all else, with every problem.
+        Refusal: 400 if there are unknown fields, else 422; with every problem.
 
     """
     wrong = FieldErrors()
@@ -58,7 +58,7 @@ def read_body(kind: type[T], value: Any) -> T:
 
 
 def refuse(wrong: FieldErrors) -> None:
-    """Raise Refusal when there is a problem."""
+    """Raise Refusal if there are problems: 400 if a field is unknown, else 422."""
     if wrong.is_unknown:
         raise Refusal(400, "the body has fields that are not known", errors=wrong)
     if wrong:
@@ -66,7 +66,7 @@ def refuse(wrong: FieldErrors) -> None:
 
 
 def read_struct(kind: type[T], value: Any, pointer: str, wrong: FieldErrors) -> T | None:
-    """Return an object as a struct, None when anything of it is wrong, which is noted."""
+    """Return an object as a struct; None if anything is wrong, which is added to `wrong`."""
     if not isinstance(value, Mapping):
         wrong.say(pointer, f"expected an object, got: {_shown(value)}")
         return None
@@ -86,10 +86,10 @@ def read_struct(kind: type[T], value: Any, pointer: str, wrong: FieldErrors) -> 
 
 
 def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
-    """Return the parameters of a query as a struct; a list's may be repeated, or have commas.
+    """Return the parameters of a query as a struct; lists may be repeated or have commas.
 
     Raises:
-        Refusal: 400 for unknown parameters, 422 for all else, with every problem.
+        Refusal: 400 if there are unknown parameters, else 422; with every problem.
 
     """
     fields: Any = {field.encode_name: field for field in _fields(kind)}

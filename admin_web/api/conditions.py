@@ -1,4 +1,4 @@
-"""Conditional requests: entity tags, and what must be said before anything is changed."""
+"""Conditional requests: entity tags, and the preconditions of changes."""
 
 import hashlib
 
@@ -10,30 +10,33 @@ from admin_web.api.refusals import Refusal
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import fingerprint
 
-#: Characters of an entity tag behind the job's version.
+#: Characters of an entity tag after the job's version.
 _TOLD_LENGTH = 16
 HEADERS = {
-    "If-Match": "The `ETag` that it must still have; `*` = whatever it is.",
-    "If-None-Match": "`*`: it must not be there yet.",
+    "If-Match": "The `ETag` that it must still have; `*` = any.",
+    "If-None-Match": "`*`: it must not exist yet.",
 }
 
 
 def version(spec: JobSpec) -> str:
-    """Return how a job is described, not whether it is enabled: what a change must have seen."""
+    """Return the version of a job's declaration, which a change must have seen.
+
+    Starting or stopping the job does not change it.
+    """
     return fingerprint(spec)
 
 
 def etag(spec: JobSpec, answer: msgspec.Struct) -> str:
-    """Return the entity tag of an answer about a job: its version, and what else it tells."""
+    """Return the entity tag of an answer about a job: its version, and a hash of the rest."""
     told = hashlib.sha256(msgspec.json.encode(answer)).hexdigest()[:_TOLD_LENGTH]
     return f"{version(spec)}-{told}"
 
 
 def is_known() -> bool:
-    """Return whether something must exist; False = it must not.
+    """Return whether the request requires the job to exist; False = it must not.
 
     Raises:
-        Refusal: 428, the request says neither.
+        Refusal: 428, the request has neither header.
 
     """
     if request.if_none_match.star_tag:
@@ -44,12 +47,12 @@ def is_known() -> bool:
 
 
 def check(wanted_version: str) -> str | None:
-    """Check that a job's version is the one that was seen; return it, None = any.
+    """Check that the client has seen a job's current version; return it, None = any.
 
-    Other parts of a tagged representation may have changed: a job runs, and is started and stopped.
+    Only the version in the tag counts: the rest changes whenever the job runs, starts or stops.
 
     Raises:
-        Refusal: 412, it is another one.
+        Refusal: 412, the job has another version.
 
     """
     wanted: ETags = request.if_match
@@ -61,5 +64,5 @@ def check(wanted_version: str) -> str | None:
 
 
 def is_not_modified(tag: str) -> bool:
-    """Return whether the client already has this version."""
+    """Return whether the client already has what this tag stands for."""
     return request.if_none_match.contains_weak(tag)

@@ -1,4 +1,4 @@
-"""How views become routes: method, path, scope and types stand together at the view."""
+"""How views become routes: a mark at each view has its method, path, scope and types."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,28 +17,28 @@ JSON, MERGE_PATCH, YAML, TEXT = (
     "application/yaml",
     "text/plain",
 )
-#: Bytes of a body; a whole job file may be larger.
+#: Bytes of a body at most; a job file may be larger.
 BODY_BYTES = 1_000_000
 
 
 class OpenAccess(StrEnum):
     """Who may call a view that needs no scope."""
 
-    #: Everybody: the documentation says the same.
+    #: Everybody, without a token; the documentation is public too.
     ANYONE = "anyone"
     #: Holders of any valid token.
-    ANY_TOKEN = "any token"  # noqa: S105 - the name of an opening
+    ANY_TOKEN = "any token"  # noqa: S105 - not a secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a view is found, what opens it, what it takes and gives.
+    """Where a view is found, who may call it, what it takes and returns.
 
     `query`, `body` and `answer` are types that msgspec knows; `status` is that of success; `also`
-    are further answers, by status, as `answer` says or None for no body. `headers` are those of the
-    request that count, with their descriptions; `media` those that a body may have. `is_heavy`:
-    it takes long, so few go at a time. `tells_of_apps`: of more than single jobs, so a token for
-    some jobs only has no use of it.
+    are other answers by status, with their descriptions. `headers` are the request headers it
+    reads, with their descriptions; `media` are the types its body may have, and `gives` those of
+    its answer. `is_heavy`: it is expensive, so only few run at a time. `tells_of_apps`: it concerns
+    whole apps, so tokens for single jobs are refused.
     """
 
     method: str
@@ -60,7 +60,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mounted:
-    """A view with its mark: what the table of routes and the document are made of."""
+    """A view with its mark: the routes and the document are made from these."""
 
     name: str
     group: str
@@ -70,7 +70,7 @@ class Mounted:
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One request that was let in: who calls, and what was read of it."""
+    """One admitted request: who calls, and what was read of it."""
 
     actor: Actor
     user_id: int
@@ -86,13 +86,13 @@ class Call:
         return scope in self.scopes
 
     def may(self, scope: Scope) -> bool:
-        """Return whether token and owner both have what a scope asks for."""
+        """Return whether token and owner both have what a scope requires."""
         return self.has(scope) and self.actor.may(RIGHTS[scope])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An answer that is more than its body: bytes go as they are, all else as JSON."""
+    """An answer with status or headers of its own; bytes are sent as they are, all else as JSON."""
 
     value: Any = None
     status: int | None = None
@@ -111,7 +111,7 @@ class Group(Protocol):
 def endpoint(
     method: str, rule: str, opens: Scope | OpenAccess, answer: Any, **more: Any
 ) -> Callable[[View], View]:
-    """Mark a method as a view; it takes a Call and what the rule names."""
+    """Mark a method as a view; it takes a Call and the variables of the rule."""
     mark = Endpoint(method=method, rule=rule, opens=opens, answer=answer, **more)
 
     def decorate(view: View) -> View:

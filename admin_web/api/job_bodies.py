@@ -1,4 +1,4 @@
-"""A job as the API has it: a job file's job, in types made of the declared fields, and back."""
+"""Converts jobs to and from the API's types, which are generated from the declared fields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from scheduler.schedules.schedule import ValueForm
 _TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
 _WEBHOOK = in_group("webhook")
 _KEYWORDS = {one.keyword: one for one in KINDS.values() if one.fires}
-#: What names a job, and stands in the path too.
+#: The fields that the path contains too.
 _NAMES = ("name", "app")
 
 
@@ -55,7 +55,7 @@ _Groups = [
 
 
 class JobState(msgspec.Struct, kw_only=True):
-    """What follows of a job now; it is told, and never asked for."""
+    """The current state of a job; returned, but ignored when it is sent."""
 
     id: int
     next_fire_at: str | None
@@ -66,7 +66,7 @@ class JobState(msgspec.Struct, kw_only=True):
     stop_reason: str
 
 
-#: A job as it is sent: all is optional but what it runs; `state` is not looked at.
+#: A job as it is sent: everything is optional but what it runs; `state` is ignored.
 JobBody: Any = msgspec.defstruct(
     "JobBody",
     [
@@ -78,7 +78,7 @@ JobBody: Any = msgspec.defstruct(
     ],
     kw_only=True,
 )
-#: A job as it is told: every field is there.
+#: A job as it is returned: with every field.
 JobAnswer: Any = msgspec.defstruct(
     "Job",
     [
@@ -92,7 +92,7 @@ JobAnswer: Any = msgspec.defstruct(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyLocation:
-    """Where a job's body stands: its app and name, where a path says so, and its pointer."""
+    """Where a job's body is: the app and name in the path, if any, and its JSON pointer."""
 
     app: str = ""
     name: str = ""
@@ -100,7 +100,7 @@ class BodyLocation:
 
 
 def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: bool) -> Any:
-    """Return a job as it is told; without secrets, the host alone is told of a webhook."""
+    """Return the answer about a job; without secrets, webhooks are cut down to their hosts."""
     values: dict[str, Any] = {
         key: list(value) if isinstance(value := getattr(spec, field.name), tuple) else value
         for key, field in _TOP.items()
@@ -116,7 +116,7 @@ def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: b
 
 
 def job_answer_body(spec: JobSpec) -> dict[str, Any]:
-    """Return a job as a job file has it, secrets included; what is as by default is left out."""
+    """Return a job as in a job file, with secrets and without defaults."""
     state = JobState(
         id=0,
         next_fire_at=None,
@@ -138,7 +138,7 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
 
 
 def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | None:
-    """Return what a body describes; what cannot be is noted, and then there is no spec."""
+    """Return the job that a body describes, or None and add what is wrong to `wrong`."""
     before = len(wrong)
     values: dict[str, Any] = {
         field.name: tuple(value) if isinstance(value, list) else value
@@ -227,7 +227,7 @@ def _webhook(spec: JobSpec, *, with_secrets: bool) -> Any:
 
 
 def without_secret(url: str) -> str:
-    """Return what is told of a webhook to who could not have chosen it."""
+    """Return a webhook's URL without what may be secret: scheme and host only."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or '?'}/…"
 

@@ -1,8 +1,8 @@
-"""Lets requests wait without a thread: the server holds them, one thread watches for all of them.
+"""Lets requests wait without a thread: the server holds them, one thread watches all of them.
 
-A view that would answer later returns a `Wait`. The server puts the connection aside and gives the
-thread back. When the tick is over, the time is up or the process ends, the server calls the
-application again with the same request, and `Wait.later` makes the answer.
+A view that may answer later returns a `Wait`. The server puts the connection aside and frees the
+thread. When the tick is over, the time is up or the process stops, the server calls the application
+again with the same request, and `Wait.later` makes the answer.
 """
 
 import re
@@ -22,13 +22,13 @@ from admin_web.api.refusals import at_parameter
 from sql.engine import Database
 from sql.listings import tick_ends
 
-#: Most seconds that a request waits.
+#: Seconds that a request waits at most.
 LONGEST_SECONDS = 60
-#: Where a server that can hold requests puts the function that does so, in the WSGI environment.
+#: The key in the WSGI environment of the function that holds a request, if the server has one.
 HOLD = "warren.hold"
-#: Where it puts what was given to that function when it calls the application again.
+#: The key of the held request when the server calls the application again.
 HELD = "warren.held"
-#: What nothing but another look can end is looked at so often in all, and each so often at most.
+#: Requests that must be polled one by one: polls a second in total, and the pause of each.
 LOOKS_PER_SECOND, LOOK_PAUSE_SECONDS = 50, 0.5
 
 log = structlog.get_logger()
@@ -44,13 +44,13 @@ class ApiRequest(Request):
 
 
 class HeldConnection(Protocol):
-    """The connection of a held request. All of it returns at once."""
+    """The connection of a held request; no method blocks."""
 
     def fileno(self) -> int:
-        """Return its socket, which can be read when the client has left or sends more."""
+        """Return its socket, which becomes readable when the client leaves or sends more."""
 
     def has_left(self) -> bool:
-        """Return whether the client is gone."""
+        """Return whether the client has closed it."""
 
     def resume(self) -> None:
         """Call the application again."""
@@ -61,15 +61,15 @@ class HeldConnection(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """What a view returns when the answer may come later.
+    """What a view returns if the answer may come later.
 
     Attributes:
         run_id: the answer comes when the whole tick of this run is over.
-        seconds: for how long it may be held.
+        seconds: how long it may be held.
         at_once: the answer if it cannot be held.
-        later: makes the answer; None = not yet, look again in a while. Is told whether it must
+        later: returns the answer, or None = not yet, ask again. Its argument says whether it must
             answer now.
-        is_looked_at: whether `later` is also asked while the tick goes on.
+        is_looked_at: whether to ask `later` from time to time before the tick is over.
 
     """
 
@@ -82,7 +82,7 @@ class Wait:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class HeldRequest:
-    """A request that waits, and its connection as soon as the server has put it aside."""
+    """A waiting request, and its connection once the server has put it aside."""
 
     polling: "LongPolling"
     user_id: int
@@ -91,16 +91,16 @@ class HeldRequest:
     look_at: float
 
     def begin(self, connection: HeldConnection) -> None:
-        """Wait on this connection from now on; the server calls it, once it has put it aside."""
+        """Wait on this connection; the server calls it once it has put it aside."""
         self.polling.begin(self, connection)
 
     def cancel(self) -> None:
-        """Give up; the server calls it when it cannot put the connection aside."""
+        """Give up; the server calls it if it cannot put the connection aside."""
         self.polling.end(self)
 
 
 class LongPolling:
-    """Holds a limited number of requests; any further one is answered at once, not refused.
+    """Holds a limited number of requests; more are answered at once, not refused.
 
     Args:
         database: where runs are.
@@ -123,7 +123,7 @@ class LongPolling:
         self._look_seconds = look_seconds
         self._clock = clock
         self._changed = threading.Condition()
-        #: Those that have a place, and those of them that are not just being answered.
+        #: All requests that have a place, and those of them that are not being answered right now.
         self._held: set[HeldRequest] = set()
         self._waiting: dict[HeldRequest, HeldConnection] = {}
         self._is_looking = False
@@ -135,7 +135,7 @@ class LongPolling:
         return len(self._held)
 
     def hold(self, user_id: int, wait: Wait) -> bool:
-        """Have the server hold the present request; False = it must be answered at once."""
+        """Have the server hold this request; return False if it must be answered at once."""
         hold = cast(ApiRequest, request).hold
         if hold is None or self._is_stopped or not self._places.take(user_id):
             return False
@@ -153,7 +153,7 @@ class LongPolling:
         return True
 
     def answer(self, held: HeldRequest) -> Reply | None:
-        """Return the answer of a request that has waited; None = it is held again."""
+        """Return the answer to a held request; None = it is held again."""
         now = self._clock()
         try:
             reply = held.wait.later(self._is_stopped or now >= held.end_at)
@@ -170,7 +170,7 @@ class LongPolling:
         return None
 
     def begin(self, held: HeldRequest, connection: HeldConnection) -> None:
-        """Watch for the end of what a request waits for, and for its client's."""
+        """Watch for the end of the tick, and for the client to leave."""
         with self._changed:
             self._waiting[held] = connection
             if not self._is_looking:
@@ -185,9 +185,9 @@ class LongPolling:
         self._places.give_back(held.user_id)
 
     def stop(self, timeout: float) -> bool:
-        """Answer all that wait with what is known, and hold nothing more.
+        """Answer all waiting requests with what is known, and hold no more.
 
-        Returns False when some are not answered after these seconds.
+        Return False if some are not answered after `timeout` seconds.
         """
         with self._changed:
             self._is_stopped = True
@@ -201,7 +201,7 @@ class LongPolling:
         return now + max(LOOK_PAUSE_SECONDS, looked_at / LOOKS_PER_SECOND)
 
     def _look(self) -> None:
-        """Watch until nobody waits, whatever goes wrong meanwhile."""
+        """Watch until no request waits, in spite of errors."""
         while True:
             try:
                 self._watch()
@@ -212,7 +212,7 @@ class LongPolling:
                 return
 
     def _watch(self) -> None:
-        """Watch until nobody waits. Only this thread resumes connections, and drops them."""
+        """Watch until no request waits. Only this thread resumes and drops connections."""
         looked_at = float("-inf")
         with selectors.DefaultSelector() as selector:
             clients = _Clients(selector)
@@ -237,7 +237,7 @@ class LongPolling:
             return self._waiting.pop(held)
 
     def _ready(self) -> list[HeldRequest]:
-        """Return those that can be answered, or are to be looked at."""
+        """Return the requests that can be answered or are to be polled."""
         with self._changed:
             waiting = list(self._waiting)
         over = set() if self._is_stopped else self._over({one.wait.run_id for one in waiting})
@@ -257,18 +257,18 @@ class LongPolling:
 
 
 class _Clients:
-    """Tells which clients have left."""
+    """Detects clients that have left."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
         self._watched: dict[HeldRequest, HeldConnection] = {}
-        #: Those that sent their next request already: they would be heard again and again.
+        #: Clients that already sent their next request; their sockets would stay readable.
         self._eager: set[HeldRequest] = set()
 
     def left(
         self, waiting: Mapping[HeldRequest, HeldConnection], seconds: float
     ) -> list[HeldRequest]:
-        """Return whose clients are gone, as soon as one of them has left."""
+        """Return the requests whose clients have left, as soon as one has."""
         fresh = waiting.keys() - self._watched.keys() - self._eager
         if closed := [held for held in fresh if not self._is_watchable(held, waiting[held])]:
             return closed
@@ -288,14 +288,14 @@ class _Clients:
         return True
 
     def forget(self, held: HeldRequest) -> None:
-        """Watch it no more; its socket may be closed afterwards."""
+        """Stop watching a request; its socket may be closed afterwards."""
         self._eager.discard(held)
         if connection := self._watched.pop(held, None):
             self._selector.unregister(connection)
 
 
 def wished_seconds() -> float:
-    """Return how long a request is willing to wait: `Prefer: wait=30`; 0 when it is not."""
+    """Return how long the client is willing to wait (`Prefer: wait=30`); 0 by default."""
     for preference in request.headers.get("Prefer", "").split(","):
         name, _, value = preference.partition(";")[0].partition("=")
         if name.strip().lower() != "wait":

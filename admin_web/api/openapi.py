@@ -1,4 +1,4 @@
-"""The API's description in OpenAPI 3.1, made of the marks of its views and the types they name.
+"""The API's description in OpenAPI 3.1, generated from the marks of its views and their types.
 
 msgspec writes JSON Schema 2020-12, which is the dialect of OpenAPI 3.1.
 """
@@ -13,16 +13,16 @@ import msgspec
 from admin_web.api.endpoint import BASE, JSON, Endpoint, Mounted, OpenAccess
 from admin_web.api.problem_answers import MEDIA, ProblemBody
 
-#: Grows with every change that programs see; within v1 nothing is ever removed.
+#: Raised with every change that programs see; within v1 nothing is ever removed.
 API_VERSION = "1.0.0"
 _REF = "#/components/schemas/{name}"
 _NAME = re.compile(r"<(?:(\w+):)?(\w+)>")
 _ID = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
 _TEXT = {"type": "string", "minLength": 1}
 _ABOUT = """\
-What programs do with Warren. Each call has a token: `Authorization: Bearer wrn_…`, made by
-`warren tokens add`. Instants are ISO 8601 in UTC. Lists are pages: `next` is the `cursor` of the
-next one, null at the end. Every error is a problem of RFC 9457.
+Warren for programs. Each call needs a token: `Authorization: Bearer wrn_…`, created by
+`warren tokens add`. Times are ISO 8601 in UTC. Lists come in pages: `next` is the `cursor` of the
+next page, null at the end. Every error is a problem as in RFC 9457.
 """
 
 
@@ -100,7 +100,7 @@ def _query(endpoint: Endpoint, schemas: dict[str, Any]) -> Iterator[dict[str, An
     if endpoint.query is None:
         return
     for name, schema in schemas[endpoint.query.__name__]["properties"].items():
-        # One that may be left out is null when it is; nobody can send a null in a query.
+        # Optional parameters have null as their default, but a query cannot contain a null.
         kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
         rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
         shown = kinds[0] | rest if len(kinds) == 1 else schema

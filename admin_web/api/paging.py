@@ -1,6 +1,6 @@
-"""Pages of lists: what a query says of them, the page itself, and where it goes on.
+"""Pages of lists: the common parameters, the page itself, and the cursor of the next one.
 
-A cursor is a place as an opaque text, bound to the filter of the list that gave it.
+A cursor is an opaque text for a position, valid only for lists with the same filter.
 """
 
 import base64
@@ -15,21 +15,21 @@ import msgspec
 from admin_web.api.refusals import at_parameter
 
 T = TypeVar("T")
-#: Lines of a page where nobody says otherwise, and at most.
+#: Items of a page by default and at most.
 USUAL, MOST = 50, 200
 _MARK_LENGTH = 12
 #: Ids are below this everywhere.
 LARGEST_ID = 2**53
-Limit = Annotated[int, msgspec.Meta(ge=1, le=MOST, description="Lines of a page.")]
-Cursor = Annotated[str | None, msgspec.Meta(description="`next` of the page before.")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=MOST, description="Items of a page.")]
+Cursor = Annotated[str | None, msgspec.Meta(description="`next` of the previous page.")]
 Word = Annotated[str, msgspec.Meta(max_length=255)]
 Instant = Annotated[
-    str, msgspec.Meta(max_length=64, description="ISO 8601 with its offset, or `Z`.")
+    str, msgspec.Meta(max_length=64, description="ISO 8601 with an offset, or `Z`.")
 ]
 
 
 class PageQuery(msgspec.Struct, kw_only=True):
-    """A list that needs no more than its place."""
+    """A list without a filter."""
 
     limit: Limit = USUAL
     cursor: Cursor = None
@@ -42,23 +42,26 @@ def page(
     told: Callable[[T], Any],
     place: Callable[[T], Any],
 ) -> Any:
-    """Return a page of rows, of which one more than its limit was read."""
+    """Return a page of rows, of which one more than the limit was read.
+
+    `told` converts a row to an item; `place` returns the position after it.
+    """
     shown = rows[: query.limit]
     more = cursor(query, place(shown[-1])) if len(rows) > query.limit else None
     return kind(items=[told(row) for row in shown], next=more)
 
 
 def instant_ms(name: str, text: str | None) -> int | None:
-    """Return an instant of a query in epoch milliseconds.
+    """Return a time in a query as epoch milliseconds; None if it is not given.
 
     Raises:
-        Refusal: it is not an instant, has no offset, or is out of range.
+        Refusal: it is not a time, has no offset, or is out of range.
 
     """
     if text is None:
         return None
     try:
-        # A plus in a query means a space.
+        # In a query, an unescaped plus means a space.
         found = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
         if found.tzinfo is None:
             raise at_parameter(name, f"expected an instant with its offset, got: {text[:64]!r}")
@@ -69,16 +72,16 @@ def instant_ms(name: str, text: str | None) -> int | None:
 
 
 def cursor(query: msgspec.Struct, place: Any) -> str:
-    """Return a text for a place in the list of a query."""
+    """Return the cursor of a position in the list of a query."""
     raw = msgspec.json.encode([_mark(query), place])
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def place_of(query: Any, kind: Any) -> Any:
-    """Return the place at which a query goes on, of a type; None when it begins.
+    """Return the position where a query continues, as `kind`; None at the beginning.
 
     Raises:
-        Refusal: the text is none of ours, or of a list with another filter.
+        Refusal: the cursor is not ours, or belongs to a list with another filter.
 
     """
     text = query.cursor

@@ -1,4 +1,4 @@
-"""Every error as `application/problem+json` (RFC 9457), and never a trace, a query or a secret."""
+"""Answers errors as `application/problem+json` (RFC 9457), without traces, queries or secrets."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ _STATUS = {
     ProblemKind.CONFLICT: 409,
     ProblemKind.FORBIDDEN: 403,
 }
-#: Codes that HTTP has a better word for than their kind.
+#: Codes with a more specific status than that of their kind.
 _OWN_STATUS = {Code.JOB_CHANGED: 412}
 
 log = structlog.get_logger()
 
 
 class Detail(msgspec.Struct, omit_defaults=True):
-    """One thing that is wrong, where, and its code where a rule has one."""
+    """One problem, where it is, and its code if it breaks a rule."""
 
     detail: str
     pointer: str | None = None
@@ -39,7 +39,7 @@ class Detail(msgspec.Struct, omit_defaults=True):
 
 
 class ProblemBody(msgspec.Struct):
-    """The body of every error; `instance` finds it in the log."""
+    """The body of every error; the log contains the number in `instance`."""
 
     type: str
     title: str
@@ -50,10 +50,10 @@ class ProblemBody(msgspec.Struct):
 
 
 class ProblemAnswers:
-    """Turns every error, also of libraries, into a problem."""
+    """Turns every error, including those of libraries, into a problem."""
 
     def install(self, app: Flask) -> None:
-        """Answer an app's errors."""
+        """Handle an app's errors."""
         app.register_error_handler(HTTPException, self.known)
         app.register_error_handler(Refusal, self.refusal)
         app.register_error_handler(Refused, self.refused)
@@ -63,7 +63,7 @@ class ProblemAnswers:
         app.register_error_handler(Exception, self.unexpected)
 
     def known(self, error: HTTPException) -> Response:
-        """Tell what HTTP has a number for."""
+        """Answer an HTTP error."""
         if error.code is None or error.code < 400:  # noqa: PLR2004 - a redirect is no error
             return error.get_response()
         headers = {
@@ -74,11 +74,11 @@ class ProblemAnswers:
         return problem(error.code, error.description or "", headers=headers)
 
     def refusal(self, error: Refusal) -> Response:
-        """Tell what was refused before a command was asked."""
+        """Answer a request that was refused before any command."""
         return problem(error.status, error.detail, errors=error.errors, headers=error.headers)
 
     def refused(self, error: Refused) -> Response:
-        """Tell what a command refuses: all of it, each with its place in the body."""
+        """Answer what a command refused: every problem, with its place in the body."""
         first = error.problems[0]
         status = _OWN_STATUS.get(first.code, _STATUS[first.code.kind])
         return problem(
@@ -89,15 +89,15 @@ class ProblemAnswers:
         )
 
     def absent(self, error: NotFound) -> Response:
-        """Tell that there is no such thing, or that it belongs to somebody else's app."""
+        """Answer that something does not exist, or belongs to an app the token may not see."""
         return problem(404, str(error))
 
     def ambiguous(self, error: Conflict) -> Response:
-        """Tell that a name is not enough, or is taken."""
+        """Answer that a name is ambiguous or taken."""
         return problem(409, str(error))
 
     def database_lost(self, error: DatabaseUnavailable) -> Response:
-        """Tell that the database is away; it comes back by itself."""
+        """Answer that the database is unavailable; the client may try again."""
         number = _number()
         log.warning("api_call_not_served", path=_path(), number=number, error=str(error))
         words = "the database does not answer; look whether it was done before you send it again"
@@ -106,14 +106,14 @@ class ProblemAnswers:
         return problem(503, words, number=number, headers={"Retry-After": str(RETRY_SECONDS)})
 
     def unexpected(self, error: Exception) -> Response:
-        """Tell a number that the log has too."""
+        """Answer with a number that is in the log too."""
         number = _number()
         log.error("api_call_failed", path=_path(), number=number, exc_info=error)
         return problem(500, f"something went wrong; its number in the log is {number}", number)
 
 
 def error_detail(one: Problem, prefix: str = "") -> dict[str, Any]:
-    """Return a problem of a rule, at its place in a body."""
+    """Return a problem with its JSON pointer, which starts with `prefix`."""
     pointer = f"{prefix}/{one.field}" if one.field else prefix
     return {"pointer": pointer, "detail": str(one), "code": one.code.name.lower()}
 

@@ -1,4 +1,4 @@
-"""How often a token may call this process, and how many requests of one user run at a time."""
+"""How often a token may call this process, and how many requests of a user run at a time."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Keys to remember; the least recently used is forgotten first.
+#: Keys remembered at most; the least recently used is dropped first.
 KEPT = 10_000
 
 
@@ -15,7 +15,7 @@ class RateLimits:
 
     Args:
         rate: calls per second in the long run.
-        at_once: calls that may come at once after a pause.
+        at_once: calls allowed in a burst.
         clock: monotonic seconds.
 
     """
@@ -27,7 +27,7 @@ class RateLimits:
         self._at_once = at_once
         self._clock = clock
         self._lock = threading.Lock()
-        #: What each has left, and when that was so.
+        #: How many calls each key has left, and when that was computed.
         self._left: OrderedDict[int, tuple[float, float]] = OrderedDict()
 
     def take(self, key: int) -> float:
@@ -60,7 +60,7 @@ class ConcurrencyLimits:
 
     @contextmanager
     def taken(self, key: int) -> Iterator[bool]:
-        """Count as one use while the block runs; gives False when the limit is reached."""
+        """Count one use while the block runs; yield False if the limit is reached."""
         is_taken = self.take(key)
         try:
             yield is_taken
@@ -69,7 +69,7 @@ class ConcurrencyLimits:
                 self.give_back(key)
 
     def take(self, key: int) -> bool:
-        """Count one use until it is given back, or return False when the limit is reached."""
+        """Count one use until `give_back`, or return False if the limit is reached."""
         with self._lock:
             if self._taken[key] >= self._of_one or self._taken.total() >= self._total:
                 return False

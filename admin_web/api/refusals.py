@@ -1,13 +1,13 @@
-"""What is refused before a command is asked, as an exception with everything that is wrong."""
+"""Requests that are refused before any command runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 
 class Refusal(Exception):
-    """A request that is refused: the status, in words why, and each thing that is wrong.
+    """A refused request: the status, the reason, and every single problem.
 
-    An error has `pointer`, a JSON pointer into the body, or `parameter`, and `detail`.
+    A problem has `detail`, and either `pointer`, a JSON pointer into the body, or `parameter`.
     """
 
     def __init__(
@@ -26,5 +26,5 @@ class Refusal(Exception):
 
 
 def at_parameter(name: str, detail: str, status: int = 422) -> Refusal:
-    """Return the refusal of one parameter of the query, or of one header."""
+    """Return the refusal of a query parameter or header."""
     return Refusal(status, detail, errors=[{"parameter": name, "detail": detail}])

@@ -15,8 +15,8 @@ from sql.run_status import FINAL, RunStatus
 class TickEnd(msgspec.Struct, kw_only=True):
     """The state of a run's whole tick: all shards with all attempts.
 
-    `status` is null until it is over; then SUCCEEDED, or how the first shard that did not succeed
-    ended. `run_ids` are by shard and attempt.
+    `status` is null until it is over; then SUCCEEDED, or the status of the first shard that did not
+    succeed. `run_ids` are in order of shard and attempt.
     """
 
     is_over: bool
@@ -30,17 +30,17 @@ RunWithTick: Any = answer_type("RunWithTick", DetailedRun, without=OF_PAGES, mor
 
 
 def run_answer(run: DetailedRun) -> Any:
-    """Return a run."""
+    """Return a run as an answer."""
     return RunAnswer(**run_json(run))
 
 
 def run_with_tick(run: DetailedRun, rows: Collection[TickRun]) -> Any:
-    """Return a run and the state of its tick."""
+    """Return a run and the state of its tick as an answer."""
     return RunWithTick(**run_json(run), tick=tick_end(rows))
 
 
 def tick_end(rows: Collection[TickRun] | Collection[DetailedRun]) -> TickEnd:
-    """Return a tick's state, given its runs in order of shard and attempt."""
+    """Return the state of a tick, given its runs in order of shard and attempt."""
     last = list({row.shard_index: row for row in rows}.values())
     is_over = all(row.status in FINAL for row in rows)
     bad = [row.status for row in last if row.status != RunStatus.SUCCEEDED]

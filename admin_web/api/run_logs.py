@@ -1,4 +1,4 @@
-"""Lines of run logs: asked of their executors, and else the end that the run's row kept."""
+"""Reads run logs from executors, or else the end that is stored with the run."""
 
 from sqlalchemy.orm import Session
 
@@ -11,15 +11,15 @@ EXECUTOR, KEPT, NONE = "executor", "kept", "none"
 
 
 class RunLogs:
-    """Reads logs; how many at a time is the reader's business."""
+    """Reads run logs."""
 
     def __init__(self, requester: Requester | None) -> None:
         self._reader = LogReader(requester)
 
     def boot(self, session: Session, run: DetailedRun) -> str:
-        """Return the boot that keeps a run's log; empty when nobody does.
+        """Return the boot that has a run's log; empty if there is none.
 
-        An address keeps its logs when it is started anew; the run's boot is gone then.
+        After a restart, the new boot at the same address serves the old logs.
         """
         if not run.app or not run.address:
             return ""
@@ -29,7 +29,7 @@ class RunLogs:
     def read(
         self, run: DetailedRun, boot_id: str, from_line: int, limit: int
     ) -> tuple[LogPart, str]:
-        """Return lines from a line on, and where they come from."""
+        """Return lines from a line on, and their source: EXECUTOR, KEPT or NONE."""
         source = Source(
             run_id=run.id,
             app=run.app or "",

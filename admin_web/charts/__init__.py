@@ -1,1 +1,1 @@
-"""Charts: figures read and laid out as shapes, for templates to draw."""
+"""Charts: data read and laid out as shapes, for templates to draw."""

@@ -1,4 +1,4 @@
-"""The last 90 days of a job as squares, a column a week; a template draws them."""
+"""The last 90 days of a job as squares, one column per week, for a template to draw."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -11,13 +11,13 @@ from sql.timeline import job_days
 from sql.timeline.job_days import DayOutcomes
 
 DAYS = 90
-#: The side of a square, and from one square to the next.
+#: The side of a square, and the distance between two squares' left edges, in pixels.
 SIDE, STEP = 13, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Square:
-    """One day; the lowest `failed_height` of its square shows its failures."""
+    """One day; the lowest `failed_height` pixels of its square show failures."""
 
     day: date
     since_ms: int
@@ -29,14 +29,14 @@ class Square:
 
     @property
     def failed_height(self) -> int:
-        """The share of failures, as far as one can see it."""
+        """The height of the failures in pixels, at least 4 if there are any."""
         total, failed = self.outcomes.total, self.outcomes.failed
         return max(4, round(SIDE * failed / total)) if failed else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """The squares, and the months that columns begin with, by their place."""
+    """The squares, and the first days of months with their x."""
 
     width: int
     height: int
@@ -45,22 +45,22 @@ class HeatMap:
 
     @property
     def has_runs(self) -> bool:
-        """Whether there is anything to see."""
+        """Whether there are any runs."""
         return any(square.outcomes.total for square in self.squares)
 
     @property
     def is_all(self) -> bool:
-        """Whether every run was looked at."""
+        """Whether every run was counted."""
         return all(square.outcomes.is_all for square in self.squares)
 
     @property
     def bad_days(self) -> list[Square]:
-        """The days on which something failed, the last one first."""
+        """The days with failures, latest first."""
         return [square for square in reversed(self.squares) if square.outcomes.failed]
 
 
 def read(session: Session, job_id: int, *, now_ms: int, zone: str) -> HeatMap:
-    """Return the last days of a job by the calendar of a zone, today the last of them."""
+    """Return the last days of a job in a time zone; the last one is today."""
     today = datetime.fromtimestamp(now_ms / 1000, ZoneInfo(zone)).date()
     days = [today - timedelta(days=back) for back in range(DAYS - 1, -2, -1)]
     bounds = [_start_ms(day, zone) for day in days]

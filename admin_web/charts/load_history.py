@@ -11,15 +11,15 @@ from sql.registry.executor_loads import LoadPoint
 
 MINUTE_MS = 60_000
 HOUR_MS, DAY_MS = 60 * MINUTE_MS, 1_440 * MINUTE_MS
-#: How wide and high a line is, and how much of the day one of its points is: the highest of these.
+#: Width and height of a chart, and the time of a point in the chart of a day: the highest value.
 WIDTH, HEIGHT, STEP_MS = 720, 100, 10 * MINUTE_MS
-#: A pause of so many steps is a gap in the line: nobody heard the executor then.
+#: More than this many steps without a value make a gap in the line: the executor was silent.
 GAP = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadChart:
-    """One stretch of time; each line is a path, in per cent from the bottom."""
+    """One period; each line is an SVG path, in percent from the bottom."""
 
     hours: int
     since_ms: int
@@ -34,7 +34,7 @@ class LoadChart:
 
 
 def last_hour(session: Session, executor_ids: Collection[int], now_ms: int) -> dict[int, str]:
-    """Return, by executor, how full its slots were in the last hour, as a path."""
+    """Return, by executor, a path that shows the share of busy slots over the last hour."""
     since_ms = now_ms - HOUR_MS
     points = executor_loads.since(session, executor_ids, since_ms)
     return {
@@ -79,7 +79,7 @@ def _share(point: LoadPoint) -> int:
 
 
 def _path(values: Sequence[tuple[int, int]], since_ms: int, length_ms: int, minutes: int) -> str:
-    """Return a path through the highest value of each step, with gaps where there is none."""
+    """Return a path through the highest value of each step, with gaps where values are missing."""
     step_ms = minutes * MINUTE_MS
     steps: dict[int, int] = {}
     for at_ms, value in values:
@@ -89,7 +89,7 @@ def _path(values: Sequence[tuple[int, int]], since_ms: int, length_ms: int, minu
     for step, value in sorted(steps.items()):
         x = min(WIDTH, round(step * step_ms * WIDTH / length_ms))
         is_new = last is None or step - last > GAP
-        # A single point is a short line, or one would not see it.
+        # A single point is drawn as a short line, so that it can be seen.
         path += f"{'M' if is_new else 'L'}{x} {HEIGHT - min(value, 100)}{'h2' if is_new else ''}"
         last = step
     return path

@@ -1,6 +1,6 @@
-"""How many times jobs come due in each minute of the next hour: every tick, not every job.
+"""How many ticks are due in each minute of the next hour.
 
-The ticks of a job depend on its next one alone, so they are computed once for each.
+A job's later ticks depend only on its next one, so they are computed once for each.
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ from sql.jobs.parked import PARKED_MS
 from sql.listings.outlook import DueJob
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-#: Ticks of a job that are looked at one by one; more of them are spread evenly.
+#: Ticks of a job that are computed exactly; further ones are spread evenly.
 ONE_BY_ONE = 12
 
 
 def per_minute(jobs: Iterable[DueJob], timezone: str, *, from_ms: int) -> Counter[int]:
-    """Return how many ticks the jobs have in each minute from an instant on, their next ones too.
+    """Return how many ticks the jobs have in each minute of the hour from `from_ms` on.
 
     `timezone` is that of jobs that name none.
     """
@@ -34,7 +34,7 @@ def per_minute(jobs: Iterable[DueJob], timezone: str, *, from_ms: int) -> Counte
 
 @lru_cache(maxsize=5_000)
 def later_ticks(kind: str, value: str, timezone: str, next_ms: int) -> tuple[int, ...]:
-    """Return the ticks of a schedule within an hour after a tick; where there are many, about."""
+    """Return the ticks of a schedule within the hour after a tick; approximate if many."""
     if next_ms >= PARKED_MS:
         return ()
     until_ms = next_ms + HOUR_MS - 1
@@ -45,6 +45,6 @@ def later_ticks(kind: str, value: str, timezone: str, next_ms: int) -> tuple[int
             return tuple(first)
         more = schedule.count(first[-1], until_ms, next_ms)
     except Problem:
-        return ()  # broken in the database: the scheduler will stop the job
+        return ()  # a broken row; the scheduler will stop the job
     pause = (until_ms - first[-1]) / (more + 1)
     return (*first, *(first[-1] + int(pause * number) for number in range(1, more + 1)))

@@ -1,1 +1,1 @@
-"""What is wrong with the cluster as a whole, told on every page until it is over."""
+"""Problems of the cluster as a whole, shown on every page until they are over."""

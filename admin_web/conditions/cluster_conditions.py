@@ -1,4 +1,4 @@
-"""What keeps the cluster from working at present: pauses, no scheduler, no broker."""
+"""What currently keeps the cluster from working: pauses, no scheduler, no broker."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ConditionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that is wrong since `since_ms` (0 = ever), and of a pause what else is known."""
+    """A problem since `since_ms` (0 = always); pauses have further facts."""
 
     kind: ConditionKind
     since_ms: int
@@ -35,14 +35,14 @@ class Condition:
 
 
 class ClusterConditions:
-    """Reads what is wrong; cheap enough for every page."""
+    """Reads the current conditions; cheap enough for every page."""
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
         self._broker_lost_at_ms = 0
 
     def read(self, app_ids: Collection[int] | None) -> list[Condition]:
-        """Return all that is wrong, the worst first; of apps some, None = all."""
+        """Return all conditions, the worst first; pauses of these apps only, None = all."""
         found = self._services.database.read(lambda session: self._stored(session, app_ids))
         if lost_at_ms := self._broker_loss():
             found.append(Condition(ConditionKind.NO_BROKER, lost_at_ms))
@@ -58,7 +58,7 @@ class ClusterConditions:
         return found + [_paused(one) for one in pauses.in_force(session, now_ms, app_ids)]
 
     def _broker_loss(self) -> int:
-        """Return since when this console has seen no broker, 0 while it sees one."""
+        """Return since when this console has had no broker; 0 = it has one."""
         if self._services.is_broker_up():
             self._broker_lost_at_ms = 0
         elif not self._broker_lost_at_ms:

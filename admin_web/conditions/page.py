@@ -1,4 +1,4 @@
-"""The banners alone, which pages ask for again and again while they are looked at."""
+"""The banners, which pages reload regularly."""
 
 from flask import Flask, g, render_template
 
@@ -9,7 +9,7 @@ from scheduler.actor import Right
 
 
 class ConditionPages:
-    """For everybody who has signed in, on every page."""
+    """Banners for everybody who has signed in, on every page."""
 
     name = "conditions"
 
@@ -18,15 +18,15 @@ class ConditionPages:
 
     @route("/conditions", Right.VIEW)
     def show(self) -> str:
-        """Show what is wrong with the cluster, nothing while all is well."""
+        """Show what is wrong with the cluster; empty if nothing is."""
         return render_template("conditions.html", viewer=visitor())
 
     def install(self, app: Flask) -> None:
-        """Give the layout what it shows above every page."""
+        """Provide the conditions to the layout."""
         app.jinja_env.globals["conditions"] = self._read
 
     def _read(self) -> list[Condition]:
-        """Return what is wrong, as whoever looks may know it; read once a request."""
+        """Return the conditions that the visitor may see; read once a request."""
         if "conditions" not in g:
             g.conditions = self._conditions.read(visitor().app_ids)
         found: list[Condition] = g.conditions

@@ -1,4 +1,4 @@
-"""Pausing dispatch, and resuming it: of the whole cluster, or of one app."""
+"""Pausing and resuming dispatch, of the whole cluster or of one app."""
 
 from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext
@@ -19,7 +19,7 @@ from sql.registry.pauses import EVERY_APP, PauseRow
 
 
 class PausePages:
-    """The cluster is paused by administrators, an app by those who operate it."""
+    """Administrators pause the cluster; operators pause their apps."""
 
     name = "pauses"
 
@@ -29,7 +29,7 @@ class PausePages:
 
     @route("/schedulers/pause/ask", Right.ADMINISTER)
     def ask(self) -> str:
-        """Ask why the cluster is paused, and until when."""
+        """Show the form to pause the cluster."""
         return self._show(None)
 
     @route("/schedulers/pause", Right.ADMINISTER, methods=("POST",))
@@ -39,14 +39,14 @@ class PausePages:
 
     @route("/schedulers/resume", Right.ADMINISTER, methods=("POST",))
     def resume(self) -> Response:
-        """Go on sending runs."""
+        """Resume sending runs."""
         changed = self._services.commands(visitor().actor).cluster.resume()
         flash(gettext("Dispatch resumed.") if changed else gettext("Dispatch was not paused."))
         return redirect(came_from() or _place(None), 303)
 
     @route("/apps/<id:app_id>/pause/ask", Right.OPERATE)
     def ask_app(self, app_id: int) -> str:
-        """Ask why an app is paused, and until when."""
+        """Show the form to pause an app."""
         return self._show(self._app(app_id))
 
     @route("/apps/<id:app_id>/pause", Right.OPERATE, methods=("POST",))
@@ -56,7 +56,7 @@ class PausePages:
 
     @route("/apps/<id:app_id>/resume", Right.OPERATE, methods=("POST",))
     def resume_app(self, app_id: int) -> Response:
-        """Go on sending runs of an app."""
+        """Resume sending runs of an app."""
         app = self._app(app_id)
         changed = self._services.commands(visitor().actor).cluster.resume(app.id)
         if changed:

@@ -1,1 +1,1 @@
-"""Lists as files, in CSV and JSON: what the page shows with the same filter, up to a bound."""
+"""Lists as CSV and JSON files: what the page shows with the same filter, up to a limit."""

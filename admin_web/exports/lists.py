@@ -1,6 +1,6 @@
-"""The lists of the console as rows of files: which columns, and how they go on.
+"""Exports the console's lists: their columns, and how to read them page by page.
 
-Each takes what the list's page has made of the request, and reads while the file is sent.
+Each function takes the same filter as the list's page, and reads while the file is sent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,18 +34,18 @@ _RUN = (
 )
 _APP = ("id", "name", "title", "jobs", "addresses", "alarm_emails")
 _USER = ("id", "name", "role", "apps", "may_edit_scripts", "disabled", "last_seen_at")
-#: A search that finds little goes on over so many pages of runs that were looked at.
+#: Rounds of a search that finds few runs; each round scans a limited number of runs.
 _ROUNDS = 40
 
 
 class ListFiles:
-    """Writes lists as files."""
+    """Exports the lists of jobs, runs, apps and users."""
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
 
     def jobs(self, wanted: JobFilter) -> Response:
-        """Give jobs in the order of their page, without what opens something elsewhere."""
+        """Export jobs in the order of their page, without webhook URLs, which may be secret."""
         now_ms, zone = self._services.now_ms(), self._services.timezone
 
         def read(session: Session, place: str | None) -> tuple[Sequence[Row], str | None]:
@@ -58,7 +58,7 @@ class ListFiles:
         return tables.answer("jobs", _JOB, self._pages(read))
 
     def runs(self, wanted: RunSearch) -> Response:
-        """Give runs, the newest first."""
+        """Export runs, newest first."""
 
         def read(session: Session, place: Any) -> tuple[Sequence[Row], Any]:
             rounds, before = place or (0, None)
@@ -70,7 +70,7 @@ class ListFiles:
         return tables.answer("runs", _RUN, self._pages(read))
 
     def apps(self, app_ids: frozenset[int] | None) -> Response:
-        """Give apps by name."""
+        """Export apps by name."""
 
         def read(session: Session, place: str | None) -> tuple[Sequence[Row], str | None]:
             found = app_listing.listing(session, app_ids, after=place or "", limit=AT_ONCE)
@@ -90,7 +90,7 @@ class ListFiles:
         return tables.answer("apps", _APP, self._pages(read))
 
     def users(self, wanted: UserFilter) -> Response:
-        """Give users by name."""
+        """Export users by name."""
         names = {
             app_id: name for name, app_id in self._services.database.read(apps.ids_by_name).items()
         }
@@ -122,5 +122,5 @@ class ListFiles:
 
 
 def views(name: str, kind: type[NamedTuple], found: Sequence[NamedTuple]) -> Response:
-    """Give a list of views that is read as a whole, by the names of their fields."""
+    """Export a list of views that has been read as a whole; columns are named like its fields."""
     return tables.answer(name, kind._fields, (one._asdict() for one in found))

@@ -1,6 +1,6 @@
-"""A list as a file, written while it is read, so that a long one takes no memory.
+"""A list as a file, written while it is read, so that long lists take no memory.
 
-Instants are ISO 8601 in UTC and names are those of the API, whatever the reader's language is.
+Times are ISO 8601 in UTC, and names are those of the API, in every language.
 """
 
 import csv
@@ -14,24 +14,24 @@ from flask import Response, request
 
 from scheduler.views.to_json import plain
 
-#: Lines of a file, and lines read at a time.
+#: Rows of a file at most, and rows read at a time.
 MOST, AT_ONCE = 10_000, 500
 FORMATS = ("csv", "json")
-#: A spreadsheet takes a text that begins so for a formula.
+#: Spreadsheets treat a text that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 Row = Mapping[str, Any]
 
 
 def is_asked() -> bool:
-    """Return whether a list is asked for as a file."""
+    """Return whether the request asks for a list as a file."""
     return request.args.get("format") in FORMATS
 
 
 def answer(name: str, columns: Sequence[str], rows: Iterable[Row]) -> Response:
-    """Return a list as the file that is asked for; `rows` are read while it is sent.
+    """Return a list as a file in the requested format; `rows` are read while it is sent.
 
-    They are read after the view has returned, so they need nothing of the request.
+    That is after the view has returned, so reading them must not depend on the request.
     """
     lines = ({column: _plain(column, row[column]) for column in columns} for row in rows)
     few = islice(lines, MOST)
@@ -43,7 +43,7 @@ def answer(name: str, columns: Sequence[str], rows: Iterable[Row]) -> Response:
 
 
 def pages(read: Callable[[Any], tuple[Sequence[Row], Any]]) -> Iterator[Row]:
-    """Give the rows of a list that goes on behind a place, None at its beginning and end."""
+    """Yield all rows; `read` returns a page and the position of the next, None at the end."""
     place = None
     while True:
         rows, place = read(place)
@@ -53,14 +53,14 @@ def pages(read: Callable[[Any], tuple[Sequence[Row], Any]]) -> Iterator[Row]:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a value as JSON has it; one that is so already is left as it is."""
+    """Return a value as JSON has it; texts are left as they are."""
     if isinstance(value, str):
         return value
     return plain("entry_at" if name == "at" else name, value)
 
 
 def _csv(columns: Sequence[str], lines: Iterable[Row]) -> Iterator[str]:
-    # Spreadsheets take a file without this mark for one of their country's old encoding.
+    # Without a byte order mark, spreadsheets assume a legacy encoding.
     yield "\ufeff" + _line(columns)
     for line in lines:
         yield _line([_cell(line[column]) for column in columns])

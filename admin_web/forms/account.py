@@ -8,25 +8,25 @@ from admin_web.forms.console_form import ConsoleForm
 from scheduler.commands.passwords import LONGEST, SHORTEST
 from scheduler.commands.users import NAME_PATTERN
 
-#: What can be a user's name, in the form of a new user and at the sign-in alike.
+#: The rule for user names, in the form of a new user and at sign-in.
 USER_NAME = Regexp(
     rf"^{NAME_PATTERN}\Z",
     message=lazy_gettext("A name has 4 to 50 letters, digits, dots, hyphens or underscores."),
 )
 _REQUIRED = lazy_gettext("Required.")
-#: Long enough for every name and password; what is longer is not even hashed.
+#: Longer passwords are not even hashed.
 _TYPED = Length(max=LONGEST, message=lazy_gettext("Too long."))
 
 
 class SignInForm(ConsoleForm):
-    """Asks who somebody is; what can be nobody's name is neither counted nor looked up."""
+    """Asks for name and password; impossible names are neither counted nor looked up."""
 
     username = StringField(lazy_gettext("Name"), [InputRequired(_REQUIRED), USER_NAME])
     password = PasswordField(lazy_gettext("Password"), [InputRequired(_REQUIRED), _TYPED])
 
 
 class PasswordForm(ConsoleForm):
-    """Another password for oneself."""
+    """Changes one's own password."""
 
     present = PasswordField(lazy_gettext("Current password"), [InputRequired(_REQUIRED), _TYPED])
     fresh = PasswordField(
@@ -50,7 +50,7 @@ class PasswordForm(ConsoleForm):
 
 
 class PreferencesForm(ConsoleForm):
-    """How the console looks to oneself; the choices come from the view."""
+    """Language, time zone and theme; the view sets the choices."""
 
     language = SelectField(lazy_gettext("Language"), validate_choice=True)
     timezone = SelectField(lazy_gettext("Time zone"), validate_choice=True)

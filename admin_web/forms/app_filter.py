@@ -1,4 +1,4 @@
-"""A list's filter that begins with an app, out of those that the visitor may see."""
+"""A filter whose first field is an app, chosen from those that the visitor may see."""
 
 from collections.abc import Iterable
 
@@ -12,12 +12,12 @@ _ALL = ("", lazy_gettext("all"))
 
 
 class AppFilterForm(ConsoleForm):
-    """Asks whose things to list; one that is gone stays chosen, and finds nothing."""
+    """Filters by app; a deleted app stays selected and matches nothing."""
 
     app = SelectField(lazy_gettext("App"), default="", validate_choice=False)
 
     def set_apps(self, names: Iterable[str]) -> None:
-        """Fill in the apps to choose from."""
+        """Set the apps to choose from."""
         asked = {self.app.data} - {"", None}
         names = sorted({*names, *asked})
         self.app.choices = select_choices([_ALL, *((name, name) for name in names)])

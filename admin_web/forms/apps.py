@@ -24,7 +24,7 @@ _SEPARATORS = re.compile(r"[\s,;]+")
 
 
 class AppForm(ConsoleForm):
-    """An app as somebody wants it; the name is asked for a new one only."""
+    """An app's settings; only NewAppForm asks for the name."""
 
     title = StringField(
         lazy_gettext("Title"),
@@ -65,7 +65,7 @@ class AppForm(ConsoleForm):
             raise ValidationError(gettext("A title cannot have control characters.")) from None
 
     def validate_addresses(self, field: Field) -> None:
-        """Refuse a list that is empty, too long, doubled, or holds no addresses."""
+        """Refuse a list that is empty, too long, or has duplicates or invalid addresses."""
         if self.mode.data != LISTED:
             return
         listed = parts(field.data)
@@ -82,7 +82,7 @@ class AppForm(ConsoleForm):
             ) from None
 
     def validate_emails(self, field: Field) -> None:
-        """Refuse what is no e-mail address."""
+        """Refuse invalid e-mail addresses."""
         emails = parts(field.data)
         for email in emails:
             if not is_email(email):
@@ -93,11 +93,11 @@ class AppForm(ConsoleForm):
             raise ValidationError(gettext("Too long."))
 
     def validate_webhook(self, field: Field) -> None:
-        """Refuse what alarms cannot be sent to."""
+        """Refuse a URL that alarms cannot be sent to."""
         _check_webhook(field.data)
 
     def validate_webhook_url(self, field: Field) -> None:
-        """Refuse what cannot be told of ends."""
+        """Refuse a URL that ends of runs cannot be sent to."""
         _check_webhook(field.data)
 
     def validate_webhook_when(self, field: Field) -> None:
@@ -106,12 +106,12 @@ class AppForm(ConsoleForm):
             raise ValidationError(gettext("Enter the webhook's URL first."))
 
     def validate_style(self, field: Field) -> None:
-        """Refuse a style without a webhook."""
+        """Refuse a format without a webhook."""
         if field.data and not self.webhook.data:
             raise ValidationError(gettext("A webhook format needs a webhook."))
 
     def spec(self, name: str) -> AppSpec:
-        """Return a valid form as an app of this name."""
+        """Return the valid form as an app with this name."""
         return AppSpec(
             name=name,
             title=self.title.data or name,
@@ -126,7 +126,7 @@ class AppForm(ConsoleForm):
 
 
 class NewAppForm(AppForm):
-    """An app that is not there yet."""
+    """A new app."""
 
     app_name = StringField(
         lazy_gettext("Name"),
@@ -153,12 +153,12 @@ def _check_webhook(url: str | None) -> None:
 
 
 def parts(text: str | None) -> tuple[str, ...]:
-    """Split at commas, semicolons, spaces and line ends."""
+    """Split a text at commas, semicolons, spaces and line ends."""
     return tuple(part for part in _SEPARATORS.split(text or "") if part)
 
 
 def form_of(app: App) -> AppForm:
-    """Return a form with an app's present values."""
+    """Return a form with an app's current values."""
     addresses = apps.split(app.address_list)
     return AppForm(
         data={

@@ -7,5 +7,5 @@ from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # 
 
 
 def select_choices(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
-    """Return the choices of a field, from their values and what people read, in this order."""
+    """Return the choices of a field from pairs of value and label, in this order."""
     return [SelectChoice(value, words) for value, words in pairs]

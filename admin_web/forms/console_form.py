@@ -1,6 +1,6 @@
 """The base form, with messages in the viewer's language.
 
-The CSRF token is no field: it is checked for every POST before a view is called.
+The CSRF token is not a field: it is checked for every POST before a view is called.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from wtforms import Form
 
 
 class ConsoleForm(Form):
-    """A form whose view may find a problem that belongs to no single field."""
+    """A form that can also show a problem that belongs to no single field."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

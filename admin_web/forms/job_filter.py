@@ -1,4 +1,4 @@
-"""The form above the list of jobs."""
+"""The filter form above the list of jobs."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from admin_web.forms.console_form import ConsoleForm
 from admin_web.visitors import Visitor
 from sql.listings.job_search import JobFilter, Order
 
-#: Jobs of a page.
+#: Jobs per page.
 LINES = 50
 _ALL = ("", lazy_gettext("all"))
 _STATES = (_ALL, ("enabled", lazy_gettext("enabled")), ("stopped", lazy_gettext("stopped")))
@@ -43,12 +43,12 @@ class JobFilterForm(ConsoleForm):
     )
 
     def set_choices(self, apps: Sequence[str]) -> None:
-        """Fill in the apps that can be chosen."""
+        """Set the apps to choose from."""
         self.app.choices = select_choices([_ALL, *((app, app) for app in apps)])
 
 
 def wanted(form: JobFilterForm, known: Visitor) -> JobFilter:
-    """Return which jobs a valid form asks for: a line more than a page has."""
+    """Return the filter of a valid form; its limit is one more than a page has."""
     return JobFilter(
         app_ids=known.app_ids,
         app=form.app.data or None,

@@ -1,6 +1,6 @@
 """The form of a job: every field of a job file, read into the same value.
 
-What a value may be is `scheduler.jobs.rules`' business; here its objections find their fields.
+`scheduler.jobs.rules` checks the values; this form shows the problems beside their fields.
 """
 
 import re
@@ -29,18 +29,18 @@ from sql.job_choices import NO_SCHEDULE
 
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _NO_NUMBER = lazy_gettext("Enter a whole number.")
-#: Which field asks for the value of a schedule.
+#: The form field for the value of a schedule.
 _VALUE_FIELDS = {
     ValueForm.EXPRESSION: "cron",
     ValueForm.SECONDS: "seconds",
     ValueForm.INSTANT: "at",
 }
-#: What is asked for and left empty is told in fewer words than a job file's.
+#: Fields that say "Required." when they are empty, instead of a job file's longer message.
 _TYPED = frozenset({"name", "handler", "cron", "seconds", "at"})
 _CHOICES = {None: "", True: "yes", False: "no"}
 _CHOSEN = {word: chosen for chosen, word in _CHOICES.items()}
 _HANDLER = ("", lazy_gettext("Handler (in the executor)"))
-#: What is asked for, by the names of the form's fields.
+#: The declared fields in the form, by the names of the form's fields.
 FORM_FIELDS: Mapping[str, JobField] = {
     one.key if one.kind.group in ("script", "alarm") else name: one
     for name, one in FIELDS.items()
@@ -49,7 +49,7 @@ FORM_FIELDS: Mapping[str, JobField] = {
 
 
 def _field(name: str, label: LazyString, hint: LazyString | str = "", **look: str) -> Any:
-    """Return what asks for a declared field, with the default that it has there."""
+    """Return the form field for a declared field, with its default."""
     declared = FORM_FIELDS[name]
     kind, default = declared.kind, declared.default
     if isinstance(kind, Choice | YesOrNo):
@@ -62,7 +62,7 @@ def _field(name: str, label: LazyString, hint: LazyString | str = "", **look: st
 
 
 class JobForm(ConsoleForm):
-    """Asks how a job shall be; choices that depend on the installation come from the view."""
+    """The fields of a job; the view sets the choices that depend on the installation."""
 
     app = SelectField(lazy_gettext("App"), validate_choice=False)
     name = _field("name", lazy_gettext("Name"), autocomplete="off")
@@ -131,13 +131,13 @@ class JobForm(ConsoleForm):
     enabled = BooleanField(lazy_gettext("Enable now"))
     seen = HiddenField()
 
-    #: What is asked for below "Where and how", "When it fails" and "On completion".
+    #: The fields under "Where and how", "When it fails" and "On completion".
     execution_fields = ("route", "block", "concurrency", "timeout", "fresh_process")
     failure_fields = ("retries", "retry_delay", "delivery", "emails", "webhook", "style")
     end_fields = ("webhook_url", "webhook_when")
 
     def set_choices(self, *, apps: Sequence[str], routes: Sequence[str], zone: str) -> None:
-        """Fill in what can be chosen; `zone` is that of jobs that name none."""
+        """Set what can be chosen; `zone` is that of jobs that name none."""
         self.app.choices = _with(self.app, [(app, app) for app in apps])
         cluster = (("", lazy_gettext("cluster default: %(zone)s", zone=zone)),)
         self.timezone.choices = _with(
@@ -148,7 +148,7 @@ class JobForm(ConsoleForm):
             added = routes if name == "route" else ()
             field: Any = self[name]
             field.choices = _with(field, [*_named(options), *((one, one) for one in added)])
-        # Each says which field asks for its value.
+        # Each choice names the field for its value.
         self.schedule_kind.choices = [
             SelectChoice(kind, words, {"data-asks": _value_field(kind)})
             for kind, words in _named(job_labels.SCHEDULE)
@@ -158,7 +158,7 @@ class JobForm(ConsoleForm):
 
     @classmethod
     def values_of(cls, spec: JobSpec) -> dict[str, object]:
-        """Return a job as this form shows it; a copy is not started because its origin was."""
+        """Return a job's values for this form, except `enabled`: a copy starts out stopped."""
         values = {name: _shown(getattr(spec, one.name)) for name, one in FORM_FIELDS.items()}
         if name := _value_field(spec.schedule_kind):
             values[name] = spec.schedule_value
@@ -167,32 +167,32 @@ class JobForm(ConsoleForm):
         return values
 
     def is_changed(self, names: Iterable[str]) -> bool:
-        """Whether one of these fields differs from its default, or is wrong."""
+        """Whether one of these fields differs from its default, or has an error."""
         fields = [self[name] for name in names]
         return any(one.errors or _text(one) != str(one.default or "") for one in fields)
 
     def told(self, names: Iterable[str]) -> list[tuple[str, str]]:
-        """Return what fields ask for and what stands in them, in words; nothing of empty ones."""
+        """Return labels and values of these fields as texts, without empty ones."""
         found = [(str(self[name].label.text), _said(self[name])) for name in names]
         return [(label, words) for label, words in found if words]
 
     @property
     def script_source(self) -> str:
-        """The script that was typed, with the line ends of executors, empty for none."""
+        """The script without carriage returns; empty if there is none."""
         source = (self.script.data or "").replace("\r\n", "\n")
         return source if source.strip() else ""
 
     @property
     def schedule(self) -> tuple[str, str, str]:
-        """The kind of schedule, its value, its zone; as they were typed."""
+        """The schedule's kind, value and zone, as they were typed."""
         kind = self.schedule_kind.data or NO_SCHEDULE
         name = _value_field(kind)
         return kind, _text(getattr(self, name)) if name else "", self.timezone.data or ""
 
     def read(self) -> JobSpec:
-        """Return the job that was asked for, without a script's source.
+        """Return the job in this form, without its script.
 
-        A number that is none is said beside its field, and its default stands for it.
+        An invalid number is shown beside its field, and replaced by its default.
         """
         kind, value, zone = self.schedule
         values = {one.name: self._read(self[name], one) for name, one in FORM_FIELDS.items()}
@@ -202,7 +202,7 @@ class JobForm(ConsoleForm):
         return JobSpec(**values)
 
     def show_problems(self, problems: Iterable[Problem]) -> None:
-        """Show each problem beside its field; above all of them, what has none."""
+        """Show each problem beside its field, or above the form if it has none."""
         for problem in problems:
             field = getattr(self, self._field_of(problem), None)
             words = problem_text(problem)
@@ -214,7 +214,7 @@ class JobForm(ConsoleForm):
                 field.errors = (*field.errors, words)
 
     def _read(self, field: Field, declared: JobField) -> Any:
-        """Return what was typed or chosen as the value that is declared."""
+        """Return the value of a field in its declared type."""
         if isinstance(field, BooleanField):
             return bool(field.data)
         if isinstance(declared.kind, YesOrNo):
@@ -224,7 +224,7 @@ class JobForm(ConsoleForm):
         if isinstance(declared.kind, Number):
             return self._number(field)
         if isinstance(field, TextAreaField):
-            # Browsers send line ends of two characters.
+            # Browsers send CRLF.
             return (field.data or "").replace("\r\n", "\n")
         return _text(field)
 
@@ -247,21 +247,21 @@ class JobForm(ConsoleForm):
 
 
 def _shown(value: Any) -> object:
-    """Return a value as a field shows it."""
+    """Return a value as its field shows it."""
     if isinstance(value, tuple):
         return "\n".join(value)
     return _CHOICES[value] if value is None or isinstance(value, bool) else str(value)
 
 
 def _said(field: Field) -> str:
-    """Return what stands in a field, a choice by its name."""
+    """Return what a field shows: its text, or the label of its choice."""
     choices: Iterable[Any] = field.iter_choices() if isinstance(field, SelectField) else ()
     named = [str(choice.label) for choice in choices if choice.selected]
     return named[0] if named else _text(field)
 
 
 def _value_field(kind: str) -> str:
-    """Return the name of the field that asks for the value of a kind of schedule, if any."""
+    """Return the name of the form field for the value of a kind of schedule, if any."""
     return _VALUE_FIELDS.get(shown_as(kind).value_form, "")
 
 
@@ -270,7 +270,7 @@ def _named(options: Mapping[Any, job_labels.Option]) -> list[tuple[Any, str]]:
 
 
 def _with(field: Field, choices: Sequence[tuple[Any, Any]]) -> list[Any]:
-    """Return choices with the one that is there already, such as a route that was taken away."""
+    """Return choices plus the current value, such as a route that is no longer installed."""
     present = field.data
     if present and present not in {value for value, _ in choices}:
         return select_choices([*choices, (present, present)])

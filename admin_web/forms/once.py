@@ -1,4 +1,4 @@
-"""Lets a form that triggers a run be sent twice and count once: its answer may have been lost."""
+"""Makes forms that trigger runs idempotent: browsers may send them twice."""
 
 import hashlib
 import re
@@ -13,12 +13,12 @@ _KEY = re.compile(r"[\w-]{16,64}")
 
 
 def fresh_key() -> str:
-    """Return the key of a form that is being shown."""
+    """Return a new random key for a form."""
     return secrets.token_urlsafe(16)
 
 
 def sent_once(user_id: int) -> IdempotentRequest | None:
-    """Return what the present form says of itself, None when it says nothing that can be read."""
+    """Return the idempotency key and content of the submitted form; None without a valid key."""
     key = request.form.get(FIELD, "")
     if not _KEY.fullmatch(key):
         return None
@@ -28,7 +28,7 @@ def sent_once(user_id: int) -> IdempotentRequest | None:
         if name not in (FIELD, "csrf_token")
     )
     asked = repr((request.path, fields)).encode("utf-8", "replace")
-    # The name keeps it apart from the keys of the user's programs.
+    # The prefix separates it from the keys of the user's API calls.
     return IdempotentRequest(
         user_id=user_id, key=f"form:{key}", body_hash=hashlib.sha256(asked).hexdigest()
     )

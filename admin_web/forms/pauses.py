@@ -1,4 +1,4 @@
-"""The form of a pause: why, and until when."""
+"""The form of a pause: its reason and end."""
 
 from datetime import datetime
 from typing import Any
@@ -27,10 +27,10 @@ _SPANS = [
 
 
 class PauseForm(ConsoleForm):
-    """Asks why something is paused and until when, in the zone of whoever asks.
+    """Asks for a pause's reason and end, in the visitor's time zone.
 
     Args:
-        now_ms: the database's clock.
+        now_ms: the current time.
         zone: of the times that are entered.
 
     """
@@ -54,20 +54,20 @@ class PauseForm(ConsoleForm):
 
     @property
     def until_ms(self) -> int | None:
-        """When the pause ends by itself, None = never."""
+        """When the pause ends by itself; None = never."""
         if self.until.data:
             return _epoch_ms(self.until.data, self._zone)
         return self._now_ms + int(self.span.data) * _MINUTE_MS if self.span.data else None
 
     def validate_reason(self, field: Field) -> None:
-        """Refuse more than a line."""
+        """Refuse control characters, line breaks included."""
         try:
             check_reason((field.data or "")[:LONGEST_REASON])
         except ValueError:
             raise ValidationError(gettext("A reason cannot have control characters.")) from None
 
     def validate_until(self, field: Field) -> None:
-        """Refuse a time that is past, or beside a duration."""
+        """Refuse a time in the past, or together with a duration."""
         if not field.data:
             return
         if self.span.data:
@@ -77,12 +77,12 @@ class PauseForm(ConsoleForm):
             raise ValidationError(gettext("Choose a time in the future."))
 
     def show_time_errors(self) -> None:
-        """Say in our own words what is wrong with a time that cannot be read."""
+        """Replace the library's message about a time that cannot be parsed."""
         if self.until.errors and self.until.data is None:
             self.until.errors = [gettext("Enter a time like 2026-01-31 08:00.")]
 
     def show(self, pause: PauseRow) -> None:
-        """Fill in what a pause has."""
+        """Fill in an existing pause."""
         self.reason.data = pause.reason
         if pause.until_at:
             self.until.data = datetime.fromtimestamp(pause.until_at / 1000, self._zone)

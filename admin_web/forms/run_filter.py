@@ -1,4 +1,4 @@
-"""The form that filters runs, and what it asks of the database."""
+"""The filter form for runs, and the database search it stands for."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,16 +23,16 @@ from sql.listings.dashboard import FAILURES
 from sql.listings.run_search import Place, RunSearch
 from sql.run_status import OPEN, RunStatus
 
-#: Jobs that a part of a name stands for, at most.
+#: Jobs that a part of a name may match at most.
 FEW_JOBS = 50
-#: Runs whose messages are searched for a page.
+#: Runs whose messages are searched for one page.
 SEARCHED = 6_000
 _YEARS = range(2000, 2200)
-#: The largest instant that a DATETIME holds.
+#: The largest time that a DATETIME can hold.
 _LAST_MS = 253_402_300_799_000
 _PLACE = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19}){1,4}", re.ASCII)
 
-#: States that are chosen together, by the value that stands for them.
+#: Groups of states, by the value of their choice.
 GROUPS = {"open": OPEN, "failures": FAILURES}
 _STATUSES = [
     ALL,
@@ -40,7 +40,7 @@ _STATUSES = [
     ("failures", lazy_gettext("any failure")),
     *((status.value, state.word) for status, state in labels.STATUS.items()),
 ]
-#: Times that move on by themselves, by the value that stands for them.
+#: Periods relative to now, by the value of their choice.
 PERIODS = {
     "hour": lazy_gettext("Last hour"),
     "night": lazy_gettext("Last night (20:00 to 08:00)"),
@@ -49,9 +49,9 @@ PERIODS = {
 
 
 class RunFilterForm(RunScopeForm):
-    """Asks which runs to show; times are in the zone of whoever looks.
+    """Asks which runs to show; times are in the viewer's zone.
 
-    `more_jobs`: the name is part of more jobs than are looked at.
+    `more_jobs`: the name matches more than FEW_JOBS jobs; the others are ignored.
     """
 
     status = SelectField(lazy_gettext("State"), choices=select_choices(_STATUSES), default="")
@@ -74,7 +74,7 @@ class RunFilterForm(RunScopeForm):
 
     @property
     def statuses(self) -> frozenset[RunStatus]:
-        """The states that were asked for, none = all."""
+        """The chosen states; none = all."""
         chosen = self.status.data
         if not chosen:
             return frozenset()
@@ -82,32 +82,32 @@ class RunFilterForm(RunScopeForm):
 
     @property
     def job_ids(self) -> Sequence[int] | None:
-        """The jobs that a name stands for, when it is not one job alone; None = all."""
+        """The jobs that the name matches if there are several; None = all, or see `job_id`."""
         return self._found if (self.job.data or "").strip() and len(self._found) > 1 else None
 
     def validate_job(self, field: Field) -> None:
-        """Refuse a name that is no part of any job's."""
+        """Refuse a name that matches no job."""
         if len(self._found) <= 1:
             super().validate_job(field)
 
     def validate_since(self, field: Field) -> None:
-        """Refuse a time that no run can have."""
+        """Refuse an implausible year."""
         _check_year(field)
 
     def validate_until(self, field: Field) -> None:
-        """Refuse a time that no run can have, or that lies before the other one."""
+        """Refuse an implausible year, or a time before the start."""
         _check_year(field)
         if self.since.data and field.data and field.data <= self.since.data:
             raise ValidationError(gettext("This is before the start time."))
 
     def show_time_errors(self) -> None:
-        """Say in our own words what is wrong with a time that cannot be read."""
+        """Replace the library's message about a time that cannot be parsed."""
         for field in (self.since, self.until):
             if field.errors and field.data is None:
                 field.errors = [gettext("Enter a time like 2026-01-31 08:00.")]
 
     def search(self, *, zone: str, now_ms: int, before: Place | None, limit: int) -> RunSearch:
-        """Return what a valid form asks for, a page of it."""
+        """Return the search of a valid form, for one page."""
         since_ms, until_ms = period(self.period.data or "", now_ms, zone)
         text = (self.text.data or "").strip() or None
         return RunSearch(
@@ -126,7 +126,7 @@ class RunFilterForm(RunScopeForm):
         )
 
     def _look_up(self, session: Session) -> list[int]:
-        """Return the job of this name, else those with it in their names."""
+        """Return the job with this name, else the jobs whose names contain it."""
         found = super()._look_up(session)
         name = (self.job.data or "").strip()
         if found or not name:
@@ -137,7 +137,7 @@ class RunFilterForm(RunScopeForm):
 
 
 def read_query(text: str) -> MultiDict[str, str]:
-    """Return the fields of a query, as a form takes them."""
+    """Return the fields of a query string for use in a form; none if it is too long."""
     try:
         return MultiDict(parse_qsl(text[:4_000], max_num_fields=40))
     except ValueError:
@@ -145,7 +145,7 @@ def read_query(text: str) -> MultiDict[str, str]:
 
 
 def place_of(text: str | None) -> Place | None:
-    """Return where a list goes on, None for what is no place."""
+    """Return the position where a list continues; None if the text is not one."""
     if text is None or not _PLACE.fullmatch(text):
         return None
     place = tuple(int(part) for part in text.split("-"))
@@ -153,12 +153,12 @@ def place_of(text: str | None) -> Place | None:
 
 
 def instant_ms(time: datetime | None, zone: str) -> int | None:
-    """Return a time of a form, which is one of the viewer's zone."""
+    """Return a local time in a zone as epoch milliseconds."""
     return int(time.replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000) if time else None
 
 
 def period(name: str, now_ms: int, zone: str) -> tuple[int | None, int | None]:
-    """Return from when up to when a period goes now, in the zone of whoever looks."""
+    """Return start and end of a relative period in epoch milliseconds; None = open."""
     if name == "hour":
         return now_ms - 3_600_000, None
     now = moment(now_ms, ZoneInfo(zone)).replace(minute=0, second=0, microsecond=0, tzinfo=None)

@@ -1,4 +1,4 @@
-"""The forms that ask for an app and a job: one of them clears runs."""
+"""Forms with an app and a job, such as the one that clears runs."""
 
 import re
 from collections.abc import Collection
@@ -41,7 +41,7 @@ CLEARED = {
 
 
 class RunScopeForm(ConsoleForm):
-    """Asks for an app and a job, out of those that the visitor may see."""
+    """Asks for an app and a job among those that the visitor may see."""
 
     app = SelectField(lazy_gettext("App"), default="")
     job = StringField(lazy_gettext("Job"), [Optional(), Length(max=255, message=TOO_LONG)])
@@ -65,7 +65,7 @@ class RunScopeForm(ConsoleForm):
         }
 
     def set_choices(self, session: Session, app_ids: Collection[int] | None) -> None:
-        """Fill in the apps to choose from, and look the job up among them."""
+        """Set the apps to choose from, and look up the job in the chosen one."""
         known = ids_by_name(session, app_ids)
         self.app.choices = select_choices([ALL, *((name, name) for name in known)])
         chosen = self.app.data or ""
@@ -74,16 +74,16 @@ class RunScopeForm(ConsoleForm):
 
     @property
     def app_ids(self) -> Collection[int] | None:
-        """The apps that were asked for, None = all."""
+        """The chosen app, or all that the visitor may see; None = all."""
         return self._app_ids
 
     @property
     def app_id(self) -> int | None:
-        """The one app that was chosen."""
+        """The chosen app, if any."""
         return next(iter(self._app_ids)) if self.app.data and self._app_ids else None
 
     def validate_job(self, field: Field) -> None:
-        """Refuse a name that is no job's, or several jobs'."""
+        """Refuse a name that matches no job, or several."""
         if not (field.data or "").strip():
             return
         if not self._found:
@@ -104,7 +104,7 @@ class RunScopeForm(ConsoleForm):
 
 
 class ClearForm(RunScopeForm):
-    """Asks which runs to clear; who has not all apps must say whose."""
+    """Asks which runs to clear; users without all apps must choose one or a job."""
 
     choice = RadioField(
         lazy_gettext("Runs to clear"),

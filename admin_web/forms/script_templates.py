@@ -1,4 +1,4 @@
-"""Templates for new scripts; they show where a script finds its arguments."""
+"""Templates for new scripts; they show how a script reads its arguments."""
 
 from broker.messages import ScriptLanguage
 
@@ -39,5 +39,5 @@ println "shard: ${args[1]} of ${args[2]}"
 
 
 def template_for(language: str) -> str:
-    """Return a script to begin with; empty for a language that there is not."""
+    """Return the template for a language; empty if the language is unknown."""
     return next((text for known, text in _TEMPLATES.items() if known == language), "")

@@ -1,4 +1,4 @@
-"""What is asked about a token."""
+"""The form of a new token."""
 
 from flask_babel import lazy_gettext
 from wtforms import IntegerField, SelectMultipleField, StringField
@@ -11,7 +11,7 @@ _REQUIRED = lazy_gettext("Required.")
 
 
 class TokenForm(ConsoleForm):
-    """A new token, with scopes and apps that its maker has."""
+    """A new token; the scopes and apps to choose from are those of its owner."""
 
     token_name = StringField(
         lazy_gettext("Name"),

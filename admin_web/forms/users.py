@@ -1,4 +1,4 @@
-"""The forms of a user, and the rules of their fields."""
+"""The forms of users, and the rules of their fields."""
 
 from flask_babel import lazy_gettext
 from wtforms import BooleanField, PasswordField, SelectField, SelectMultipleField, StringField
@@ -13,7 +13,7 @@ from sql.accounts.users import Role
 
 _REQUIRED = lazy_gettext("Required.")
 _PASSWORD_LENGTH = Length(SHORTEST, LONGEST, lazy_gettext("Use 8 to 200 characters."))
-#: Viewer first, so that a hasty click grants little.
+#: Viewer first, so that a careless click grants little.
 _ROLES = [
     (role.name.lower(), labels.ROLE[role.name.lower()])
     for role in (Role.VIEWER, Role.OPERATOR, Role.ADMINISTRATOR)
@@ -32,7 +32,7 @@ class UserFilterForm(ConsoleForm):
 
 
 class RightsForm(ConsoleForm):
-    """What a user may do; the choices of apps come from the view."""
+    """What a user may do; the view sets the choices of apps."""
 
     role = SelectField(
         lazy_gettext("Role"),
@@ -45,7 +45,7 @@ class RightsForm(ConsoleForm):
 
 
 class NewUserForm(RightsForm):
-    """A user who is not there yet."""
+    """A new user."""
 
     username = StringField(
         lazy_gettext("Name"),
@@ -57,7 +57,7 @@ class NewUserForm(RightsForm):
 
 
 class ResetForm(ConsoleForm):
-    """Another password for somebody else."""
+    """A new password for another user."""
 
     password = PasswordField(
         lazy_gettext("New password"), [InputRequired(_REQUIRED), _PASSWORD_LENGTH]

@@ -1,1 +1,1 @@
-"""What changed, from the audit log: in readable fields, with links, and as versions of a job."""
+"""What changed, from the audit log: as readable fields with links, and as versions of a job."""

@@ -1,4 +1,4 @@
-"""An entry of the audit log as people read it: fields by their names, values in words, links."""
+"""Audit log entries in readable form: labels instead of columns, values in words, links."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from sql.models import AuditEntry
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One value of an object, before and after; None where there was or is none."""
+    """One value before and after; None if there was or is none."""
 
     name: str
     before: str | None
@@ -26,13 +26,13 @@ class Difference:
 
 
 def values_of(text: str | None) -> dict[str, Any]:
-    """Return what an entry keeps of an object before or after."""
+    """Return the stored values of an object, from the JSON in an entry."""
     found = json.loads(text or "{}")
     return found if isinstance(found, dict) else {}
 
 
 def differences(entry: AuditEntry) -> list[Difference]:
-    """Return what an entry says about values."""
+    """Return the values in an entry, before and after."""
     before, after = values_of(entry.before), values_of(entry.after)
     return compare(before, after, is_job=entry.kind == "job")
 
@@ -40,7 +40,7 @@ def differences(entry: AuditEntry) -> list[Difference]:
 def compare(
     before: Mapping[str, Any], after: Mapping[str, Any], *, is_job: bool, unlike: bool = False
 ) -> list[Difference]:
-    """Return each field of two records; `unlike`: those that differ alone."""
+    """Return each field of two records; with `unlike`, only those that differ."""
     fields = FIELD_OF if is_job else {}
     labels = _labels() if is_job else {}
     return [
@@ -55,7 +55,7 @@ def compare(
 
 
 def link(entry: AuditEntry) -> str:
-    """Return where what an entry is about is shown, empty where no page is."""
+    """Return the URL of the object that an entry is about; empty if it has no page."""
     number = entry.object_id
     if not number:
         return ""

@@ -1,4 +1,4 @@
-"""The versions of a job: each change of it, and how it was after each, from the audit log."""
+"""The versions of a job: each change, and the job as it was afterwards, from the audit log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from sql.listings import job_search
 from sql.models import AuditEntry, Job
 from sql.registry import apps
 
-#: What changes a job; a trigger does not.
+#: Actions that change a job; triggering it does not.
 CHANGES = tuple(
     action.value
     for action in (
@@ -29,14 +29,14 @@ CHANGES = tuple(
         *(Action.JOB_STOP, Action.GLUE_SAVE),
     )
 )
-#: Entries of a job that are looked at, of each kind.
+#: Entries that are read at most, of each kind.
 LOOKED_AT = 2_000
 _ENABLED = "trigger_status"
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A change of a job, and its record as it was afterwards; of one that was deleted: before."""
+    """A change of a job, and the job's record after it; before it, if it was deleted."""
 
     entry: AuditEntry
     record: dict[str, Any]
@@ -44,7 +44,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """A job, which may be gone, and its versions, the newest first."""
+    """A job, which may be deleted, and its versions, newest first."""
 
     job_id: int
     app: str
@@ -53,7 +53,7 @@ class JobHistory:
     versions: Sequence[Version]
 
     def find(self, entry_id: int | None) -> Version | None:
-        """Return the version that an entry made."""
+        """Return the version that an audit entry made; None if there is none."""
         return next((one for one in self.versions if one.entry.id == entry_id), None)
 
 
@@ -61,7 +61,7 @@ def read(session: Session, commands: Commands, visitor: Visitor, job_id: int) ->
     """Return the history of a job.
 
     Raises:
-        NotFound: there is and was no such job, or not for this visitor.
+        NotFound: the job never existed, or the visitor may not see it.
 
     """
     entries = audit_log.of_job(session, job_id, CHANGES, looked_at=LOOKED_AT)
@@ -78,7 +78,7 @@ def read(session: Session, commands: Commands, visitor: Visitor, job_id: int) ->
 
 
 def restored(session: Session, history: JobHistory, version: Version, known: Visitor) -> PastSpec:
-    """Return a job as it was in a version; of its children, those that are still there."""
+    """Return a job as it was in a version, with those of its children that still exist."""
     wanted = past_spec.child_ids(version.record)
     names = job_search.names(session, wanted, known.app_ids)
     found = [names[one].removeprefix(f"{history.app}/") for one in wanted if one in names]
@@ -88,7 +88,7 @@ def restored(session: Session, history: JobHistory, version: Version, known: Vis
 
 
 def _versions(entries: Sequence[AuditEntry], record: dict[str, Any]) -> list[Version]:
-    """Return the versions, going back from how the job is, or was in the end."""
+    """Return the versions, computed backwards from the current or last record."""
     found = []
     for entry in entries:
         found.append(Version(entry, record))

@@ -1,4 +1,4 @@
-"""Languages: texts of ours are English, translations are read from .po files at the start."""
+"""Languages: texts in the code are English; translations are read from .po files at startup."""
 
 import io
 from functools import cache
@@ -14,33 +14,33 @@ from flask_babel import Babel, Domain, get_locale
 from admin_web.visitors import known_visitor
 
 FOLDER = Path(__file__).parents[1] / "translations"
-#: By the tag that browsers know: Babel's name, and what people call it.
+#: By BCP 47 tag: Babel's name, and the name in the language itself.
 LANGUAGES = {
     "en": ("en", "English"),
     "zh-CN": ("zh_CN", "简体中文"),
     "zh-TW": ("zh_TW", "繁體中文"),
 }
-#: What a browser calls the Chinese of places that write the traditional characters.
+#: Subtags of Chinese in traditional characters.
 _TRADITIONAL = frozenset({"hant", "tw", "hk", "mo"})
 COOKIE = "warren_language"
 
 
 class Texts(Domain):  # type: ignore[misc] # has no types
-    """All translations, held in memory; no compiled files are needed."""
+    """All translations, in memory; no compiled files are needed."""
 
     def __init__(self) -> None:
         super().__init__()
         self._by_language = {folder.name: _read(folder) for folder in sorted(FOLDER.iterdir())}
 
     def get_translations(self) -> NullTranslations:
-        """Return the texts of the request's language; English ones are the keys themselves."""
+        """Return the translations of the request's language; English needs none."""
         locale = get_locale()
         name = f"{locale.language}_{locale.territory}" if locale else ""
         return self._by_language.get(name, NullTranslations())
 
 
 class TextsFromMemory(Babel):  # type: ignore[misc] # has no types
-    """Flask-Babel that looks into no folder."""
+    """Flask-Babel that reads no folder."""
 
     def __init__(self, texts: Texts) -> None:
         super().__init__()
@@ -48,14 +48,14 @@ class TextsFromMemory(Babel):  # type: ignore[misc] # has no types
 
 
 def install(app: Flask) -> None:
-    """Give an app its languages."""
+    """Install the languages in an app."""
     babel = TextsFromMemory(Texts())
     babel.init_app(app, locale_selector=lambda: LANGUAGES[language()][0])
     app.jinja_env.globals.update(language=language, languages=LANGUAGES)
 
 
 def language() -> str:
-    """Return the tag of the request's language: the user's, the cookie's, else the browser's."""
+    """Return the tag of the request's language: from the user, the cookie, or the browser."""
     known = known_visitor()
     for wanted in (known.locale if known else "", request.cookies.get(COOKIE, "")):
         if wanted in LANGUAGES:
@@ -67,7 +67,7 @@ def language() -> str:
 
 
 def _known(wanted: str) -> str:
-    """Return which of our languages a browser's tag means, empty for none."""
+    """Return our tag for a browser's tag; empty if we do not have the language."""
     first, *rest = wanted.lower().split("-")
     if first == "zh":
         is_traditional = "hans" not in rest and not _TRADITIONAL.isdisjoint(rest)
@@ -77,7 +77,7 @@ def _known(wanted: str) -> str:
 
 @cache
 def _read(folder: Path) -> Translations:
-    """Return all texts of one language: a page group may have a file of its own."""
+    """Return all texts of one language; each page group may have its own file."""
     catalog = Catalog(locale=folder.name)
     for path in sorted(folder.glob("*.po")):
         with path.open("rb") as source:

@@ -1,4 +1,4 @@
-"""Labels of a job's options, and when to use which."""
+"""Labels of a job's options, with advice when to use each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from sql.listings.recent import ListedJob
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What one choice is called, and when to take it."""
+    """The name of a choice, and when to use it."""
 
     name: LazyString
     when: LazyString
 
 
-#: Whether each run gets a process of its own; "" leaves it to the executor.
+#: Whether each run gets a new process; "" = the executor's default.
 FRESH_PROCESS = {
     "": Option(
         lazy_gettext("executor default"),
@@ -44,13 +44,13 @@ FRESH_PROCESS = {
         ),
     ),
 }
-#: After which ends a webhook is called.
+#: After which runs a webhook is called.
 CALL_WHEN = {
     "": lazy_gettext("after every run"),
     SUCCESS: lazy_gettext("after each success"),
     FAILURE: lazy_gettext("after each failure"),
 }
-#: What fires by itself first.
+#: Kinds that fire automatically come first.
 SCHEDULE = {
     kind.kind: Option(lazy_gettext(kind.title), lazy_gettext(kind.advice))
     for kind in sorted(KINDS.values(), key=lambda kind: not kind.fires)
@@ -149,7 +149,7 @@ DELIVERY = {
         ),
     ),
 }
-#: The choices of each field that has some.
+#: The options of each field that has a fixed set.
 OPTIONS: Mapping[str, Mapping[Any, Option]] = {
     "schedule_kind": SCHEDULE,
     "route": ROUTE,
@@ -158,7 +158,7 @@ OPTIONS: Mapping[str, Mapping[Any, Option]] = {
     "delivery": DELIVERY,
     "fresh_process": FRESH_PROCESS,
 }
-#: Languages of scripts; names need no translation.
+#: Script languages; their names are not translated.
 LANGUAGES = {
     ScriptLanguage.SHELL: "Shell",
     ScriptLanguage.PYTHON: "Python",
@@ -183,21 +183,21 @@ def state(job: ListedJob) -> State:
 
 
 def script_name(script_type: str) -> str:
-    """Return the language of a job's script, empty for a job without one."""
+    """Return the language of a job's script; empty if it has none."""
     known = language_of(script_type)
     return LANGUAGES[ScriptLanguage(known)] if known else ""
 
 
 def label_of(options: Mapping[Any, Option], value: str) -> str:
-    """Return what a choice is called; one that was added is called as it is."""
+    """Return the label of a choice; unknown ones, such as added routes, are their own label."""
     return str(options[value].name) if value in options else value
 
 
 def schedule_words(kind: str, value: str | None) -> str:
-    """Return when a schedule fires, in words; a kind that is unknown here as it is written."""
+    """Return a schedule in words; the kind itself if it is unknown."""
     return KINDS[kind].in_words(value or "", gettext, language()) if kind in KINDS else kind
 
 
 def is_expression(kind: str) -> bool:
-    """Whether a schedule's value is an expression that says more than its words."""
+    """Whether a schedule's value is an expression that is shown beside the words."""
     return shown_as(kind).value_form is ValueForm.EXPRESSION

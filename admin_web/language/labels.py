@@ -1,6 +1,6 @@
-"""Labels of stored values, and the tone and shape of each state.
+"""Labels of stored values, and the colour and icon of each state.
 
-A state has a colour and a shape, so that nobody needs to see colours.
+States differ in icon as well as colour, so that people who cannot tell colours apart can read them.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from sql.run_status import Kind, RunStatus
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A state on a page: its word, the tone (a class of the style sheet), the shape (an icon)."""
+    """A state on a page: its word, its tone (a CSS class) and its icon."""
 
     word: LazyString
     tone: str
@@ -43,21 +43,21 @@ KIND = {
     Kind.RETRY: lazy_gettext("retry"),
     Kind.PARENT: lazy_gettext("parent job"),
 }
-#: A process that registered: see `sql.registry.liveness`.
+#: States of registered processes, see `sql.registry.liveness`.
 PROCESS = {
     "alive": State(lazy_gettext("online"), "good", "check"),
     "draining": State(lazy_gettext("draining"), "warn", "square"),
     "silent": State(lazy_gettext("offline"), "bad", "question"),
     "absent": State(lazy_gettext("never connected"), "quiet", "ring"),
 }
-#: What an executor tells of itself.
+#: Problems that executors report about themselves.
 AILMENT = {
     "journal": lazy_gettext("its journal cannot be written"),
     "disk": lazy_gettext("the disk is nearly full"),
     "contact": lazy_gettext("it is out of contact"),
     "reports": lazy_gettext("too many of its reports are waiting for the broker"),
 }
-#: A user who may not sign in.
+#: The state of a disabled user.
 DISABLED = State(lazy_gettext("disabled"), "warn", "minus")
 ROLE = {
     Role.ADMINISTRATOR.name.lower(): lazy_gettext("administrator"),
@@ -70,14 +70,14 @@ PASSWORD_FLAW = {
     Code.WEAK_COMMON: lazy_gettext("This password is too common."),
     Code.WEAK_ENCODING: lazy_gettext("The password contains invalid characters."),
 }
-#: What becomes of a token.
+#: States of tokens.
 TOKEN = {
     "good": lazy_gettext("active"),
     "expired": lazy_gettext("expired"),
     "revoked": lazy_gettext("revoked"),
     "disabled": lazy_gettext("disabled"),
 }
-#: What a token may do.
+#: Scopes of tokens.
 SCOPE = {
     "read": lazy_gettext("read: view everything except logs"),
     "logs": lazy_gettext("logs: read run logs"),
@@ -87,7 +87,7 @@ SCOPE = {
     "scripts": lazy_gettext("scripts: edit scripts"),
     "admin": lazy_gettext("admin: manage apps, pause dispatch, read the audit log"),
 }
-#: Actions in the audit log; one that is missing is shown as it is stored.
+#: Actions in the audit log; unknown ones are shown as they are stored.
 ACTION = {
     "app.create": lazy_gettext("created app"),
     "app.update": lazy_gettext("edited app"),

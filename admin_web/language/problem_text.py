@@ -1,4 +1,4 @@
-"""A refusal as a sentence in the viewer's language."""
+"""Shows problems in the viewer's language."""
 
 from flask_babel import gettext
 
@@ -6,7 +6,7 @@ from scheduler.problems import FieldName, Problem, Word
 
 
 def problem_text(problem: Problem) -> str:
-    """Return what is wrong, in the viewer's language."""
+    """Return a problem as a sentence in the viewer's language."""
     facts = {
         name: gettext(str(fact)) if isinstance(fact, Word | FieldName) else fact
         for name, fact in problem.facts.items()

@@ -1,7 +1,7 @@
-"""Reasons as sentences in the viewer's language.
+"""Shows reasons in the viewer's language.
 
-Reasons are made and stored where nobody knows who will read them. A page translates their sentence
-and puts the facts into it; a job's own words, and texts without a reason, stay as they are.
+Reasons are stored before anybody knows who will read them. A page translates the sentence and
+inserts the facts; output of jobs, and texts without a reason, are shown unchanged.
 """
 
 from flask import Flask
@@ -12,14 +12,14 @@ from broker.reasons.stored import from_json
 
 
 def install(app: Flask) -> None:
-    """Give an app's templates `stored_text`, for what rows hold, and `reason_text`."""
+    """Provide `stored_text`, for texts in rows, and `reason_text` to an app's templates."""
     app.jinja_env.globals.update(stored_text=stored_text, reason_text=reason_text)
 
 
 def stored_text(text: str | None, why: str | None) -> str:
     """Return a stored text, or the beginning of one, in the viewer's language.
 
-    The reason stored beside it counts only where it says what the text does.
+    `why` is the reason stored beside it; it is used only if its sentence begins with the text.
     """
     reason = from_json(why) if text else None
     if reason is None or not str(reason).startswith(text or ""):
@@ -28,7 +28,7 @@ def stored_text(text: str | None, why: str | None) -> str:
 
 
 def reason_text(words: Words) -> str:
-    """Return a reason in the viewer's language, other words as they are."""
+    """Return a reason in the viewer's language; plain texts are returned unchanged."""
     if not isinstance(words, Reason):
         return words
     facts = {name: _fact(fact) for name, fact in words.facts.items()}

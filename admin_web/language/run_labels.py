@@ -1,4 +1,4 @@
-"""Sentences that say why a run exists and how it ended."""
+"""Sentences about why a run exists and how it ended."""
 
 from flask_babel import lazy_gettext
 

@@ -1,1 +1,1 @@
-"""Run logs on pages, asked of the executors that hold them."""
+"""Run logs on pages, read from the executors that have them."""

@@ -1,7 +1,7 @@
-"""The colours of a log line: what a job told a terminal, as pieces of text with their looks.
+"""Turns terminal colours in a log line into pieces of text with CSS classes.
 
-Only colour and weight are taken over; all else that terminals understand is left out, as `shown`
-does. A line begins without colours.
+Only foreground colours and styles like bold are kept; other escape sequences are removed, as
+`shown` does. Each line begins without colours.
 """
 
 import re
@@ -9,19 +9,19 @@ from collections.abc import Iterator
 
 from admin_web.logs.text import last_state, shown
 
-#: Looks (classes of the style sheet, with spaces) and the text that has them.
+#: CSS classes, separated by spaces, and the text that has them.
 Piece = tuple[str, str]
 _LOOKS = re.compile(r"\x1b\[([0-9;]{0,40})m")
 _NAMES = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _WEIGHTS = {1: "bold", 2: "dim", 3: "italic", 4: "under"}
-#: Which weights a code takes back.
+#: The styles that a code ends.
 _ENDS = {22: {"bold", "dim"}, 23: {"italic"}, 24: {"under"}}
-#: `38;5;n` and `38;2;r;g;b` say a colour by numbers that follow.
+#: `38;5;n` and `38;2;r;g;b` name a colour by the numbers that follow.
 _EXTENDED, _INDEXED, _TRUE_COLOUR = frozenset({38, 48}), 5, 2
 
 
 def pieces(line: str) -> list[Piece]:
-    """Return a line in pieces; one without colours is one piece without looks."""
+    """Return a line in pieces; one without colours is one piece without classes."""
     if "\x1b" not in line:
         return [("", shown(line))]
     text, looks, at = last_state(line), _Looks(), 0
@@ -35,14 +35,14 @@ def pieces(line: str) -> list[Piece]:
 
 
 class _Looks:
-    """Colour and weight as the codes up to here have set them."""
+    """The current colour and styles."""
 
     def __init__(self) -> None:
         self._colour = ""
         self._weights: set[str] = set()
 
     def take(self, codes: str) -> None:
-        """Change as a terminal would."""
+        """Apply the codes of an escape sequence."""
         numbers = iter([int(code or 0) for code in codes.split(";")])
         for number in numbers:
             if number in _EXTENDED:
@@ -57,16 +57,17 @@ class _Looks:
             self._weights.add(_WEIGHTS[number])
         elif number in _ENDS:
             self._weights -= _ENDS[number]
-        elif number == 39:  # noqa: PLR2004 - the usual colour
+        elif number == 39:  # noqa: PLR2004 - the default colour
             self._colour = ""
         elif number in range(30, 38) or number in range(90, 98):
             self._colour = _NAMES[number % 10]
 
     def _take_extended(self, number: int, numbers: Iterator[int]) -> None:
-        """Take the sixteen colours that have names; leave the others as they are."""
+        """Apply one of the sixteen named colours; ignore all others."""
         kind = next(numbers, 0)
         values = [next(numbers, 0) for _ in range({_INDEXED: 1, _TRUE_COLOUR: 3}.get(kind, 0))]
-        if number == 38 and kind == _INDEXED and values[0] < 2 * len(_NAMES):  # noqa: PLR2004 - of the text, not the ground
+        is_foreground = number == 38  # noqa: PLR2004 - SGR's code
+        if is_foreground and kind == _INDEXED and values[0] < 2 * len(_NAMES):
             self._colour = _NAMES[values[0] % len(_NAMES)]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Log downloads under way: one at a time for each user."""
+"""Limits log downloads to one at a time for each user."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +8,7 @@ Piece = TypeVar("Piece")
 
 
 class Downloads:
-    """The downloads under way; safe to share between threads."""
+    """The downloads in progress; thread-safe."""
 
     def __init__(self) -> None:
         self._users: set[int] = set()
@@ -16,7 +16,7 @@ class Downloads:
         self._reading = threading.Lock()
 
     def begin(self, user_id: int) -> bool:
-        """Count a download, unless its user has one under way."""
+        """Register a download; return False if its user already has one."""
         with self._lock:
             if user_id in self._users:
                 return False
@@ -29,6 +29,6 @@ class Downloads:
             self._users.discard(user_id)
 
     def piece(self, read: Callable[[], Piece]) -> Piece:
-        """Read the next piece of a file, one of them at a time: pages ask executors too."""
+        """Read the next piece of a file; only one at a time, as pages need the executors too."""
         with self._reading:
             return read()

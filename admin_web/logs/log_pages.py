@@ -1,4 +1,4 @@
-"""A run's log as a page, as lines for a script, and as a file, always read from its executor."""
+"""A run's log as a page, as JSON for the page's script, and as a file, read from its executor."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,24 +18,24 @@ from sql.listings.recent import DetailedRun
 from sql.registry import presence
 from sql.run_status import OPEN, RunStatus
 
-#: Lines of a page, of one answer to a script, and of one piece of a file.
+#: Lines of a page, of one JSON answer, and of one piece of a file.
 PAGE_LINES, SCRIPT_LINES, FILE_LINES = 500, 1_000, 10_000
-#: Characters that are looked for.
+#: Characters to search for at most.
 MOST_WORDS = 200
-#: A run that took less has one time for all of its lines.
+#: Shorter runs have one time for all lines.
 SHORT_MS = 1_000
-#: No log has more lines: it holds 50 MB.
+#: No log has more lines, as it has at most 50 MB.
 LAST_LINE = 50_000_000
-#: Where a file ends, whatever an executor goes on to say.
+#: A download ends here, even if an executor keeps sending.
 FILE_BYTES = 60_000_000
-#: How long a file waits for its next piece while pages ask for theirs.
+#: How long a download waits for its next piece while pages are being served.
 WAIT_SECONDS = 20.0
 _KEPT = "[only the end of the log was kept; its executor {}]\n"
 _WHY = {ReadStatus.MISSING: "has no longer the rest", ReadStatus.SILENT: "does not answer"}
 
 
 class LogPages:
-    """Reads logs for visitors who may see their runs."""
+    """Shows logs of runs that the visitor may see."""
 
     def __init__(self, services: ConsoleServices, reader: LogReader) -> None:
         self._services = services
@@ -44,10 +44,10 @@ class LogPages:
         self._local_times = LocalTimes(services.timezone, services.now_ms)
 
     def show(self, known: Visitor, run_id: int) -> str:
-        """Show a page of lines: from `line` on; else the last ones, or the first of a success."""
+        """Show a page of lines: from `line` on, or the end, or the beginning if it succeeded."""
         run, source = self._find(known, run_id)
         line = _line("line")
-        # What failed says so in the end.
+        # The error of a failed run is usually at the end.
         opens_at_end = run.status != RunStatus.SUCCEEDED or "end" in request.args
         part = self._reader.read(
             source, line or 1, limit=PAGE_LINES, at_end=line is None and opens_at_end
@@ -66,7 +66,7 @@ class LogPages:
         )
 
     def lines(self, known: Visitor, run_id: int) -> Response:
-        """Give the lines from `from` on as JSON; `state` is HTML of ours."""
+        """Return the lines from `from` on as JSON; `state` is HTML."""
         run, source = self._find(known, run_id)
         part = self._reader.read(source, _line("from") or 1, limit=SCRIPT_LINES)
         badge = get_template_attribute("macros/badge.html", "status")
@@ -77,13 +77,13 @@ class LogPages:
             lines=[_for_script(pieces(line)) for line in part.lines],
             times=self._times(run, part),
             is_end=part.is_end,
-            # Read before the executor was asked: what is over then, was written whole by then.
+            # Read before the executor was asked: if the run was over then, the log is complete.
             is_open=run.status in OPEN,
             state=str(badge(run.status)),
         )
 
     def search(self, known: Visitor, run_id: int) -> Response:
-        """Give the numbers of the lines from `from` on that hold the words `q`, as JSON."""
+        """Return as JSON the numbers of lines from `from` on that contain `q`."""
         _, source = self._find(known, run_id)
         words = request.args.get("q", "").strip()[:MOST_WORDS]
         found = (
@@ -99,7 +99,7 @@ class LogPages:
         )
 
     def download(self, known: Visitor, run_id: int) -> Response:
-        """Give the log as it is, piece by piece; one file at a time for each user."""
+        """Send the raw log piece by piece; one download at a time for each user."""
         run, source = self._find(known, run_id)
         if not self._downloads.begin(known.user_id):
             return _later()
@@ -109,9 +109,9 @@ class LogPages:
         return answer
 
     def _times(self, run: DetailedRun, part: LogPart) -> list[str]:
-        """Return when each line was written, in the viewer's zone, empty where it is not known."""
+        """Return the time of each line in the viewer's zone; empty if unknown."""
         ended, began = run.finished_at or 0, run.started_at or 0
-        # So short a run has no notes, and needs none.
+        # Executors store no line times for so short a run, and it needs none.
         otherwise = ended if began and ended - began < SHORT_MS else 0
         return [
             self._local_times.format(at_ms or otherwise)[11:] if at_ms or otherwise else ""
@@ -165,7 +165,7 @@ class LogPages:
 
 
 def _line(name: str) -> int | None:
-    """Return a line number of the query; one that no log has is the nearest that may be."""
+    """Return a line number of the query, clamped to the valid range; None if there is none."""
     text = request.args.get(name, "")
     if not text.isdecimal() or not text.isascii():
         return None
@@ -173,13 +173,13 @@ def _line(name: str) -> int | None:
 
 
 def _for_script(line: list[Piece]) -> str | list[Piece]:
-    """Return a line as JSON has it: a text, or its pieces where some have looks."""
+    """Return a line for JSON: a text, or its pieces if some have colours."""
     [(looks, text), *more] = line
     return line if looks or more else text
 
 
 def _kept(run: DetailedRun, part: LogPart) -> list[str]:
-    """Return what the row kept of a log that its executor does not give."""
+    """Return the stored end of a log that the executor cannot provide."""
     if part.lines or part.status is ReadStatus.BUSY or part.from_line > 1:
         return []
     tail = whole_lines(run.log_tail or "")

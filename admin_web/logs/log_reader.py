@@ -1,7 +1,7 @@
-"""Asks executors for log lines; a slow executor cannot block the whole console.
+"""Reads log lines from executors; a slow executor cannot block the whole console.
 
-A question takes a thread of the console for as long as its answer does. So there are few at a time,
-fewer of one executor, and one that did not answer is left alone for a while.
+A request occupies a thread of the console until its answer arrives. So only few run at a time,
+fewer to one executor, and an executor that did not answer is not asked again for a while.
 """
 
 import threading
@@ -19,26 +19,26 @@ from sql.instants import moment
 #: How many of the console's six threads may wait for executors, and for one executor.
 AT_A_TIME, OF_ONE = 3, 2
 ANSWER_SECONDS = 1.5
-#: An executor that did not answer is asked again after so long.
+#: How long an executor that did not answer is not asked again.
 PAUSE_SECONDS = 2.0
 
 
 class ReadStatus(StrEnum):
-    """What came of asking for a log."""
+    """The outcome of asking for a log."""
 
-    #: Lines, or none yet.
+    #: The executor answered, perhaps without lines.
     LINES = "LINES"
-    #: The executor keeps nothing of that day.
+    #: The executor no longer has the log.
     MISSING = "MISSING"
     #: The executor is gone, or did not answer in time.
     SILENT = "SILENT"
-    #: Too many others are asking.
+    #: Too many requests are running.
     BUSY = "BUSY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Which log, and where it is; all of it from the run's row and the registry."""
+    """Which log to read and where it is, from the run's row and the registry."""
 
     run_id: int
     app: str
@@ -49,9 +49,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """Lines of a log from `from_line` (1-based) on; `is_end`: there are no more at present.
+    """Lines of a log from `from_line` (1-based) on; `is_end`: there are currently no more.
 
-    `times`: from which line on which time counts, in epoch milliseconds, 0 where it is not known.
+    `times` are pairs of a line number and the epoch milliseconds from that line on, 0 = unknown.
     """
 
     status: ReadStatus
@@ -62,7 +62,7 @@ class LogPart:
 
     @property
     def line_times(self) -> list[int]:
-        """When each line was written, 0 where that is not known."""
+        """When each line was written, in epoch milliseconds; 0 = unknown."""
         since = dict(self.times)
         found: list[int] = []
         for line in range(self.from_line, self.next_line):
@@ -77,7 +77,7 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMatches:
-    """Which lines of a log hold some words; those up to `to_line` were looked at."""
+    """The numbers of lines that contain the words, in what was searched up to `to_line`."""
 
     status: ReadStatus
     lines: tuple[int, ...] = ()
@@ -86,10 +86,10 @@ class LogMatches:
 
 
 class LogReader:
-    """Reads run logs by asking the executors that keep them.
+    """Reads run logs from the executors that have them.
 
     Args:
-        requester: None = there is no broker, and every executor is silent.
+        requester: None = there is no broker, so every executor is silent.
         clock: monotonic seconds.
 
     """
@@ -114,7 +114,7 @@ class LogReader:
     ) -> LogPart:
         """Return up to `limit` lines from a line on, or the last ones.
 
-        With patience it waits for a place while too many others are asking.
+        Wait up to `wait_seconds` for a place if too many requests are running.
         """
         question = _question(source, from_line, limit, at_end=at_end)
         chunk = self._ask(source, question, wait_seconds)
@@ -132,12 +132,12 @@ class LogReader:
         )
 
     def search(self, source: Source, words: str, from_line: int) -> LogMatches:
-        """Return which lines from a line on hold the words, as far as one answer looks."""
+        """Return the lines that contain the words, as far as one request searches."""
         question = _question(source, from_line, 1, find=words)
         chunk = self._ask(source, question, 0.0)
         if isinstance(chunk, ReadStatus):
             return LogMatches(status=chunk)
-        if chunk.found is None:  # an executor of before
+        if chunk.found is None:  # an executor of an older version
             return LogMatches(status=ReadStatus.MISSING)
         return LogMatches(
             status=ReadStatus.LINES, lines=chunk.found, to_line=chunk.to_line, is_end=chunk.is_end
@@ -146,7 +146,7 @@ class LogReader:
     def _ask(
         self, source: Source, question: Question, wait_seconds: float
     ) -> LogChunk | ReadStatus:
-        """Return what the executor says, or why it said nothing."""
+        """Return the executor's answer, or why there is none."""
         if self._requester is None or not source.boot_id:
             return ReadStatus.SILENT
         with self._place(source, wait_seconds) as obstacle:
@@ -154,7 +154,7 @@ class LogReader:
                 return obstacle
             try:
                 chunk = self._requester.ask([question], ANSWER_SECONDS)[0]
-            except ValueError:  # an address of XXL-JOB's, which is a URL, can be asked nothing
+            except ValueError:  # the address is a URL of XXL-JOB's, which has no queue
                 chunk = None
             if isinstance(chunk, LogChunk) and chunk.run_id == source.run_id:
                 return chunk
@@ -164,7 +164,7 @@ class LogReader:
 
     @contextmanager
     def _place(self, source: Source, wait_seconds: float) -> Iterator[ReadStatus | None]:
-        """Hold one of the places, or say why there is none."""
+        """Take one of the places, or yield why there is none."""
         key = _key(source)
         with self._changed:
             self._changed.wait_for(
@@ -179,7 +179,7 @@ class LogReader:
             if obstacle is None:
                 with self._changed:
                     self._asking[key] -= 1
-                    self._asking += Counter()  # forgets who is not asked any more
+                    self._asking += Counter()  # drops zero counts
                     self._changed.notify_all()
 
     def _obstacle(self, key: tuple[str, str]) -> ReadStatus | None:

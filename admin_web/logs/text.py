@@ -1,12 +1,12 @@
-"""Makes log lines safe to show: whatever a job printed, it is only text."""
+"""Makes log lines safe to show: whatever a job printed is only text."""
 
 import re
 
 from broker.messages import LOG_TAIL_BYTES
 
-#: Colours and moves of the cursor that terminals understand: `ESC [ … letter`, `ESC ] … BEL`.
+#: Escape sequences of terminals: `ESC [ … letter`, `ESC ] … BEL`.
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-#: Shown by a sign of their own, and what turns the direction of writing by its number.
+#: Visible replacements for control characters, and for characters that change text direction.
 _SIGNS = (
     {code: chr(0x2400 + code) for code in range(32) if chr(code) != "\t"}
     | {0x7F: "\u2421"}
@@ -21,23 +21,23 @@ _SIGNS = (
 
 
 def shown(line: str) -> str:
-    """Return a line without terminal codes, its other control characters made visible."""
+    """Return a line without escape sequences, with visible control characters."""
     plain = _TERMINAL.sub("", line) if "\x1b" in line else line
     return last_state(plain).translate(_SIGNS)
 
 
 def shown_text(text: str) -> str:
-    """Return several lines, each as `shown` gives it."""
+    """Return several lines, each as `shown` returns it."""
     return "\n".join(shown(line) for line in text.split("\n"))
 
 
 def whole_lines(tail: str) -> str:
-    """Return the end of a log, without the rest of a line that it begins within."""
+    """Return the end of a log without an incomplete first line."""
     is_cut = len(tail.encode(errors="replace")) >= LOG_TAIL_BYTES
     return (tail.partition("\n")[2] if is_cut else "") or tail
 
 
 def last_state(line: str) -> str:
-    """Return what a line that writes over itself, as progress bars do, shows in the end."""
+    """Return the final text of a line that overwrites itself, as progress bars do."""
     text = line.rstrip("\r")
     return text.rpartition("\r")[2] + line[len(text) :]

@@ -1,4 +1,4 @@
-"""The page groups of the console; a new one is added to this list."""
+"""The page groups of the console; add new ones to this list."""
 
 from admin_web.access.sign_ins import SignIns
 from admin_web.console_services import ConsoleServices
@@ -31,7 +31,7 @@ from admin_web.views.bulk_work import BulkWork
 
 
 def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]:
-    """Return every page group, with what it needs."""
+    """Return every page group."""
     job_work = BulkWork(services.now_ms)
     return [
         SignInPages(services, sign_ins),

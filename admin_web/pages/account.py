@@ -26,7 +26,7 @@ _THEMES = {"light": lazy_gettext("light"), "dark": lazy_gettext("dark")}
 
 
 class AccountPages:
-    """What everybody may change of themselves, and nobody else's."""
+    """What users may change about themselves."""
 
     name = "account"
 
@@ -41,14 +41,14 @@ class AccountPages:
 
     @route("/account/password", Right.ACCOUNT, methods=("POST",))
     def change_password(self) -> Response | tuple[str, int]:
-        """Change the password; every other sign-in of this user ends."""
+        """Change the password; all other sign-ins of this user end."""
         known, form = visitor(), PasswordForm(request.form)
         if not (form.validate() and self._is_right(known, form) and self._changed(known, form)):
             return self._page(form, _preferences(known)), 422
         session.clear()
         session[TOKEN] = self._sign_ins.open_again(known, agent=request.user_agent.string)
         flash(gettext("Password changed. Your other sessions have ended."))
-        # Who had to choose one came to use the console.
+        # A user who had to change it wanted to go to the dashboard.
         return redirect(
             url_for("dashboard.show" if known.must_change_password else "account.show"), 303
         )
@@ -74,7 +74,7 @@ class AccountPages:
 
     @route("/account/theme", Right.ACCOUNT, methods=("POST",))
     def change_theme(self) -> Response:
-        """Change the theme alone, as the switch beside the menu does."""
+        """Change only the theme; used by the switch beside the menu."""
         known, wanted = visitor(), request.form.get("theme", "")
         if wanted not in THEMES:
             abort(400)
@@ -92,7 +92,7 @@ class AccountPages:
         return redirect(url_for("account.show"), 303)
 
     def _is_right(self, known: Visitor, form: PasswordForm) -> bool:
-        """Check the present password, under the same limits as at the sign-in."""
+        """Check the current password, with the same limits as at sign-in."""
         answer = self._sign_ins.check(
             known.name, form.present.data or "", origin=known.actor.origin
         )

@@ -1,4 +1,4 @@
-"""The pages of apps: their executors, and who gets their alarms."""
+"""The pages of apps: their executors and alarm targets."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ LINES = 50
 
 
 class AppPages:
-    """Seen by everybody who has the app; changed by administrators."""
+    """Everybody who has the app sees it; administrators change it."""
 
     name = "apps"
 
@@ -52,12 +52,12 @@ class AppPages:
 
     @route("/apps/new", Right.ADMINISTER)
     def new(self) -> str:
-        """Ask for an app that is not there yet."""
+        """Show the form of a new app."""
         return render_template("pages/apps_edit.html", form=NewAppForm(), app=None)
 
     @route("/apps/add", Right.ADMINISTER, methods=("POST",), form="apps.new")
     def create(self) -> Response | tuple[str, int]:
-        """Make an app."""
+        """Create an app."""
         form = NewAppForm(request.form)
         if form.validate():
             try:
@@ -75,7 +75,7 @@ class AppPages:
 
     @route("/apps/<id:app_id>", Right.ADMINISTER)
     def edit(self, app_id: int) -> str:
-        """Show what of an app can be changed."""
+        """Show the form of an app."""
         app = self._find(app_id)
         return render_template("pages/apps_edit.html", form=form_of(app), app=app)
 
@@ -92,7 +92,7 @@ class AppPages:
 
     @route("/apps/<id:app_id>/delete", Right.ADMINISTER, methods=("POST",))
     def delete(self, app_id: int) -> Response | tuple[str, int]:
-        """Delete an app that nothing needs."""
+        """Delete an app that is no longer used."""
         app = self._find(app_id)
         try:
             self._services.commands(visitor().actor).apps.delete(app_id)
@@ -124,7 +124,7 @@ class AppPages:
 
 
 def _refusal(use: Mapping[str, Any]) -> str:
-    """Return what still needs an app, in words."""
+    """Return why an app cannot be deleted, in words."""
     if use["job_count"]:
         names = ", ".join(use["jobs"]) + (" …" if use["job_count"] > len(use["jobs"]) else "")
         return str(

@@ -43,7 +43,7 @@ class AuditFilterForm(ConsoleForm):
 
 
 class AuditPages:
-    """For administrators: everything that anybody did."""
+    """The audit log, for administrators."""
 
     name = "audit_log"
 
@@ -52,7 +52,7 @@ class AuditPages:
 
     @route("/audit", Right.ADMINISTER)
     def show(self) -> Response | str | tuple[str, int]:
-        """Show the audit log, the last entry first."""
+        """Show the audit log, newest entry first."""
         form = AuditFilterForm(request.args)
         if not form.validate():
             for field in (form.since, form.until):

@@ -15,7 +15,7 @@ from sql.listings import run_choices
 
 
 class ClearingPages:
-    """For administrators, and for operators with their own apps."""
+    """For administrators, and for operators within their own apps."""
 
     name = "clearing"
 
@@ -25,12 +25,12 @@ class ClearingPages:
 
     @route("/runs/clear", Right.OPERATE)
     def show(self) -> str:
-        """Ask what to clear, and show how far the present clearing is."""
+        """Show the form, and the progress of the current clearing."""
         return self._page(self._form(visitor()))
 
     @route("/runs/clear/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Response | tuple[str, int]:
-        """Begin to clear in the background."""
+        """Start clearing in the background."""
         known = visitor()
         form = self._form(known)
         if not form.validate() or not self._is_allowed(form, known):
@@ -53,7 +53,7 @@ class ClearingPages:
 
     @route("/runs/clear/stop", Right.OPERATE, methods=("POST",))
     def stop(self) -> Response:
-        """Let the clearing that is at work end, if the visitor may know about it."""
+        """Stop the current clearing, if the visitor may see it."""
         known, progress = visitor(), self._clearings.progress
         if progress is not None and progress.concerns(known.name, known.app_ids):
             self._clearings.stop()
@@ -66,7 +66,7 @@ class ClearingPages:
         return form
 
     def _is_allowed(self, form: ClearForm, known: Visitor) -> bool:
-        """Refuse what is not about an app of the visitor's, beside the field."""
+        """Check that it concerns the visitor's apps; show a problem beside the field."""
         if known.app_ids is None:
             return True
         name = (form.job.data or "").strip()

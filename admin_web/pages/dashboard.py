@@ -24,7 +24,7 @@ class DashboardPages:
 
     @route("/", Right.VIEW)
     def show(self) -> str | tuple[str, int]:
-        """Show how things stand."""
+        """Show the dashboard."""
         known = visitor()
         overview, chart = self._services.database.read(lambda session: self._read(session, known))
         page = render_template(

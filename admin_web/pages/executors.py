@@ -1,4 +1,4 @@
-"""The executors page: state and load of each; draining."""
+"""The executors page: state and load of each, and draining."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -57,7 +57,7 @@ class ExecutorFilterForm(AppFilterForm):
     )
 
 
-#: What executors are sorted by; equal ones by app and address, as they come.
+#: Sort keys; the sort is stable, so equal ones stay in order of app and address.
 ORDERS: Mapping[str, Callable[[ExecutorView], Any]] = {
     "name": lambda one: one.key,
     "slots": lambda one: -one.running / one.slots if one.slots else 1,
@@ -79,7 +79,7 @@ class ExecutorPages:
 
     @route("/executors", Right.VIEW)
     def index(self) -> Response | str | tuple[str, int]:
-        """Show executors in the order asked for, with their last hour."""
+        """Show executors in the chosen order, with their load over the last hour."""
         form, known = ExecutorFilterForm(request.args), visitor()
         form.set_apps(
             self._services.database.read(partial(apps.ids_by_name, app_ids=known.app_ids))
@@ -110,7 +110,7 @@ class ExecutorPages:
 
     @route("/executors/<id:executor_id>", Right.VIEW)
     def show(self, executor_id: int) -> str:
-        """Show an executor: its load over the last hour and day, its handlers."""
+        """Show an executor: its load over the last hour and day, and its handlers."""
         known, now_ms = visitor(), self._services.now_ms()
 
         def read(session: Session) -> tuple[ExecutorView, list[LoadChart]]:
@@ -125,7 +125,7 @@ class ExecutorPages:
 
     @route("/executors/drain", Right.OPERATE, methods=("POST",))
     def drain(self) -> Response:
-        """Let an executor take nothing new, finish what runs, and end."""
+        """Drain an executor: it takes no new runs, finishes the running ones and exits."""
         app, address = request.form.get("app", ""), request.form.get("address", "")
         if not app:
             abort(404)
@@ -149,7 +149,7 @@ def _order(form: ExecutorFilterForm) -> str:
 
 
 def _behind(executors: list[ExecutorView], key: str) -> list[ExecutorView]:
-    """Return those behind the one that has a key; all of them when it is gone or none is meant."""
+    """Return the executors after the one with this key; all of them if it is gone."""
     places = (place for place, one in enumerate(executors) if one.key == key)
     return executors[next(places, -1) + 1 :]
 

@@ -28,7 +28,7 @@ from sql.listings.recent import DetailedRun
 from sql.models import Job
 from sql.registry import apps
 
-#: What is wrong with a source, in few words.
+#: Short messages about problems with a script.
 _FLAWS = {
     Code.SOURCE_EMPTY: lazy_gettext("The script is empty."),
     Code.SOURCE_NUL: lazy_gettext("A script must be text, but it contains a NUL character."),
@@ -38,7 +38,7 @@ _REMARK = lazy_gettext("Describe the change in up to 128 characters.")
 
 
 class ScriptForm(ConsoleForm):
-    """A source and what has changed in it."""
+    """A script and a note about the change."""
 
     source = TextAreaField(lazy_gettext("Source"))
     remark = StringField(
@@ -49,7 +49,7 @@ class ScriptForm(ConsoleForm):
 
 
 class GluePages:
-    """Seen by everybody who has the job's app; saved by those who may edit scripts."""
+    """Everybody who has the app sees its scripts; those with the right edit them."""
 
     name = "glue"
 
@@ -58,14 +58,14 @@ class GluePages:
 
     @route("/glue/<id:job_id>", Right.VIEW)
     def show(self, job_id: int) -> str:
-        """Show the current version in an editor, and the versions before it."""
+        """Show the current version in an editor, and the earlier versions."""
         job, app = self._find(job_id)
         form = ScriptForm(data={"source": job.script_source, "based_on": str(job.script_version)})
         return self._page(job, app, form)
 
     @route("/glue/<id:job_id>/save", Right.EDIT_GLUE, methods=("POST",))
     def save(self, job_id: int) -> Response | tuple[str, int]:
-        """Save a version, unless somebody else has saved one meanwhile."""
+        """Save a version, unless somebody else has saved one in the meantime."""
         job, app = self._find(job_id)
         form = ScriptForm(request.form)
         source = _line_ends(form.source.data or "", job)
@@ -84,7 +84,7 @@ class GluePages:
             if problem.code is not Code.SCRIPT_CHANGED:
                 raise
             mine = _number(form.based_on.data)
-            # Somebody who has seen this page may save over that version.
+            # After seeing this page, the user may overwrite that version.
             form.based_on.data = str(problem.facts["version_id"])
             form.add_error(_meanwhile(problem))
             return self._page(job, app, form, mine=mine), 409
@@ -106,7 +106,7 @@ class GluePages:
 
     @route("/glue/<id:job_id>/compare", Right.VIEW)
     def compare(self, job_id: int) -> str:
-        """Show what differs between two versions."""
+        """Show the differences between two versions."""
         job, _app = self._find(job_id)
         old_id, new_id = id_argument("old"), id_argument("new")
         if old_id is None or new_id is None:
@@ -177,7 +177,12 @@ class GluePages:
         return redirect(url_for("glue.show", job_id=job_id, run=run_id, _anchor="try"), 303)
 
     def _find(self, job_id: int) -> tuple[Job, str]:
-        """Return a job with a script, and its app's name; 404 when it is none of the visitor's."""
+        """Return a job with a script, and its app's name.
+
+        Raises:
+            NotFound: there is none that the visitor may see.
+
+        """
         read = self._services.database.read
         job, app = read(lambda session: current_scripts.of_job(session, job_id))
         app_ids = visitor().app_ids
@@ -213,7 +218,7 @@ class GluePages:
 
 
 def _run(session: Session, job_id: int) -> DetailedRun | None:
-    """Return the run that was just tried; one of another job is none."""
+    """Return the test run that was just started; None if it belongs to another job."""
     run_id = id_argument("run")
     if run_id is None:
         return None
@@ -229,7 +234,7 @@ def _saved_at(version: ListedVersion | VersionSource) -> int:
 
 
 def _flaw(source: str) -> str:
-    """Return what is wrong with a source, empty when nothing is."""
+    """Return what is wrong with a script; empty if nothing is."""
     try:
         check_source(source)
     except Problem as problem:

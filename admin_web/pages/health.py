@@ -14,7 +14,7 @@ from sql.registry.liveness import state
 
 
 class HealthPages:
-    """Health and metrics; a stranger learns no name, address or version."""
+    """Health and metrics; without names, addresses or the version."""
 
     name = "health"
 
@@ -24,7 +24,7 @@ class HealthPages:
 
     @route("/healthz", Right.ANYONE)
     def healthz(self) -> tuple[Response, int]:
-        """Tell whether database and broker answer and a scheduler lives: 200, or 503."""
+        """Return 200 if database, broker and a scheduler are available, else 503."""
         found = {"database": True, "broker": self._services.is_broker_up(), "schedulers": True}
         try:
             found["schedulers"] = self._is_scheduled()
@@ -36,7 +36,7 @@ class HealthPages:
 
     @route("/metrics", Right.ANYONE)
     def metrics(self) -> Response:
-        """Serve figures in the text format of Prometheus; needs the token."""
+        """Return metrics in Prometheus' text format; requires the token."""
         token = self._services.metrics_token
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not token or not hmac.compare_digest(given.encode(), token.encode()):

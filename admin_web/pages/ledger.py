@@ -1,4 +1,4 @@
-"""The reconciliation page: what became of every due time of each job, for a range of days."""
+"""The reconciliation page: what happened at every due time of each job, for a range of days."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ _DAYS = {"1": 1, "7": 7, "30": 30}
 
 
 class LedgerForm(AppFilterForm):
-    """Asks which jobs and which days."""
+    """Asks for jobs and days."""
 
     range = SelectField(
         lazy_gettext("Range"),
@@ -66,7 +66,7 @@ class LedgerPages:
 
     @route("/ledger", Right.VIEW)
     def index(self) -> Response | str | tuple[str, int]:
-        """Show the tallies of a page of jobs, as far as they are computed."""
+        """Show the tallies of a page of jobs, as far as they have been computed."""
         form, known = LedgerForm(request.args), visitor()
         form.set_apps(self._services.database.read(partial(ids_by_name, app_ids=known.app_ids)))
         if not form.validate() or not _is_range(form):
@@ -118,7 +118,7 @@ class LedgerPages:
 
 
 def _line(row: tuple[LedgerJob, CachedTally | None]) -> dict[str, Any]:
-    """Return a job as a line of a file; without numbers where they are not computed yet."""
+    """Return a job as a row of a file; its counts are None until they are computed."""
     job, answer = row
     tally = answer.tally if answer else None
     told = {name: getattr(tally, name, None) for name in _COUNTS}
@@ -126,7 +126,7 @@ def _line(row: tuple[LedgerJob, CachedTally | None]) -> dict[str, Any]:
 
 
 def _totals(answers: Iterable[CachedTally | None]) -> Counter[str]:
-    """Return the sums of the numbers that are computed."""
+    """Return the sums of the computed tallies."""
     sums = Counter(dict.fromkeys(_COUNTS, 0))
     for answer in answers:
         if answer and answer.tally:
@@ -135,7 +135,7 @@ def _totals(answers: Iterable[CachedTally | None]) -> Counter[str]:
 
 
 def _is_range(form: LedgerForm) -> bool:
-    """Whether the days make a range; if not, say so beside the field."""
+    """Return whether the dates are a valid range; if not, show why beside the field."""
     if form.range.data != "custom":
         return True
     since, until = form.since.data, form.until.data

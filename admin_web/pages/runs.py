@@ -1,4 +1,4 @@
-"""The pages of runs: find, look, kill, run again, read logs."""
+"""The pages of runs: list, details, kill, re-run, logs."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ from sql.registry.apps import ids_by_name
 from sql.run_status import OPEN, Kind
 
 LINES = 50
-#: Jobs that are suggested while a name is typed.
+#: Jobs suggested while a name is typed.
 SUGGESTED = 12
 
 
@@ -61,7 +61,7 @@ class RunPages:
 
     @route("/runs/jobs", Right.VIEW)
     def job_names(self) -> str:
-        """Suggest jobs while a name is typed: options for a list of the page."""
+        """Return suggestions for a job's name as options of a datalist."""
         text, app = request.args.get("job", "").strip()[:255], request.args.get("app", "")
         known = visitor()
 
@@ -75,7 +75,7 @@ class RunPages:
 
     @route("/runs/<id:run_id>", Right.VIEW)
     def show(self, run_id: int) -> str:
-        """Show all about a run."""
+        """Show everything about a run."""
         known, now_ms = visitor(), self._services.now_ms()
         facts = self._services.database.read(lambda session: _facts(session, known, run_id))
         run = facts["run"]
@@ -94,7 +94,7 @@ class RunPages:
 
     @route("/runs/<id:run_id>/kill", Right.OPERATE, methods=("POST",))
     def kill(self, run_id: int) -> AnyResponse:
-        """End a run, wherever it is."""
+        """Kill a run, wherever it is."""
         try:
             self._services.commands(visitor().actor).runs.kill(run_id)
         except Problem as problem:
@@ -108,7 +108,7 @@ class RunPages:
 
     @route("/runs/<id:run_id>/again", Right.OPERATE, methods=("POST",))
     def again(self, run_id: int) -> AnyResponse:
-        """Trigger a run's job by hand, with the same param; show the new run."""
+        """Trigger a run's job with the same parameter; show the new run."""
         known = visitor()
         run = self._services.database.read(
             lambda session: recent.run(session, run_id, known.app_ids)
@@ -129,17 +129,17 @@ class RunPages:
 
     @route("/runs/<id:run_id>/log/lines", Right.VIEW)
     def log_lines(self, run_id: int) -> Response:
-        """Give the lines from `from` on to the script that follows a log."""
+        """Return the lines from `from` on, for the script that follows a log."""
         return self._logs.lines(visitor(), run_id)
 
     @route("/runs/<id:run_id>/log/search", Right.VIEW)
     def search_log(self, run_id: int) -> Response:
-        """Give the lines of a whole log that hold some words."""
+        """Return the numbers of the log's lines that contain the words."""
         return self._logs.search(visitor(), run_id)
 
     @route("/runs/<id:run_id>/log/download", Right.VIEW)
     def download_log(self, run_id: int) -> Response:
-        """Give a whole log as a text file."""
+        """Return a whole log as a text file."""
         return self._logs.download(visitor(), run_id)
 
     def _list(self, asked: Asked, found: RunPage) -> str:
@@ -176,14 +176,14 @@ def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
 
 
 def _triggered_by(session: Session, run: DetailedRun) -> str:
-    """Return who triggered the tick of a run, empty when nobody did or it is not known."""
+    """Return who triggered a run's tick; empty if nobody did or it is unknown."""
     if run.origin_id == 0 or run.kind == Kind.PARENT:
         return ""
     return audit_log.trigger_of(session, run.job_id, run.origin_id, run.scheduled_at) or ""
 
 
 def _job_url(run: DetailedRun) -> str:
-    """Return where the page of a run's job is, empty when the job or such pages are not there."""
+    """Return the URL of a run's job; empty if the job is deleted or there is no such page."""
     if run.job is None or "jobs.show" not in current_app.view_functions:
         return ""
     return url_for("jobs.show", job_id=run.job_id)

@@ -13,7 +13,7 @@ from sql.registry.pauses import EVERY_APP
 
 
 class SchedulerPages:
-    """Seen by everybody."""
+    """For everybody."""
 
     name = "schedulers"
 
@@ -22,7 +22,7 @@ class SchedulerPages:
 
     @route("/schedulers", Right.VIEW)
     def index(self) -> str | Response:
-        """Show schedulers and consoles, and the broker's health."""
+        """Show schedulers and consoles, and whether the broker is connected."""
         now_ms = self._services.now_ms()
         rows, paused = self._services.database.read(
             lambda session: (

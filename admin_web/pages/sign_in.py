@@ -1,4 +1,4 @@
-"""Signing in and out, and the language and theme of a browser that has not signed in."""
+"""Signing in and out, and the language and theme of browsers that have not signed in."""
 
 from flask import g, make_response, redirect, render_template, request, session, url_for
 from flask_babel import gettext
@@ -15,12 +15,12 @@ from admin_web.url_routes import route
 from admin_web.visitors import visitor
 from scheduler.actor import Right
 
-#: How long a browser remembers its language and theme.
+#: How long a browser keeps its language and theme.
 COOKIE_SECONDS = 365 * 86_400
 
 
 class SignInPages:
-    """The way in and the way out."""
+    """Signing in and out."""
 
     name = "sign_in"
 
@@ -30,7 +30,7 @@ class SignInPages:
 
     @route("/login", Right.ANYONE, methods=("GET", "POST"))
     def login(self) -> str | Response | tuple[str, int] | tuple[str, int, dict[str, str]]:
-        """Ask for name and password; go on to where the visitor wanted to be."""
+        """Sign in, then redirect to the page the visitor wanted."""
         form = SignInForm(request.form)
         if request.method != "POST":
             return render_template("pages/login.html", form=form)
@@ -55,7 +55,7 @@ class SignInPages:
 
     @route("/logout", Right.ACCOUNT, methods=("POST",))
     def logout(self) -> Response:
-        """End this sign-in, in every copy of its cookie."""
+        """End this sign-in; copies of its cookie become invalid too."""
         known = visitor()
         self._sign_ins.end(known, known.sign_in_id)
         session.clear()
@@ -63,7 +63,7 @@ class SignInPages:
 
     @route("/browser", Right.ANYONE, methods=("POST",))
     def browser(self) -> Response:
-        """Keep a language or a theme in the browser of a visitor who is not signed in."""
+        """Store a language or theme in the browser of a visitor who is not signed in."""
         answer = make_response(redirect(local_path(request.args.get("next")), 303))
         wanted = (
             (catalogues.COOKIE, request.form.get("language"), catalogues.LANGUAGES),
@@ -83,7 +83,7 @@ class SignInPages:
 
 
 def _let_in(token: str, target: str) -> Response:
-    # A cookie that was there before, given by whomever, is worth nothing from here on.
+    # Drop the previous session: somebody else may have planted its cookie.
     session.clear()
     session[TOKEN] = token
     g.pop("visitor", None)

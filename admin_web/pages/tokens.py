@@ -1,4 +1,4 @@
-"""Tokens of programs as a page: one's own, and for administrators everybody's."""
+"""Tokens of programs: one's own, or for administrators everybody's."""
 
 from typing import Any
 
@@ -23,12 +23,12 @@ from sql.accounts import tokens
 from sql.listings import job_search
 from sql.registry.apps import ids_by_name
 
-#: In place of an app that was just deleted; it is refused, as leaving it out would mean all apps.
+#: Replaces an app that was just deleted. It is refused; no app at all would mean every app.
 NO_APP_ID = 0
 
 
 class TokenPages:
-    """What programs sign in with at the API."""
+    """The tokens that programs use for the API."""
 
     name = "tokens"
 
@@ -37,7 +37,7 @@ class TokenPages:
 
     @route("/tokens", Right.VIEW)
     def index(self) -> str | Response:
-        """Show the tokens by name, and ask for a new one."""
+        """Show the tokens by name, and the form of a new one."""
         if tables.is_asked():
             found = self._services.database.read(lambda session: self._rows(session, visitor()))
             return lists.views("tokens", TokenView, [view for _, view in found])
@@ -45,7 +45,7 @@ class TokenPages:
 
     @route("/tokens/add", Right.VIEW, methods=("POST",))
     def create(self) -> str | tuple[str, int]:
-        """Make a token for the visitor and show it, once."""
+        """Create a token for the visitor and show it, once."""
         form, known = self._form(request.form), visitor()
         if not form.validate():
             return self._page(form), 422
@@ -66,7 +66,7 @@ class TokenPages:
 
     @route("/tokens/<id:token_id>/revoke", Right.VIEW, methods=("POST",))
     def revoke(self, token_id: int) -> Response:
-        """Let a token open nothing any more."""
+        """Revoke a token."""
         self._services.commands(visitor().actor).tokens.revoke(token_id)
         flash(gettext("Token revoked."))
         return redirect(url_for("tokens.index"), 303)

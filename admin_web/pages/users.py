@@ -1,4 +1,4 @@
-"""The pages of users: who can sign in, and what they may do with which apps."""
+"""The pages of users: who can sign in, and what they may do in which apps."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -30,7 +30,7 @@ Form = TypeVar("Form", bound=RightsForm)
 LINES = 50
 
 
-#: What an administrator reads when something cannot be done to a user.
+#: Messages for administrators.
 _REFUSALS = {
     Code.OWN_USER: lazy_gettext("You cannot do this to your own user. Ask another administrator."),
     Code.LAST_ADMINISTRATOR: lazy_gettext(
@@ -40,7 +40,7 @@ _REFUSALS = {
 
 
 class UserPages:
-    """For administrators: who there is, and what they may do."""
+    """Users and their rights, for administrators."""
 
     name = "users"
 
@@ -74,12 +74,12 @@ class UserPages:
 
     @route("/users/new", Right.ADMINISTER)
     def new(self) -> str:
-        """Ask for a user who is not there yet."""
+        """Show the form of a new user."""
         return self._new_page(self._with_apps(NewUserForm()))
 
     @route("/users/add", Right.ADMINISTER, methods=("POST",), form="users.new")
     def create(self) -> Response | tuple[str, int]:
-        """Make a user; the first password is good for one sign-in."""
+        """Create a user with a temporary password."""
         form = self._with_apps(NewUserForm(request.form))
         name, password = form.username.data or "", form.password.data or ""
         wanted = self._rights(form) if form.validate() else None
@@ -97,13 +97,13 @@ class UserPages:
 
     @route("/users/<id:user_id>", Right.ADMINISTER)
     def show(self, user_id: int) -> str:
-        """Show one user, and what of it can be changed."""
+        """Show a user and the forms to change it."""
         user = self._find(user_id)
         return self._page(user, self._rights_form(user), ResetForm())
 
     @route("/users/<id:user_id>/rights", Right.ADMINISTER, methods=("POST",))
     def change_rights(self, user_id: int) -> Response | tuple[str, int]:
-        """Give a user other rights; every sign-in of the user ends."""
+        """Change a user's rights; all sign-ins of the user end."""
         user = self._find(user_id)
         form = self._with_apps(RightsForm(request.form))
         wanted = self._rights(form) if form.validate() else None
@@ -118,7 +118,7 @@ class UserPages:
 
     @route("/users/<id:user_id>/password", Right.ADMINISTER, methods=("POST",))
     def reset_password(self, user_id: int) -> Response | tuple[str, int]:
-        """Give a user a password that is good for one sign-in; every sign-in of the user ends."""
+        """Set a user's temporary password; all sign-ins of the user end."""
         user = self._find(user_id)
         form = ResetForm(request.form)
         password = form.password.data or ""
@@ -132,7 +132,7 @@ class UserPages:
 
     @route("/users/<id:user_id>/delete", Right.ADMINISTER, methods=("POST",))
     def delete(self, user_id: int) -> Response | tuple[str, int]:
-        """Remove a user; every sign-in of the user ends."""
+        """Delete a user; all sign-ins of the user end."""
         user, commands = self._find(user_id), self._commands
         refused = self._refused(user, lambda: commands.delete(user_id))
         if refused:
@@ -142,7 +142,7 @@ class UserPages:
 
     @route("/users/<id:user_id>/disable", Right.ADMINISTER, methods=("POST",))
     def disable(self, user_id: int) -> Response | tuple[str, int]:
-        """Let a user sign in no longer; every sign-in of the user ends."""
+        """Disable a user; all sign-ins of the user end."""
         user, commands = self._find(user_id), self._commands
         refused = self._refused(user, lambda: commands.disable(user_id))
         if refused:
@@ -167,7 +167,7 @@ class UserPages:
     def _refused(
         self, user: User, act: Callable[[], None], form: RightsForm | None = None
     ) -> tuple[str, int] | None:
-        """Do it to a user; return the page that says why not, None when it was done."""
+        """Act on a user; return the page that says why not, or None if it was done."""
         try:
             act()
         except Problem as problem:
@@ -179,7 +179,7 @@ class UserPages:
         return None
 
     def _rights(self, form: RightsForm) -> Rights | None:
-        """Return what a valid form asks for; None, the reason beside its field, when it cannot."""
+        """Return the rights in a valid form, or None and show why not beside a field."""
         role = Role[form.role.data.upper()]
         if role is Role.ADMINISTRATOR:
             return Rights(role=role)

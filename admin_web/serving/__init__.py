@@ -1,1 +1,1 @@
-"""The console as a process: its server, its connections, its registration."""
+"""Console and API as processes: HTTP server, broker connections, registration."""

@@ -1,4 +1,4 @@
-"""One API process of the cluster: its server and its housekeeping. It registers nowhere."""
+"""One API process: its HTTP server and its housekeeping. It does not register itself."""
 
 import time
 
@@ -14,13 +14,13 @@ from scheduler.rounds.loop import Loop
 from sql.accounts import idempotency, sign_in_attempts
 from sql.clock import DatabaseClock
 
-#: Requests at a time; those that wait for a run need no thread.
+#: Requests at a time; held requests need no thread.
 THREADS = 24
-#: Clients that wait come back together.
+#: More than the console has: waiting clients all reconnect at the same time.
 CONNECTIONS = ConnectionLimits(total=400, of_one_address=360)
-#: A whole job file, and a little more: the application says what is too large.
+#: A bit more than a job file may have, so that the application can answer what is too large.
 BODY_BYTES = 6_000_000
-#: How often the clock is looked at, and how often old keys are forgotten.
+#: How often the clock is adjusted, and how often old idempotency keys are deleted.
 ROUND_SECONDS = 5.0
 CLEANING_SECONDS = 600.0
 _ENDING_SECONDS = 8.0
@@ -29,13 +29,13 @@ log = structlog.get_logger()
 
 
 class ApiProcess:
-    """Start any number of them on one database.
+    """An API process; any number of them can share a database.
 
     Args:
-        services: what it is made of.
-        clock: the one behind `services.now_ms`; it is kept right here.
-        host: the address to listen at.
-        port: 0 = any that is free.
+        services: what the API needs.
+        clock: the one behind `services.now_ms`; adjusted here.
+        host: the address to listen on.
+        port: 0 = any free one.
 
     Raises:
         OSError: the port is taken.
@@ -57,13 +57,13 @@ class ApiProcess:
         self.port = self._server.port
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start serving."""
         self._server.start()
         self._loop.start()
         log.info("api_started", port=self.port)
 
     def stop(self) -> None:
-        """End in order: who waits is answered, no more requests, then the housekeeping."""
+        """Answer held requests, stop serving, then end the housekeeping."""
         self._polling.stop(_ENDING_SECONDS)
         self._server.stop()
         self._loop.stop()

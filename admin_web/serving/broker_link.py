@@ -1,4 +1,4 @@
-"""The console's link to executors: it asks for run logs and gets the answers."""
+"""The console's link to executors: requests for run logs, and their answers."""
 
 import re
 import secrets
@@ -13,19 +13,19 @@ from broker.transport import Transport
 from sql.engine import Database
 from sql.registry import cluster
 
-#: Answers in hand at once; each has up to 1 MB.
+#: Answers in memory at a time; each has up to 1 MB.
 ANSWER_PREFETCH = 20
 
 
 class ConsoleConnections:
-    """A publisher of questions and a queue of answers of this console's own, opened at once.
+    """A publisher for requests and this console's own answer queue, opened at once.
 
-    Without a broker they connect later, by themselves.
+    Without a broker they keep trying to connect.
 
     Args:
-        transport: makes the connections; its maker closes it.
-        database: tells which cluster it is.
-        keys: the master secret's, with which questions are signed and answers opened.
+        transport: makes the connections; the caller closes it.
+        database: tells which cluster this is.
+        keys: derived from the master secret; they sign requests and verify answers.
         now_ms: the database's clock.
 
     """
@@ -43,10 +43,10 @@ class ConsoleConnections:
         self.requester = Requester(self._publisher, answers, sealer, node)
 
     def is_ready(self) -> bool:
-        """Return whether messages can travel now."""
+        """Return whether messages can be sent now."""
         return self._publisher.is_ready
 
     def close(self) -> None:
-        """End both connections."""
+        """Close both connections."""
         self.requester.close()
         self._publisher.close()

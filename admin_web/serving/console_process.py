@@ -1,4 +1,4 @@
-"""One console of the cluster: its server, its registration, its housekeeping."""
+"""One console process: its HTTP server, its registration, its housekeeping."""
 
 import contextlib
 import secrets
@@ -16,7 +16,7 @@ from scheduler.rounds.loop import Loop
 from sql.clock import DatabaseClock
 from sql.registry import presence
 
-#: How often a console renews its registration, and how often it clears up.
+#: How often a console renews its registration, and how often it deletes expired sign-ins.
 BEAT_SECONDS = 5.0
 CLEANING_SECONDS = 600.0
 _ROUND_SECONDS = 8.0
@@ -25,12 +25,12 @@ log = structlog.get_logger()
 
 
 class Console:
-    """Start any number of them on one database.
+    """A console process; any number of them can share a database.
 
     Args:
-        services: what it is made of.
-        clock: the one behind `services.now_ms`; the console keeps it right.
-        port: 0 = any that is free.
+        services: what the console needs.
+        clock: the one behind `services.now_ms`; adjusted here.
+        port: 0 = any free one.
 
     Raises:
         OSError: the port is taken.
@@ -49,7 +49,7 @@ class Console:
         self.port = self._server.port
 
     def start(self) -> str | None:
-        """Begin to answer; return the first administrator's password if one was made just now."""
+        """Start serving; return the first administrator's password if one was just created."""
         console = Actor(who="console", origin="console")
         password = self._services.commands(console).users.add_first()
         self._server.start()
@@ -58,7 +58,7 @@ class Console:
         return password
 
     def stop(self) -> None:
-        """End in order: no more requests, then the registration is taken back."""
+        """Stop serving, then remove the registration."""
         self._server.stop()
         log.info("console_stopped")
         self._loop.stop()

@@ -1,8 +1,8 @@
-"""Connections whose request waits: without a thread, and out of the server's loop.
+"""Connections with a waiting request: without a thread, and outside the server's loop.
 
-A held request stands in its connection's line once more, as a copy. When its turn comes, the
-connection leaves the loop, which would look at all of them in each round. Resumed, it comes back,
-and the copy is served like any other request.
+A held request is queued again on its connection, as a copy. When the copy's turn comes, the
+connection leaves the loop, which would otherwise check all of them in each round. When it is
+resumed, it joins the loop again, and the copy is served like any other request.
 """
 
 import copy
@@ -18,15 +18,15 @@ from admin_web.api.long_polling import HELD, HOLD, HeldRequest
 
 
 class HoldableRequest(HTTPRequestParser):
-    """A request, or the copy of one that is held."""
+    """A request, or the copy of a held one."""
 
     held: HeldRequest | None = None
-    #: What the application is given when it is called again.
+    #: The WSGI environment for the application's second call.
     given: dict[str, Any] | None = None
     is_put_aside = False
 
     def once_more(self, held: HeldRequest, given: dict[str, Any]) -> "HoldableRequest":
-        """Return what stands in line for it while it is held; its body has been read."""
+        """Return the copy that is queued while it is held; the body has been read."""
         again = copy.copy(self)
         again.body_rcv = None
         again.held, again.given, again.is_put_aside = held, given | {HELD: held}, True
@@ -34,7 +34,7 @@ class HoldableRequest(HTTPRequestParser):
 
 
 class HoldingTask(WSGITask):
-    """Calls the application, which may have the request held; then it sends nothing."""
+    """Calls the application, which may hold the request; then nothing is sent."""
 
     channel: Any
     request: Any
@@ -42,14 +42,14 @@ class HoldingTask(WSGITask):
     _given: dict[str, Any] | None = None
 
     def get_environment(self) -> dict[str, Any]:
-        """Return what the application is given: how to hold the request, besides all else."""
+        """Return the WSGI environment, with the function that holds the request."""
         given: dict[str, Any] = self.request.given or super().get_environment()
         self._given = dict(given)
         given[HOLD] = self._hold
         return given
 
     def execute(self) -> None:
-        """Call the application, and put the request back in line if it is held."""
+        """Call the application, and queue the request again if it is held."""
         try:
             super().execute()
         except BaseException:
@@ -61,7 +61,7 @@ class HoldingTask(WSGITask):
             self.channel.line_up(self.request.once_more(self._held, self._given))
 
     def write(self, data: bytes) -> None:
-        """Send a part of the answer."""
+        """Send a part of the answer, unless the request is held."""
         if self._held is None:
             super().write(data)
 
@@ -70,10 +70,10 @@ class HoldingTask(WSGITask):
 
 
 class HoldableChannel(HTTPChannel):
-    """A connection that can be put aside, and taken up again."""
+    """A connection that can be put aside and resumed."""
 
     task_class = HoldingTask
-    # These are there; the types of waitress do not say so, or not what.
+    # Attributes that the types of waitress omit.
     requests: Any
     requests_lock: Any
     server: Any
@@ -82,16 +82,16 @@ class HoldableChannel(HTTPChannel):
 
     @property
     def is_to_be_put_aside(self) -> bool:
-        """Whether the request that is next is held."""
+        """Whether the next request is held."""
         return bool(self.requests) and bool(getattr(self.requests[0], "is_put_aside", False))
 
     def line_up(self, request: HoldableRequest) -> None:
-        """Let a request be next after the one that is being served."""
+        """Queue a request right after the one that is being served."""
         with self.requests_lock:
             self.requests.insert(1, request)
 
     def put_aside(self) -> None:
-        """Leave the loop, in whose thread this is called, until the request is resumed."""
+        """Leave the loop until the request is resumed; called in the loop's thread."""
         held: HeldRequest = self.requests[0].held
         if not self.connected:
             held.cancel()
@@ -100,7 +100,7 @@ class HoldableChannel(HTTPChannel):
         held.begin(AsideConnection(self))
 
     def take_up(self) -> None:
-        """Come back to the loop, in whose thread this is called, and serve the request."""
+        """Join the loop and serve the request; called in the loop's thread."""
         self._fileno = self.socket.fileno()
         self.add_channel()
         self.requests[0].is_put_aside = False
@@ -108,7 +108,7 @@ class HoldableChannel(HTTPChannel):
 
 
 class AsideConnection:
-    """A connection that was put aside, for whoever watches over it."""
+    """A connection that was put aside, for the thread that watches it."""
 
     def __init__(self, channel: HoldableChannel) -> None:
         self._channel = channel
@@ -119,7 +119,7 @@ class AsideConnection:
         return self._channel.socket.fileno()
 
     def has_left(self) -> bool:
-        """Return whether the client is gone."""
+        """Return whether the client has closed it."""
         try:
             return not self._channel.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -128,9 +128,9 @@ class AsideConnection:
             return True
 
     def resume(self) -> None:
-        """Serve its request, soon."""
+        """Serve its request soon."""
         self._in_loop(self._channel.take_up)
 
     def drop(self) -> None:
-        """Close it, soon."""
+        """Close it soon."""
         self._in_loop(self._channel.handle_close)

@@ -1,9 +1,9 @@
-"""Connections to the console, with time limits, and a limit for each address.
+"""Connections to the console, with timeouts, and limits per address.
 
-waitress ends a silent connection, but would wait without end for one that sends a byte now and
-then, or that does not fetch its answer; 200 of those would keep everybody else out. When all are
-taken, the longest silent one of the address that holds most is closed; when all are at work, there
-are some more that only answer questions about health.
+waitress closes silent connections, but would wait forever for one that sends a byte now and then or
+does not read its answer; 200 of those would lock out everybody. When all places are taken, the
+connection that has been idle longest is closed, of the address that has most; when none is idle,
+a few extra connections serve only health checks.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ from admin_web.access.security import HEADERS, HTTPS_ONLY
 from admin_web.serving.held_requests import HoldableChannel, HoldableRequest
 from admin_web.serving.thread_pools import HEALTH_PATHS
 
-#: Connections besides, which answer questions about health only.
+#: Extra connections that serve only health checks.
 HEALTH_CONNECTIONS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How many connections there may be, and how many of one address; a proxy is one address.
+    """How many connections there may be in total, and per address; a proxy is one address.
 
-    Those whose requests are held do not count.
+    Connections with held requests do not count.
     """
 
     total: int = 200
@@ -44,9 +44,9 @@ class ConnectionTimeouts:
     Attributes:
         head_seconds: for a request's head to arrive.
         request_seconds: for the whole request to arrive.
-        answer_seconds: for an answer to be fetched, a file of 60 MB at most.
-        speed_seconds: over which a client must fetch `least_speed` bytes a second.
-        silent_seconds: after which a client that sends and takes nothing is dropped.
+        answer_seconds: for an answer to be read, which may be a file of up to 60 MB.
+        speed_seconds: over which a client must read `least_speed` bytes a second.
+        silent_seconds: after which a client that neither sends nor reads is dropped.
         look_seconds: between two checks of all connections.
 
     """
@@ -68,14 +68,14 @@ class SlowRequest(Error):
 
 
 class TooManyConnections(Error):
-    """A request for more than health on one of the extra connections."""
+    """A request on an extra connection that is not a health check."""
 
     code = 503
     reason = "Service Unavailable"
 
 
 class TimedRequest(HoldableRequest):
-    """A request that knows since when it has been arriving."""
+    """A request that knows when it began to arrive."""
 
     def __init__(self, adj: Any) -> None:
         super().__init__(adj)
@@ -87,7 +87,7 @@ class TimedRequest(HoldableRequest):
         return now - self.began_at > seconds
 
     def give_up(self) -> None:
-        """Count as arrived, and as wrong."""
+        """Mark it as complete and failed."""
         if not self.headers_finished:
             self.parse_header(b"GET / HTTP/1.0\r\n")
         self.error = SlowRequest("the request did not arrive in time")
@@ -95,7 +95,7 @@ class TimedRequest(HoldableRequest):
 
 
 class RefusedRequest(ErrorTask):
-    """Answers what never reaches the application, with the headers that its answers have."""
+    """Answers requests that never reach the application, with the usual headers."""
 
     response_headers: Any
     channel: Any
@@ -109,14 +109,14 @@ class RefusedRequest(ErrorTask):
 
 
 class TimedChannel(HoldableChannel):
-    """A connection that is ended when its request or its reader takes too long."""
+    """A connection that is closed when its request or its reader takes too long."""
 
     parser_class = TimedRequest
     error_task_class = RefusedRequest
     request: TimedRequest | None
-    #: Since when there is something that nobody has fetched.
+    #: Since when there have been unread bytes.
     unread_since: float | None = None
-    #: Bytes that were fetched, and when and at how many of them the speed was looked at last.
+    #: Bytes read by the client, and the time and their number at the last speed check.
     fetched = 0
     speed_seen: tuple[float, int] = (0.0, 0)
 
@@ -126,32 +126,32 @@ class TimedChannel(HoldableChannel):
 
     @property
     def path(self) -> str:
-        """What is asked for; empty when that could not be read."""
+        """The requested path; empty if it could not be parsed."""
         return str(getattr(self.requests[0], "path", ""))
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is neither a whole request nor an answer on it."""
+        """Whether it has neither a complete request nor unread bytes of an answer."""
         return not self.requests and not self.total_outbufs_len
 
     def service(self) -> None:
-        """Answer a request; on an extra connection only what is about health."""
+        """Answer a request; on an extra connection only health checks."""
         request = self.requests[0]
         if self.is_for_health and not request.error and self.path not in HEALTH_PATHS:
             request.error = TooManyConnections("all connections are taken; try again in a moment")
         super().service()
 
     def send(self, data: bytes, do_close: bool = True) -> int:
-        """Send what fits; what was fetched before made room for it."""
+        """Send what fits, and count it: the client has read what made room for it."""
         sent = int(super().send(data, do_close))
         self.fetched += sent
         return sent
 
     def end_if_late(self, now: float) -> None:
-        """Answer a request that does not arrive, and drop a client that reads no answer."""
+        """Answer a request that does not arrive, and drop a client that does not read."""
         if self._is_left_unread(now):
             self.will_close = True
-            # Else nothing would tell the loop that there is something to do for this connection.
+            # Otherwise the loop would not notice that this connection needs closing.
             with contextlib.suppress(OSError):
                 self.socket.shutdown(socket.SHUT_RDWR)
             return
@@ -185,13 +185,13 @@ class TimedChannel(HoldableChannel):
 
 
 class TimedServer(TcpWSGIServer):
-    """A server of such connections."""
+    """The server of these connections."""
 
     channel_class = TimedChannel
     effective_port: int
     active_channels: Any
     trigger: Any
-    #: What kind of place was found for the connection that is being taken.
+    #: Whether the connection that is being accepted gets an extra place.
     next_is_for_health = False
 
     def __init__(
@@ -207,20 +207,20 @@ class TimedServer(TcpWSGIServer):
         super().__init__(app, channels, **how)
 
     def add_task(self, task: Any) -> None:
-        """Serve a connection's next request, or put the connection aside if that is held."""
+        """Serve a connection's next request, or put the connection aside if it is held."""
         if task.is_to_be_put_aside:
             self.trigger.pull_trigger(task.put_aside)
         else:
             super().add_task(task)
 
     def maintenance(self, now: Any) -> None:
-        """End what is silent and what is late."""
+        """Close silent and slow connections."""
         super().maintenance(now)
         for channel in self._channels():
             channel.end_if_late(now)
 
     def accept(self) -> Any:
-        """Take a connection, if there is a place or one can be made."""
+        """Accept a connection if there is a place or one can be freed."""
         taken = super().accept()
         if taken is None:
             return None
@@ -244,7 +244,7 @@ class TimedServer(TcpWSGIServer):
         return len(extra) < HEALTH_CONNECTIONS or self._close_idle(extra)
 
     def _close_idle(self, channels: Iterable[TimedChannel]) -> bool:
-        """Close the one that has waited for longest for a request; False when none waits."""
+        """Close the connection that has been idle longest; return False if none is idle."""
         waiting = [channel for channel in channels if channel.is_waiting]
         if not waiting:
             return False
@@ -256,7 +256,7 @@ class TimedServer(TcpWSGIServer):
 
 
 def _of_busiest_host(channels: list[TimedChannel], usual: Counter[str]) -> Iterable[TimedChannel]:
-    """Return the usual connections of the address that has most of them and waits on one."""
+    """Return the normal connections of the address that has most, if one is idle."""
     waiting = Counter(one.addr[0] for one in channels if not one.is_for_health and one.is_waiting)
     most = max(waiting, key=lambda host: usual[host], default=None)
     return [one for one in channels if one.addr[0] == most and not one.is_for_health]

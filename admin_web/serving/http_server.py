@@ -1,7 +1,7 @@
-"""Serves the console, or the API: waitress with a bounded number of threads.
+"""Serves the console or the API: waitress with a bounded number of threads.
 
-A console is never in scheduling's way: it has a few connections of its own, each statement a time
-limit, and what it reads is short.
+A console never slows down scheduling: it has few database connections of its own, each statement
+has a time limit, and its queries are short.
 """
 
 import socket
@@ -20,9 +20,9 @@ from admin_web.serving.http_connections import (
 from admin_web.serving.thread_pools import PAGE_THREADS, ThreadPools
 
 HEADER_BYTES = 32_768
-#: Above what a form may hold: the page that says so is the application's.
+#: More than a form may have, so that the application can show its own error page.
 BODY_BYTES = 2_000_000
-#: How long requests at work may take when the console ends.
+#: How long running requests may take when the server stops.
 ENDING_SECONDS = 5
 _BACKLOG = 128
 _TIMEOUTS = ConnectionTimeouts()
@@ -30,19 +30,19 @@ _LIMITS = ConnectionLimits()
 
 
 class ConsoleServer:
-    """A listening socket, its threads, and their end.
+    """A listening socket and its threads.
 
     Args:
-        app: what answers.
+        app: the application.
         host: an address or name of this machine.
-        port: 0 = any that is free.
-        timeouts: with clients.
+        port: 0 = any free one.
+        timeouts: for clients.
         limits: on connections.
-        threads: requests at a time, those for files and for health not counted.
-        body_bytes: most bytes of a body.
+        threads: requests at a time, not counting downloads and health checks.
+        body_bytes: of a request at most.
 
     Raises:
-        OSError: the port is taken, or the address is none of this machine's.
+        OSError: the port is taken, or the address does not belong to this machine.
 
     """
 
@@ -61,16 +61,16 @@ class ConsoleServer:
         listener = _listen(host, port)
         adjustments = Adjustments(
             sockets=[listener],
-            # Never met, as the server lets fewer in; its own sockets count here.
+            # Never reached: TimedServer accepts fewer. The server's own sockets count too.
             connection_limit=limits.total + HEALTH_CONNECTIONS + 10,
             channel_timeout=timeouts.silent_seconds,
             cleanup_interval=timeouts.look_seconds,
             max_request_header_size=HEADER_BYTES,
             max_request_body_size=body_bytes,
             ident="",
-            # select() would end at descriptor 1,024.
+            # select() fails at descriptor 1,024.
             asyncore_use_poll=True,
-            # Whether a proxy is believed is the application's setting.
+            # The application decides which proxies to trust.
             clear_untrusted_proxy_headers=False,
         )
         pools: Any = ThreadPools(threads)
@@ -89,11 +89,11 @@ class ConsoleServer:
         self._thread = threading.Thread(target=self._server.run, name="console", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start serving."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Let requests at work end, then close everything."""
+        """Let running requests finish, then close everything."""
         if not self._thread.is_alive():
             return
         self._server.task_dispatcher.shutdown(cancel_pending=True, timeout=ENDING_SECONDS)
@@ -101,13 +101,13 @@ class ConsoleServer:
         self._thread.join(ENDING_SECONDS)
 
     def _close_all(self) -> None:
-        # In the server's own thread; without a socket left to watch it ends.
+        # Called in the server's own thread, which ends when no socket is left.
         for channel in list(self._map.values()):
             channel.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Return a bound socket of the first address that a host has here."""
+    """Return a socket bound to the first address of a host."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

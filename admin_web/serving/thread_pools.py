@@ -1,7 +1,7 @@
-"""The server's threads, in pools, so that slow requests of one kind do not delay the others.
+"""The server's threads in separate pools, so that slow requests of one kind do not delay others.
 
-`/healthz` and `/metrics` have a lane of their own, and so have files, which take their thread for
-as long as somebody fetches them.
+Health checks (`/healthz` and `/metrics`) have their own pool, and so have downloads, which occupy a
+thread for as long as the client reads.
 """
 
 import time
@@ -9,32 +9,32 @@ from typing import Any, Protocol
 
 from waitress.task import ThreadedTaskDispatcher
 
-#: Requests at a time; more wait in line.
+#: Requests at a time in each pool; more are queued.
 PAGE_THREADS, FILE_THREADS, HEALTH_THREADS = 6, 8, 2
 HEALTH_PATHS = frozenset({"/healthz", "/metrics"})
 _FILE = "/log/download"
 
 
 class Task(Protocol):
-    """A connection with a request to be answered."""
+    """A connection with a request to serve."""
 
     @property
     def path(self) -> str:
-        """What is asked for."""
+        """The requested path."""
 
     @property
     def is_for_health(self) -> bool:
-        """Whether it has one of the places that are kept for questions about health."""
+        """Whether its place is reserved for health checks."""
 
     def service(self) -> None:
-        """Answer."""
+        """Serve the request."""
 
     def cancel(self) -> None:
-        """Leave it."""
+        """Drop the request."""
 
 
 class ThreadPools:
-    """What waitress hands requests to; `pages` threads serve all but files and health."""
+    """The dispatcher for waitress; `pages` threads serve all but downloads and health checks."""
 
     def __init__(self, pages: int = PAGE_THREADS) -> None:
         self._pages = _pool(pages)
@@ -42,7 +42,7 @@ class ThreadPools:
         self._health = _pool(HEALTH_THREADS)
 
     def add_task(self, task: Task) -> None:
-        """Answer a request, when a thread of its lane is free."""
+        """Serve a request as soon as a thread of its pool is free."""
         if task.is_for_health or task.path in HEALTH_PATHS:
             self._health.add_task(task)
         elif task.path.endswith(_FILE):
@@ -51,7 +51,7 @@ class ThreadPools:
             self._pages.add_task(task)
 
     def shutdown(self, *, cancel_pending: bool, timeout: float) -> None:
-        """Wait this many seconds in total for requests to finish."""
+        """Wait up to `timeout` seconds in total for requests to finish."""
         end_at = time.monotonic() + timeout
         pools = (self._pages, self._files, self._health)
         for lane in pools:

@@ -1,1 +1,1 @@
-"""The timeline: what jobs did and what they will do, as bars and marks along one axis."""
+"""The timeline: past runs as bars and future due times as marks along one axis."""

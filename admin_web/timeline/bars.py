@@ -1,7 +1,7 @@
-"""Lays out the runs of a row as bars and its due times as marks; a template draws them.
+"""Lays out the runs of a row as bars and its due times as marks, for a template to draw.
 
-A row is WIDTH wide, whatever the window; no text is inside, so a page may stretch it. Short runs
-that would lie on each other become one bar that tells how many they are.
+A row is WIDTH units wide, whatever the window; it contains no text, so a page may stretch it. Short
+runs that would overlap become one bar with their number.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,11 @@ from sql.run_status import OPEN, RunStatus
 from sql.timeline.job_spans import TROUBLE, SpanRun
 
 WIDTH = 2_400
-#: Runs that are shorter than this and begin within it are one bar.
+#: Shorter runs that begin within this distance become one bar.
 STEP = 10
-#: A run that began so long after it was due, or has not yet, is late.
+#: A run is late if it starts more than this after its due time.
 LATE_MS = 10_000
-#: Which state a bar of several runs shows: that of the worst.
+#: A bar of several runs shows the state with the highest value.
 _GRAVITY = {
     **dict.fromkeys(TROUBLE, 3),
     **dict.fromkeys(OPEN, 2),
@@ -26,27 +26,27 @@ _GRAVITY = {
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a page shows: [from, until), and when now is."""
+    """The period on the page: [from, until), and the current time."""
 
     from_ms: int
     until_ms: int
     now_ms: int
 
     def place(self, instant_ms: int) -> int:
-        """Return the position of an instant, clamped to 0..WIDTH."""
+        """Return the position of a time, clamped to 0..WIDTH."""
         length = self.until_ms - self.from_ms
         inside = min(max(instant_ms, self.from_ms), self.until_ms) - self.from_ms
         return inside * WIDTH // length
 
     @property
     def now_at(self) -> int | None:
-        """Where now is, None when that is not in the window."""
+        """The position of the current time; None if it is outside the window."""
         return self.place(self.now_ms) if self.from_ms <= self.now_ms < self.until_ms else None
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When a run waited and worked; nothing of it is unknown."""
+    """When a run waited and worked; unknown times are filled in."""
 
     run: SpanRun
     due_ms: int
@@ -55,13 +55,13 @@ class Span:
 
     @property
     def is_late(self) -> bool:
-        """Whether it began long after it was due."""
+        """Whether it started long after it was due."""
         return self.start_ms - self.due_ms > LATE_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One run, or `count` short ones; `lane` 1 = another run of its row was not over yet."""
+    """One run, or `count` short ones; `lane` 1 = it overlaps an earlier run of its row."""
 
     run_id: int
     status: RunStatus
@@ -71,14 +71,14 @@ class Bar:
     width: int
     count: int = 1
     lane: int = 0
-    #: From when it was due to when it began, where that is long enough to see.
+    #: The time from due to start.
     wait_x: int = 0
     wait_width: int = 0
     is_late: bool = False
 
 
 def span(run: SpanRun, now_ms: int) -> Span:
-    """Return when a run waited and worked, up to now when it still does."""
+    """Return when a run waited and worked; unfinished ones last until now."""
     is_open = run.status in OPEN
     began = run.started_at or (now_ms if is_open else run.finished_at) or run.due_at
     ended = run.finished_at or (now_ms if is_open else began)
@@ -86,7 +86,7 @@ def span(run: SpanRun, now_ms: int) -> Span:
 
 
 def overlapping(spans: Sequence[Span]) -> set[int]:
-    """Return the ids of runs of one job that began before one of an earlier tick was over."""
+    """Return the ids of a job's runs that began before a run of an earlier tick was over."""
     found: set[int] = set()
     latest: Span | None = None
     for one in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
@@ -99,7 +99,7 @@ def overlapping(spans: Sequence[Span]) -> set[int]:
 
 
 def draw(spans: Iterable[Span], window: Window, lower: set[int]) -> list[Bar]:
-    """Return the bars of a row from left to right; the runs `lower` lie below the others."""
+    """Return the bars of a row from left to right; the runs in `lower` go into lane 1."""
     bars: list[Bar] = []
     for one in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
         if one.end_ms < window.from_ms or one.due_ms >= window.until_ms:

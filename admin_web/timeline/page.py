@@ -1,4 +1,4 @@
-"""The timeline page: which window, for which apps, and the links to others."""
+"""The timeline page: its window, its apps, and links to other pages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ from sql.instants import moment
 from sql.registry.apps import ids_by_name
 
 _HOUR_MS = 3_600_000
-#: By how many hours a page shows to each side of its middle: how far apart its lines are.
+#: Milliseconds between grid lines, by the hours that the page shows before and after its middle.
 ZOOMS = {"24": 4 * _HOUR_MS, "6": _HOUR_MS, "1": _HOUR_MS // 4}
 USUAL = "24"
 _ALL = ("", lazy_gettext("all"))
-#: A list of a bar's runs begins so long before them: it goes by when they were due.
+#: The linked list of a bar's runs starts this much earlier and ends later: it goes by due time.
 _AROUND_MS = 60_000
-#: Middles of a page that a database can have runs of.
+#: Limits for the middle of the page: 2000 to 2200.
 _FIRST_MS, _LAST_MS = 946_684_800_000, 7_258_118_400_000
 
 
 class TimelineForm(ConsoleForm):
-    """Asks for apps, rows and a window."""
+    """Asks for apps, kind of rows and window."""
 
     app = SelectField(lazy_gettext("App"), default="")
     rows = SelectField(
@@ -58,14 +58,14 @@ class TimelineForm(ConsoleForm):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A full hour or the like: where it is, and what is written above it."""
+    """A grid line: its position and its label."""
 
     x: int
     text: str
 
 
 class TimelinePages:
-    """What the visitor's jobs did and what they will do."""
+    """Past and future runs of the visitor's jobs."""
 
     name = "timeline"
 
@@ -104,7 +104,7 @@ class TimelinePages:
         return Window(middle - half, middle + half, now_ms)
 
     def _lines(self, window: Window, step_ms: int) -> Iterator[Line]:
-        """Give the lines of a window, at full hours of the viewer's zone."""
+        """Yield the grid lines of a window, at full hours in the viewer's zone."""
         zone = ZoneInfo(self._local_times.zone())
         shift = moment(window.from_ms, zone).utcoffset() or timedelta()
         shift_ms = int(shift.total_seconds() * 1000)
@@ -117,7 +117,7 @@ class TimelinePages:
             )
 
     def _runs_url(self, row: Row, bar: Bar) -> str:
-        """Return where the runs of a bar are listed, or its only run."""
+        """Return the URL of a bar's run, or of the list of its runs."""
         if bar.count == 1:
             return url_for("runs.show", run_id=bar.run_id)
         return url_for(
@@ -130,6 +130,6 @@ class TimelinePages:
 
 
 def _middle_ms() -> int | None:
-    """Return the middle that the URL asks for, None for now."""
+    """Return the middle of the window from the URL; None = now."""
     at = request.args.get("at", type=int)
     return at if at is not None and _FIRST_MS <= at <= _LAST_MS else None

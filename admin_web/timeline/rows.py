@@ -1,7 +1,7 @@
-"""Chooses the rows of the timeline, reads their runs, and tells what is left out.
+"""Chooses the rows of the timeline and reads their runs, with limits.
 
-What is late or failed comes first, then what is busy, then what comes due. However many jobs and
-runs there are, a page looks at no more than a few thousand rows of the database.
+Late and failed jobs come first, then busy ones, then those with due times. However many jobs and
+runs there are, a page reads at most a few thousand rows of the database.
 """
 
 from collections import Counter, defaultdict
@@ -22,11 +22,11 @@ from sql.run_status import RunStatus
 from sql.timeline import job_spans
 from sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
 
-#: Rows of a page, runs of a row, and due times ahead of one.
+#: Limits: rows of a page, runs of a row, future due times of a row.
 ROWS, ROW_RUNS, ROW_TICKS = 30, 120, 60
-#: A run that began in the window may have been due so long before it.
+#: A run that started in the window may have been due this much earlier.
 EARLIER_MS = 3_600_000
-#: A next time that passed so long ago is still one that comes due: no scheduler planned it.
+#: A next due time that passed up to this long ago still counts: no scheduler has planned it.
 OVERDUE_MS = 7 * 86_400_000
 
 
@@ -39,7 +39,7 @@ class Grouping(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How many runs of a row are in the window, and how many of them stand out."""
+    """How many runs of a row are in the window, and how many of them are conspicuous."""
 
     runs: int
     failed: int
@@ -49,7 +49,7 @@ class Tally:
 
     @classmethod
     def of(cls, spans: Iterable[Span], window: Window, lower: set[int], *, overdue: int) -> "Tally":
-        """Count; `lower` are those that overlap, `overdue` due times that nobody planned."""
+        """Count; `lower` are the overlapping runs, `overdue` the number of unplanned due times."""
         inside = [
             one for one in spans if one.end_ms >= window.from_ms and one.due_ms < window.until_ms
         ]
@@ -64,9 +64,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A job or an app: its bars, its due times ahead, and what is to be seen at a glance.
+    """A job or an app: its bars, its future due times, and its counts.
 
-    `job_id` 0 = an app; `name` is empty when the job was deleted. `marks` are the places of due
+    `job_id` 0 = an app; `name` is empty if the job was deleted. `marks` are the positions of due
     times. `has_more_runs`, `has_more_ticks`: not all are drawn.
     """
 
@@ -83,17 +83,17 @@ class Row:
 
     @property
     def rank(self) -> tuple[int, ...]:
-        """What comes first is the smallest."""
+        """The sort key of rows."""
         tally = self.tally
         return (-tally.late, -tally.failed, -tally.overlapping, -tally.runs, *self.ticks[:1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """The rows of a page, and what is not on it.
+    """The rows of a page, and what is missing.
 
-    `left_out`: how many more rows were seen. `complete_from_ms`: rows were chosen by what came due
-    since then; None = by all of the window. `due_until_ms`: likewise for what comes due.
+    `left_out`: how many more rows there are. `complete_from_ms`: rows were chosen by runs due since
+    then; None = by the whole window. `due_until_ms`: the same for future due times.
     """
 
     window: Window
@@ -109,7 +109,7 @@ class TimelineReader:
 
     Attributes:
         session: of the page.
-        window: what the page shows.
+        window: the period on the page.
         timezone: of jobs that name none.
 
     """
@@ -119,7 +119,7 @@ class TimelineReader:
     timezone: str
 
     def read(self, app_ids: Collection[int] | None, grouping: Grouping) -> Timeline:
-        """Return what is to be drawn for these apps, None = all."""
+        """Return the timeline of these apps; None = all."""
         window = self.window
         seen = job_spans.sample(
             self.session, app_ids, from_ms=window.from_ms, until_ms=window.until_ms
@@ -143,7 +143,7 @@ class TimelineReader:
         )
 
     def _most_urgent(self, runs: Iterable[SpanRun], ahead: Outlook) -> list[int]:
-        """Return the ids of jobs: late ones, failed ones, busy ones, and those that come due."""
+        """Return job ids: late ones, failed ones, busy ones, then those with due times."""
         urgency: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         for run in runs:
             urgency[run.job_id][0] -= bars.span(run, self.window.now_ms).is_late
@@ -203,7 +203,7 @@ class TimelineReader:
         self, app_id: int, name: str, spans: list[Span], jobs: Mapping[int, SpanJob]
     ) -> Row:
         mine = [job for job in jobs.values() if job.app_id == app_id]
-        # Of few jobs each time, as a page has many apps.
+        # Only the first jobs, as a page may have many apps.
         ticks = sorted({tick for job in mine[:5] for tick in self._ticks(job)})
         overdue = sum(self._is_overdue(job) for job in mine)
         return Row(
@@ -220,7 +220,7 @@ class TimelineReader:
         )
 
     def _ticks(self, job: SpanJob) -> list[int]:
-        """Return the due times of a job that are ahead, one more than a row has."""
+        """Return the future due times of a job, up to one more than a row has."""
         if not job.is_enabled or not 0 < job.next_tick_at < PARKED_MS:
             return []
         after = max(self.window.now_ms, self.window.from_ms)
@@ -229,11 +229,11 @@ class TimelineReader:
             schedule = read_schedule(job.schedule_kind, job.schedule_value, zone)
             return schedule.ticks(after, self.window.until_ms, job.next_tick_at, ROW_TICKS + 1)
         except Problem:
-            # A schedule that somebody broke in the database: the scheduler will stop the job.
+            # A broken row; the scheduler will stop the job.
             return []
 
     def _is_overdue(self, job: SpanJob) -> bool:
-        """Whether no scheduler has planned a due time that has passed."""
+        """Whether a due time has passed that no scheduler has planned."""
         return bool(job.is_enabled and 0 < job.next_tick_at < self.window.now_ms - LATE_MS)
 
     def _marks(self, ticks: Iterable[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Acts on many things in the background, one piece of work after the other, and tracks each."""
+"""Runs bulk actions in the background, one after the other, and tracks their progress."""
 
 import threading
 from collections import OrderedDict
@@ -14,14 +14,14 @@ from sql.errors import DatabaseUnavailable
 
 log = structlog.get_logger()
 
-#: Pieces of work that are known after they ended, and reasons kept of one.
+#: Actions remembered at most, and problems kept of each.
 KNOWN, REASONS = 200, 10
 
 Parts = Callable[[], Iterator[Part]]
 
 
 class WorkState(StrEnum):
-    """How a piece of work stands."""
+    """The state of a bulk action."""
 
     RUNNING = "RUNNING"
     DONE = "DONE"
@@ -30,10 +30,10 @@ class WorkState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What somebody asked for, and how far it is.
+    """A bulk action and its progress.
 
-    `key` is that of the form that asked, `action` what is done. `is_all` is False when more than
-    these `total` things fit. `ids` are those of the things, kept where it can be undone.
+    `key` is that of the form that started it. `is_all` is False if more than these `total` objects
+    match. `ids` are those of the objects, if the action can be undone.
     """
 
     key: str
@@ -50,22 +50,22 @@ class Work:
 
     @property
     def time(self) -> range:
-        """Return the milliseconds in which it was done, once it ended."""
+        """The milliseconds in which it ran; only once it has ended."""
         return range(self.began_at, self.ended_at + 1)
 
     @property
     def done(self) -> int:
-        """Return how many things were changed."""
+        """How many objects were changed."""
         return self.counts[Outcome.DONE]
 
     @property
     def looked_at(self) -> int:
-        """Return how many things it is through with."""
+        """How many objects have been processed."""
         return self.counts.total()
 
 
 class BulkWork:
-    """The work of this console; what it forgets when it ends is in the audit log."""
+    """The bulk actions of this console process; after a restart only the audit log has them."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -74,7 +74,7 @@ class BulkWork:
         self._known: OrderedDict[str, tuple[Work, Parts]] = OrderedDict()
 
     def start(self, work: Work, parts: Parts) -> bool:
-        """Begin; False when the form was sent before, unless that failed."""
+        """Start an action; return False if its form was already sent, unless that action failed."""
         with self._lock:
             known = self._known.get(work.key)
             if known is not None and (
@@ -82,12 +82,12 @@ class BulkWork:
             ):
                 return False
             self._keep(work, parts)
-        # As a daemon: a console that ends leaves the rest, as every part is whole.
+        # A daemon thread: the console may stop in between, as each part is complete in itself.
         threading.Thread(target=self._do, args=(work.key,), name="bulk-work", daemon=True).start()
         return True
 
     def resume(self, key: str, user_id: int) -> bool:
-        """Begin what failed from its start again: what was done is not done twice."""
+        """Start a failed action again from the beginning; it skips what was already done."""
         with self._lock:
             known = self._known.get(key)
         if known is None or known[0].user_id != user_id:
@@ -96,13 +96,13 @@ class BulkWork:
         return self.start(fresh, known[1])
 
     def add_done(self, work: Work) -> None:
-        """Keep what is done already, so that it can be undone."""
+        """Store a finished action, so that it can be undone."""
         with self._lock:
             ended = replace(work, state=WorkState.DONE, ended_at=self._now_ms())
             self._keep(ended, lambda: iter(()))
 
     def find(self, key: str, user_id: int) -> Work | None:
-        """Return somebody's work."""
+        """Return an action of this user; None if there is none."""
         with self._lock:
             known = self._known.get(key)
         return known[0] if known is not None and known[0].user_id == user_id else None

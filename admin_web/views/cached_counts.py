@@ -7,9 +7,9 @@ from typing import Generic, TypeVar
 
 from sqlalchemy.orm import Session
 
-#: A count is shown for so long.
+#: How long a count is used.
 FRESH_SECONDS = 5.0
-#: Sets of apps that are remembered at a time.
+#: Sets of apps in the cache at most.
 REMEMBERED = 200
 
 Apps = frozenset[int] | None
@@ -17,11 +17,11 @@ Counted = TypeVar("Counted")
 
 
 class CachedCounts(Generic[Counted]):
-    """Remembers the last count of each set of apps; safe to share between threads.
+    """Caches the last count for each set of apps; thread-safe.
 
     Args:
         count: counts for a set of apps, None = all.
-        monotonic: seconds.
+        monotonic: monotonic seconds.
 
     """
 
@@ -36,8 +36,8 @@ class CachedCounts(Generic[Counted]):
         self._lock = threading.Lock()
 
     def of(self, session: Session, app_ids: Apps) -> Counted:
-        """Return the count for a set of apps; FRESH_SECONDS old at most."""
-        # Under the lock, so that of many who look at once one counts.
+        """Return the count for a set of apps; at most FRESH_SECONDS old."""
+        # Under the lock, so that only one of many simultaneous requests counts.
         with self._lock:
             now = self._monotonic()
             known = self._known.get(app_ids)

@@ -1,4 +1,4 @@
-"""Clears runs in the background, one request at a time, and tracks the progress."""
+"""Clears runs in the background, one clearing at a time, and tracks the progress."""
 
 import threading
 from collections.abc import Collection
@@ -25,9 +25,9 @@ class ClearingState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A clearing: what was asked for, who asked, how many runs it has cleared.
+    """A clearing: its criteria, who started it, how many runs it has cleared.
 
-    `app_id` None = of all apps; `job` is the name as it was typed.
+    `app_id` None = all apps; `job` is the name as it was typed.
     """
 
     choice: ClearingPreset
@@ -40,12 +40,12 @@ class Progress:
     state: ClearingState = ClearingState.RUNNING
 
     def concerns(self, name: str, app_ids: Collection[int] | None) -> bool:
-        """Return whether a user of this name and these apps may know about it."""
+        """Return whether a user with this name and these apps may see it."""
         return app_ids is None or self.who == name or self.app_id in app_ids
 
 
 class Clearings:
-    """The clearing of this console that is at work, or was the last one."""
+    """The running or last clearing of this console process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,24 +54,24 @@ class Clearings:
 
     @property
     def progress(self) -> Progress | None:
-        """Its state; None before the first one."""
+        """Its progress; None before the first one."""
         return self._progress
 
     def start(self, commands: RunCommands, criteria: ClearingCriteria, progress: Progress) -> bool:
-        """Begin; False while another one is at work."""
+        """Start a clearing; return False if one is running."""
         with self._lock:
             if self._progress is not None and self._progress.state is ClearingState.RUNNING:
                 return False
             self._progress = progress
             self._is_to_stop.clear()
-        # As a daemon: a console that ends leaves the rest, as every step is whole.
+        # A daemon thread: the console may stop in between, as each step is complete in itself.
         threading.Thread(
             target=self._clear, args=(commands, criteria), name="clearing", daemon=True
         ).start()
         return True
 
     def stop(self) -> None:
-        """Let it end after its present step."""
+        """Stop it after the current step."""
         self._is_to_stop.set()
 
     def _clear(self, commands: RunCommands, criteria: ClearingCriteria) -> None:
@@ -100,4 +100,4 @@ class Clearings:
 
 
 class _StopAsked(Exception):
-    """Somebody asked a clearing to end."""
+    """The clearing was asked to stop."""

@@ -15,10 +15,10 @@ from scheduler.retention.calendar_days import days_between
 from sql.runs import day_reports
 from sql.runs.day_reports import Counts
 
-#: The longest range that is drawn.
+#: Days in a range at most.
 LONGEST_DAYS = 366
 CUSTOM = "custom"
-#: By the value in the URL: how many days, ending today.
+#: The number of days, ending today, by the value in the URL.
 RANGES = {"1": 1, "7": 7, "30": 30}
 USUAL = "7"
 
@@ -35,7 +35,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a ring, in hundredths of it: how long it is and where it begins."""
+    """A part of a ring: its length and where it begins, in percent of the ring."""
 
     tone: str
     length: float
@@ -43,7 +43,7 @@ class Slice:
 
 
 class RangeForm(Form):
-    """Asks for which days."""
+    """Asks for a range of days."""
 
     range = SelectField(
         lazy_gettext("Days"),
@@ -61,7 +61,7 @@ class RangeForm(Form):
     until = DateField(lazy_gettext("To date"), [Optional()])
 
     def days(self, today: date) -> tuple[date, date] | None:
-        """Return the first and the last day asked for; None, with errors, when that is no range."""
+        """Return the first and last day, or None and show errors if they are not a valid range."""
         if not self.validate():
             self._explain()
             return None
@@ -86,14 +86,14 @@ class RangeForm(Form):
 
 @dataclass(frozen=True, slots=True)
 class DayChart:
-    """The form, and the days that it asked for; without days when it asked for none."""
+    """The form and its days; no days if the form is invalid."""
 
     form: RangeForm
     days: list[Day]
 
     @property
     def totals(self) -> Day | None:
-        """Return the sums over all days, None without any run."""
+        """The sums over all days; None if there are no runs."""
         if not any(day.succeeded or day.failed or day.open for day in self.days):
             return None
         return Day(
@@ -105,7 +105,7 @@ class DayChart:
 
     @property
     def ring(self) -> list[Slice]:
-        """Return the shares of the outcomes, one after the other."""
+        """The shares of the outcomes, one after the other."""
         totals = self.totals
         if totals is None:
             return []
@@ -121,7 +121,7 @@ class DayChart:
 def read(
     session: Session, asked: MultiDict[str, str], today: date, app_ids: Collection[int] | None
 ) -> DayChart:
-    """Return the days that a URL's parameters ask for; a day that has no report has no runs."""
+    """Return the days for a URL's parameters; a day without a report has no runs."""
     form = RangeForm(asked if "range" in asked else None)
     wanted = form.days(today)
     if wanted is None:

@@ -1,4 +1,4 @@
-"""Lays out a job's family as a graph, a column a generation; a template draws it."""
+"""Lays out a job's family as a graph, one column per generation, for a template to draw."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from sql.listings.job_family import Family
 
 BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 190, 34, 10, 44
-#: Characters of a name that fit into a box, and boxes of a column.
+#: Characters of a name that fit into a box, and boxes in a column at most.
 FITTING, MOST = 23, 12
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One job; `job_id` 0 represents all that do not fit."""
+    """One job; `job_id` 0 stands for all that do not fit."""
 
     job_id: int
     name: str
@@ -24,13 +24,13 @@ class Box:
 
     @property
     def short_name(self) -> str:
-        """The end of the name, as far as it fits."""
+        """The end of the name, shortened to fit."""
         return self.name if len(self.name) <= FITTING else f"…{self.name[1 - FITTING :]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyGraph:
-    """A drawing of `width` by `height`; each arrow goes from one box to another.
+    """A drawing of `width` by `height` pixels; each arrow is an SVG path between two boxes.
 
     `relatives` are all boxes but the job's own. `is_cut`: the family is larger.
     """
@@ -44,7 +44,7 @@ class FamilyGraph:
 
 
 def draw(job_id: int, family: Family) -> FamilyGraph | None:
-    """Return a drawing of a job's family; None for a job without one."""
+    """Return the drawing of a job's family; None if it has no relatives."""
     if len(family.names) <= 1:
         return None
     ranks = generations(job_id, family.links)
@@ -74,14 +74,14 @@ def draw(job_id: int, family: Family) -> FamilyGraph | None:
 
 
 def generations(job_id: int, links: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Return how many steps each relative is from a job at most: children 1, parents -1."""
+    """Return each relative's longest distance from the job: children 1, parents -1."""
     down = _distances(job_id, links)
     up = _distances(job_id, [(child, parent) for parent, child in links])
     return {each: -steps for each, steps in up.items()} | down
 
 
 def _distances(start: int, links: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the longest way to each; a circle, which no rule allows, is gone round no more."""
+    """Return the longest path to each job; ends even if there is a cycle, which no rule allows."""
     children: dict[int, list[int]] = defaultdict(list)
     for parent, child in links:
         children[parent].append(child)
@@ -93,7 +93,7 @@ def _distances(start: int, links: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 def _few(job_ids: Sequence[int], names: dict[int, str], job_id: int) -> list[tuple[int, str]]:
-    """Return the jobs of a column; of too many the first ones, and the job itself always."""
+    """Return the jobs of a column; of too many, the first ones, and always the job itself."""
     first = sorted(job_ids, key=lambda one: one != job_id)
     if len(job_ids) <= MOST:
         return [(one, names[one]) for one in job_ids]

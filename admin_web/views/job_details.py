@@ -20,14 +20,14 @@ from sql.listings.recent import ListedJob
 from sql.listings.run_lines import RunLine
 from sql.run_status import OPEN, RunStatus
 
-#: Runs that are listed, and those that the shares and the chart are about.
+#: Runs in the list, and runs that the statistics and the chart include.
 LISTED, LOOKED_AT = 10, 100
 FIRES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetails:
-    """A job, what it did last and what it will do."""
+    """A job, its last runs and its next ones."""
 
     job: ListedJob
     spec: JobSpec
@@ -48,22 +48,22 @@ class JobDetails:
 
     @property
     def ended(self) -> list[RunLine]:
-        """The last runs that are over, the newest first."""
+        """The last runs that are over, newest first."""
         return [run for run in self.runs if run.status not in OPEN]
 
     @property
     def succeeded(self) -> int:
-        """How many of these were a success."""
+        """How many of these succeeded."""
         return sum(run.status == RunStatus.SUCCEEDED for run in self.ended)
 
     @property
     def measured(self) -> list[RunLine]:
-        """Those that have a duration."""
+        """Those with a duration."""
         return [run for run in self.ended if run.lasted_ms is not None]
 
     @property
     def median_ms(self) -> int | None:
-        """The duration in the middle of those."""
+        """The median of these durations; None if there are none."""
         found = sorted(run.lasted_ms for run in self.ended if run.lasted_ms is not None)
         return found[len(found) // 2] if found else None
 
@@ -71,10 +71,10 @@ class JobDetails:
 def read_details(
     session: Session, services: ConsoleServices, visitor: Visitor, job_id: int
 ) -> JobDetails:
-    """Return what is to be shown of a job.
+    """Return what a job's page shows.
 
     Raises:
-        NotFound: there is none, or not for this visitor.
+        NotFound: there is no such job, or the visitor may not see it.
 
     """
     now_ms = services.now_ms()

@@ -1,4 +1,4 @@
-"""Previews a schedule while it is typed: in words, and its next times."""
+"""Previews a schedule while it is being typed: in words, with its next times."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,13 +13,13 @@ from scheduler.schedules.registry import has_schedule
 from scheduler.schedules.upcoming import first_fires
 from sql.instants import moment
 
-#: How many times are shown.
+#: Times shown at most.
 FIRES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """A schedule in words and its first times; or what is wrong with it."""
+    """A schedule in words and its first times, or what is wrong with it."""
 
     words: str = ""
     fires: tuple[int, ...] = ()
@@ -28,7 +28,7 @@ class Preview:
 
     @property
     def shifts(self) -> dict[int, str]:
-        """The first time after the clocks of the job's zone have changed: their new offset."""
+        """The first time after each clock change of the job's zone, with its new UTC offset."""
         offsets = {at: moment(at, ZoneInfo(self.zone)).isoformat()[-6:] for at in self.fires}
         return {
             after: offsets[after]
@@ -38,7 +38,7 @@ class Preview:
 
 
 def preview(kind: str, value: str, zone: str, *, now_ms: int) -> Preview | None:
-    """Return what a schedule means; None while nothing is typed."""
+    """Return the preview of a schedule; None if nothing is typed."""
     if not value and has_schedule(kind):
         return None
     try:

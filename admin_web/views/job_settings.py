@@ -1,4 +1,4 @@
-"""A job's settings as its page lists them: each declared field by its label in the form."""
+"""A job's settings as its page lists them: each declared field with its label in the form."""
 
 from typing import Any, NamedTuple
 
@@ -10,12 +10,12 @@ from scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook, YesOrNo
 from scheduler.jobs.fields import Field
 from scheduler.jobs.spec import JobSpec
 
-#: What the page shows in another place.
+#: Fields that the page shows elsewhere.
 _ELSEWHERE = frozenset({"name", "app", "schedule_kind", "timezone", "language", "enabled"})
 
 
 class Setting(NamedTuple):
-    """A line of the list; `look` are its CSS classes."""
+    """A row of the list; `look` are its CSS classes."""
 
     label: str
     value: str
@@ -23,7 +23,10 @@ class Setting(NamedTuple):
 
 
 def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
-    """Return what is set of a job, in the order of the form; of a secret that there is one."""
+    """Return a job's settings in the order of the form, without empty ones.
+
+    Of a secret the visitor may not see, only that it is set.
+    """
     form = JobForm()
     found = [
         Setting(

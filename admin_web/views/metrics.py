@@ -1,4 +1,4 @@
-"""Prometheus metrics, read on each scrape."""
+"""Prometheus metrics, read at each scrape."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from sql.runs.queries import in_flight
 
 
 class MetricsCollector(Collector):
-    """The cluster's state as gauges; the names are stable."""
+    """The state of the cluster as gauges; the names are stable."""
 
     content_type = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -26,17 +26,17 @@ class MetricsCollector(Collector):
         self._services = services
 
     def text(self) -> bytes:
-        """Return all figures in the text format."""
+        """Return all metrics in the text format."""
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Give nothing: the figures are read once, when they are collected."""
+        """Return nothing, so that registering reads no metrics."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Read the figures."""
+        """Read all metrics."""
         read, now_ms = self._services.database.read, self._services.now_ms()
         rows = read(lambda session: dashboard.executors(session, None))
         executors = executor_views(rows, {}, now_ms)
@@ -91,7 +91,7 @@ def _by_state(
 def _by_ailment(executors: Iterable[ExecutorView]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
         "warren_executors_ailing",
-        "Executors that are not silent and tell that something keeps them from their work.",
+        "Online executors that report a problem of their own.",
         labels=["ailment"],
     )
     counts = Counter(name for one in executors if one.is_online for name in one.ailments)

@@ -1,4 +1,4 @@
-"""Everything that the dashboard shows, except its charts of days."""
+"""Everything that the dashboard shows except the chart of days."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from sql.runs import day_reports, lateness
 from sql.runs.day_reports import Counts
 
 LINES = 8
-#: Failures that are looked at: one job may have several of them.
+#: Failures that are read; several may be of the same job.
 FAILED_LINES = 60
-#: Jobs whose ticks of the next hour are counted one by one; of others, the next one.
+#: Jobs whose ticks of the next hour are all counted; of others, only the next one.
 COUNTED = 100
 #: How far back failures are shown, and how far ahead due times.
 FAILURES_MS = 7 * 86_400_000
@@ -32,7 +32,7 @@ AHEAD_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late runs began, in milliseconds; `runs` is of how many."""
+    """How late runs began, in milliseconds: median, 95th percentile and maximum of `runs` runs."""
 
     runs: int
     middle: int
@@ -42,7 +42,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class FailedJob:
-    """The last failure of a job, and how many of those looked at are this job's."""
+    """The last failure of a job, and how many of the failures that were read are of this job."""
 
     run: RunLine
     count: int
@@ -50,7 +50,7 @@ class FailedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What the page shows; `today` is None while nobody has counted the day."""
+    """The dashboard's data; `today` is None until the day has been counted."""
 
     now_ms: int
     jobs: int
@@ -62,26 +62,26 @@ class Overview:
     running: list[RunLine]
     failed: list[FailedJob]
     outlook: Outlook
-    #: How many ticks come due in each minute from now; `are_all_ticks` is False when a job of which
-    #: only the next one is counted is among them.
+    #: How many ticks are due in each minute from now; `are_all_ticks` is False if of some jobs only
+    #: the next one is counted.
     ticks: Counter[int]
     are_all_ticks: bool
     lateness: Lateness | None
 
     def alive(self, processes: Sequence[ExecutorView | NodeView]) -> int:
-        """Return how many processes live."""
+        """Return how many processes are online."""
         return sum(process.is_online for process in processes)
 
 
 class OverviewReader:
-    """Reads what the visitor's dashboard shows, with short queries only."""
+    """Reads the dashboard's data for a visitor, with short queries only."""
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
         self._jobs = CachedCounts(dashboard.job_counts)
 
     def read(self, session: Session, known: Visitor) -> Overview:
-        """Return how the visitor's apps stand."""
+        """Return the state of the visitor's apps."""
         now_ms, apps = self._services.now_ms(), known.app_ids
         today = self.today(now_ms)
         jobs, enabled = self._jobs.of(session, apps)
@@ -110,12 +110,12 @@ class OverviewReader:
         return every + (Counter(ahead.per_minute) - counted)
 
     def today(self, now_ms: int) -> date:
-        """Return the cluster's day."""
+        """Return the current day in the cluster's time zone."""
         return datetime.fromtimestamp(now_ms / 1000, ZoneInfo(self._services.timezone)).date()
 
 
 def by_job(runs: Sequence[RunLine]) -> list[FailedJob]:
-    """Return the newest run of each job, in the order given, with how many there are."""
+    """Return each job's first run in the list, with how many runs it has there."""
     counts = Counter(run.job_id for run in runs)
     newest = {run.job_id: run for run in reversed(runs)}
     return [
@@ -125,7 +125,7 @@ def by_job(runs: Sequence[RunLine]) -> list[FailedJob]:
 
 
 def spread(late: Sequence[int]) -> Lateness | None:
-    """Return the median, the 95th percentile and the longest of what is in order."""
+    """Return the median, 95th percentile and maximum of a sorted list; None if it is empty."""
     if not late:
         return None
     last = len(late) - 1

@@ -1,4 +1,4 @@
-"""Runs found by what the form above their list says, for the list and for what goes with it."""
+"""Finds runs by the filter form, for the list and for actions on all matching runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,13 +11,13 @@ from sql.listings import run_search
 from sql.listings.run_search import Place, RunSearch, SweepResult
 from sql.run_status import RunStatus
 
-#: Runs that are counted, acted on or gathered together, and looked at for that.
+#: Matching runs that are counted or acted on at most, and runs that are read for that.
 MOST, LOOKED_AT = 10_000, 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A filled form, and whether it can be answered."""
+    """A filled form, and whether it is valid."""
 
     form: RunFilterForm
     is_valid: bool
@@ -41,7 +41,7 @@ class RunFinder:
         return Asked(form, is_valid)
 
     def search(self, asked: Asked, *, before: Place | None = None, limit: int = 1) -> RunSearch:
-        """Return what a valid form asks for."""
+        """Return the search that a valid form stands for."""
         zone, now_ms = self._local_times.zone(), self._now_ms()
         return asked.form.search(zone=zone, now_ms=now_ms, before=before, limit=limit)
 
@@ -52,12 +52,12 @@ class RunFinder:
         until_ms: int | None = None,
         statuses: frozenset[RunStatus] | None = None,
     ) -> SweepResult:
-        """Return all runs that a valid form asks for, up to a bound.
+        """Return all runs that match a valid form, up to a limit.
 
         Args:
             asked: the form.
-            until_ms: only those due before; so what comes into being meanwhile is left out.
-            statuses: only these, in place of what the form says.
+            until_ms: only runs due before; leaves out those created in the meantime.
+            statuses: only these, instead of those in the form.
 
         """
         wanted = self.search(asked)

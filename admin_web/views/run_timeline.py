@@ -18,18 +18,18 @@ _STEPS = (
 
 
 class Stage(StrEnum):
-    """How far a step is."""
+    """The state of a step."""
 
     DONE = "done"
     NOW = "now"
     AHEAD = "ahead"
-    #: It never came, or was overtaken before anybody noted it.
+    #: It did not happen, or a later step was recorded first.
     SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step: when, in epoch milliseconds, and how long after the one before it."""
+    """One step: its time in epoch milliseconds, and the time since the step before it."""
 
     word: LazyString
     stage: Stage
@@ -39,14 +39,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How a run's time so far is shared between waiting and working, in milliseconds."""
+    """How long a run waited and worked so far, in milliseconds."""
 
     waited_ms: int
     worked_ms: int
 
     @property
     def total_ms(self) -> int:
-        """All of it; at least one, as something is divided by it."""
+        """The total, at least 1 so that it can be divided by."""
         return max(1, self.waited_ms + self.worked_ms)
 
 
@@ -71,7 +71,7 @@ def steps(run: DetailedRun, now_ms: int) -> list[Step]:
 
 
 def shares(run: DetailedRun, now_ms: int) -> Shares | None:
-    """Return how a run's time is shared, None while it has none."""
+    """Return how long a run waited and worked; None before it is due."""
     end = run.finished_at or (now_ms if run.status not in FINAL else None)
     if end is None or end <= run.due_at:
         return None

@@ -1,7 +1,7 @@
 """The difference between two versions of a script, as lines of a page.
 
-Time and size are bounded: what begins and ends alike is cut off first, and a middle part too large
-to be compared line by line is shown as taken out and put in as a whole.
+Time and size are bounded: identical beginnings and ends are cut off first, and a middle too large
+to be compared line by line is shown as removed and added as a whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby, islice, zip_longest
 
-#: Lines of each side that are compared; alike ends do not count.
+#: Lines of each side that are compared at most, without identical beginnings and ends.
 COMPARED = 3_000
 #: Lines shown around each change, and lines shown at most.
 AROUND = 3
@@ -20,8 +20,9 @@ SHOWN = 5_000
 class Line:
     """A line of a difference.
 
-    `kind` is same, out, in or gap; a gap replaces equal lines that are left out. Numbers
-    count from 1, None = the side has no such line.
+    `kind` is same, out, in or gap; a gap stands for identical lines that are left out. Numbers
+    count from
+    1, None = the side has no such line.
     """
 
     kind: str
@@ -32,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Lines in order; `is_cut` says that more differ than are shown."""
+    """Lines in order; `is_cut`: there are more than are shown."""
 
     lines: list[Line]
     added: int
@@ -42,20 +43,20 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Lines that stand side by side; None = nothing is there on that side."""
+    """Lines side by side; None = no line on that side."""
 
     old: Line | None
     new: Line | None
 
     @property
     def is_gap(self) -> bool:
-        """Whether it replaces lines that are left out."""
+        """Whether it stands for lines that are left out."""
         return self.old is not None and self.old.kind == "gap"
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines `old_from` to `old_to` of the one and `new_from` to `new_to` of the other."""
+    """Lines `old_from` to `old_to` of one version and `new_from` to `new_to` of the other."""
 
     is_same: bool
     old_from: int
@@ -65,7 +66,7 @@ class _Block:
 
 
 def difference(old: str, new: str) -> Difference:
-    """Return what differs between two sources."""
+    """Return the differences between two scripts."""
     before, after = old.splitlines(), new.splitlines()
     blocks = list(_blocks(before, after))
     every = (line for block in _with_gaps(blocks) for line in _lines(block, before, after))
@@ -80,7 +81,7 @@ def difference(old: str, new: str) -> Difference:
 
 
 def side_by_side(lines: Sequence[Line]) -> Iterator[Pair]:
-    """Give the lines of a difference in pairs: what was taken out beside what was put in."""
+    """Yield the lines of a difference in pairs: removed ones beside added ones."""
     for is_change, group in groupby(lines, key=lambda line: line.kind in ("out", "in")):
         stretch = list(group)
         if not is_change:
@@ -100,20 +101,20 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[_Block]:
     if max(map(len, middle)) > COMPARED:
         yield _Block(False, head, old_end, head, new_end)
     else:
-        # Its own guess of what is junk keeps it from going square over lines that repeat.
+        # Keeps autojunk on: without it, many repeated lines would take quadratic time.
         for tag, i1, i2, j1, j2 in SequenceMatcher(None, *middle).get_opcodes():
             yield _Block(tag == "equal", head + i1, head + i2, head + j1, head + j2)
     yield _Block(True, old_end, len(old), new_end, len(new))
 
 
 def _alike(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines two sequences begin with alike."""
+    """Return how many lines at the beginning are identical."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _with_gaps(blocks: Sequence[_Block]) -> Iterator[_Block | None]:
-    """Give blocks with long stretches of alike lines left out, None for each."""
+    """Yield the blocks; None replaces the middle of long identical ones."""
     present = [block for block in blocks if block.old_to > block.old_from or not block.is_same]
     if all(block.is_same for block in present):
         return

@@ -1,8 +1,8 @@
-"""Computes tallies in the background, a job at a time, and keeps them for a while.
+"""Computes tallies in the background, one job at a time, and keeps them for a while.
 
-A tally takes as long as its job has ticks, which is too long for a page; so a page shows what is
-known, and since when. One thread works, while there is something to do, in stretches of up to a
-day, each a short transaction, and rests between them as long as it has worked: pages come first.
+A tally takes time in proportion to its job's ticks, too long for a page; so a page shows what is
+known, and how old that is. One thread works while there is something to do, in stretches of up to a
+day. Each is a short transaction, followed by a pause as long as it took: pages come first.
 """
 
 import threading
@@ -21,15 +21,15 @@ from sql.engine import Database
 from sql.explanation import Explanation
 from sql.listings import ledger
 
-#: What one transaction looks at: at first, and at most. A day of a job that is due each second took
-#: 4.6 s on a busy machine, and no transaction of the console may be longer than 5 s.
+#: How much time one transaction covers: at first, and at most. A day of a job that is due each
+#: second took 4.6 s on a busy machine, and the console limits transactions to 5 s.
 FIRST_STRETCH_MS, LONGEST_STRETCH_MS = 21_600_000, 86_400_000
-#: A stretch that took less is followed by one twice as long, one that took more by a first one.
+#: A faster stretch is followed by one twice as long, a slower one by one of the first length.
 QUICK_SECONDS, SLOW_SECONDS = 0.2, 1.0
-#: How long a tally is shown before it is computed again, and how many are kept.
+#: How long a tally is used before it is computed again, and how many are kept.
 FRESH_MS = 60_000
 KEPT = 1_000
-#: How many tallies may be waited for; what was asked for first is dropped first.
+#: Tallies in the queue at most; the oldest is dropped first.
 WAITING = 100
 LONGEST_REST_SECONDS = 1.0
 
@@ -46,7 +46,7 @@ class TallyKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedTally:
-    """A tally and why due times were skipped, as of `at_ms`; no tally = computing it failed."""
+    """A tally and why due times were skipped, as of `at_ms`; None = computing it failed."""
 
     at_ms: int
     tally: JobTally | None
@@ -57,11 +57,11 @@ class TallyCache:
     """Returns known tallies and computes the others in the background; thread-safe.
 
     Args:
-        database: where rows, skips and history are.
+        database: where runs, skips and history are.
         now_ms: the database's clock.
-        timezone: for jobs that name none.
-        kept: most tallies that are kept.
-        waiting: most tallies that wait to be computed.
+        timezone: of jobs that name none.
+        kept: tallies kept at most.
+        waiting: tallies in the queue at most.
 
     """
 
@@ -85,7 +85,7 @@ class TallyCache:
         self._is_working = False
 
     def ask(self, keys: Iterable[TallyKey]) -> dict[TallyKey, CachedTally | None]:
-        """Return what is cached; what is missing or stale is computed for a later call."""
+        """Return what is cached; missing and stale tallies are computed for a later call."""
         now_ms = self._now_ms()
         with self._lock:
             found = {key: self._known.get(key) for key in keys}

@@ -1,6 +1,6 @@
-"""Shows what a trigger would do now: its parameter, where it may go, what happens there.
+"""Shows what a trigger would do now: its parameter, possible executors, what happens there.
 
-Nobody is asked and nothing is kept. Other runs may come and go until the run is sent.
+Nothing is sent or stored. Other runs may start and end before the run is sent.
 """
 
 import json
@@ -24,7 +24,7 @@ from sql.runs import queries
 
 
 class Effect(StrEnum):
-    """What would become of a run that arrives at an executor."""
+    """What would happen to a run at an executor."""
 
     START = "START"
     QUEUE = "QUEUE"
@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerPreview:
-    """What would be sent, and where to; `json` is what is to be said of the parameter as JSON."""
+    """What would be sent, and where; `json` is a message about the parameter as JSON, if any."""
 
     param: str
     json: str
@@ -60,7 +60,7 @@ class TriggerPreview:
 def read(
     session: Session, job: ListedJob, param: str, wanted: Collection[str], *, now_ms: int
 ) -> TriggerPreview:
-    """Return what a trigger of a job with this parameter would do, at the wanted executors if any.
+    """Return what a trigger would do; `wanted` limits it to these executors.
 
     Raises:
         Problem: the parameter is too long, or an address is neither registered nor listed.
@@ -89,7 +89,7 @@ def read(
 
 
 def _routable(views: Sequence[ExecutorView], wanted: Collection[str]) -> list[ExecutorView]:
-    """Return the executors that a run may go to: sick ones where no other is well."""
+    """Return the executors that the run may go to: unhealthy ones only if no other is left."""
     live = [
         view
         for view in views
@@ -109,7 +109,7 @@ def _is_json(param: str) -> bool:
 
 
 def _json_fault(param: str) -> str:
-    """Return why a parameter is no JSON, empty when it is."""
+    """Return why a parameter is not JSON; empty if it is."""
     try:
         json.loads(param, parse_constant=_refuse)
     except json.JSONDecodeError as error:
@@ -121,5 +121,5 @@ def _json_fault(param: str) -> str:
 
 
 def _refuse(constant: str) -> Any:
-    """Refuse NaN and the infinities, which Python alone takes for JSON."""
+    """Refuse NaN and infinities, which Python accepts although JSON has none."""
     raise ValueError(constant)

@@ -1,4 +1,4 @@
-"""The groups of views; a new one is added to this list."""
+"""The groups of views; add new ones to this list."""
 
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Group
@@ -14,7 +14,7 @@ from admin_web.api.endpoints.runs import RunEndpoints
 
 
 def groups(services: ApiServices) -> list[Group]:
-    """Return every group, with what it needs."""
+    """Return every group."""
     return [
         MetaEndpoints(services),
         AppEndpoints(services),

@@ -29,7 +29,7 @@ AlarmPage = page_type(AlarmAnswer)
 
 
 class AlarmsQuery(msgspec.Struct, kw_only=True):
-    """Which alarms: those not sent yet, or all."""
+    """Which alarms to list: unsent ones, or all."""
 
     all: bool = False
     limit: Limit = USUAL
@@ -37,14 +37,17 @@ class AlarmsQuery(msgspec.Struct, kw_only=True):
 
 
 class DaysQuery(msgspec.Struct, kw_only=True):
-    """Which days, both included; the last seven where nothing is said."""
+    """Which days, both included. Default: the last seven."""
 
     since: date | None = None
     until: date | None = None
 
 
 class Day(msgspec.Struct, kw_only=True):
-    """How many runs of a day succeeded, failed and are not over yet; a share of none is null."""
+    """How many runs of a day succeeded, failed and are still open.
+
+    `success_share` is null if none is over.
+    """
 
     day: str
     total: int
@@ -62,7 +65,7 @@ class DaysAnswer(msgspec.Struct, kw_only=True):
 
 
 class TrailQuery(msgspec.Struct, kw_only=True):
-    """Which entries of the audit log."""
+    """Which entries of the audit log to list."""
 
     who: Word | None = None
     kind: Word | None = None
@@ -75,7 +78,7 @@ class TrailQuery(msgspec.Struct, kw_only=True):
 
 
 class TrailEntry(msgspec.Struct, kw_only=True):
-    """One thing that somebody did, or tried."""
+    """Something that somebody did or tried."""
 
     id: int
     at: str
@@ -93,7 +96,7 @@ TrailPage = page_type(TrailEntry)
 
 
 class ActivityEndpoints:
-    """What is on record."""
+    """Alarms, day reports and the audit log."""
 
     name = "records"
 
@@ -139,7 +142,7 @@ class ActivityEndpoints:
 
     @endpoint("GET", "/trail", Scope.ADMIN, TrailPage, query=TrailQuery)
     def trail(self, call: Call) -> Any:
-        """List what anybody did, the last entry first."""
+        """List the audit log, newest entry first."""
         query = call.query
         wanted = AuditFilter(
             who=query.who,

@@ -31,7 +31,7 @@ from sql.registry.pauses import ShownPause
 
 
 class AppAlarm(msgspec.Struct, kw_only=True):
-    """Who gets an app's alarms."""
+    """Where an app's alarms go."""
 
     emails: list[str] = []
     webhook: str = ""
@@ -39,14 +39,14 @@ class AppAlarm(msgspec.Struct, kw_only=True):
 
 
 class AppWebhook(msgspec.Struct, kw_only=True):
-    """What hears of the ends of an app's runs: of all, or when they are a success or a failure."""
+    """What is told about the ends of an app's runs: all, successes or failures."""
 
     url: str = ""
     when: str = ""
 
 
 class AppBody(msgspec.Struct, kw_only=True):
-    """An app as it is sent; `name`, where it is there, is that of the path."""
+    """An app as it is sent; `name` must be that of the path if it is given."""
 
     name: str | None = None
     title: str | None = None
@@ -59,7 +59,7 @@ class AppBody(msgspec.Struct, kw_only=True):
 
 
 class AppFacts(msgspec.Struct, kw_only=True):
-    """An app as it is told; `jobs` is how many it has, `pause` is null unless it is paused."""
+    """An app as it is returned: `jobs` counts its jobs; `pause` is null unless it is paused."""
 
     id: int
     name: str
@@ -75,7 +75,7 @@ AppPage = page_type(AppFacts)
 
 
 class AppEndpoints:
-    """The apps that exist for a token."""
+    """The apps that a token may see."""
 
     name = "apps"
 
@@ -115,9 +115,9 @@ class AppEndpoints:
         )
         return _answer(call, found, usage.job_count, held.get(app_id))
 
-    @endpoint("PUT", "/apps/<app>", Scope.ADMIN, AppFacts, body=AppBody, also={201: "made"})
+    @endpoint("PUT", "/apps/<app>", Scope.ADMIN, AppFacts, body=AppBody, also={201: "created"})
     def put(self, call: Call, app: str) -> Reply:
-        """Make an app, or make it so."""
+        """Create an app, or replace its settings."""
         spec, commands = app_spec_of(app, call.body), self._services.commands(call.actor).apps
         try:
             app_id = self._id(call, app)
@@ -130,20 +130,20 @@ class AppEndpoints:
 
     @endpoint("DELETE", "/apps/<app>", Scope.ADMIN, None, status=204)
     def delete(self, call: Call, app: str) -> None:
-        """Delete an app that nothing needs any more."""
+        """Delete an app that is no longer used."""
         self._services.commands(call.actor).apps.delete(self._id(call, app))
 
     @endpoint(
         "POST", "/apps/<app>/pause", Scope.OPERATE, Changed, body=PauseBody, tells_of_apps=True
     )
     def pause(self, call: Call, app: str) -> Changed:
-        """Stop sending runs of an app; they are planned on and wait."""
+        """Stop sending runs of an app; they are still planned, and wait."""
         commands = self._services.commands(call.actor).cluster
         return pause(commands, call, self._id(call, app))
 
     @endpoint("POST", "/apps/<app>/resume", Scope.OPERATE, Changed, tells_of_apps=True)
     def resume(self, call: Call, app: str) -> Changed:
-        """Go on sending runs of an app; what waited is sent now."""
+        """Resume sending runs of an app; those that waited are sent now."""
         commands = self._services.commands(call.actor).cluster
         return Changed(changed=commands.resume(self._id(call, app)))
 
@@ -156,10 +156,10 @@ class AppEndpoints:
 
 
 def app_id_of(services: ApiServices, call: Call, app: str) -> int:
-    """Return the id of an app that exists for a token.
+    """Return the id of an app that a token may see.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is no such app.
 
     """
     known = services.database.read(lambda session: ids_by_name(session, call.actor.app_ids))
@@ -169,7 +169,7 @@ def app_id_of(services: ApiServices, call: Call, app: str) -> int:
 
 
 def app_spec_of(app: str, body: AppBody) -> AppSpec:
-    """Return what a body says of an app."""
+    """Return the app that a body describes."""
     alarm, webhook = body.alarm or AppAlarm(), body.webhook or AppWebhook()
     return AppSpec(
         name=app,

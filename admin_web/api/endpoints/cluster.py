@@ -1,4 +1,4 @@
-"""Executors and schedulers, and what is done with all of them."""
+"""Executors, schedulers and the cluster as a whole."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ class ExecutorsQuery(msgspec.Struct, kw_only=True):
 
 
 class ClusterAnswer(msgspec.Struct, kw_only=True):
-    """The cluster: whether dispatch is paused, since when, until when, by whom and why."""
+    """Whether dispatch is paused, since when, until when, by whom and why."""
 
     paused: bool
     paused_at: str | None
@@ -59,7 +59,7 @@ class ClusterEndpoints:
         "GET", "/executors", Scope.READ, ExecutorPage, query=ExecutorsQuery, tells_of_apps=True
     )
     def executors(self, call: Call) -> Any:
-        """List executors by app and address, those that an app only lists included."""
+        """List executors by app and address, including listed ones that are offline."""
         query, after = call.query, place_of(call.query, str) or ""
         app_ids = call.actor.app_ids
         if query.app is not None:
@@ -84,7 +84,7 @@ class ClusterEndpoints:
         "POST", "/executors/<app>/<address>/drain", Scope.OPERATE, Changed, tells_of_apps=True
     )
     def drain(self, call: Call, app: str, address: str) -> Changed:
-        """Let an executor take nothing new, finish what runs, and end."""
+        """Drain an executor: it takes no new runs, finishes the running ones and exits."""
         app_id_of(self._services, call, app)
         executor_id = self._services.database.read(
             lambda session: drains.find(session, address, app)
@@ -107,7 +107,7 @@ class ClusterEndpoints:
 
     @endpoint("GET", "/cluster", Scope.READ, ClusterAnswer)
     def cluster(self, _call: Call) -> ClusterAnswer:
-        """Tell whether dispatch is paused, and how many schedulers live."""
+        """Show whether dispatch is paused, and how many schedulers are alive."""
         now_ms = self._services.now_ms()
         held = self._services.database.read(
             lambda session: pauses.in_force(session, now_ms, app_ids=())
@@ -121,12 +121,12 @@ class ClusterEndpoints:
 
     @endpoint("POST", "/cluster/pause", Scope.ADMIN, Changed, body=PauseBody)
     def pause(self, call: Call) -> Changed:
-        """Stop sending runs, everywhere; they are planned on and wait."""
+        """Stop sending runs everywhere; they are still planned, and wait."""
         return pause(self._services.commands(call.actor).cluster, call)
 
     @endpoint("POST", "/cluster/resume", Scope.ADMIN, Changed)
     def resume(self, call: Call) -> Changed:
-        """Go on sending runs; what waited is sent now."""
+        """Resume sending runs; those that waited are sent now."""
         return Changed(changed=self._services.commands(call.actor).cluster.resume())
 
     def _nodes(self) -> list[Registration]:

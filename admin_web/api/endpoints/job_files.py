@@ -1,4 +1,4 @@
-"""Job files: applied and exported whole, without the database's password."""
+"""Applies and exports whole job files, for programs without access to the database."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,12 +25,12 @@ from sql.jobs import child_links, exports
 from sql.listings import job_search
 from sql.registry.apps import ids_by_name
 
-#: As large as a job file may be.
+#: The size of a job file at most.
 FILE_BYTES = 5_000_000
 
 
 class ApplyQuery(msgspec.Struct, kw_only=True):
-    """How to apply: only say what would change; delete what the file's apps have besides."""
+    """How to apply: only show what would change; delete the apps' jobs that are not in the file."""
 
     dry_run: bool = False
     prune: bool = False
@@ -44,7 +44,7 @@ class JobFileBody(msgspec.Struct, kw_only=True):
 
 
 class ChangeAnswer(msgspec.Struct, kw_only=True):
-    """What changed in an app or a job; unchanged ones are left out."""
+    """A change of an app or a job; unchanged ones are left out."""
 
     action: str
     what: str
@@ -54,7 +54,7 @@ class ChangeAnswer(msgspec.Struct, kw_only=True):
 
 
 class Applied(msgspec.Struct, kw_only=True):
-    """What was done, or would be."""
+    """What was changed, or would be."""
 
     changes: list[ChangeAnswer]
     unchanged: int
@@ -75,7 +75,7 @@ class JobFileAnswer(msgspec.Struct, kw_only=True):
 
 
 class JobFileEndpoints:
-    """Jobs as files, for repositories that say how jobs are."""
+    """Jobs as files, for jobs that are kept in a repository."""
 
     name = "job_files"
 
@@ -94,7 +94,7 @@ class JobFileEndpoints:
         is_heavy=True,
     )
     def apply(self, call: Call) -> Applied:
-        """Make apps and jobs what a job file says, all or nothing."""
+        """Make apps and jobs match a job file, all or nothing."""
         apps, specs = self._yaml(call) if call.body is None else self._json(call.body)
         self._refuse_foreign(call, apps, specs)
         query = call.query
@@ -124,9 +124,9 @@ class JobFileEndpoints:
         is_heavy=True,
     )
     def export(self, call: Call) -> Reply:
-        """Give jobs as a job file, as YAML where that is accepted.
+        """Export jobs as a job file, as YAML if that is accepted.
 
-        Apps, with their webhooks, are in it for a token that may change them.
+        Apps, with their webhooks, are included if the token may change them.
         """
         apps, specs = self._services.database.read(lambda session: self._read(session, call))
         if request.accept_mimetypes.best_match([JSON, YAML, "text/yaml"]) not in (JSON, None):
@@ -154,7 +154,7 @@ class JobFileEndpoints:
             job_spec(job, app, [names[one] for one in children.get(job.id, ()) if one in names])
             for job, app in rows
         ]
-        # What may not be changed would be refused when it is applied, and has secrets.
+        # Apps contain secrets, and applying them without the scope would be refused.
         return [app_spec(app) for app in apps] if call.may(Scope.ADMIN) else [], specs
 
     def _yaml(self, call: Call) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
@@ -189,7 +189,7 @@ class JobFileEndpoints:
     def _refuse_foreign(
         self, call: Call, apps: Sequence[AppSpec], specs: Sequence[JobSpec]
     ) -> None:
-        """Refuse jobs of apps that are neither there, for this token, nor in the file."""
+        """Refuse jobs of apps that are neither visible to this token nor in the file."""
         known = self._services.database.read(
             lambda session: set(ids_by_name(session, call.actor.app_ids))
         )

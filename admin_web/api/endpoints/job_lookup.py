@@ -1,4 +1,4 @@
-"""Which job a path names, as far as it exists for a token."""
+"""Finds the job that a path names, if the token may see it."""
 
 from sqlalchemy.orm import Session
 
@@ -17,11 +17,11 @@ JOB = "/jobs/<app>/<name>"
 
 
 def job_id_of(services: ApiServices, call: Call, app: str, name: str, if_absent: int = 404) -> int:
-    """Return the id of a job that exists for a token.
+    """Return the id of a job that a token may see.
 
     Raises:
-        NotFound: there is none.
-        Refusal: the same, where another status than 404 is wanted.
+        NotFound: there is no such job.
+        Refusal: the same, if a status other than 404 is wanted.
 
     """
     try:
@@ -35,7 +35,7 @@ def job_id_of(services: ApiServices, call: Call, app: str, name: str, if_absent:
 def _found(services: ApiServices, call: Call, app: str, name: str) -> int:
     found = services.database.look(lambda session: jobs_table.named(session, app, name))
     if found is None or not call.actor.knows_job(*found):
-        app_id_of(services, call, app)  # Else it is the app that is not there.
+        app_id_of(services, call, app)  # raises if it is the app that does not exist
         raise NotFound(f"no job named {name[:100]!r} in app {app[:100]!r}")
     return found[1]
 
@@ -44,7 +44,7 @@ def read_job(services: ApiServices, call: Call, job_id: int) -> tuple[ListedJob,
     """Return a job as it is listed, and as it is declared.
 
     Raises:
-        NotFound: there is none that exists for the token.
+        NotFound: there is none that the token may see.
 
     """
     commands, now_ms = services.commands(call.actor).jobs, services.now_ms()

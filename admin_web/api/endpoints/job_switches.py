@@ -1,4 +1,4 @@
-"""A job's switch: started, stopped, and when it is due next."""
+"""Starts and stops jobs, and shows when they are due next."""
 
 from typing import Annotated
 
@@ -13,13 +13,13 @@ from sql.instants import iso
 
 
 class NextQuery(msgspec.Struct, kw_only=True):
-    """How many due times to tell."""
+    """How many due times to return."""
 
     count: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 5
 
 
 class NextAnswer(msgspec.Struct, kw_only=True):
-    """When a job is due next; of a stopped one, as if it were started now."""
+    """When a job is due next; if it is stopped, as if it were started now."""
 
     fires_at: list[str]
     enabled: bool
@@ -32,7 +32,7 @@ class Switched(msgspec.Struct, kw_only=True):
 
 
 class JobSwitchEndpoints:
-    """Whether jobs fire by their schedules."""
+    """Whether jobs fire on their schedules."""
 
     name = "jobs"
 
@@ -41,19 +41,19 @@ class JobSwitchEndpoints:
 
     @endpoint("POST", f"{JOB}/start", Scope.OPERATE, Switched)
     def start(self, call: Call, app: str, name: str) -> Switched:
-        """Let a job fire by its schedule."""
+        """Start a job's schedule."""
         job_id = job_id_of(self._services, call, app, name)
         return Switched(changed=self._services.commands(call.actor).jobs.start(job_id))
 
     @endpoint("POST", f"{JOB}/stop", Scope.OPERATE, Switched)
     def stop(self, call: Call, app: str, name: str) -> Switched:
-        """Let a job fire no more by itself; runs under way go on."""
+        """Stop a job's schedule; runs in progress continue."""
         job_id = job_id_of(self._services, call, app, name)
         return Switched(changed=self._services.commands(call.actor).jobs.stop(job_id))
 
     @endpoint("GET", f"{JOB}/next", Scope.READ, NextAnswer, query=NextQuery)
     def next(self, call: Call, app: str, name: str) -> NextAnswer:
-        """Tell when a job is due next."""
+        """Show when a job is due next."""
         now_ms, zone = self._services.now_ms(), self._services.timezone
         listed, _ = read_job(self._services, call, job_id_of(self._services, call, app, name))
         fires = next_fires(listed, now_ms=now_ms, count=call.query.count, timezone=zone)

@@ -1,4 +1,4 @@
-"""Jobs: listed, read, made, changed and deleted."""
+"""Lists, reads, creates, changes and deletes jobs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,9 +40,9 @@ JobPage = page_type(JobAnswer)
 
 
 class JobsQuery(msgspec.Struct, kw_only=True):
-    """Which jobs to list; `q` and `handler` are parts of names, whatever their capitals.
+    """Which jobs to list.
 
-    `tag` is one of their tags.
+    `q` and `handler` are parts of names, in any case; `tag` is one of their tags.
     """
 
     app: Word | None = None
@@ -55,9 +55,9 @@ class JobsQuery(msgspec.Struct, kw_only=True):
 
 
 class ScriptVersion(msgspec.Struct, kw_only=True):
-    """One saved version of a script; the source of the current one is in its job.
+    """A saved version of a script; the source of the current one is in its job.
 
-    Jobs and runs name its id as `script_version`, its number as `script_number`.
+    Jobs and runs refer to its id as `script_version` and to its number as `script_number`.
     """
 
     id: int
@@ -70,13 +70,13 @@ class ScriptVersion(msgspec.Struct, kw_only=True):
 
 
 class ScriptsAnswer(msgspec.Struct, kw_only=True):
-    """The versions of a job's script, the newest first."""
+    """The versions of a job's script, newest first."""
 
     items: list[ScriptVersion]
 
 
 class JobEndpoints:
-    """The jobs that exist for a token."""
+    """The jobs that a token may see."""
 
     name = "jobs"
 
@@ -113,7 +113,7 @@ class JobEndpoints:
 
     @endpoint("GET", JOB, Scope.READ, JobAnswer, also={304: "not modified"})
     def show(self, call: Call, app: str, name: str) -> Reply:
-        """Show a job; its `ETag` is what a change of it needs."""
+        """Show a job; changes need its `ETag`."""
         return self._shown(call, job_id_of(self._services, call, app, name))
 
     @endpoint("GET", "/jobs/by-id/<id:job_id>", Scope.READ, JobAnswer, also={304: "not modified"})
@@ -127,12 +127,12 @@ class JobEndpoints:
         Scope.WRITE,
         JobAnswer,
         body=JobBody,
-        also={201: "made"},
+        also={201: "created"},
         headers=conditions.HEADERS,
         is_conditional=True,
     )
     def put(self, call: Call, app: str, name: str) -> Reply:
-        """Make a job, or make it so; what the body leaves out is as by default."""
+        """Create a job, or replace it; fields that are left out get their defaults."""
         spec = _spec(call.body, BodyLocation(app=app, name=name))
         if conditions.is_known():
             return self._change(call, job_id_of(self._services, call, app, name, 412), spec)
@@ -160,13 +160,13 @@ class JobEndpoints:
         is_conditional=True,
     )
     def patch(self, call: Call, app: str, name: str) -> Reply:
-        """Change some fields of a job; null puts one back to its default (RFC 7396)."""
+        """Change some fields of a job; null resets one to its default (RFC 7396)."""
         conditions.is_known()
         job_id = job_id_of(self._services, call, app, name, 412)
         listed, spec = read_job(self._services, call, job_id)
         answer = self._answer(call, listed, spec, self._services.now_ms(), with_secrets=True)
         before = msgspec.to_builtins(answer)
-        # Fields that a patch does not name keep their current value, even if it has just changed.
+        # A patch that does not name `enabled` leaves it as it is, even if it has just changed.
         del before["state"], before["enabled"]
         whole = merged(before, parsed(call.raw))
         body = read_body(JobBody, whole)
@@ -200,7 +200,7 @@ class JobEndpoints:
         return ScriptsAnswer(items=[_version(row, listed.script_version) for row in rows])
 
     def _change(self, call: Call, job_id: int, spec: JobSpec, base: JobSpec | None = None) -> Reply:
-        """Make a job so; with `base` only while it still is as described there."""
+        """Change a job; with `base`, only if it still is as described there."""
         _, stored = read_job(self._services, call, job_id)
         seen = conditions.check(conditions.version(stored))
         if base is not None:

@@ -1,4 +1,4 @@
-"""What became of every due time."""
+"""Compares due times with runs."""
 
 import time
 from collections.abc import Iterator
@@ -21,16 +21,16 @@ from sql.instants import iso
 from sql.listings import ledger
 from sql.listings.ledger import LedgerFilter
 
-#: What one request computes of the ledger: jobs times days are the work.
+#: Limits of one request; its cost grows with jobs times days.
 LEDGER_JOBS = 20
 LEDGER_MS = 31 * 86_400_000
-#: What one transaction looks at, and for how long one request computes.
+#: How much time one transaction covers, and how long one request may take.
 STRETCH_MS = 21_600_000
 LEDGER_SECONDS = 10.0
 
 
 class LedgerQuery(msgspec.Struct, kw_only=True):
-    """Which due times: in (since, until], of the last day where nothing is said; 31 days at most.
+    """Which due times: in (since, until], 31 days at most. Default: the last day.
 
     `q` is a part of the jobs' names.
     """
@@ -44,14 +44,14 @@ class LedgerQuery(msgspec.Struct, kw_only=True):
 
 
 class StretchQuery(msgspec.Struct, kw_only=True):
-    """Which due times: in (since, until], of the last day by default; 31 days at most."""
+    """Which due times: in (since, until], 31 days at most. Default: the last day."""
 
     since: Instant | None = None
     until: Instant | None = None
 
 
 class LedgerAnswer(msgspec.Struct, kw_only=True):
-    """What became of a job's due times; `lost`, `doubled` and `late` name the first of them."""
+    """What happened at a job's due times; `lost`, `doubled` and `late` list the first of them."""
 
     app: str
     job: str
@@ -75,7 +75,7 @@ LedgerPage = page_type(LedgerAnswer)
 
 
 class LedgerEndpoints:
-    """The reconciliation of due times and runs."""
+    """The comparison of due times and runs."""
 
     name = "records"
 
@@ -84,7 +84,7 @@ class LedgerEndpoints:
 
     @endpoint("GET", "/ledger", Scope.READ, LedgerPage, query=LedgerQuery, is_heavy=True)
     def ledger(self, call: Call) -> Any:
-        """Tell what became of every due time, for each job."""
+        """Show for each job what happened at every due time."""
         query, bounds = call.query, self._bounds(call.query)
         give_up_at = time.monotonic() + LEDGER_SECONDS
         wanted = LedgerFilter(
@@ -108,7 +108,7 @@ class LedgerEndpoints:
         "GET", "/ledger/<app>/<job>", Scope.READ, LedgerAnswer, query=StretchQuery, is_heavy=True
     )
     def ledger_of_job(self, call: Call, app: str, job: str) -> LedgerAnswer:
-        """Tell what became of every due time of one job."""
+        """Show what happened at every due time of one job."""
         job_id = job_id_of(self._services, call, app, job)
         give_up_at = time.monotonic() + LEDGER_SECONDS
         return self._tally(job_id, app, job, self._bounds(call.query), give_up_at)
@@ -156,6 +156,6 @@ class LedgerEndpoints:
 
 
 def _stretches(bounds: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Give (after, until] in parts that are short enough for a transaction each."""
+    """Yield (after, until] in parts that are short enough for one transaction each."""
     for start in range(bounds[0], bounds[1], STRETCH_MS):
         yield start, min(start + STRETCH_MS, bounds[1])

@@ -1,4 +1,4 @@
-"""What the API is, its description, and who calls."""
+"""The API's name and version, its description, and who calls."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from sql.registry.apps import ids_by_name
 
 
 class About(msgspec.Struct, kw_only=True):
-    """What answers here."""
+    """The name and version of this API."""
 
     name: str
     version: str
@@ -22,9 +22,9 @@ class About(msgspec.Struct, kw_only=True):
 
 
 class WhoAmI(msgspec.Struct, kw_only=True):
-    """A token as the API sees it now: what both it and its owner may do.
+    """What a token may do now: only what its owner may do too.
 
-    `apps` and `jobs` are null where it has all of them.
+    `apps` and `jobs` are null if it is not limited to some.
     """
 
     token: str
@@ -35,7 +35,7 @@ class WhoAmI(msgspec.Struct, kw_only=True):
 
 
 class MetaEndpoints:
-    """About the API itself."""
+    """Information about the API itself."""
 
     name = "meta"
 
@@ -45,13 +45,13 @@ class MetaEndpoints:
 
     @endpoint("GET", "/", OpenAccess.ANYONE, About)
     def about(self, _call: Call | None) -> About:
-        """Tell what answers here."""
+        """Show the API's name and version."""
         return About(name="warren", version=self._services.version, openapi=f"{BASE}/openapi.json")
 
     @endpoint("GET", "/openapi.json", OpenAccess.ANYONE, dict[str, Any])
     def openapi(self, _call: Call | None) -> Reply:
-        """Give this description, in OpenAPI 3.1."""
-        # Made once: it takes a hundred times as long as to send it, and needs no token.
+        """Return this description, in OpenAPI 3.1."""
+        # Built once: that takes a hundred times as long as sending it, and anyone may ask.
         if not self._description:
             described = document(current_app.extensions["warren_views"])
             self._description = msgspec.json.encode(described)
@@ -59,7 +59,7 @@ class MetaEndpoints:
 
     @endpoint("GET", "/whoami", OpenAccess.ANY_TOKEN, WhoAmI)
     def whoami(self, call: Call) -> WhoAmI:
-        """Tell what the token may do now."""
+        """Show what the token may do now."""
         actor = call.actor
 
         def read(session: Session) -> tuple[list[str] | None, list[str] | None]:

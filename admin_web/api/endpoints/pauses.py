@@ -1,4 +1,4 @@
-"""What programs send and are told of a pause."""
+"""Bodies and answers about pauses."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from sql.registry.pauses import EVERY_APP, ShownPause
 
 
 class PauseBody(msgspec.Struct, kw_only=True):
-    """Why something is paused, and when that ends by itself, as an instant with its offset."""
+    """Why something is paused, and when the pause ends by itself."""
 
     reason: str = ""
     until: str | None = None
@@ -33,7 +33,7 @@ class Changed(msgspec.Struct, kw_only=True):
 
 
 def pause(commands: ClusterCommands, call: Call, app_id: int = EVERY_APP) -> Changed:
-    """Pause an app, or the cluster, as a body says."""
+    """Pause an app, or the whole cluster, as the call's body says."""
     outcome = commands.pause(app_id, reason=call.body.reason, until_ms=_end_ms(call.body.until))
     return Changed(changed=outcome is not PauseOutcome.ALREADY)
 
@@ -47,5 +47,5 @@ def _end_ms(text: str | None) -> int | None:
 
 
 def facts_of(one: ShownPause | None) -> PauseFacts | None:
-    """Return what is told of an app's pause."""
+    """Return the answer about an app's pause; None if it is not paused."""
     return PauseFacts(**pause_facts(one)) if one else None

@@ -1,4 +1,4 @@
-"""Runs: triggered, listed, waited for, killed, and what they have printed."""
+"""Triggers, lists, waits for and kills runs, and reads their logs."""
 
 import hashlib
 import re
@@ -35,16 +35,16 @@ from sql.listings.tick_ends import TickRun
 from sql.run_status import FINAL, Kind, RunStatus
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
-_WAIT = {"Prefer": f"`wait=N`: hold the answer for up to N seconds, {LONGEST_SECONDS} at most."}
+_WAIT = {"Prefer": f"`wait=N`: delay the answer by up to N seconds, {LONGEST_SECONDS} at most."}
 _KEY_HEADER = {
-    "Idempotency-Key": "1 to 128 visible characters: the same key makes one run, for a day."
+    "Idempotency-Key": "1 to 128 visible characters; a key triggers only one run within a day."
 }
 _TRACE = {
-    "traceparent": "The caller's span, as W3C's Trace Context has it: the run is in its trace."
+    "traceparent": "The caller's span (W3C Trace Context); the run becomes part of its trace."
 }
-#: Executors that one trigger may name.
+#: Executors that one trigger may name at most.
 MOST_ADDRESSES = 100
-#: Lines of one answer.
+#: Lines of one answer at most.
 LINES = 1_000
 
 Statuses = Literal[tuple(status.value for status in RunStatus)]  # type: ignore[valid-type]
@@ -52,14 +52,14 @@ Kinds = Literal[tuple(kind.value for kind in Kind)]  # type: ignore[valid-type]
 
 
 class TriggerBody(msgspec.Struct, kw_only=True):
-    """How to run a job now: instead of its own param, only at these executors."""
+    """How to run a job now: with this param instead of its own, only on these executors."""
 
     param: str | None = None
     addresses: Annotated[list[str], msgspec.Meta(max_length=MOST_ADDRESSES)] = []
 
 
 class RunsQuery(msgspec.Struct, kw_only=True):
-    """Which runs to list, by when they were due; `job` is NAME with an app, or APP/NAME."""
+    """Which runs to list, by due time; `job` is NAME together with an app, or APP/NAME."""
 
     app: Word | None = None
     job: Annotated[str, msgspec.Meta(max_length=330)] | None = None
@@ -73,7 +73,7 @@ class RunsQuery(msgspec.Struct, kw_only=True):
 
 
 class LogQuery(msgspec.Struct, kw_only=True):
-    """Which lines to read."""
+    """Which lines to return."""
 
     from_line: Annotated[int, msgspec.Meta(ge=1, le=50_000_000)] = 1
     limit: Annotated[int, msgspec.Meta(ge=1, le=LINES)] = LINES
@@ -89,7 +89,7 @@ class TickAnswer(msgspec.Struct, kw_only=True):
 class LogAnswer(msgspec.Struct, kw_only=True):
     """Lines of a log; `is_end`: the run is over and nothing follows.
 
-    `source` is `executor`, `kept` when only the end that the run kept could be had, or `none`.
+    `source` is `executor`, `kept` if only the end stored with the run is available, or `none`.
     """
 
     from_line: int
@@ -100,7 +100,7 @@ class LogAnswer(msgspec.Struct, kw_only=True):
 
 
 class Killed(msgspec.Struct, kw_only=True):
-    """What was done."""
+    """What happened to the run."""
 
     result: str
 
@@ -109,7 +109,7 @@ RunPage = page_type(RunAnswer)
 
 
 class RunEndpoints:
-    """The runs that exist for a token."""
+    """The runs that a token may see."""
 
     name = "runs"
 
@@ -147,7 +147,7 @@ class RunEndpoints:
 
     @endpoint("GET", "/runs", Scope.READ, RunPage, query=RunsQuery)
     def index(self, call: Call) -> Any:
-        """List runs, those due last first."""
+        """List runs, latest due time first."""
         query = call.query
         wanted = RunSearch(
             app_ids=self._app_ids(call),
@@ -184,7 +184,7 @@ class RunEndpoints:
 
     @endpoint("POST", "/runs/<id:run_id>/kill", Scope.OPERATE, Killed)
     def kill(self, call: Call, run_id: int) -> Killed:
-        """End a run, wherever it is."""
+        """Kill a run, wherever it is."""
         return Killed(result=self._services.commands(call.actor).runs.kill(run_id))
 
     @endpoint(
@@ -197,7 +197,7 @@ class RunEndpoints:
         headers=_WAIT,
     )
     def log(self, call: Call, run_id: int) -> Reply | Wait:
-        """Read what a run has printed, from a line on; as text where that is accepted."""
+        """Read a run's log from a line on; as text if that is accepted."""
         seconds = wished_seconds()
         run, part = self._read_log(call, run_id)
         if not seconds or run.status in FINAL or part.text:
@@ -226,7 +226,7 @@ class RunEndpoints:
     def _held(
         self, call: Call, run_id: int, seconds: float, headers: dict[str, str], *, if_open: int
     ) -> Reply | Wait:
-        """Return a run, as late as its caller is willing to wait for the end of its tick."""
+        """Return a run, at the end of its tick if the caller is willing to wait."""
 
         def reply(more: dict[str, str]) -> tuple[Reply, bool]:
             run, rows = self._read(call, run_id)

@@ -1,1 +1,1 @@
-"""The pages that act on many runs or jobs at once: ask, begin, show how far it is."""
+"""Pages for bulk actions on runs and jobs: confirm, start, show the progress."""

@@ -1,4 +1,4 @@
-"""Acts on all jobs that fit a filter: asks with their number, begins, shows what came of it."""
+"""Acts on all jobs that match a filter: confirms their number, starts, shows the result."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ Page = Response | str | tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The jobs that fit; `is_all` is False when there are more."""
+    """The jobs that match; `is_all` is False if there are more than MOST."""
 
     job_ids: Sequence[int]
     is_all: bool
 
 
 class BulkJobPages:
-    """All jobs of a filter, of the apps of whoever acts."""
+    """Bulk actions on the jobs of the visitor's apps."""
 
     name = "bulk_jobs"
 
@@ -45,7 +45,7 @@ class BulkJobPages:
 
     @route("/jobs/bulk/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Page:
-        """Begin, unless this form was sent before."""
+        """Start the work, unless this form was already sent."""
         known, key = visitor(), bulk.sent_key()
         if self._work.find(key, known.user_id) is None:
             chosen, action = _chosen(self._services), _action()
@@ -68,20 +68,20 @@ class BulkJobPages:
 
     @route("/jobs/bulk/work", Right.OPERATE)
     def show(self) -> Page:
-        """Show how far it is, and what came of it."""
+        """Show the progress and the result."""
         work = self._work.find(request.args.get("key", ""), visitor().user_id)
         return render_template("pages/bulk_jobs.html", work=work), 200 if work else 404
 
     @route("/jobs/bulk/resume", Right.OPERATE, methods=("POST",))
     def resume(self) -> Response:
-        """Go on with what a lost database ended."""
+        """Continue work that stopped when the database was lost."""
         key = bulk.sent_key()
         self._work.resume(key, visitor().user_id)
         return redirect(url_for("bulk_jobs.show", key=key), 303)
 
     @route("/jobs/bulk/undo", Right.OPERATE, methods=("POST",))
     def undo(self) -> Response:
-        """Start again what a bulk stop has stopped, once."""
+        """Start the jobs again that a bulk stop has stopped; works once."""
         known, key = visitor(), bulk.sent_key()
         stop = self._work.find(key, known.user_id)
         if stop is None or stop.action != "stop" or stop.state is not WorkState.DONE:
@@ -100,7 +100,7 @@ class BulkJobPages:
 
 
 def ask_about_all(services: ConsoleServices, action: str) -> Response | str:
-    """Say how many jobs fit the filter that a form names, and ask whether it shall be done."""
+    """Show how many jobs match the form's filter, and ask for confirmation."""
     chosen = _chosen(services)
     if not chosen.job_ids:
         flash(gettext("No matching jobs."), "error")

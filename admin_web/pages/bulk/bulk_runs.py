@@ -1,4 +1,4 @@
-"""Runs again, or kills, the runs that were ticked or all that fit the filter."""
+"""Re-runs or kills the ticked runs, or all that match the filter."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ Page = Response | str | tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The runs that a form is about; `is_all` is False when there are more."""
+    """The runs that a form is about; `is_all` is False if there are more."""
 
     run_ids: Sequence[int]
     is_all: bool
 
 
 class BulkRunPages:
-    """Many runs of the apps of whoever acts."""
+    """Bulk actions on the runs of the visitor's apps."""
 
     name = "bulk_runs"
 
@@ -43,7 +43,7 @@ class BulkRunPages:
 
     @route("/runs/bulk/ask", Right.OPERATE, methods=("POST",))
     def ask(self) -> Page:
-        """Say how many runs it is about, and ask whether it shall be done."""
+        """Show how many runs are meant, and ask for confirmation."""
         now_ms = self._services.now_ms()
         chosen = self._chosen(now_ms)
         if not chosen.run_ids:
@@ -53,7 +53,7 @@ class BulkRunPages:
 
     @route("/runs/bulk/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Page:
-        """Begin, unless this form was sent before."""
+        """Start the work, unless this form was already sent."""
         known, key, asked_at = visitor(), bulk.sent_key(), bulk.sent_number("asked_at")
         if self._work.find(key, known.user_id) is None:
             chosen, action = self._chosen(asked_at), _action()
@@ -75,14 +75,14 @@ class BulkRunPages:
 
     @route("/runs/bulk/work", Right.OPERATE)
     def show(self) -> Page:
-        """Show how far it is, and what came of it."""
+        """Show the progress and the result."""
         key = request.args.get("key", "")
         work = self._work.find(key, visitor().user_id)
         return render_template("pages/bulk_runs.html", work=work), 200 if work else 404
 
     @route("/runs/bulk/resume", Right.OPERATE, methods=("POST",))
     def resume(self) -> Response:
-        """Go on with what a lost database ended."""
+        """Continue work that stopped when the database was lost."""
         key = bulk.sent_key()
         self._work.resume(key, visitor().user_id)
         return redirect(url_for("bulk_runs.show", key=key), 303)
@@ -105,7 +105,7 @@ class BulkRunPages:
         asked = self._finder.ask(read_query(request.form.get("filter", "")))
         if not asked.is_valid:
             abort(400)
-        # Runs that come into being later, as by running others again, are not meant.
+        # Leave out runs created since, for example by re-running others.
         found = self._finder.all(asked, until_ms=asked_at)
         return Chosen([run.id for run in found.runs], found.is_all)
 

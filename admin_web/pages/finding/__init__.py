@@ -1,1 +1,1 @@
-"""The pages that find: runs by their errors, anything by a few letters, what changed and when."""
+"""Search pages: runs by their errors, anything by name, the history of a job."""

@@ -1,6 +1,6 @@
-"""One box that finds pages, jobs, runs by id, apps and executors, and leads to what they can do.
+"""The search box for pages, jobs, run ids, apps and executors, with links to their actions.
 
-Everything that it gives is a link: what changes something asks first on its own page.
+All results are links: actions are confirmed on their own pages.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ from sql.accounts import preferences
 from sql.listings import dashboard, job_search, run_choices, run_lines
 from sql.registry.apps import ids_by_name
 
-#: Things of each kind that are given, and jobs of which the actions are given too.
+#: Results of each kind, and how many jobs may match for their actions to be listed.
 EACH, WITH_ACTIONS = 7, 2
 LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A link: its icon, what kind of thing it leads to, and what that is called."""
+    """A search result: a link with its icon and the kind and name of its target."""
 
     icon: str
     kind: str
@@ -36,7 +36,7 @@ class Choice:
 
 
 class FindPages:
-    """Finds what exists for whoever looks."""
+    """Finds what the visitor may see."""
 
     name = "find"
 
@@ -45,7 +45,7 @@ class FindPages:
 
     @route("/find", Right.VIEW)
     def show(self) -> str:
-        """Give what a few letters fit; the part alone to the box that is on every page."""
+        """Show the results; only the list itself for the box on every page."""
         known, text = visitor(), " ".join(request.args.get("q", "").split())[:LONGEST]
         choices = self._services.database.read(lambda session: [*_choices(session, known, text)])
         page = "find_choices" if request.args.get("part") else "find"

@@ -1,4 +1,4 @@
-"""The page of a job's history: who changed what, two versions compared, a version to restore."""
+"""The history of a job: who changed what, a comparison of two versions, a version to restore."""
 
 from flask import render_template
 from werkzeug.wrappers import Response
@@ -13,13 +13,13 @@ from admin_web.url_routes import route
 from admin_web.visitors import visitor
 from scheduler.actor import Right
 
-#: Versions of a page; the audit log has the others.
+#: Versions on the page; the audit log has the others.
 LINES = 200
 _COLUMNS = ("id", "at", "who", "action", "before", "after")
 
 
 class JobHistoryPages:
-    """The jobs, deleted ones too, of the apps of whoever looks."""
+    """The jobs of the visitor's apps, including deleted ones."""
 
     name = "job_history"
 
@@ -28,7 +28,7 @@ class JobHistoryPages:
 
     @route("/jobs/<id:job_id>/history", Right.VIEW)
     def show(self, job_id: int) -> str | Response:
-        """Show each change, and how two versions differ if these are chosen."""
+        """Show each change, and how two versions differ if they are chosen."""
         known = visitor()
         commands = self._services.commands(known.actor)
         history = self._services.database.read(

@@ -1,4 +1,4 @@
-"""What users keep for themselves: saved filters, which are links, and favourite jobs."""
+"""What users save for themselves: filters, which are links, and favourite jobs."""
 
 from flask import abort, flash, redirect, request, url_for
 from flask_babel import gettext
@@ -18,7 +18,7 @@ LONGEST_NAME, LONGEST_QUERY = 64, 1_024
 
 
 class PreferencePages:
-    """Saves and forgets for whoever asks; nobody else sees it."""
+    """Saves and deletes a user's own filters and favourites."""
 
     name = "preferences"
 
@@ -27,7 +27,7 @@ class PreferencePages:
 
     @route("/filters/save", Right.VIEW, methods=("POST",))
     def save_filter(self) -> Response:
-        """Save the filter of a list by a name."""
+        """Save the filter of a list under a name."""
         page, query = request.form.get("page", ""), request.form.get("query", "").lstrip("?")
         name = " ".join(request.form.get("name", "").split())
         if page not in PAGES:
@@ -60,7 +60,7 @@ class PreferencePages:
 
     @route("/jobs/<id:job_id>/favourite", Right.VIEW, methods=("POST",))
     def set_favourite(self, job_id: int) -> Response:
-        """Make a job a favourite, or no more."""
+        """Add or remove a favourite job."""
         known, is_on = visitor(), request.form.get("on") == "1"
         now_ms = self._services.now_ms()
         self._services.database.read(

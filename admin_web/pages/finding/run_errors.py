@@ -1,4 +1,4 @@
-"""Failed runs gathered by what they say, and how many runs a filter fits."""
+"""Failed runs grouped by message, and the number of runs that match a filter."""
 
 from flask import Response, render_template, request
 from sqlalchemy.orm import Session
@@ -16,12 +16,12 @@ from sql.listings.error_groups import ErrorGroup
 from sql.listings.run_lines import RunLine
 from sql.listings.run_search import SweepResult
 
-#: Groups of a page; who wants to see more takes a shorter time.
+#: Groups on the page; a shorter period shows the rest.
 GROUPS = 100
 
 
 class RunErrorPages:
-    """Errors of the apps of whoever looks."""
+    """Errors of the visitor's apps."""
 
     name = "run_errors"
 
@@ -54,7 +54,7 @@ class RunErrorPages:
         )
 
     def _file(self, found: SweepResult) -> Response:
-        """Give every group."""
+        """Export every group."""
         read = self._services.database.read
         groups = read(lambda session: error_groups.group(session, found.runs))
         names = read(
@@ -79,7 +79,7 @@ class RunErrorPages:
 
     @route("/runs/total", Right.VIEW)
     def total(self) -> str:
-        """Give the number of runs that fit, up to a bound, to the page of runs."""
+        """Return the number of matching runs, up to a limit, as HTML for the runs page."""
         asked = self._finder.ask(request.args)
         found = self._finder.all(asked) if asked.is_valid else SweepResult(runs=[], is_all=True)
         return render_template("pages/runs_total.html", swept=found, most=MOST)

@@ -30,24 +30,24 @@ from sql.listings.recent import ListedJob
 from sql.models import App
 from sql.registry import apps
 
-#: Most jobs that one form acts on.
+#: Jobs that one form acts on at most.
 MOST = 200
 
 
 class TriggerForm(ConsoleForm):
-    """Asks how a job shall run this once."""
+    """Asks for the parameter and executors of one run."""
 
     param = TextAreaField(lazy_gettext("Parameter"))
     addresses = SelectMultipleField(lazy_gettext("Executors"), validate_choice=False)
 
     @property
     def text(self) -> str:
-        """Return the parameter as it is sent: browsers end lines with two characters."""
+        """The parameter, with CRLF replaced: browsers send that."""
         return (self.param.data or "").replace("\r\n", "\n")
 
 
 class JobActions:
-    """Acts on one job or on the ticked ones; each job is a unit of its own, but for deleting."""
+    """Acts on one job or on the ticked ones; only deleting is one transaction for all."""
 
     name = "job_actions"
 
@@ -57,7 +57,7 @@ class JobActions:
 
     @route("/jobs/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Response | str:
-        """Let schedules fire."""
+        """Start jobs' schedules."""
         if bulk.is_about_all():
             return ask_about_all(self._services, "start")
         done, wrong = self._each(self._commands.jobs.start, self._chosen())
@@ -66,7 +66,7 @@ class JobActions:
 
     @route("/jobs/stop", Right.OPERATE, methods=("POST",))
     def stop(self) -> Response | str:
-        """Let schedules rest."""
+        """Stop jobs' schedules."""
         if bulk.is_about_all():
             return ask_about_all(self._services, "stop")
         began_at, chosen = self._services.now_ms(), self._chosen()
@@ -89,7 +89,7 @@ class JobActions:
 
     @route("/jobs/ask-delete", Right.OPERATE, methods=("POST",))
     def ask_delete(self) -> str | Response:
-        """Ask whether jobs shall really go."""
+        """Ask for confirmation before deleting jobs."""
         if bulk.is_about_all():
             return ask_about_all(self._services, "delete")
         return render_template("pages/jobs_delete.html", jobs=self._chosen(), back=_came_from())
@@ -102,19 +102,19 @@ class JobActions:
         except Problem as problem:
             return self._back([problem_text(problem)])
         flash(gettext("Deleted: %(names)s", names=", ".join(gone)))
-        # The page of a job that is gone is no place to go back to.
+        # The page of a deleted job cannot be shown again.
         return redirect(_came_from(url_for("jobs.index")), 303)
 
     @route("/jobs/<id:job_id>/trigger", Right.OPERATE)
     def ask_trigger(self, job_id: int) -> str:
-        """Ask for the parameter and the executors of one run."""
+        """Show the form to trigger a job with a parameter and executors."""
         job = self._job(job_id)
         form = self._with_choices(TriggerForm(data={"param": job.stored.param or ""}), job)
         return render_template("pages/jobs_trigger.html", form=form, job=job)
 
     @route("/jobs/<id:job_id>/trigger/preview", Right.OPERATE, methods=("POST",))
     def preview_trigger(self, job_id: int) -> str | tuple[str, int]:
-        """Show what a run would be given and where it could go now; nothing runs."""
+        """Show what a run would receive and where it could go; nothing is run."""
         job, now_ms = self._job(job_id), self._services.now_ms()
         form = self._with_choices(TriggerForm(request.form), job)
         wanted = form.addresses.data or ()
@@ -150,7 +150,7 @@ class JobActions:
         return self._services.commands(visitor().actor)
 
     def _undoable_stop(self, job_ids: Sequence[int], began_at: int) -> str:
-        """Keep which jobs were stopped together; return the key by which that is undone."""
+        """Store which jobs were stopped together; return the key to undo it."""
         stop = Work(
             key=bulk.fresh_key(),
             action="stop",
@@ -163,7 +163,7 @@ class JobActions:
         return stop.key
 
     def _each(self, act: Callable[[int], object], job_ids: Iterable[int]) -> tuple[int, list[str]]:
-        """Act on each job; return how many it changed, and what was wrong with others."""
+        """Act on each job; return how many changed, and the problems of the others."""
         done, wrong = 0, []
         for job_id in job_ids:
             try:
@@ -173,7 +173,7 @@ class JobActions:
         return done, wrong
 
     def _chosen(self) -> dict[int, str]:
-        """Return the jobs that a form names, as APP/NAME: `only` is the button of one line."""
+        """Return the jobs in the form as APP/NAME; `only` is the button of one row."""
         sent = request.form.getlist("only") or request.form.getlist("id")
         wanted = {int(text) for text in sent[:MOST] if text.isdecimal() and int(text) <= LARGEST}
         known = visitor()
@@ -208,7 +208,7 @@ class JobActions:
 
 
 def _refused(problem: Problem, form: TriggerForm, job: ListedJob) -> tuple[str, int]:
-    """Return the form again, with what is wrong beside the field; raise what belongs to none."""
+    """Return the form with the problem beside its field; raise a problem that belongs to none."""
     if problem.field not in form:
         raise problem
     form[problem.field].errors = (problem_text(problem),)
@@ -216,7 +216,7 @@ def _refused(problem: Problem, form: TriggerForm, job: ListedJob) -> tuple[str, 
 
 
 def _came_from(otherwise: str = "") -> str:
-    """Return the page that a form came from; the list when it does not say."""
+    """Return the path of the page that the form came from; by default, the list of jobs."""
     sent = request.form.get("back", "")
     if not sent.startswith("/jobs"):
         return otherwise or url_for("jobs.index")

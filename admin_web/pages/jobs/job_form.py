@@ -1,4 +1,4 @@
-"""The form that creates or edits a job, and the preview of the schedule that is typed there."""
+"""The form that creates or edits a job, and the live preview of its schedule."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,15 +33,15 @@ _CHANGED = lazy_gettext(
     "Someone else changed this job in the meantime. Nothing was saved. "
     "Check the job in another tab, then save again to overwrite it."
 )
-#: As a cron expression has them.
+#: As they are written in cron expressions.
 WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
-#: Handlers that are suggested.
+#: Handlers suggested at most.
 SUGGESTED = 500
 Page = Response | str | tuple[str, int]
 
 
 class JobFormPages:
-    """The form of a job of the visitor's apps."""
+    """Creates and edits jobs of the visitor's apps."""
 
     name = "jobs"
 
@@ -50,7 +50,7 @@ class JobFormPages:
 
     @route("/jobs/new", Right.OPERATE)
     def new(self) -> str:
-        """Ask for a new job, or for one as it was before it was deleted."""
+        """Show the form of a new job, or of a deleted one to restore."""
         if gone := id_argument("restore"):
             spec = self._past(gone)
             form = self._filled(JobForm.values_of(spec))
@@ -60,14 +60,14 @@ class JobFormPages:
 
     @route("/jobs/create", Right.OPERATE, methods=("POST",), form="jobs.new")
     def create(self) -> Page:
-        """Make a job."""
+        """Create a job."""
         form = self._filled()
         source = form.script_source or template_for(form.language.data or "")
         return self._make(form, url_for("jobs.create"), source)
 
     @route("/jobs/<id:job_id>/copy", Right.OPERATE)
     def copy(self, job_id: int) -> str:
-        """Ask for a job like another one."""
+        """Show the form of a new job with the values of another."""
         spec = self._stored(job_id)
         name = gettext("%(name)s copy", name=spec.name)
         form = self._filled(JobForm.values_of(spec) | {"name": name, "author": visitor().name})
@@ -75,7 +75,7 @@ class JobFormPages:
 
     @route("/jobs/<id:job_id>/copy/create", Right.OPERATE, methods=("POST",))
     def create_copy(self, job_id: int) -> Page:
-        """Make a job like another one, with the source of its script."""
+        """Create a copy of a job, with its script."""
         origin, form = self._stored(job_id), self._filled()
         source = origin.script_source
         if form.language.data != origin.script_language:
@@ -85,7 +85,7 @@ class JobFormPages:
 
     @route("/jobs/<id:job_id>/edit", Right.OPERATE)
     def edit(self, job_id: int) -> str:
-        """Ask what shall change."""
+        """Show the form of a job."""
         spec = self._stored(job_id)
         shown = self._past(job_id) if id_argument("version") else spec
         form = self._filled(JobForm.values_of(shown) | {"seen": fingerprint(spec)})
@@ -95,7 +95,7 @@ class JobFormPages:
     def save(self, job_id: int) -> Page:
         """Change a job."""
         stored, form = self._stored(job_id), self._filled()
-        # Neither can be changed by the form, whatever was sent.
+        # The form cannot change these, whatever was sent.
         form.app.data, form.language.data = stored.app, stored.script_language
         action = url_for("jobs.save", job_id=job_id)
         spec = replace(
@@ -119,7 +119,7 @@ class JobFormPages:
 
     @route("/jobs/preview", Right.VIEW)
     def preview(self) -> str:
-        """Show what a schedule means that is being typed."""
+        """Show a schedule in words with its next times, while it is being typed."""
         found = self._preview(JobForm(request.args))
         return render_template("pages/jobs_preview.html", preview=found)
 
@@ -142,7 +142,7 @@ class JobFormPages:
         return redirect(url_for("jobs.show", job_id=job_id), 303)
 
     def _is_to_be_saved(self, form: JobForm, spec: JobSpec) -> bool:
-        """Whether a form can be tried; else everything that is wrong with it is said at once."""
+        """Return whether to save the form; if not, show all problems in it at once."""
         if "preview" in request.form:
             return False
         if not form.errors:
@@ -170,7 +170,7 @@ class JobFormPages:
         )
 
     def _handlers(self, session: Session) -> dict[str, list[str]]:
-        """Return what living executors of the visitor's apps can run, with the apps that can."""
+        """Return the handlers of online executors, each with the apps that have it."""
         rows = dashboard.executors(session, visitor().app_ids)
         views = executor_views(rows, {}, self._services.now_ms())
         found: dict[str, list[str]] = {}
@@ -194,7 +194,7 @@ class JobFormPages:
         return preview(kind, value, zone, now_ms=self._services.now_ms())
 
     def _past(self, job_id: int) -> JobSpec:
-        """Return a job as it was in the version asked for; what is missing of it is said."""
+        """Return a job as it was in the requested version; flash which fields are missing."""
         known = visitor()
         commands = self._services.commands(known.actor)
 
@@ -218,7 +218,7 @@ class JobFormPages:
 
 
 def _show(refused: Refused, form: JobForm) -> None:
-    """Show what is wrong with a job in its form; raise what is not about what was typed."""
+    """Show the problems in the form; raise those that the form cannot cause."""
     if refused.problems[0].code.kind in (ProblemKind.UNKNOWN, ProblemKind.FORBIDDEN):
         raise refused
     form.show_problems(refused.problems)

@@ -1,4 +1,4 @@
-"""The pages that show jobs: the list, and a job with what it did and will do."""
+"""The pages that show jobs: the list, and one job with its past and future runs."""
 
 from flask import render_template, request
 from werkzeug.wrappers import Response
@@ -34,7 +34,7 @@ class JobPages:
 
     @route("/jobs", Right.VIEW)
     def index(self) -> Page:
-        """Show jobs, a page at a time."""
+        """Show a page of jobs."""
         known, now_ms = visitor(), self._services.now_ms()
         form = JobFilterForm(request.args)
         apps, saved = self._services.database.read(
@@ -77,7 +77,7 @@ class JobPages:
 
     @route("/jobs/<id:job_id>/yaml", Right.OPERATE)
     def export(self, job_id: int) -> Response:
-        """Give a job as a job file."""
+        """Return a job as a job file."""
         spec = self._details(job_id).spec
         headers = {"Content-Disposition": f'attachment; filename="job-{job_id}.yaml"'}
         return Response(self._yaml(spec), mimetype="application/yaml", headers=headers)
@@ -89,7 +89,7 @@ class JobPages:
         )
 
     def _yaml(self, spec: JobSpec) -> str:
-        """Return a job file; it holds what opens something elsewhere, so not all may read it."""
+        """Return the job as a job file, if the visitor may see its webhooks; else nothing."""
         if self._services.job_file is None or not visitor().may(Right.OPERATE):
             return ""
         lines = self._services.job_file([AppSpec(name=spec.app)], [spec])
