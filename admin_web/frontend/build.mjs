@@ -1,4 +1,4 @@
-// Builds src/<name>.js into ../static/bundle/<name>-<hash>.js, and a manifest that tells which.
+// Builds src/entries/<name>.js into ../static/bundle/<name>-<hash>.js, and a manifest of these names.
 import { build } from "esbuild";
 import { readdirSync, readFileSync, rmSync, writeFileSync, renameSync, mkdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -11,7 +11,7 @@ const entries = readdirSync(join(here, "src", "entries")).map((name) => join(her
 
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
-// The editor is a module: it fetches the parts of a language when a script of it is opened.
+// The editor is a module: it loads the code for a language when a script in it is opened.
 const isModule = (path) => basename(path) === "editor.js";
 const common = {
   outdir: out,
@@ -39,7 +39,7 @@ for (const [path] of outputs) {
   writeFileSync(`${path}.gz`, gzipSync(text, { level: 9 }));
   writeFileSync(`${path}.br`, brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_SIZE_HINT]: text.length } }));
 }
-// Whole or not at all: the console looks for it at its start.
+// Written in one step: the console may be starting and reading it.
 const path = join(out, "manifest.json");
 writeFileSync(path + ".new", JSON.stringify(manifest, null, 1));
 renameSync(path + ".new", path);

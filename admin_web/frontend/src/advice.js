@@ -1,4 +1,4 @@
-// Shows below a choice when to take what is chosen; the whole list stays in its fold.
+// Shows the advice about the selected option below its field; the whole list can be unfolded.
 
 export function showAdvice() {
   for (const advice of document.querySelectorAll("[data-advice]")) {

@@ -1,9 +1,9 @@
-// Keeps the banners of a page right: what is wrong with the cluster, and whether the console, its
-// database and the sign-in are still there. While they are not, what was live looks stale, and no
-// form is sent.
+// Keeps the banners of a page up to date: problems of the cluster, and whether the console, its
+// database and the session are available. While they are not, live parts look stale, and no form
+// is submitted.
 
 const PAUSE_MS = 2_000;
-// With the pause less than five seconds, after which nobody should believe the page.
+// Together with the pause below 5 s, so that a page is never stale for longer without saying so.
 const PATIENCE_MS = 2_500;
 const HEADERS = { "Warren-Live": "1" };
 const root = document.documentElement;
@@ -13,10 +13,10 @@ let timer = 0;
 let shown = null;
 let isAsking = false;
 
-/** What is lost at present: "console", "database", "session", or nothing. */
+/** What is currently lost: "console", "database", "session", or "". */
 export const lost = () => root.dataset.lost ?? "";
 
-/** Calls back when what was lost is there again. */
+/** Calls back once it is available again. */
 export const onReturn = (act) => document.addEventListener("warren:return", act);
 
 export function watchConditions() {
@@ -28,7 +28,7 @@ export function watchConditions() {
   plan();
 }
 
-/** Show that nothing was sent, where it says what is lost. */
+/** Show in the banner that the form was not submitted. */
 export function sayHeld() {
   const held = box?.querySelector("[data-held]");
   if (!held) return;
@@ -36,7 +36,7 @@ export function sayHeld() {
   held.closest(".notice").scrollIntoView({ block: "nearest" });
 }
 
-/** The sign-in is over: say so at once. */
+/** Show at once that the session has ended. */
 export const sessionLost = () => lose("session");
 
 function plan() {
@@ -71,7 +71,7 @@ function settle(found) {
   if (found.lost) return lose(found.lost);
   const wasLost = lost();
   delete root.dataset.lost;
-  // A page from before the database was lost is only good until it is back.
+  // Replace a cached page as soon as the database is back.
   if (document.querySelector("[data-cached]")) return location.reload();
   show(found.html.trim());
   if (wasLost) document.dispatchEvent(new Event("warren:return"));
@@ -85,7 +85,7 @@ function show(html) {
 
 function lose(what) {
   if (lost() === what) return;
-  // Where nothing is typed, the sign-in page comes by itself and leads back here.
+  // Without a form to lose, go to the sign-in page, which leads back here.
   if (what === "session" && !document.querySelector("form[data-kept]")) return signIn();
   root.dataset.lost = what;
   if (what === "database" && document.querySelector("[data-cached]")) return;
@@ -99,7 +99,7 @@ function lose(what) {
 
 const bannerOf = (what) => document.querySelector(`template[data-lost="${what}"]`).content.cloneNode(true);
 
-// Not by a reload: that would send again the form that this page is the answer to.
+// Not by reloading, which would submit again the form that this page answers.
 export const signIn = () => location.replace(signInPath(bannerOf("session")) + location.hash);
 
 function tellTime(place, now) {
@@ -108,7 +108,7 @@ function tellTime(place, now) {
 }
 
 function signInPath(banner) {
-  // What comes from a template knows no address of its own.
+  // Nodes in a template have no base URL, so their `href` property is not resolved.
   const login = new URL(banner.querySelector("[data-sign-in]").getAttribute("href"), location.href);
   login.searchParams.set("next", location.pathname + location.search);
   return login.href;

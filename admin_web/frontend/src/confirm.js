@@ -1,4 +1,4 @@
-// A question that is open closes with Escape, by its Cancel, or by a click elsewhere.
+// Closes an open confirmation on Escape, on Cancel, or on a click elsewhere.
 
 const OPEN = "details.confirm[open]";
 

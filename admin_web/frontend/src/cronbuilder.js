@@ -11,7 +11,7 @@ function start(place) {
     for (const part of place.querySelectorAll("[data-cron-for]")) part.hidden = !part.dataset.cronFor.split(" ").includes(every.value);
   };
   every.addEventListener("change", choose);
-  // Choices are no fields of the form: only what they make is sent, and previewed.
+  // These choices are not fields of the form: only the expression is submitted and previewed.
   place.addEventListener("change", (event) => event.stopPropagation());
   place.addEventListener("input", (event) => event.stopPropagation());
   place.querySelector("[data-cron-take]").addEventListener("click", () => {

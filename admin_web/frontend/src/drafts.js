@@ -1,5 +1,5 @@
-// Keeps what is typed into a form until the console has taken it: over an expired sign-in, an
-// outage, a reload. Kept in this tab's storage, for one user, and only what differs from the page.
+// Keeps what is typed into a form until the console has accepted it, in spite of an expired session,
+// an outage or a reload. Stored in this tab for one user, and only what differs from the page.
 import { lost, onReturn, sayHeld } from "./conditions.js";
 
 const PREFIX = "warren-draft:";
@@ -24,7 +24,7 @@ export function keepDrafts() {
     });
     form.addEventListener("change", () => saveTyped(form));
   }
-  // After the form's own listeners: an editor puts its text into the form there.
+  // Runs after the form's own listeners, in which an editor copies its text into the form.
   document.addEventListener("submit", sending);
   document.addEventListener("click", leaving);
 }
@@ -45,7 +45,7 @@ function sending(event) {
   onReturn(() => delete form.dataset.sent);
 }
 
-/** Sign-out ends what was kept, and so does the button that leaves a form. */
+/** Delete drafts on sign-out, and a form's draft when its Cancel link is clicked. */
 function leaving(event) {
   const button = event.target.closest("a.button, [data-sign-out]");
   if (!button) return;
@@ -54,7 +54,7 @@ function leaving(event) {
   if (form && isKept(form) && button.matches("a")) sessionStorage.removeItem(keyOf(form));
 }
 
-/** What was typed just before a form was sent must not count as typed since. */
+/** Ignore late input events of a form that is being submitted. */
 function saveTyped(form) {
   if (!("sent" in form.dataset)) save(form);
 }
@@ -68,7 +68,7 @@ function save(form, isSent = false) {
   try {
     sessionStorage.setItem(keyOf(form), JSON.stringify({ isSent, fields: merged }));
   } catch {
-    // No room: the form works all the same.
+    // The storage is full; the form works without a draft.
   }
 }
 
@@ -85,7 +85,7 @@ function read(one) {
   return { name: one.name, value, isHidden: one.type === "hidden", ...(isBox && { isChecked: one.checked }) };
 }
 
-/** What was sent and is not asked for again on this page has been taken; a preview shows it all. */
+/** Delete drafts of forms that were submitted and accepted; a preview shows all values itself. */
 function dropTaken(forms) {
   for (const key of keys()) {
     if (!stored(key)?.isSent) continue;
@@ -96,7 +96,7 @@ function dropTaken(forms) {
 
 function restore(form) {
   const draft = stored(keyOf(form));
-  // A form that came back with its faults shows what was typed already.
+  // A form that came back with errors already shows what was typed.
   if (!draft || form.querySelector(".wrong, .notice.bad")) return;
   const changed = draft.fields.filter((one) => put(form, one));
   if (!changed.some((one) => !one.isHidden)) return;

@@ -1,9 +1,9 @@
-// How long a job's last runs took, over time: read from the table beside it, drawn by uPlot.
+// Draws the durations of a job's last runs over time, with uPlot, from the table on the page.
 import uPlot from "uplot";
 
 const HEIGHT = 180;
-// Seconds of a step, what each tick says, and what the first one and those of another year, day,
-// minute add; the last value: the addition stands below.
+// uPlot's formats of time axes: seconds between ticks, the label of each tick, what to append at a
+// new year, month, day, hour, minute and second, and 1 = append instead of replace.
 const DAY = "\n{YYYY}-{MM}-{DD}";
 const TIMES = [
   [86400 * 28, "{YYYY}-{MM}", null, null, null, null, null, null, 1],
@@ -24,7 +24,7 @@ export function drawDurations(place) {
     chart.destroy();
     chart = draw(place, data);
   };
-  // Colours are read once by a canvas.
+  // A canvas does not follow changed colours by itself.
   new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 }

@@ -1,5 +1,5 @@
-// Ctrl-K, or the link in the menu, opens a box that finds; without it the link leads to a page that does.
-// The choices are links. The arrows move among them while the text keeps the focus.
+// Ctrl-K or the link in the menu opens the search box; without scripts the link leads to a page.
+// Results are links. Arrow keys select one while the focus stays in the text field.
 import { sessionLost } from "./conditions.js";
 
 const LIVE = { "Warren-Live": "1" };
@@ -28,7 +28,7 @@ export function findAnything() {
       box.close();
       sessionLost();
     }
-    // An older answer may come later than a newer one.
+    // Answers may arrive out of order.
     if (!answer?.ok || number !== asked) return;
     list.innerHTML = await answer.text();
     list.querySelector("ul")?.setAttribute("role", "presentation");

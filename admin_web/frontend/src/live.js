@@ -1,6 +1,6 @@
-// An element with `data-live="5"` and an id is fetched again every 5 s and put in place of itself;
-// one answer serves all that are due. It waits while nobody looks, and while somebody is at work in
-// it; it ends when the page no longer calls it live.
+// Replaces each element with `data-live="5"` and an id every 5 s by its new version; one request
+// serves all elements of the page. Pauses while the page is hidden and while the element is in use;
+// ends when the new version no longer has `data-live`.
 import { lost, onReturn, sessionLost } from "./conditions.js";
 
 const HEADERS = { "Warren-Live": "1" };
@@ -53,7 +53,7 @@ async function refresh(wanted) {
   }
 }
 
-// What was said before is not said again to those who hear the page.
+// Removes the role of messages that were already there, so that screen readers do not repeat them.
 function replace(part, fresh) {
   delete part.dataset.stale;
   const html = fresh.outerHTML;

@@ -1,4 +1,4 @@
-// Whether times are shown and lines are wrapped: remembered by the browser, for all logs.
+// Remembers in the browser, for all logs, whether to show times and to wrap lines.
 
 export function rememberLooks(box) {
   for (const choice of document.querySelectorAll("[data-log-look]")) {
@@ -12,7 +12,7 @@ export function rememberLooks(box) {
   }
 }
 
-// A browser may forbid it; then each page begins as usual.
+// The browser may deny access to the storage; then the defaults apply.
 function stored(name) {
   try {
     return localStorage.getItem(`warren-log-${name}`);
@@ -25,6 +25,6 @@ function store(name, value) {
   try {
     localStorage.setItem(`warren-log-${name}`, value);
   } catch {
-    // Not remembered.
+    // See above.
   }
 }

@@ -1,10 +1,10 @@
-// Searches the lines of a log that are on the page: marks what fits, goes from one to the
-// next, and says which lines those are.
+// Searches the lines of a log that are on the page: marks matches, steps through them, and shows
+// which lines were searched.
 
 const MOST_MARKS = 2_000;
 const PAUSE_MS = 150;
 
-/** `tools` holds the field, the count and the two buttons; it is shown here, as it needs a script. */
+/** `tools` contains the field, the count and the two buttons; it is hidden without scripts. */
 export function searchLog(box, tools, text) {
   const field = tools.querySelector("#log-search");
   const count = tools.querySelector("output");
@@ -20,7 +20,7 @@ export function searchLog(box, tools, text) {
     show(isMoving);
   }
 
-  // A line with colours has several texts; each is looked at by itself.
+  // A line with colours has several text nodes; each is searched separately.
   function mark(code, wanted) {
     const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
     const texts = [];
@@ -31,7 +31,7 @@ export function searchLog(box, tools, text) {
   function markText(node, wanted) {
     const text = node.data;
     const low = text.toLowerCase();
-    // Some letters change their number when they become small: then places would not agree.
+    // Some letters have a different length in lower case, so positions would not match.
     if (low.length !== text.length || !low.includes(wanted)) return;
     const parts = [];
     let from = 0;
@@ -61,7 +61,7 @@ export function searchLog(box, tools, text) {
     if (isMoving && here >= 0) marks[here].scrollIntoView({ block: "center" });
   }
 
-  /** Which lines were looked at: a log is on the page in parts. */
+  /** Return which lines were searched, as the page shows only a part of the log. */
   function searched() {
     const lines = box.querySelectorAll(".log-line[id]");
     if (!lines.length) return "";

@@ -1,14 +1,14 @@
-// Follows a run's log: asks for the lines after the last one, and puts them below.
+// Follows a run's log: requests the lines after the last one, and appends them.
 //
-// The server tells three things with each answer: what came of asking the executor, whether there
-// are more lines at present, and whether the run is still open. Lines are text, never HTML.
+// Each answer says what asking the executor gave, whether there are more lines now, and whether the
+// run is still open. Lines are text, never HTML.
 import { rememberLooks } from "./loglooks.js";
 import { sessionLost } from "./conditions.js";
 import { searchLog } from "./logsearch.js";
 import { searchWholeLog } from "./wholelog.js";
 
 const HEADERS = { "Warren-Live": "1", Accept: "application/json" };
-// A line is seen after half of this on average, and the way of one question, some 30 ms.
+// A line appears after half of this on average, plus some 30 ms for the request.
 const POLL_MS = 400;
 const SLOWEST_MS = 30_000;
 const MOST_LINES = 20_000;
@@ -47,7 +47,7 @@ class Follower {
     this.plan(this.isEnd || this.failures ? POLL_MS : 0);
   }
 
-  /** Whether there may be lines that somebody wants to see now. */
+  /** Whether to request more lines: there may be some, and the user is looking at the end. */
   get isWanted() {
     if (document.hidden) return false;
     if (this.isOpen) return this.follow.checked || this.isNearEnd || this.box.childElementCount < MOST_LINES;
@@ -71,7 +71,7 @@ class Follower {
     if (this.isOpen || !this.isEnd || this.failures) this.plan(pause);
   }
 
-  /** Ask once; return how long to wait before asking again. */
+  /** Send one request; return the milliseconds until the next. */
   async ask() {
     let found;
     try {
@@ -86,7 +86,7 @@ class Follower {
     this.isOpen = found.is_open;
     if (found.answer === "BUSY") return this.failed(this.text.textBusy);
     if (found.answer === "SILENT") {
-      // Of a run that is over, the end that was kept is all there will be.
+      // The run is over, so the stored end of its log is all there will be.
       if (!this.isOpen && this.next === 1) this.isEnd = true;
       return this.failed(this.text.textSilent);
     }
@@ -117,7 +117,7 @@ class Follower {
     this.settle();
   }
 
-  /** Keep the page light: the oldest lines go, and a link leads back to them. */
+  /** Remove the oldest lines of a long log, and show a link to them. */
   trim() {
     let surplus = this.box.childElementCount - MOST_LINES;
     if (surplus <= 0) return;
@@ -141,7 +141,7 @@ class Follower {
     if (this.isNearEnd) this.plan(this.isEnd ? POLL_MS : 0);
   }
 
-  /** Keep the first line in sight in the address, so that a reload comes back to it. */
+  /** Store the first visible line in the URL, so that a reload returns to it. */
   notePlace() {
     const url = new URL(location.href);
     url.hash = "";

@@ -1,5 +1,5 @@
-// Puts an editor in place of the text area of a script. It lives in a shadow root, where its styles
-// are adopted sheets: the content security policy allows no style element.
+// Replaces a script's text area with an editor, in a shadow root: there its styles are adopted style
+// sheets, as the content security policy allows no style elements.
 
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, indentOnInput, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
@@ -8,7 +8,7 @@ import { Compartment, EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
-// Each is fetched when a script of it is opened, beside the text that is already there.
+// Each is loaded when a script in it is opened; until then the text has no colours.
 const LANGUAGES = {
   shell: async () => StreamLanguage.define((await import("@codemirror/legacy-modes/mode/shell")).shell),
   python: async () => (await import("@codemirror/lang-python")).python(),
@@ -72,7 +72,7 @@ export function openEditor(area) {
   });
   area.hidden = true;
   LANGUAGES[area.dataset.language]?.().then((found) => view.dispatch({ effects: language.reconfigure(found) }));
-  // What keeps typed text looks at the form's own field.
+  // Drafts are kept of the form's own field.
   function note() {
     area.value = view.state.doc.toString();
     area.dispatchEvent(new Event("input", { bubbles: true }));

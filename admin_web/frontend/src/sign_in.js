@@ -1,4 +1,4 @@
-// Lets a sign-in lead back to the very line: the part after # never reaches the console.
+// Keeps the part of the URL after # across a sign-in; browsers never send it to the console.
 
 export function keepPlace() {
   const form = document.querySelector("form[data-sign-in]");

@@ -1,4 +1,4 @@
-// The switch beside the menu: at once, and kept by the console in the background.
+// Switches the theme at once, and saves it in the background.
 
 export function switchThemeInPlace() {
   for (const form of document.querySelectorAll("[data-theme-switch]")) form.addEventListener("submit", change);

@@ -1,5 +1,5 @@
-// The box in a table's head ticks all boxes of its form. The table may be replaced while one looks,
-// so it is listened to from the form.
+// The checkbox in a table's head ticks all boxes of its form. The form has the listeners, as the
+// table inside may be replaced.
 
 export function tickAll() {
   for (const form of document.querySelectorAll("form.tickable")) {

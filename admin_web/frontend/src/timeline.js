@@ -1,5 +1,5 @@
-// Arrow keys move between the bars of the timeline; the bar that has the focus is told below it.
-// The part may be replaced while one looks, so the page is listened to.
+// Arrow keys move between the bars of the timeline; the focused bar is described below it. The
+// document has the listeners, as the timeline may be replaced.
 
 export function walkTimeline() {
   document.addEventListener("keydown", step);

@@ -1,8 +1,8 @@
-// Searches a whole log at its executor, a stretch at a time, and links the lines that it names.
+// Searches a whole log at its executor, piece by piece, and links the matching lines.
 
 const HEADERS = { "Warren-Live": "1", Accept: "application/json" };
 const MOST_LINES = 500;
-// The words survive the way to another part of the log.
+// Carries the words over to the page with another part of the log.
 const PARAMETER = "find";
 
 export function searchWholeLog(box) {

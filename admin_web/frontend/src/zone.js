@@ -1,4 +1,4 @@
-// Tells the console the browser's time zone, for those who have chosen none.
+// Tells the console the browser's time zone, for users who have not chosen one.
 
 export function tellTimeZone() {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;

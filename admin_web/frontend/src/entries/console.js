@@ -1,4 +1,4 @@
-// On every page.
+// Loaded on every page.
 import "htmx.org";
 import { closeQuestions } from "../confirm.js";
 import { watchConditions } from "../conditions.js";

@@ -1,4 +1,4 @@
-// Draws the table of days as stacked columns; the table stays, folded.
+// Draws the table of days as stacked columns; the table remains, folded.
 import "uplot/dist/uPlot.min.css";
 import uPlot from "uplot";
 
@@ -20,7 +20,7 @@ function draw(place, table) {
   };
   redraw();
   new ResizeObserver(() => chart.setSize({ width: place.clientWidth, height: HEIGHT })).observe(place);
-  // A canvas keeps the colours that it was drawn with.
+  // A canvas does not follow changed colours by itself.
   new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 }
@@ -37,7 +37,7 @@ function read(table) {
   };
 }
 
-// The highest is drawn first, so that each covers what lies below it.
+// Running totals, the highest first, so that each column covers part of the one before.
 function stacked(days, values) {
   const sums = days.map(() => 0);
   const stacks = values.map((column) => column.map((value, row) => (sums[row] += value)));
@@ -81,7 +81,7 @@ function marks(days, width) {
   return days.filter((_, number) => (days.length - 1 - number) % step === 0);
 }
 
-// Of the style sheet, with light and dark resolved.
+// Returns a colour of the style sheet for the current theme.
 function colour(place, tone) {
   const probe = place.appendChild(document.createElement("i"));
   probe.className = `tone-${tone}`;

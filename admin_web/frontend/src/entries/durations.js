@@ -1,4 +1,4 @@
-// On the page of one job.
+// Loaded on a job's page.
 import "uplot/dist/uPlot.min.css";
 import { drawDurations } from "../durations.js";
 

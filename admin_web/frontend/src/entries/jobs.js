@@ -1,4 +1,4 @@
-// On the form of a job.
+// Loaded on a job's form.
 import { showAdvice } from "../advice.js";
 import { buildCron } from "../cronbuilder.js";
 

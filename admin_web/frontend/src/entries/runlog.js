@@ -1,4 +1,4 @@
-// On the page of a run's log.
+// Loaded on the page of a run's log.
 import { followLog } from "../runlog.js";
 
 followLog();

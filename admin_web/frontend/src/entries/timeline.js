@@ -1,4 +1,4 @@
-// On the timeline.
+// Loaded on the timeline.
 import { walkTimeline } from "../timeline.js";
 
 walkTimeline();
