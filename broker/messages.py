@@ -112,10 +112,15 @@ class Triggers(Message, frozen=True, kw_only=True):
 
 
 class Welcome(Message, frozen=True, kw_only=True):
-    """Lets a boot take triggers; `now_ms` is the database's clock."""
+    """Lets a boot take triggers; `now_ms` is the database's clock.
+
+    It answers the heartbeat that was sent at `heartbeat_sent_at_ms`, so that the boot knows how old
+    it may be, whatever its own clock says.
+    """
 
     boot_id: str
     now_ms: Natural
+    heartbeat_sent_at_ms: Natural = 0
 
 
 class Refused(Message, frozen=True, kw_only=True):
@@ -366,6 +371,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     `returns_seconds`: for how long it may be silent and then go on with its runs, as those of a
     gateway do; 0 for as long as anyone.
     `triggers_per_message`: how many triggers it takes in one; an older executor takes one.
+    `sent_at_ms`: by a clock of the boot's own that never jumps; the `Welcome` repeats it.
     """
 
     app: AppName
@@ -378,6 +384,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     ailments: tuple[Ailment, ...] = ()
     returns_seconds: Natural = 0
     triggers_per_message: Natural = 1
+    sent_at_ms: Natural = 0
 
 
 class Drain(Message, frozen=True, kw_only=True):

@@ -3,9 +3,6 @@
 import time
 from collections.abc import Callable
 
-#: How long a Welcome may have waited in its queue; within this, the host's own clock is trusted.
-WELCOME_AGE_MS = 2_000
-
 
 def boot_seconds() -> float:
     """Return monotonic seconds that also count while the host is suspended."""
@@ -13,7 +10,7 @@ def boot_seconds() -> float:
 
 
 class SchedulerClock:
-    """Epoch milliseconds: by the host's clock until `set`, then by the scheduler's.
+    """Epoch milliseconds: by the host's clock until `learn`, then by the scheduler's.
 
     `monotonic` returns seconds that never jump, `wall` the host's epoch seconds. Thread-safe.
     """
@@ -27,21 +24,31 @@ class SchedulerClock:
         self.monotonic = monotonic
         self._wall = wall
         self._offset_ms = wall() * 1000 - monotonic() * 1000
+        self._began_at_ms = self.steady_ms()
 
     def now_ms(self) -> int:
         """Return the epoch in milliseconds."""
         return round(self.monotonic() * 1000 + self._offset_ms)
 
     def host_ms(self) -> int:
-        """Return the epoch in milliseconds as the host has it, whatever was set."""
+        """Return the epoch in milliseconds as the host has it, whatever was learned."""
         return round(self._wall() * 1000)
 
-    def set(self, now_ms: int) -> None:
-        """Adopt the scheduler's time, which was sent up to WELCOME_AGE_MS ago.
+    def steady_ms(self) -> int:
+        """Return milliseconds that never jump, counted from some moment in the past."""
+        return int(self.monotonic() * 1000)
 
-        A Welcome may have waited in its queue, so its time can only be too early: a host clock that
-        is ahead by no more than such a wait is more exact.
+    def learn(self, now_ms: int, *, asked_at_ms: int) -> bool:
+        """Take the scheduler's time, which answers a question asked at `asked_at_ms`, steady.
+
+        It was `now_ms` at some moment since the question. Our own time stays if that allows it;
+        else it moves only as far as it must. So an answer does no harm, however long it waited.
+        Returns False, and takes nothing, if this process has not asked at that time.
         """
-        wall_ms = self._wall() * 1000
-        best_ms = wall_ms if 0 <= wall_ms - now_ms <= WELCOME_AGE_MS else now_ms
-        self._offset_ms = best_ms - self.monotonic() * 1000
+        steady_ms = self.steady_ms()
+        if not self._began_at_ms <= asked_at_ms <= steady_ms:
+            return False
+        latest_ms = now_ms + steady_ms - asked_at_ms
+        own_ms = self.now_ms()
+        self._offset_ms += min(max(own_ms, now_ms), latest_ms) - own_ms
+        return True

@@ -164,11 +164,10 @@ class Core:
     def _handle(self, arrivals: list[Arrival]) -> None:
         for arrival in arrivals:
             message = arrival.message
-            if arrival.is_expired or self._is_closed:
-                continue
             if isinstance(message, Welcome):
-                if not arrival.delivery.redelivered:  # its time is that of the first delivery
-                    self._startup.welcome(message, arrival.cluster)
+                self._startup.welcome(message, arrival.cluster)
+            elif arrival.is_expired or self._is_closed:
+                continue
             elif isinstance(message, Refused):
                 if message.boot_id == self._identity.boot_id:
                     self._on_refused(message.reason)

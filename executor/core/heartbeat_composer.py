@@ -18,6 +18,7 @@ class HeartbeatComposer:
         self._slot_count = context.limits.slots
         self._roles = roles
         self._watch = watch
+        self._clock = context.clock
         self._started_at_ms = context.clock.now_ms()
 
     def compose(self) -> Heartbeat:
@@ -33,6 +34,7 @@ class HeartbeatComposer:
             ailments=self._watch.ailments,
             returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,
             triggers_per_message=PACK_TRIGGERS,
+            sent_at_ms=self._clock.steady_ms(),
         )
 
     def _load(self) -> Load:

@@ -42,16 +42,21 @@ class Startup:
         self._is_closed = True
 
     def welcome(self, welcome: Welcome, cluster: str) -> None:
-        """Handle a welcome: each one sets the clock, the first one begins the boot."""
-        if welcome.boot_id != self._identity.boot_id or not cluster:
+        """Handle a welcome: each one sets the clock, the first one begins the boot.
+
+        It counts whenever it comes and whatever its expiry says: as the answer to a heartbeat of
+        this process it proves how old it can be, while the clock may be what it has to correct.
+        """
+        if self._is_closed or welcome.boot_id != self._identity.boot_id or not cluster:
             return
-        self._clock.set(welcome.now_ms)
+        if not self._clock.learn(welcome.now_ms, asked_at_ms=welcome.heartbeat_sent_at_ms):
+            return
+        self._roles.heartbeats.welcome()
         if self.was_welcomed:
             return
         self.was_welcomed = True
         self._context.sealer.pin(cluster)
         self._log.info("executor_welcomed", cluster=cluster)
-        self._roles.heartbeats.welcome()
         self._begin()
 
     def _miss_welcome(self) -> None:

@@ -15,9 +15,12 @@ BEAT_SECONDS = 5.0
 UNANSWERED_BEAT_SECONDS = 1.0
 #: How long to wait for the broker's confirm.
 CONFIRM_SECONDS = 5.0
-#: How long a heartbeat is valid; before the welcome the clocks may differ by minutes.
+#: How long a heartbeat is valid. Without a recent welcome the clocks may differ: at the start, or
+#: after the database's clock has jumped.
 VALID_SECONDS = 60.0
-UNWELCOMED_VALID_SECONDS = 600.0
+UNWELCOMED_VALID_SECONDS = 86_400.0
+#: A welcome is recent for so many beats: the next heartbeat but one must not come too late.
+RECENT_BEATS = 1.5
 #: How long to wait for the thread to end: it may be waiting for the broker's confirm.
 JOIN_SECONDS = 1.0
 
@@ -49,7 +52,7 @@ class HeartbeatThread:
         self._unanswered_beat_seconds = unanswered_beat_seconds
         self._wake = threading.Event()
         self._is_closed = False
-        self._is_welcome = False
+        self._welcomed_at: float | None = None
         name = f"heartbeat {sender.identity.address}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -58,8 +61,8 @@ class HeartbeatThread:
         self._thread.start()
 
     def welcome(self) -> None:
-        """Send heartbeats at the normal interval from now on."""
-        self._is_welcome = True
+        """Note that a scheduler has answered; beat at the normal interval from then on."""
+        self._welcomed_at = self._monotonic()
 
     def beat_now(self) -> None:
         """Send a heartbeat now."""
@@ -83,7 +86,7 @@ class HeartbeatThread:
             except Exception:  # noqa: BLE001 - the top of a loop
                 self._log.exception("heartbeat_failed")
                 was_heard = False
-            calm = was_heard and self._is_welcome
+            calm = was_heard and self._welcomed_at is not None
             self._wake.wait(self._beat_seconds if calm else self._unanswered_beat_seconds)
 
     def _beat(self) -> bool:
@@ -91,9 +94,15 @@ class HeartbeatThread:
         batch = self._sender.send(
             self._compose(),
             key=HEARTBEAT_KEY,
-            valid_seconds=VALID_SECONDS if self._is_welcome else UNWELCOMED_VALID_SECONDS,
+            valid_seconds=self._valid_seconds(sent_at),
         )
         was_heard = batch.wait(CONFIRM_SECONDS)[0] is not Confirm.UNKNOWN
         if was_heard:
             self._on_answered(sent_at)
         return was_heard
+
+    def _valid_seconds(self, now: float) -> float:
+        welcomed_at = self._welcomed_at
+        if welcomed_at is None or now - welcomed_at > RECENT_BEATS * self._beat_seconds:
+            return UNWELCOMED_VALID_SECONDS
+        return VALID_SECONDS

@@ -155,7 +155,12 @@ class Registrar:
             self._roster.admit(beat)
             self._context.wake.set()
         # Executors set their clocks by it, and a round may have waited for database or broker.
-        return _word(beat, Welcome(boot_id=beat.boot_id, now_ms=self._context.now_ms()))
+        welcome = Welcome(
+            boot_id=beat.boot_id,
+            now_ms=self._context.now_ms(),
+            heartbeat_sent_at_ms=beat.sent_at_ms,
+        )
+        return _word(beat, welcome)
 
     def _publish(self, words: Sequence[Command], beats: Sequence[Heartbeat]) -> None:
         """Send a reply to each heartbeat; a returned reply means that the queues are missing."""

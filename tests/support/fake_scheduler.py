@@ -56,7 +56,8 @@ class FakeScheduler:
     """Welcomes boots, sends them messages and keeps what they say.
 
     With `refuses` every boot is refused; with `open_ids` None every run asked about is open, and
-    `answers_which_open` False leaves such questions unanswered.
+    `answers_which_open` False leaves such questions unanswered. `ahead_ms` is by how much its clock
+    is ahead of this machine's.
     """
 
     def __init__(self, transport: Transport, *, app: str = "demo", address: str = "exec-1") -> None:
@@ -67,7 +68,8 @@ class FakeScheduler:
         self.welcomes = True
         self.answers_which_open = True
         self.open_ids: set[int] | None = None
-        self.sealer = Sealer(ClusterKeys(SECRET), CLUSTER, now_ms)
+        self.ahead_ms = 0
+        self.sealer = Sealer(ClusterKeys(SECRET), CLUSTER, lambda: now_ms() + self.ahead_ms)
         self.heard: list[Message] = []
         self.reports: list[Report] = []
         self._numbers = itertools.count(1)
@@ -131,6 +133,12 @@ class FakeScheduler:
         question_id = f"q{next(self._numbers)}"
         self.command(kind(question_id=question_id, reply_to=answer_key(NODE), **values))
         return eventually(lambda: self._answer(question_id))
+
+    def welcome_for(self, beat: Heartbeat) -> Welcome:
+        """Return the answer to a heartbeat."""
+        time_ms = now_ms() + self.ahead_ms
+        sent_at_ms = beat.sent_at_ms
+        return Welcome(boot_id=beat.boot_id, now_ms=time_ms, heartbeat_sent_at_ms=sent_at_ms)
 
     # -- hearing ------------------------------------------------------------------------------
 
@@ -204,7 +212,8 @@ class FakeScheduler:
 
     def _say(self, message: Message) -> bool:
         """Send what may be lost, the executor asking again; whether the broker has taken it."""
-        [fate] = self._publisher.publish([self.seal(message, self.command_queue)]).wait(30)
+        sealed = self.seal(message, self.command_queue, valid_seconds=60)
+        [fate] = self._publisher.publish([sealed]).wait(30)
         return fate is Confirm.CONFIRMED
 
     def _greet(self, beat: Heartbeat) -> None:
@@ -213,6 +222,5 @@ class FakeScheduler:
         self.boot_id = beat.boot_id
         self.declare_queues_of(beat.boot_id)
         refused = Refused(boot_id=beat.boot_id, reason="another lives")
-        welcome = Welcome(boot_id=beat.boot_id, now_ms=now_ms())
-        if self._say(refused if self.refuses else welcome):
+        if self._say(refused if self.refuses else self.welcome_for(beat)):
             self._greeted.add(beat.boot_id)

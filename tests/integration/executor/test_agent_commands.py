@@ -7,6 +7,7 @@ import structlog
 from broker.messages import (
     Beat,
     Finished,
+    Heartbeat,
     IdleBeat,
     IdleBeatAnswer,
     Kill,
@@ -345,6 +346,45 @@ def test_welcome_that_comes_again_sets_no_clock(tmp_path: Path) -> None:
     case.desk.welcomes = True
     eventually(lambda: executor.is_taking)
     case.close()
+
+
+@pytest.mark.parametrize("ahead_seconds", [-3_600, -70, 70, 3_600])
+def test_executor_whose_host_has_another_time_is_welcomed_and_works(
+    tmp_path: Path, ahead_seconds: float
+) -> None:
+    case = AgentCase(tmp_path)
+    case.host_ahead_seconds = ahead_seconds
+
+    case.boot()
+    case.desk.send_trigger(1, valid_seconds=60)
+
+    assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
+    case.close()
+
+
+def test_schedulers_whose_time_jumps_are_followed(tmp_path: Path) -> None:
+    case = AgentCase(tmp_path)
+    executor = case.boot()
+    case.desk.ahead_ms = -3_600_000
+
+    case.desk.command(case.desk.welcome_for(case.desk.of(Heartbeat)[-1]))
+    eventually(lambda: executor._clock.now_ms() < now_ms() - 3_000_000)
+    case.desk.send_trigger(1, valid_seconds=60)
+
+    assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
+    case.close()
+
+
+def test_welcome_that_waited_in_a_frozen_process_sets_no_clock_back(case: AgentCase) -> None:
+    beat = case.desk.of(Heartbeat)[-1]
+
+    case.skip_seconds(30)
+    case.desk.command(case.desk.welcome_for(beat))
+    case.desk.ask(Beat)
+    case.desk.send_trigger(1, valid_seconds=20)
+
+    case.desk.expect(1, NotStarted)
+    assert case.starts_of(1) == 0
 
 
 def test_nothing_is_taken_before_the_welcome(tmp_path: Path) -> None:

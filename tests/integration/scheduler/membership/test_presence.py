@@ -29,6 +29,15 @@ def test_a_newcomer_gets_its_queues_and_a_welcome(cluster: Cluster) -> None:
     assert registered(cluster) == [("one", desk.boot_id)]
 
 
+def test_a_welcome_names_the_heartbeat_that_it_answers(cluster: Cluster) -> None:
+    cluster.scheduler()
+    desk = FakeExecutor(cluster).join()
+
+    desk.beat(sent_at_ms=77)
+
+    eventually(lambda: 77 in [word.heartbeat_sent_at_ms for word in desk.of(Welcome)])
+
+
 def test_a_second_boot_is_refused_while_the_first_answers(cluster: Cluster) -> None:
     node = cluster.scheduler()
     first = FakeExecutor(cluster).join()

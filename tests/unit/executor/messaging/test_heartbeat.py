@@ -20,6 +20,7 @@ WHO = Identity(app="demo", address="exec-1", boot_id="boot-1")
 
 class Case:
     def __init__(self, publisher: ScriptedPublisher) -> None:
+        self.skipped_seconds = 0.0
         self.publisher = publisher
         self.answered: list[float] = []
         self.failures = 0
@@ -29,10 +30,14 @@ class Case:
             sender,
             self.compose,
             self.answered.append,
-            time.monotonic,
+            lambda: time.monotonic() + self.skipped_seconds,
             structlog.get_logger(),
             unanswered_beat_seconds=0.01,
         )
+
+    def valid_seconds(self) -> float:
+        """How long the latest heartbeat is valid, by the executor's clock."""
+        return int(self.publisher.sent[-1].headers["expiry"]) / 1000 - time.time()
 
     def compose(self) -> Heartbeat:
         self.composed += 1
@@ -81,6 +86,24 @@ def test_unwelcomed_executor_beats_often_and_a_welcomed_one_calmly(
     count = len(case.publisher.sent)
     with pytest.raises(AssertionError, match="did not come true"):
         eventually(lambda: len(case.publisher.sent) > count + 1, 0.2)
+
+
+def test_heartbeat_is_valid_for_a_minute_while_schedulers_answer_and_else_for_a_day(
+    make: Callable[..., Case],
+) -> None:
+    """The database's clock may have jumped: schedulers must not take the executor for dead."""
+    case = make()
+    case.heartbeats.start()
+    eventually(lambda: case.publisher.sent)
+    assert case.valid_seconds() > 80_000
+
+    case.heartbeats.welcome()
+    case.heartbeats.beat_now()
+    eventually(lambda: case.valid_seconds() <= 60)
+
+    case.skipped_seconds += 9.9  # one heartbeat, sent after 5 s, was not answered
+    case.heartbeats.beat_now()
+    eventually(lambda: case.valid_seconds() > 80_000)
 
 
 @pytest.mark.parametrize("fate", [Confirm.CONFIRMED, Confirm.RETURNED])
