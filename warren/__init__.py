@@ -1,7 +1,7 @@
-"""The front door: the command line, and what users import to write a handler.
+"""The front door: the command line, and what users import to write handlers.
 
-Nothing of ours is imported before it is asked for: multiprocessing's spawn runs the console
-script again in each new interpreter, and that must stay cheap and free of side effects.
+Our own modules are imported only when they are needed: multiprocessing's spawn runs this module
+again in each new interpreter, which must stay cheap and free of side effects.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Give what users import, imported on first use."""
+    """Return what users import, imported on first use."""
     if name not in _OFFERED:
         raise AttributeError(f"module 'warren' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - lazy, see the module's docstring

@@ -1,8 +1,8 @@
-"""The root of the command line: its commands, and how their errors are shown.
+"""The root of the command line: its commands, and how errors are shown.
 
-A command's module is imported when it is used and not before, so `warren --help` is quick. No
-error ends in a stack trace on the terminal: what a user can put right is one line and status 1,
-wrong usage one line and status 2.
+A command's module is imported only when it is used, so `warren --help` is quick. No error ends in a
+stack trace on the terminal: errors that users can fix are one line with status 1, wrong usage is
+one line with status 2.
 """
 
 import os
@@ -64,7 +64,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """Write the list of commands without importing one."""
+        """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, words) for name, (_, _, words) in COMMANDS.items()])
 
@@ -89,7 +89,7 @@ def main() -> NoReturn:
         status = root.main(prog_name="warren", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, `head` for one, has seen enough. Python would complain at its end again.
+        # The reader, such as `head`, is gone. Keep Python from failing again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except (KeyboardInterrupt, click.Abort):

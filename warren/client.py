@@ -3,8 +3,7 @@
     client = Client("http://127.0.0.1:8081", token)
     run = client.run("reports/nightly", param="2026-12-01")
 
-What is lost on the way is sent again: each trigger has a key, so it runs once however often it is
-sent.
+Lost requests are sent again. Each trigger has a key, so it runs once however often it is sent.
 """
 
 import json
@@ -18,19 +17,19 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-#: Answers after which the same call may go well a little later.
+#: Statuses after which the same call may succeed a little later.
 _AGAIN = frozenset({429, 503})
-#: How long one call waits for an end; the API allows 60.
+#: How many seconds one request waits for an end; the API allows 60.
 _WAIT_SECONDS = 30
-#: Looks at a log that is over and cannot be had.
+#: Attempts to read the rest of a finished run's log.
 _LOG_TRIES = 3
 _LONGEST_PAUSE = 5.0
 
 
 class ApiError(Exception):
-    """The API refused a call; `problem` is all that it said (RFC 9457).
+    """The API refused a call; `problem` is its answer (RFC 9457).
 
-    `status` is HTTP's, 0 when no answer came.
+    `status` is that of HTTP, 0 if there was no answer.
     """
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
@@ -56,14 +55,14 @@ class Client:
     """Calls one API with one token.
 
     Args:
-        url: where it is, such as `https://warren.example.com`.
-        token: what `warren tokens add` printed.
-        timeout: seconds until a connection without an answer is given up.
-        patience: seconds for which a call that may go well later is tried again.
-        pause: waits; told the seconds.
+        url: the API's address, such as `https://warren.example.com`.
+        token: as printed by `warren tokens add`.
+        timeout: seconds to wait for an answer.
+        patience: seconds for which a failed call is repeated, if it may succeed later.
+        pause: sleeps for a number of seconds.
 
     Raises:
-        ValueError: the URL is no http(s) URL, or the token cannot be one.
+        ValueError: the URL is not http(s), or the token is malformed.
 
     """
 
@@ -95,12 +94,12 @@ class Client:
         addresses: Sequence[str] = (),
         key: str | None = None,
     ) -> dict[str, Any]:
-        """Run a job, APP/NAME, now; return the run, which is planned.
+        """Run a job, named APP/NAME, now; return the planned run.
 
-        `key` makes it one run however often this is called within a day; None = a new one.
+        Calls with the same `key` within a day trigger only one run; None = a new key.
 
         Raises:
-            ApiError: it was refused, or the API cannot be reached.
+            ApiError: the API refused it or cannot be reached.
 
         """
         body = {"param": param, "addresses": list(addresses)}
@@ -117,19 +116,19 @@ class Client:
         key: str | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Run a job now and wait for its end, retries and shards included; return the run.
+        """Run a job now and wait for its end, including retries and shards; return the run.
 
         Raises:
             RunFailed: it did not succeed.
-            TimeoutError: it is not over after `timeout` seconds; it goes on.
-            ApiError: as `trigger`.
+            TimeoutError: it is not over after `timeout` seconds; it continues.
+            ApiError: see `trigger`.
 
         """
         planned = self.trigger(job, param, addresses=addresses, key=key)
         return self.wait(planned["id"], timeout=timeout)
 
     def wait(self, run_id: int, *, timeout: float | None = None) -> dict[str, Any]:
-        """Wait until a run's whole tick is over; return the run. Raises as `run`."""
+        """Wait until a run's whole tick is over; return the run. Raises the same as `run`."""
         end_at = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _WAIT_SECONDS if end_at is None else end_at - time.monotonic()
@@ -147,7 +146,7 @@ class Client:
                 self._pause(1.0 if end_at is None else min(1.0, max(0.05, left)))
 
     def follow(self, run_id: int, *, from_line: int = 1) -> Iterator[str]:
-        """Give the lines that a run prints, without their ends, until it is over."""
+        """Yield the lines of a run's log, without line ends, until the run is over."""
         in_vain = 0
         while in_vain < _LOG_TRIES:
             found, headers = self._call(
@@ -175,10 +174,10 @@ class Client:
         dry_run: bool = False,
         prune: bool = False,
     ) -> dict[str, Any]:
-        """Make jobs what a job file says: its text in YAML, or its values; return the changes.
+        """Make jobs match a job file, given as YAML text or as values; return the changes.
 
         Raises:
-            ApiError: as `trigger`; nothing was changed then.
+            ApiError: see `trigger`; nothing was changed.
 
         """
         query = urlencode({"dry_run": str(dry_run).lower(), "prune": str(prune).lower()})
@@ -191,7 +190,7 @@ class Client:
         return dict(found)
 
     def get(self, path: str) -> Any:
-        """Read anything below the base, such as `/jobs?app=reports`."""
+        """Return the answer to a GET below the base path, such as `/jobs?app=reports`."""
         return self._call("GET", path)[0]
 
     def _call(
@@ -228,14 +227,14 @@ class Client:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Goes nowhere else: a token is for one host."""
+    """Follows no redirects: a token is for one host only."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow nothing."""
+        """Return None, so that a redirect is an error."""
 
 
 def _refused(error: HTTPError) -> tuple[ApiError, float | None]:
-    """Return what an answer refuses, and after how many seconds it wants to be asked again."""
+    """Return the error in an answer, and its Retry-After seconds if any."""
     try:
         problem = json.loads(error.read())
     except (ValueError, OSError, HTTPException):

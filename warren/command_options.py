@@ -1,4 +1,4 @@
-"""Options that commands share: settings as flags, `--json`, examples in the help."""
+"""Options shared by commands: settings as flags, `--json`, examples in the help."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,8 +9,8 @@ import click
 from warren.logs import configure_logs
 from warren.settings.reading import read_settings
 
-#: Each flag that sets a setting, with its help. No flag takes a secret: a list of processes
-#: shows it to everybody.
+#: The flags that override settings, with their help. None takes a secret, as everybody can read
+#: it in the list of processes.
 SETTING_FLAGS = {
     "database_url": "Database URL without a password, e.g. sqlite:///path.",
     "broker_url": "RabbitMQ URL without a password; several separated by commas.",
@@ -38,7 +38,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 
 
 def takes_settings(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command these flags, and the settings as its first argument.
+    """Add these flags to a command, and pass it the settings as first argument.
 
     The settings are read once, when the command is called.
     """
@@ -58,7 +58,7 @@ def takes_settings(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: examples, a line each."""
+    """Return the end of a command's help: one example per line."""
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""Opens the database for a short command."""
+"""Opens the database for short commands."""
 
 import re
 from collections.abc import Iterator
@@ -9,16 +9,16 @@ from sql.engine import Database
 from sql.schema import version
 from warren.settings.settings import Settings
 
-#: How databases say that a table or a column is not there.
+#: The databases' messages about a missing table or column.
 _SCHEMA_WORDS = re.compile(r"no such (table|column)|doesn't exist|Unknown column", re.IGNORECASE)
 
 
 @contextmanager
 def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[Database]:
-    """Give the database of the settings, closed at the end.
+    """Yield the database of the settings, and close it at the end.
 
-    Before anything is written the schema is checked in full. A read is checked only when it fails
-    for want of a table: the check costs as much as the rest of a short command.
+    The schema is checked in full only before writing. When reading, it is checked only after an
+    error about a missing table or column: the check costs as much as the rest of a short command.
     """
     database = Database(settings.needed_database_url(), pool_size=2)
     try:

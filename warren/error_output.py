@@ -1,4 +1,4 @@
-"""The message and the exit status of each error."""
+"""The message and the exit status for each error."""
 
 from dataclasses import dataclass
 from functools import singledispatch
@@ -12,13 +12,13 @@ from executor.handlers.handler_registry import HandlersError
 from sql.errors import SqlError
 from warren.errors import WarrenError
 
-#: What `pip install 'warren[server]'` brings, and an executor does without.
+#: Installed by `pip install 'warren[server]'`; executors do without.
 SERVER_LIBRARIES = {
     *("alembic", "argon2", "croniter", "flask", "flask_babel", "flask_wtf", "prometheus_client"),
     *("pymysql", "sqlalchemy", "waitress", "wtforms", "yaml"),
 }
 
-#: What `pip install 'warren[gateway]'` brings.
+#: Installed by `pip install 'warren[gateway]'`.
 GATEWAY_LIBRARIES = {"aiohttp"}
 
 FAILED = 1
@@ -27,9 +27,10 @@ WRONG_USAGE = 2
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """What to say, a line each, and the status to end with.
+    """The lines to print and the exit status.
 
-    `is_help`: it is no error. `preface` is what the user's own code said, shown before.
+    `is_help`: the lines are help, not an error. `preface` is output of the user's own code, printed
+    first.
     """
 
     lines: tuple[str, ...]
@@ -41,7 +42,7 @@ class ErrorReport:
 
 @singledispatch
 def report_of(error: Exception) -> ErrorReport:
-    """Return what to say about an error, by its kind."""
+    """Return the report of an error, by its type."""
     return _unexpected(error)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 class WarrenError(Exception):
-    """Something is wrong that the user can put right; `lines` says what."""
+    """An error that the user can fix; `lines` are the messages."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("; ".join(lines))
@@ -18,15 +18,15 @@ class WarrenError(Exception):
 
 
 class CommandError(WarrenError):
-    """One thing is wrong."""
+    """One problem."""
 
     def __init__(self, text: str) -> None:
         super().__init__([text])
 
 
 class SettingsError(WarrenError):
-    """The settings are wrong; one line for each problem."""
+    """Invalid settings; one line for each problem."""
 
 
 class JobFileError(WarrenError):
-    """The job file is wrong; one line for each problem."""
+    """An invalid job file; one line for each problem."""

@@ -1,7 +1,7 @@
 """Logging with structlog: readable on a terminal, else one JSON object per line.
 
-Secrets never get there: values of keys that name one are masked, passwords in URLs too. Whatever
-stands in a value begins no line of its own and moves no cursor.
+Secrets never appear: values of keys named like a secret are masked, and so are passwords in URLs.
+No value can start a new line or move the cursor.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ import structlog
 
 _SECRET_KEY = re.compile(r"secret|password|token", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@]+@")
-#: What would begin a line, move a terminal's cursor or turn the direction of writing.
+#: Characters that start a line, control a terminal or change the direction of text.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-#: Libraries whose own log repeats what our events say, with stack traces; and the line of requests
-#: that wait a moment, which is no news.
+#: Libraries whose logs repeat our own events, with stack traces; and waitress' messages about
+#: queued requests, which are normal.
 _SILENCED = ("pika", "alembic", "sqlalchemy", "waitress.queue")
 
 
-#: Largest log file; one older file is kept beside it.
+#: Bytes of a log file at most; one older file is kept beside it.
 FILE_BYTES = 10_000_000
 
 
@@ -35,14 +35,14 @@ class Stream(Protocol):
         """Write a text."""
 
     def flush(self) -> object:
-        """Hand on what was written."""
+        """Pass on what was written."""
 
     def isatty(self) -> bool:
-        """Return whether a person looks."""
+        """Return whether it is a terminal."""
 
 
 class BoundedFile:
-    """A log file that starts anew at FILE_BYTES; the one before is kept as `<name>.1`."""
+    """A log file that is restarted at FILE_BYTES; the previous one is kept as `<name>.1`."""
 
     def __init__(self, path: Path, *, limit_bytes: int = FILE_BYTES) -> None:
         self._path = path
@@ -51,7 +51,7 @@ class BoundedFile:
         self._file = path.open("ab", buffering=0)
 
     def write(self, text: str) -> None:
-        """Write a text, in one piece."""
+        """Write a text in one piece."""
         with self._lock:
             if self._file.tell() >= self._limit:
                 self._file.close()
@@ -63,40 +63,40 @@ class BoundedFile:
         """Do nothing: every text is written at once."""
 
     def isatty(self) -> bool:
-        """Return that no person looks."""
+        """Return False: it is no terminal."""
         return False
 
 
 class _LossyStream:
-    """A stream on which a full disk costs lines, and nobody who logs their work."""
+    """A stream that drops lines when the disk is full, so that logging never fails."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write a text, if that can be done."""
+        """Write a text if possible."""
         with contextlib.suppress(OSError):
             self._stream.write(text)
 
     def flush(self) -> None:
-        """Hand on what was written, if that can be done."""
+        """Pass on what was written if possible."""
         with contextlib.suppress(OSError):
             self._stream.flush()
 
     def isatty(self) -> bool:
-        """Return whether a person looks."""
+        """Return whether it is a terminal."""
         return self._stream.isatty()
 
 
 def configure_logs(level: str, stream: Stream | None = None) -> None:
-    """Send every event of `level` and above to `stream`, standard error by default."""
+    """Send events of `level` and above to `stream`, by default to standard error."""
     target = _LossyStream(stream or sys.stderr)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            # Before secrets are masked: an exception's text may hold one.
+            # Before secrets are masked, as an exception's text may contain one.
             structlog.processors.format_exc_info,
             mask_secrets,
             *_renderers(is_terminal=target.isatty()),
@@ -113,7 +113,7 @@ def configure_logs(level: str, stream: Stream | None = None) -> None:
 
 
 class OneLine(logging.Formatter):
-    """A record of a library, traceback included, on one line and without passwords in URLs."""
+    """Formats a library's log record on one line, without passwords in URLs."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -130,7 +130,7 @@ def mask_secrets(
 def show_controls(
     _logger: Any, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Return the event with control characters made visible; a traceback keeps its lines."""
+    """Return the event with control characters made visible; tracebacks keep their lines."""
     return {key: _plain(key, value) for key, value in event.items()}
 
 

@@ -1,7 +1,7 @@
-"""Routes that other distributions add: entry points of the group `warren.routes`.
+"""Routes added by other distributions: entry points of the group `warren.routes`.
 
-The name of an entry point is the route's name in job files; what it leads to is a function
-`(RouteRequest, Random) -> Choice`, or a `scheduler.routing.routes.Router`.
+An entry point's name is the route's name in job files; it refers to a function
+`(RouteRequest, Random) -> Choice`, or to a `scheduler.routing.routes.Router`.
 """
 
 import re
@@ -13,21 +13,21 @@ import structlog
 from scheduler.routing.routes import BUILT_IN, Router
 
 GROUP = "warren.routes"
-#: What can be a route's name; the column holds 50 characters.
+#: The rule for names of routes; the column has 50 characters.
 NAME = re.compile(r"[A-Z][A-Z0-9_]{0,49}")
 
 log = structlog.get_logger()
 
 
 def route_names() -> tuple[str, ...]:
-    """Return the names of the routes that are installed besides XXL-JOB's; loads none of them."""
+    """Return the names of installed routes besides XXL-JOB's, without loading them."""
     return tuple(sorted({point.name for point in _points() if not _objection(point)}))
 
 
 def load_routes() -> dict[str, Router]:
-    """Return, by name, the routes that are installed besides XXL-JOB's.
+    """Return the installed routes besides XXL-JOB's by name.
 
-    One that cannot be had is logged and left out: runs of its jobs end UNDELIVERED, saying so.
+    Routes that cannot be loaded are logged and left out; runs of their jobs end UNDELIVERED.
     """
     routers, faults = look_for_routes()
     for point, why in faults:
@@ -36,13 +36,13 @@ def load_routes() -> dict[str, Router]:
 
 
 def look_for_routes() -> tuple[dict[str, Router], list[tuple[EntryPoint, str]]]:
-    """Return what `load_routes` does, and each entry point that gives no route, with the reason."""
+    """Return the routes by name, and the entry points that cannot be used, with reasons."""
     routers: dict[str, Router] = {}
     faults = []
     for point in _points():
         try:
             router = _load(point)
-        except Exception as error:  # noqa: BLE001 - it is not our code
+        except Exception as error:  # noqa: BLE001 - foreign code
             faults.append((point, f"{type(error).__name__}: {error}"))
             continue
         if point.name in routers:

@@ -1,4 +1,4 @@
-"""`warren runs clear`: from options to a clearing, with its progress."""
+"""`warren runs clear`: turns options into a clearing and shows its progress."""
 
 import sys
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from warren.views.instants import read_instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearOptions:
-    """The options as they were given."""
+    """The command's options."""
 
     job: str | None
     app: str | None
@@ -27,10 +27,10 @@ class ClearOptions:
 
 
 def clear_runs(settings: Settings, wanted: ClearOptions) -> None:
-    """Clear runs and say how many; on a terminal, also how many so far.
+    """Clear runs and print how many; on a terminal, also the progress.
 
     Raises:
-        UsageError: none of the ways to choose was given, or several.
+        UsageError: not exactly one way to choose runs was given.
 
     """
     chosen = (wanted.older_than is not None, wanted.keep is not None, wanted.everything)

@@ -18,7 +18,7 @@ from warren.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class LocalClient:
-    """What a short command works with: all that can be done, and the ids of what is named."""
+    """What a short command needs: the database, all commands, and a resolver of names."""
 
     database: Database
     commands: Commands
@@ -27,18 +27,18 @@ class LocalClient:
 
 @contextmanager
 def open_client(settings: Settings) -> Iterator[LocalClient]:
-    """Give what changes anything, in the name of the user who types it."""
+    """Yield a client for writing, acting in the name of the user who runs the command."""
     with open_database(settings, for_writing=True) as database:
         yield client_on(database, settings)
 
 
 def client_on(database: Database, settings: Settings) -> LocalClient:
-    """Return what changes anything in an open database."""
+    """Return a client for an open database."""
     return LocalClient(database, Commands(context_on(database, settings)), Resolver(database))
 
 
 def context_on(database: Database, settings: Settings) -> CommandContext:
-    """Return who acts in an open database: the user who types, with every right."""
+    """Return the context of commands: the user who runs this program, with every right."""
     return CommandContext(
         database=database,
         now_ms=lambda: now_ms(database),
@@ -48,7 +48,7 @@ def context_on(database: Database, settings: Settings) -> CommandContext:
 
 
 def operator() -> str:
-    """Return who is at work here, for the record of changes: `cli:<user>@<host>`."""
+    """Return who runs this program, for the audit log: `cli:<user>@<host>`."""
     user = str(os.getuid())
     with suppress(KeyError):
         user = pwd.getpwuid(os.getuid()).pw_name

@@ -1,4 +1,4 @@
-"""`warren runs log`: the log file if it is on this machine, else the end kept with the run."""
+"""`warren runs log`: the log file if it is on this machine, else the end stored with the run."""
 
 import sys
 import time
@@ -11,20 +11,20 @@ from sql.listings.recent import DetailedRun
 from sql.run_status import FINAL
 from warren.views.terminal import warn
 
-#: How often a followed file is read, and its run's row is looked at.
+#: How often a followed file, and its run's row, are read.
 FILE_SECONDS = 0.1
 ROW_SECONDS = 0.5
 _CHUNK = 65_536
 
 
 def log_path(log_dir: Path, run: DetailedRun) -> Path:
-    """Return where an executor on this machine writes a run's log; days are UTC."""
+    """Return where an executor on this machine writes a run's log; days are in UTC."""
     day = moment(run.scheduled_at)
     return log_dir / f"{day:%Y-%m-%d}" / f"{run.id}.log"
 
 
 def print_log(database: Database, log_dir: Path, run_id: int, *, follow: bool) -> None:
-    """Print a run's log; following it, until the run has ended.
+    """Print a run's log; with `follow`, until the run has ended.
 
     Raises:
         NotFound: there is no such run.
@@ -41,7 +41,7 @@ def print_log(database: Database, log_dir: Path, run_id: int, *, follow: bool) -
 
 
 class LogReader:
-    """Copies a growing file to standard output, from where it was left."""
+    """Copies a growing file to standard output."""
 
     def __init__(self, path: Path) -> None:
         self.found = False
@@ -49,7 +49,7 @@ class LogReader:
         self._position = 0
 
     def copy_new(self) -> None:
-        """Copy what has been added. A file that became shorter was cut back: go on at its end."""
+        """Copy what has been added. If the file was truncated, continue at its new end."""
         try:
             with self._path.open("rb") as file:
                 self.found = True

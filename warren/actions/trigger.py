@@ -1,4 +1,4 @@
-"""`warren jobs trigger`: plans a run, and waits for its last attempt when asked to."""
+"""`warren jobs trigger`: plans a run, and waits for the end of its tick if asked to."""
 
 import time
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from warren.settings.settings import Settings
 from warren.views.nodes import is_scheduler_alive
 from warren.views.terminal import print_json, warn
 
-#: How often the run's row is looked at.
+#: How often the tick's rows are read.
 LOOK_SECONDS = 0.1
 SUCCEEDED, DID_NOT_SUCCEED = 0, 1
 

@@ -11,7 +11,7 @@ from warren.wiring.executor import make_confinement
 
 
 def check_broker(settings: Settings) -> str:
-    """Return where a broker answers, or raise what is wrong."""
+    """Return the state of the broker, or raise what is wrong."""
     if settings.broker_url == MEMORY_BROKER or is_embedded(settings):
         return "in memory, inside `warren up`"
     if settings.broker_url is None:
@@ -25,14 +25,14 @@ def check_broker(settings: Settings) -> str:
 
 
 def check_secret(settings: Settings) -> str:
-    """Return that there is a secret, or raise what is wrong."""
+    """Return the length of the secret, or raise what is wrong."""
     if is_embedded(settings):
         return "created by `warren up`"
     return f"{len(needed_secret(settings))} characters"
 
 
 def check_app_secret(settings: Settings) -> str:
-    """Return that an executor can have its app's key, or raise what is wrong."""
+    """Return where an executor's key comes from, or raise what is wrong."""
     if settings.app_secret is not None:
         return f"{len(settings.app_secret)} characters"
     needed_services(settings, database=False)
@@ -48,7 +48,7 @@ def check_gateway(settings: Settings) -> str:
 
 
 def check_folder(path: Path) -> str:
-    """Return that a folder, or the nearest one above it, can be written to, or raise."""
+    """Return that a folder, or its nearest existing parent, is writable, or raise."""
     there = path.absolute()
     while not there.exists():
         there = there.parent
@@ -60,7 +60,7 @@ def check_folder(path: Path) -> str:
 
 
 def check_job_user(settings: Settings) -> str:
-    """Return as whom jobs would run, or raise why they cannot."""
+    """Return the user that jobs run as, or raise why they cannot."""
     user = make_confinement(settings).user
     if user is not None:
         return f"jobs run as {user.name}"
@@ -68,6 +68,6 @@ def check_job_user(settings: Settings) -> str:
 
 
 def is_embedded(settings: Settings) -> bool:
-    """Return whether everything is left to `warren up` in this folder."""
+    """Return whether `warren up` provides database and broker in this folder."""
     unset = settings.database_url is None and settings.broker_url is None
     return unset and DATABASE_FILE.exists()

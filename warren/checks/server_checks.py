@@ -1,4 +1,4 @@
-"""Checks of what schedulers and consoles need besides: database, mail server, routes."""
+"""Additional checks for schedulers and consoles: database, mail server, routes."""
 
 import socket
 from http import HTTPStatus
@@ -20,14 +20,14 @@ _ANSWER_SECONDS = 10.0
 
 
 def check_database(settings: Settings) -> str:
-    """Return which database answers with which schema, or raise what is wrong."""
+    """Return the database and its schema version, or raise what is wrong."""
     with open_database(settings, for_writing=True) as database:
         words = f"{_shown(database)}, schema {version.newest_version()}"
     return words + in_plain_text(settings, DATABASE)
 
 
 def check_mail_server(settings: Settings) -> str:
-    """Return that the mail server lets us in, or that there is none, or raise what is wrong."""
+    """Return that the mail server accepts the settings or none is set, or raise."""
     if settings.smtp_url is None:
         return "not set; no e-mails are sent"
     server = MailServer.parse(settings.smtp_url)
@@ -36,7 +36,7 @@ def check_mail_server(settings: Settings) -> str:
 
 
 def check_routes() -> str:
-    """Return which routes there are, or raise what is wrong with those that are installed."""
+    """Return the available routes, or raise what is wrong with added ones."""
     routers, faults = look_for_routes()
     if faults:
         raise ValueError("; ".join(f"{point.name} ({point.value}): {why}" for point, why in faults))
@@ -44,7 +44,7 @@ def check_routes() -> str:
 
 
 def check_alive(settings: Settings, key: str) -> str:
-    """Return the name of a living scheduler or console of this host, or raise."""
+    """Return the name of a live scheduler or console of this host, or raise."""
     host = socket.gethostname()
     with open_database(settings) as database:
         rows, now_ms = registrations(database, presence.ADMIN, key)
@@ -56,7 +56,7 @@ def check_alive(settings: Settings, key: str) -> str:
 
 
 def check_api(settings: Settings) -> str:
-    """Return where the API of this host answers, or raise."""
+    """Return the address of this host's API if it answers, or raise."""
     host = "127.0.0.1" if settings.api_host in ("0.0.0.0", "::") else settings.api_host  # noqa: S104 - it is compared
     connection = HTTPConnection(host, settings.api_port, timeout=_ANSWER_SECONDS)
     try:

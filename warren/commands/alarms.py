@@ -1,4 +1,4 @@
-"""`warren alarms list`: which alarms were not sent yet, and why."""
+"""`warren alarms list`: unsent alarms and their errors."""
 
 import click
 

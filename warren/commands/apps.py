@@ -1,4 +1,4 @@
-"""`warren apps …`: the named groups that executors register under."""
+"""`warren apps …`: the groups that executors register under."""
 
 import click
 

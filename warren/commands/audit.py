@@ -1,4 +1,4 @@
-"""`warren audit`: whether every due time was decided exactly once."""
+"""`warren audit`: checks that every due time was handled exactly once."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`warren check`: whether a scheduler and an executor could start here."""
+"""`warren check`: checks whether a process could start here."""
 
 import sys
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from warren.settings.settings import Settings
 FOUND_PROBLEMS = 1
 EXECUTOR, API, GATEWAY = "executor", "api", "gateway"
 
-#: What each kind of process needs.
+#: The checks for each kind of process.
 NEEDED = {
     "scheduler": ("settings", "database", "broker", "secret", "routes", "mail server"),
     EXECUTOR: ("settings", "broker", "app secret", "log folder", "state folder", "job user"),
@@ -23,9 +23,9 @@ NEEDED = {
     API: ("settings", "database", "broker", "secret"),
     GATEWAY: ("settings", "broker", "gateway", "log folder", "state folder"),
 }
-#: Those that are installed without SQLAlchemy.
+#: Kinds that may be installed without SQLAlchemy.
 _WITHOUT_DATABASE = {EXECUTOR, GATEWAY}
-#: What is checked without a kind.
+#: The checks without `--for`.
 EVERYTHING = (
     *("settings", "database", "broker", "secret", "mail server", "routes"),
     *("log folder", "state folder", "job user"),
@@ -69,7 +69,7 @@ def _of_host(settings: Settings) -> Checks:
 
 
 def _of_all(settings: Settings) -> Checks:
-    # Where an executor alone is installed there is no SQLAlchemy.
+    # Imported here, as SQLAlchemy is missing where only an executor is installed.
     from warren.checks import server_checks  # noqa: PLC0415
 
     return _of_host(settings) | {

@@ -1,4 +1,4 @@
-"""`warren console`: one web console, until it is stopped."""
+"""`warren console`: runs one web console until it is stopped."""
 
 import contextlib
 

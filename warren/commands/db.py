@@ -1,4 +1,4 @@
-"""`warren db …`: the tables."""
+"""`warren db …`: creates and upgrades the tables."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`warren jobs …`: apply and export a job file; show, start, stop, delete and trigger jobs."""
+"""`warren jobs …`: apply and export job files; show, start, stop, delete and trigger jobs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ from warren.views.runs import HEADERS as RUN_HEADERS
 from warren.views.runs import run_line
 from warren.views.terminal import print_facts, print_json, print_table, relative, warn
 
-#: How many runs `jobs show` shows.
+#: Runs that `jobs show` lists.
 _LAST_RUNS = 10
 _name = click.argument("name")
 

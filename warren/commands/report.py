@@ -18,7 +18,7 @@ from warren.settings.settings import Settings
 from warren.views.instants import read_instant
 from warren.views.terminal import print_json, print_table
 
-#: After the day.
+#: Headers after the day.
 HEADERS = ("total", "succeeded", "failed", "running", "success")
 
 
@@ -46,7 +46,7 @@ def report(settings: Settings, since: str, as_json: bool) -> None:
 
 
 def _read(session: Session, first: date, last: date) -> dict[date, DayReport | None]:
-    """Return the report of each day since the first that has one; None for a day without."""
+    """Return the reports of these days, from the first one stored; None for days without one."""
     known = {
         row.day.date(): row
         for row in day_reports.between(session, first, last)
@@ -59,17 +59,17 @@ def _read(session: Session, first: date, last: date) -> dict[date, DayReport | N
 
 
 def counts_of(row: DayReport | None) -> Counts:
-    """Return what a day's report counts."""
+    """Return a day report's counts; zeros if there is no report."""
     return Counts(row.running, row.succeeded, row.failed) if row else Counts()
 
 
 def day_header(timezone: str) -> str:
-    """Return the heading of days, with the zone whose days they are."""
+    """Return the header of the day column, with its time zone."""
     return f"DAY ({timezone})"
 
 
 def day_json(day: date, row: DayReport | None, timezone: str) -> dict[str, Any]:
-    """Return a day's report as a JSON object; a share of no run is null."""
+    """Return a day's report as a JSON object; the share is null if no run is over."""
     counts = counts_of(row)
     over = counts.succeeded + counts.failed
     return {
@@ -85,7 +85,7 @@ def day_json(day: date, row: DayReport | None, timezone: str) -> dict[str, Any]:
 
 
 def lines(days: Mapping[date, Counts]) -> list[tuple[str, ...]]:
-    """Return a line for each day and one with the sums, numbers flush right."""
+    """Return a line per day and one with the totals, with numbers aligned right."""
     if not days:
         return []
     total = Counts()
@@ -103,7 +103,7 @@ def _cells(counts: Counts) -> tuple[str, ...]:
 
 
 def share(counts: Counts) -> str:
-    """Return the share of successes among what is over; 100 % only when nothing failed."""
+    """Return the share of successes among finished runs; 100 % only if none failed."""
     over = counts.succeeded + counts.failed
     if not over:
         return ""

@@ -1,4 +1,4 @@
-"""`warren scheduler`: one scheduler, until it is stopped."""
+"""`warren scheduler`: runs one scheduler until it is stopped."""
 
 import contextlib
 

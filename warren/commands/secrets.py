@@ -1,4 +1,4 @@
-"""`warren secrets …`: keys that follow from the master secret."""
+"""`warren secrets …`: prints keys that are derived from the master secret."""
 
 import click
 

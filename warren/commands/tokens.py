@@ -1,4 +1,4 @@
-"""`warren tokens …`: what programs sign in with at the API."""
+"""`warren tokens …`: the tokens that programs use for the API."""
 
 import sys
 
@@ -23,7 +23,7 @@ HEADERS = ("name", "owner", "scopes", "apps", "state", "expires", "last used")
 
 
 def _not_empty(_context: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    """Refuse an empty list, which would mean no limit."""
+    """Refuse an empty list, which would mean no restriction."""
     if given is not None and not _parts(given):
         raise click.BadParameter("expected at least one name", param=option)
     return given
@@ -104,7 +104,7 @@ def revoke(settings: Settings, name: str) -> None:
 
 
 def read_tokens(session: Session, now: int) -> list[TokenView]:
-    """Return what is shown of every token."""
+    """Return the view of every token."""
     listed = tokens_table.listing(session)
     names = {app_id: name for name, app_id in apps.ids_by_name(session).items()}
     job_ids = {one for row in listed for one in tokens_table.ids_of(row.token.jobs) or ()}

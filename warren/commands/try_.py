@@ -1,4 +1,4 @@
-"""`warren try`: one handler, here and now."""
+"""`warren try`: runs one handler here, without any service."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
 
 
 def _read_shard(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, int]:
-    """Return index and total; `0/3` is the first of three shards."""
+    """Return index and total of a shard; `0/3` is the first of three."""
     found = _SHARD.fullmatch(text)
     if not found or int(found[1]) >= int(found[2]):
         raise click.BadParameter(f"expected a shard like 0/3, got: {text!r}")

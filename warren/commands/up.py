@@ -1,4 +1,4 @@
-"""`warren up`: everything in one process, to try Warren out and for small installations."""
+"""`warren up`: everything in one process, for trying Warren out and small installations."""
 
 import contextlib
 import shutil
@@ -24,7 +24,7 @@ from warren.wiring.all_in_one import AllInOne
 from warren.wiring.all_in_one_console import UpConsole
 from warren.wiring.signals import Signals, log_thread_failures
 
-#: Running jobs do not delay the end; they get SIGTERM and this long.
+#: At shutdown, running jobs get SIGTERM at once and SIGKILL after this many seconds.
 GRACE_SECONDS = 2.0
 LOOK_SECONDS = 0.5
 
@@ -79,7 +79,7 @@ def up(
         held.callback(platform.close, signals)
         name = check_app(app or jobs.app(database))
         jobs.prepare(frame, database)
-        # Executors of an app that is not there are not let in.
+        # Executors of an unknown app are refused.
         database.write(lambda session: apps.ensure(session, name))
         try:
             platform.start(app=name, count=executors, sources=sources)
@@ -126,7 +126,7 @@ Ctrl-C stops everything.
 
 
 def _say_password(console: UpConsole) -> None:
-    """Print the first administrator's password, whatever else failed: it is shown only once."""
+    """Print the first administrator's password even after errors: it is shown only once."""
     if console.password:
         print(
             "Sign in as admin. The password is shown only once:\n"
@@ -136,7 +136,7 @@ def _say_password(console: UpConsole) -> None:
 
 
 def own_name(called: str, on_path: str | None) -> str:
-    """Return what to type for this very program: `warren` only where that finds it."""
+    """Return how to call this program: `warren` only if that is what the path finds."""
     if on_path is not None and Path(on_path).resolve() == Path(called).resolve():
         return "warren"
     return called

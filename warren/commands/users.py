@@ -113,7 +113,7 @@ def list_users(settings: Settings, as_json: bool) -> None:
 
 
 def read_password() -> str:
-    """Return the password: asked for twice on a terminal, else one line of standard input.
+    """Return the password: typed twice on a terminal, else a line from standard input.
 
     Raises:
         CommandError: the two differ, or there is no line.

@@ -1,1 +1,1 @@
-"""What makes other libraries' code run as handlers; each is imported by those who have it."""
+"""Runs other libraries' code as handlers; each module needs the library it is named after."""

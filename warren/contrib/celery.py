@@ -1,4 +1,4 @@
-"""Celery's tasks as handlers, for `warren executor`; neither a worker nor a broker is needed.
+"""Celery tasks as handlers for `warren executor`, without a Celery worker or broker.
 
     # handlers.py
     from proj import app
@@ -6,9 +6,9 @@
 
     declare_tasks(app)
 
-A run's param is `{"args": […], "kwargs": {…}}`, both optional. The task runs eagerly, in the job's
-process, so a timeout or a kill ends it for real. A task that calls `self.retry` runs again at once;
-for a pause give the job `retries` and `retry_delay`.
+A run's param is `{"args": […], "kwargs": {…}}`, both optional. The task runs eagerly in the job's
+process, so a timeout or a kill really ends it. A task that calls `self.retry` runs again at once;
+for a delay, give the job `retries` and `retry_delay`.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _OWN = "celery."
 
 
 def declare_tasks(app: Any) -> None:
-    """Declare each task of a Celery app, but Celery's own, as the handler of its name.
+    """Declare each task of a Celery app as a handler of the same name, except Celery's own.
 
     Raises:
         HandlersError: a name is taken.
@@ -34,17 +34,17 @@ def declare_tasks(app: Any) -> None:
 
 
 def task_names(app: Any) -> list[str]:
-    """Return the names of an app's tasks, those of the modules that it includes among them."""
+    """Return the names of an app's tasks, including those of modules it imports."""
     app.loader.import_default_modules()
     app.finalize()
     return sorted(name for name in app.tasks if not name.startswith(_OWN))
 
 
 def arguments(param: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return what a run's param calls a task with.
+    """Return the arguments and keyword arguments in a run's param.
 
     Raises:
-        ValueError: it is no such JSON.
+        ValueError: it is not JSON of this form.
 
     """
     if not param.strip():

@@ -1,1 +1,1 @@
-"""Reads the jobs of other schedulers and says what they are here: XXL-JOB, cron, Celery beat."""
+"""Converts jobs of other schedulers: XXL-JOB, cron, Celery beat."""

@@ -29,14 +29,14 @@ _KNOWN = {"task", "schedule", "args", "kwargs", "options", "relative"}
 
 @dataclass(slots=True)
 class BeatSchedule:
-    """The jobs of a schedule, and what people must know of some of its entries."""
+    """The jobs of a schedule, and remarks about some of its entries."""
 
     specs: list[JobSpec] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
 
 def print_beat_schedule(place: str, *, app: str) -> None:
-    """Print the schedule of a Celery app as a job file; say what people must know."""
+    """Print a Celery app's schedule as a job file, and remarks on standard error."""
     check_app_name(app)
     found = read_beat_schedule(load_app(place), app=app, now_ms=time.time_ns() // 1_000_000)
     print("".join(f"{line}\n" for line in job_file([AppSpec(name=app)], found.specs)), end="")
@@ -45,7 +45,7 @@ def print_beat_schedule(place: str, *, app: str) -> None:
 
 
 def load_app(place: str) -> Any:
-    """Import a Celery app, named MODULE:NAME, from here or from what is installed.
+    """Import a Celery app, named MODULE:NAME, from the current folder or installed packages.
 
     Raises:
         CommandError: there is none.
@@ -63,7 +63,7 @@ def load_app(place: str) -> Any:
 
 
 def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> BeatSchedule:
-    """Return the jobs of an app's `beat_schedule`."""
+    """Return the jobs in an app's `beat_schedule`."""
     tasks, found = set(task_names(celery)), BeatSchedule()
     for key, entry in (celery.conf.beat_schedule or {}).items():
         try:
@@ -104,7 +104,7 @@ def _schedule(given: Any) -> tuple[str, str]:
 
 
 def _expression(given: Any) -> str:
-    """Return the expression of a `crontab`, to which both day fields must fit."""
+    """Return the cron expression of a `crontab`, in which both day fields must match."""
     weekdays = listed({day % 7 + 1 for day in given.day_of_week}, 7)
     days = listed(set(given.day_of_month), 31)
     if "*" not in (days, weekdays):
@@ -137,7 +137,7 @@ def _remarks(entry: Mapping[str, Any], spec: JobSpec, tasks: set[str]) -> Iterat
 
 
 def _zone(celery: Any) -> str:
-    """Return the zone of the app's crontabs; "" = it has none that is known here."""
+    """Return the time zone of the app's crontabs; empty if it is not known here."""
     name = str(celery.timezone or "")
     try:
         load_zone(name)

@@ -1,4 +1,4 @@
-"""`warren import …`: jobs of other schedulers."""
+"""`warren import …`: imports jobs of other schedulers."""
 
 from pathlib import Path
 from typing import Any

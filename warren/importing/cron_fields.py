@@ -10,7 +10,7 @@ def listed(values: Collection[int], count: int) -> str:
 
 
 def _ranges(values: Sequence[int]) -> Iterator[str]:
-    """Give what follows on each other as ranges."""
+    """Yield consecutive values as ranges."""
     for _, group in groupby(enumerate(values), key=lambda pair: pair[1] - pair[0]):
         found = [value for _, value in group]
         yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"

@@ -1,7 +1,7 @@
-"""`warren import crontab`: a crontab as a job file, each line a job that runs a shell script.
+"""`warren import crontab`: a crontab as a job file; each line becomes a job with a shell script.
 
-cron and Warren's cron expressions count weekdays from different days, and differ in what two day
-fields mean: to cron, either of them suffices. So such a line becomes two jobs.
+cron counts weekdays differently from Warren's cron expressions, and runs a line with two day fields
+when either matches. So such a line becomes two jobs.
 """
 
 import re
@@ -32,7 +32,7 @@ _SHORTCUTS = {
     "@hourly": "0 * * * *",
 }
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]+\"|'[^']+')\s*=\s*(.*?)\s*$")
-#: The five fields: name, least and most value, names of values from the least on.
+#: The five fields: name, minimum, maximum, names of the values from the minimum on.
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _FIELDS: Sequence[tuple[str, int, int, Sequence[str]]] = (
@@ -48,7 +48,7 @@ _NAME_LENGTH = 60
 
 @dataclass(slots=True)
 class Crontab:
-    """The jobs of a crontab, and what people must know of some of its lines."""
+    """The jobs of a crontab, and remarks about some of its lines."""
 
     specs: list[JobSpec] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Crontab:
 
 @dataclass(slots=True)
 class _Surroundings:
-    """What the lines before one have set."""
+    """The settings made by earlier lines."""
 
     variables: dict[str, str] = field(default_factory=dict)
     timezone: str = ""
@@ -64,7 +64,7 @@ class _Surroundings:
 
 
 def print_crontab(path: Path, *, app: str, timezone: str) -> None:
-    """Print a crontab as a job file; say on standard error what people must know."""
+    """Print a crontab as a job file, and remarks on standard error."""
     text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     now_ms = time.time_ns() // 1_000_000
     crontab = read_crontab(text, app=app, timezone=timezone, now_ms=now_ms)
@@ -74,10 +74,10 @@ def print_crontab(path: Path, *, app: str, timezone: str) -> None:
 
 
 def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
-    """Return the jobs of a crontab, without a user's column; `timezone` "" = the scheduler's.
+    """Return the jobs of a crontab without a user column; `timezone` "" = the scheduler's.
 
     Raises:
-        Problem: the app or the zone cannot be.
+        Problem: the app's name or the zone is invalid.
 
     """
     check_app_name(app)
@@ -156,7 +156,7 @@ def _split(line: str) -> tuple[Sequence[str], str]:
 
 
 def _expressions(when: Sequence[str]) -> Iterator[str]:
-    """Give one cron expression, or two where either day suffices."""
+    """Yield one cron expression, or two if either day field suffices."""
     minute, hour, day, month, weekday = (
         _values(text, *described) for text, described in zip(when, _FIELDS, strict=True)
     )
@@ -215,7 +215,7 @@ def _wrong(what: str, least: int, most: int, got: str) -> ValueError:
 
 
 def _script(command: str, variables: dict[str, str]) -> str:
-    r"""Return the script of a command: what cron does with `%` is a here-document."""
+    """Return the script for a command; input after `%` becomes a here-document."""
     parts = re.split(r"(?<!\\)%", command)
     run, *fed = (part.replace(r"\%", "%") for part in parts)
     lines = [

@@ -1,4 +1,4 @@
-"""Says what an import found and did: a line each for people, or a JSON object each."""
+"""Prints what an import found and did: as lines, or as JSON objects."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ _TOLD = (ImportAction.CONFLICT, ImportAction.DELETED, ImportAction.LEFT_OUT, Imp
 
 
 def print_findings(findings: Iterable[Finding], *, as_json: bool) -> None:
-    """Print every finding as JSON, or those that people must see, and how many there are."""
+    """Print every finding as JSON, or the important ones as lines, with counts."""
     listed = list(findings)
     for finding in listed:
         if as_json:
@@ -25,14 +25,14 @@ def print_findings(findings: Iterable[Finding], *, as_json: bool) -> None:
 
 
 def finding_line(finding: Finding) -> str:
-    """Return a finding as one line: what became of it, where it is, and why."""
+    """Return a finding as one line: the verdict, its place, and the reason."""
     place = f"{finding.table} {finding.id}" if finding.id else finding.table
     value = f" {finding.value!r}" if finding.value else ""
     return f"{finding.verdict:8}  {place} {finding.column}{value}: {finding.words}"
 
 
 def print_outcomes(outcomes: Sequence[Outcome], *, as_json: bool, is_preview: bool) -> None:
-    """Print every outcome as JSON, or those that people must see, and how many there are."""
+    """Print every outcome as JSON, or the important ones as lines, with counts."""
     for outcome in outcomes:
         if as_json:
             print_json({"type": "outcome", **asdict(outcome)})
@@ -47,7 +47,7 @@ def print_outcomes(outcomes: Sequence[Outcome], *, as_json: bool, is_preview: bo
 
 
 def print_runs(counts: Mapping[str, int], *, as_json: bool, is_preview: bool) -> None:
-    """Say how many runs came in, and how many were left out and why."""
+    """Print how many runs were imported, and how many were left out and why."""
     if as_json:
         print_json({"type": "runs", **counts})
         return

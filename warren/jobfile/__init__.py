@@ -1,1 +1,1 @@
-"""The job file: read with its lines, checked, applied, and written."""
+"""The job file: reading it with line numbers, checking, applying and writing it."""

@@ -28,7 +28,7 @@ _PAST = {
     "stop": "stopped",
     "delete": "deleted",
 }
-#: Signs in front of changes other than edits, with their colours.
+#: The signs of changes other than edits, and the colours of all signs.
 _SIGNS = {"create": "+", "delete": "-"}
 _COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 
@@ -36,7 +36,7 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 def apply_file(
     settings: Settings, path: Path, *, dry_run: bool, prune: bool, as_json: bool
 ) -> None:
-    """Apply a job file and print each change; nothing is changed when anything is wrong."""
+    """Apply a job file and print each change; if anything is wrong, nothing is changed."""
     file = read_job_file(path, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
     with open_client(settings) as client:
         changes = apply(client, file, dry_run=dry_run, prune=prune)
@@ -47,11 +47,11 @@ def apply_file(
 
 
 def apply(client: LocalClient, file: JobFile, *, dry_run: bool, prune: bool) -> list[Change]:
-    """Apply a file that was read; return every change.
+    """Apply a job file that has been read; return every change.
 
     Raises:
-        JobFileError: a job's app is neither in the file nor in the database, or it cannot have its
-            children.
+        JobFileError: a job's app is neither in the file nor in the database, or its children are
+            not allowed.
 
     """
     file.check_apps(client.database.read(apps.ids_by_name))
@@ -64,14 +64,14 @@ def apply(client: LocalClient, file: JobFile, *, dry_run: bool, prune: bool) -> 
 
 
 def change_line(change: Change, *, dry_run: bool) -> str:
-    """Return what a change did, or would do, in words."""
+    """Return a change in words, as done or as planned."""
     verb = f"would {change.action}" if dry_run else _PAST[change.action]
     details = f"  ({', '.join(change.details)})" if change.details else ""
     return visible(f"{verb} {change.what} {change.name}{details}")
 
 
 def unknown_handlers(database: Database, specs: Sequence[JobSpec]) -> list[str]:
-    """Return a line for each handler that no living executor of its app has now."""
+    """Return a line for each handler that no online executor of its app has."""
     known = living_handlers(registered_executors(database)[0])
     wanted: dict[tuple[str, str], list[str]] = defaultdict(list)
     for spec in specs:
@@ -84,7 +84,7 @@ def unknown_handlers(database: Database, specs: Sequence[JobSpec]) -> list[str]:
 
 
 def change_lines(change: Change, *, dry_run: bool, screen: Screen) -> list[str]:
-    """Return a change with a sign before it, and what differs below it."""
+    """Return a change with its sign, and the differences below it."""
     sign = _SIGNS.get(change.action, "~")
     head = change_line(replace(change, details=()), dry_run=dry_run)
     details = [f"    {visible(words)}" for words in change.details]
@@ -98,7 +98,7 @@ def _tinted(line: str, sign: str, screen: Screen) -> str:
 
 
 def print_changes(changes: Sequence[Change], *, dry_run: bool, as_json: bool) -> None:
-    """Say each change, and how many there are."""
+    """Print each change, and how many there are."""
     told = [change for change in changes if change.action != "unchanged"]
     screen = Screen.current()
     for change in told:

@@ -1,4 +1,4 @@
-"""`warren jobs export`: writes jobs as a job file; applied again, it changes nothing."""
+"""`warren jobs export`: writes jobs as a job file; applying it changes nothing."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -21,7 +21,7 @@ from warren.views.terminal import warn
 
 
 def export_jobs(settings: Settings, *, app: str | None, names: Sequence[str]) -> None:
-    """Print a job file; say on standard error what it cannot hold."""
+    """Print a job file; warn on standard error about what is left out."""
     with open_database(settings) as database:
         found = database.read(lambda session: read_specs(session, app=app, names=names))
         now = now_ms(database)
@@ -39,7 +39,7 @@ def export_jobs(settings: Settings, *, app: str | None, names: Sequence[str]) ->
 def read_specs(
     session: Session, *, app: str | None, names: Sequence[str]
 ) -> tuple[list[AppSpec], list[JobSpec]]:
-    """Return the apps and jobs to export: all, those of one app, or those named.
+    """Return the apps and jobs to export: all, those of one app, or the named ones.
 
     Raises:
         NotFound: there is no such app or job.
@@ -57,7 +57,7 @@ def read_specs(
 def sound_specs(
     specs: Iterable[JobSpec], *, now_ms: int, added_routes: Sequence[str]
 ) -> tuple[list[JobSpec], list[str]]:
-    """Return the jobs that a job file may hold, and why others are left out, a line each."""
+    """Return the valid jobs, and a line for each other one with the reason."""
     sound, left_out = [], []
     for spec in specs:
         wrong = problems(spec, now_ms=now_ms, added_routes=added_routes)
@@ -69,7 +69,7 @@ def sound_specs(
 
 
 def job_file(app_specs: Sequence[AppSpec], specs: Sequence[JobSpec]) -> Iterator[str]:
-    """Give the lines of a job file; what is as by default is left out."""
+    """Yield the lines of a job file; defaults are left out."""
     for title, parts in (
         ("apps", [_app_lines(app) for app in app_specs]),
         ("jobs", [_job_lines(spec) for spec in specs]),
@@ -83,7 +83,7 @@ def job_file(app_specs: Sequence[AppSpec], specs: Sequence[JobSpec]) -> Iterator
 
 
 def _as_item(lines: Iterable[str]) -> Iterator[str]:
-    """Give the fields of one thing as an item of a list."""
+    """Yield the lines of an app or job as an item of a list."""
     margin = " " * INDENT
     for number, line in enumerate(lines):
         yield f"{margin}- {line[2 * INDENT :]}" if number == 0 else line

@@ -29,7 +29,7 @@ def texts(node: yaml.Node, what: str) -> tuple[str, ...]:
     return tuple(text(item, f"each of {what}") for item in items(node, what))
 
 
-#: How a field is read, by its type.
+#: The reader of a field, by its type.
 _READS: dict[Any, Read] = {
     str: text,
     int: whole_number,
@@ -42,7 +42,7 @@ _SCHEDULE_VALUES: dict[ValueForm, Read] = {
     ValueForm.SECONDS: whole_number,
     ValueForm.INSTANT: instant,
 }
-#: Each way to say when.
+#: The kinds of schedules by their keywords.
 _SCHEDULES = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
 _WHEN = f"one of {', '.join(f'{{{keyword}: …}}' for keyword in _SCHEDULES)} or {NoSchedule.keyword}"
 _VALUES = in_group()
@@ -50,7 +50,7 @@ _KNOWN = (*_VALUES, "schedule", "script", "alarm", "webhook")
 
 
 class JobReader:
-    """Reads jobs; what is wrong with them is said to `reader`."""
+    """Reads jobs; adds problems to `reader`."""
 
     def __init__(
         self, reader: YamlReader, *, now_ms: int, added_routes: Sequence[str] = ()
@@ -60,7 +60,7 @@ class JobReader:
         self._added_routes = added_routes
 
     def read(self, node: yaml.Node) -> tuple[JobSpec, Mapping[str, int]] | None:
-        """Return a job and the line of each of its fields; None when it is no mapping."""
+        """Return a job and the line of each of its fields; None if the node is no mapping."""
         found = self._reader.fields(node, "a job", _KNOWN)
         if not isinstance(node, yaml.MappingNode):
             return None
@@ -84,7 +84,7 @@ class JobReader:
     def _check(self, spec: JobSpec, found: Mapping[str, Entry], values: Mapping[str, Any]) -> None:
         for problem in rules.problems(spec, now_ms=self._now_ms, added_routes=self._added_routes):
             field = problem.field.partition("/")[0]
-            # What is missing or could not be read has been said, and its default is right.
+            # Missing and unreadable fields have been reported; here they have valid defaults.
             if field in found and (field not in _VALUES or field in values):
                 self._reader.say(found[field].line, str(problem))
 
@@ -124,7 +124,7 @@ class JobReader:
 
 
 def read_group(reader: YamlReader, entry: Entry, group: str) -> dict[str, Any]:
-    """Return the fields of a group by their names; none when one of them is wrong."""
+    """Return the fields of a group by name; empty if one of them is invalid."""
     before = len(reader.wrong)
     known = in_group(group)
     values = _values(reader, reader.fields(entry.node, group, tuple(known)), known)
@@ -132,7 +132,7 @@ def read_group(reader: YamlReader, entry: Entry, group: str) -> dict[str, Any]:
 
 
 def read_told(reader: YamlReader, entry: Entry | None, group: str) -> dict[str, Any]:
-    """Return the alarm targets or the webhook of a job or an app; none when they are invalid."""
+    """Return the alarm targets or the webhook of a job or app; empty if they are invalid."""
     if entry is None or is_null(entry.node):
         return {}
     return read_group(reader, entry, group)
@@ -141,7 +141,7 @@ def read_told(reader: YamlReader, entry: Entry | None, group: str) -> dict[str, 
 def _values(
     reader: YamlReader, found: Mapping[str, Entry], known: Mapping[str, Field]
 ) -> dict[str, Any]:
-    """Return what is there and right, by the names of the fields."""
+    """Return the valid fields that are present, by their names."""
     values = {
         field.name: reader.value(_READS[field.type], found[key])
         for key, field in known.items()

@@ -1,7 +1,7 @@
-"""The job file: what `warren jobs apply` reads, as values, with every problem and its line.
+"""Reads a job file into values, with every problem and its line.
 
-It knows the grammar. What a value may be is `scheduler.jobs.rules`' business; what becomes of the
-jobs is `scheduler.commands.job_file`'.
+This module knows the grammar only. `scheduler.jobs.rules` checks the values, and
+`scheduler.commands.job_file` applies them.
 """
 
 import gc
@@ -30,17 +30,17 @@ from warren.jobfile.yaml_tree import (
     tree_of,
 )
 
-#: How many problems are said; a file with more of them is another kind of file.
+#: Problems reported at most; a file with more is probably no job file.
 MOST_PROBLEMS = 50
 _APP = ("name", "title", "addresses", "alarm", "webhook")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """A job file that is right by itself.
+    """A valid job file.
 
-    `app_lines` says where jobs name their apps, `child_lines` where a job, by its app and its name,
-    names its children.
+    `app_lines` are the lines where jobs name their apps; `child_lines` those where a job, given by
+    app and name, lists its children.
     """
 
     path: Path
@@ -50,7 +50,7 @@ class JobFile:
     child_lines: Mapping[tuple[str, str], int]
 
     def check_apps(self, existing: Iterable[str]) -> None:
-        """Raise JobFileError when a job's app is neither in the file nor among `existing`."""
+        """Raise JobFileError if a job's app is neither in the file nor in `existing`."""
         known = {app.name for app in self.apps} | set(existing)
         _raise(
             self.path,
@@ -62,7 +62,7 @@ class JobFile:
         )
 
     def refused_children(self, problem: Problem) -> JobFileError:
-        """Return a refusal with the line of the children that it is about."""
+        """Return a problem about children as an error with its line."""
         job = str(problem.facts["app"]), str(problem.facts["job"])
         line = self.child_lines.get(job)
         place = self.path if line is None else f"{self.path}:{line}"
@@ -70,19 +70,19 @@ class JobFile:
 
 
 def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:
-    """Return what a job file says; a cron must still fire after `now_ms`.
+    """Return a job file; a cron schedule must still fire after `now_ms`.
 
     `added_routes` are those that are installed besides XXL-JOB's.
 
     Raises:
-        JobFileError: with a line `file:line: what is wrong` for each problem.
+        JobFileError: with a line `file:line: problem` for each problem.
 
     """
     return _read(path, lambda: read_tree(path), now_ms, added_routes)
 
 
 def read_job_text(data: bytes, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:
-    """Return what the bytes of a job file say, as `read_job_file` does."""
+    """Return the job file in these bytes, like `read_job_file`."""
     return _read(Path("job file"), lambda: tree_of(data), now_ms, added_routes)
 
 
@@ -113,9 +113,10 @@ def _read_tree(path: Path, read: Callable[[], yaml.Node]) -> yaml.Node:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Build what stays alive without the garbage collector going through it again and again.
+    """Turn off the garbage collector while the block runs.
 
-    A large file becomes a million objects, and every collection would look at all of them.
+    A large file becomes a million objects that stay alive, and every collection would visit them
+    all.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -127,7 +128,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 class _FileReader:
-    """Goes through the tree once."""
+    """Walks through the tree once."""
 
     def __init__(self, now_ms: int, added_routes: Sequence[str]) -> None:
         self.reader = YamlReader()

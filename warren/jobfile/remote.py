@@ -1,4 +1,4 @@
-"""`warren jobs apply --api`: a job file sent to the API instead of written into the database."""
+"""`warren jobs apply --api`: sends a job file to the API instead of using the database."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from warren.settings.settings import PREFIX, Settings
 def apply_by_api(
     settings: Settings, path: Path, url: str, *, dry_run: bool, prune: bool, as_json: bool
 ) -> None:
-    """Apply a job file and print each change; nothing is changed when anything is wrong.
+    """Apply a job file and print each change; if anything is wrong, nothing is changed.
 
     Raises:
         WarrenError: there is no token, the file cannot be read, or the API refuses it.

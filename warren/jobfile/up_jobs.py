@@ -1,4 +1,4 @@
-"""The job file of `warren up`: found good before anything is made, applied with executors there."""
+"""The job file of `warren up`: checked before anything is created, applied once executors run."""
 
 import time
 from dataclasses import replace
@@ -21,19 +21,19 @@ from warren.route_plugins import route_names
 from warren.settings.settings import Settings
 from warren.views.terminal import visible, warn
 
-#: An app's name where neither the job file nor the database has one.
+#: The app if neither the job file nor the database has one.
 DEFAULT_APP = "default"
 
 
 class UpJobs:
-    """What a job file asks for; without a file, nothing.
+    """The jobs of a job file, if there is one.
 
     Args:
         file: a job file to apply at each start.
-        seed: one to apply only where no job was ever made.
+        seed: one to apply only if no job was ever created.
 
     Raises:
-        CommandError: both are given, or the file is bad.
+        CommandError: both are given, or the file is invalid.
 
     """
 
@@ -55,12 +55,12 @@ class UpJobs:
         return min(known, key=lambda name: known[name], default=DEFAULT_APP)
 
     def prepare(self, settings: Settings, database: Database) -> None:
-        """Find out that the file can be applied whole, and make its apps.
+        """Check that the file can be applied as a whole, and create its apps.
 
-        Executors of an app that is not there are not let in.
+        Executors of unknown apps are refused, so apps come first.
 
         Raises:
-            JobFileError: it cannot; nothing was changed.
+            JobFileError: it cannot be applied; nothing was changed.
             ValueError: the same.
 
         """
@@ -73,7 +73,7 @@ class UpJobs:
         self._changes = _apply(settings, database, replace(self._wanted, specs=()))
 
     def apply(self, settings: Settings, database: Database) -> None:
-        """Apply the file and say what it changes."""
+        """Apply the file and print its changes."""
         if self._wanted is None:
             return
         self._changes += _apply(settings, database, self._wanted)

@@ -1,4 +1,4 @@
-"""A job file that came by the API instead of from a path."""
+"""Reads job files that were sent to the API."""
 
 import time
 from collections.abc import Sequence

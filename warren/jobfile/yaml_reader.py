@@ -1,4 +1,4 @@
-"""Reads fields of YAML mappings and collects what is wrong, instead of stopping at the first."""
+"""Reads fields of YAML mappings and collects all problems instead of stopping at the first."""
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
@@ -12,17 +12,17 @@ Read = Callable[[yaml.Node, str], Any]
 
 
 class YamlReader:
-    """The problems of one file so far, and the ways to find more."""
+    """Reads values, and collects the problems of one file."""
 
     def __init__(self) -> None:
         self.wrong: list[InvalidEntry] = []
 
     def say(self, line: int, words: str) -> None:
-        """Note a problem."""
+        """Add a problem."""
         self.wrong.append(InvalidEntry(line, words))
 
     def fields(self, node: yaml.Node, what: str, known: Sequence[str]) -> dict[str, Entry]:
-        """Return the known fields of a mapping by name; others and doubles are problems."""
+        """Return the known fields of a mapping by name; unknown and duplicate ones are problems."""
         found = {}
         try:
             for entry in entries(node, what):
@@ -40,7 +40,7 @@ class YamlReader:
         return found
 
     def value(self, read: Read, entry: Entry | None) -> Any:
-        """Return a field's value; None when it is not there, or is wrong."""
+        """Return a field's value; None if it is missing or invalid."""
         if entry is None:
             return None
         try:
@@ -50,11 +50,11 @@ class YamlReader:
             return None
 
     def items(self, entry: Entry) -> list[yaml.Node]:
-        """Return the items of a field that is a list; none when it is wrong."""
+        """Return the items of a list field; empty if it is invalid."""
         return self.value(items, entry) or []
 
     def check(self, line: int, rule: Callable[[], None]) -> None:
-        """Note the words of a rule that raises ValueError."""
+        """Add the message of a rule that raises ValueError."""
         try:
             rule()
         except ValueError as error:
@@ -62,6 +62,6 @@ class YamlReader:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `, did you mean 'x'?` when one of the known names is near, else nothing."""
+    """Return `, did you mean 'x'?` if a known name is similar, else nothing."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f", did you mean {near[0]!r}?" if near else ""

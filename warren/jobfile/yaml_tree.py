@@ -1,7 +1,8 @@
-"""YAML as nodes that know their lines, and how single values are read from them.
+"""Reads YAML into nodes with line numbers, and single values from nodes.
 
-Hostile files are refused before a tree is built: size, encoding, depth, and what aliases stand for
-in all. They share nodes, but whoever reads the tree comes to them again and again.
+Hostile files are refused before a tree is built: by size, encoding, depth, and the total size of
+what their aliases stand for. Aliases share nodes, but a reader of the tree visits these again and
+again.
 """
 
 import re
@@ -12,11 +13,11 @@ from typing import Any
 
 import yaml
 
-#: Largest file, in bytes: some 70,000 jobs.
+#: Bytes of a file at most: some 70,000 jobs.
 FILE_BYTES = 5_000_000
-#: Deepest nesting; the grammar needs six, and libyaml's tree builder crashes at some 10,000.
+#: Levels of nesting at most; the grammar needs six, and libyaml crashes at some 10,000.
 DEPTH = 20
-#: Most aliases of a file, and most values that they stand for in all.
+#: Aliases of a file at most, and values that they stand for in total.
 ALIASES = 10_000
 ALIASED_VALUES = 100_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -26,7 +27,7 @@ _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True,
 
 
 class InvalidEntry(Exception):
-    """Something in the file is wrong, at a line of it."""
+    """A problem in the file, with its line."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
@@ -44,11 +45,11 @@ class Entry:
 
 
 def read_tree(path: Path) -> yaml.Node:
-    """Return the one document of a file.
+    """Return the single document of a file.
 
     Raises:
         InvalidEntry: it is too large, too deep, has too many aliases, is not UTF-8, not YAML,
-            empty, or several documents.
+            empty, or has several documents.
         OSError: it cannot be read.
 
     """
@@ -57,7 +58,7 @@ def read_tree(path: Path) -> yaml.Node:
 
 
 def tree_of(data: bytes) -> yaml.Node:
-    """Return the one document of a file's bytes; raises `InvalidEntry` as `read_tree` does."""
+    """Return the single document of a file's bytes; raises `InvalidEntry` as `read_tree` does."""
     if len(data) > FILE_BYTES:
         raise InvalidEntry(1, f"expected a file of up to {FILE_BYTES} bytes, got a larger one")
     text = _decoded(data)
@@ -74,12 +75,17 @@ def tree_of(data: bytes) -> yaml.Node:
 
 
 def line_of(node: yaml.Node) -> int:
-    """Return the line where a node begins, counted from 1."""
+    """Return the line where a node begins, from 1."""
     return int(node.start_mark.line) + 1
 
 
 def entries(node: yaml.Node, what: str) -> Iterator[Entry | InvalidEntry]:
-    """Give the entries of a mapping, and what is wrong with its keys: not text, or there twice."""
+    """Yield the entries of a mapping, and problems of its keys: not text, or duplicate.
+
+    Raises:
+        InvalidEntry: it is no mapping.
+
+    """
     if not isinstance(node, yaml.MappingNode) or node.tag != _TAG + "map":
         raise InvalidEntry(line_of(node), f"expected {what} to be a mapping, got: {shown(node)}")
     seen: set[str] = set()
@@ -94,14 +100,24 @@ def entries(node: yaml.Node, what: str) -> Iterator[Entry | InvalidEntry]:
 
 
 def items(node: yaml.Node, what: str) -> list[yaml.Node]:
-    """Return the items of a list."""
+    """Return the items of a list.
+
+    Raises:
+        InvalidEntry: it is no list.
+
+    """
     if not isinstance(node, yaml.SequenceNode) or node.tag != _TAG + "seq":
         raise InvalidEntry(line_of(node), f"expected {what} to be a list, got: {shown(node)}")
     return list(node.value)
 
 
 def text(node: yaml.Node, what: str) -> str:
-    """Return a text; a number or a truth value must be quoted to be one."""
+    """Return a text; numbers and booleans must be quoted to be one.
+
+    Raises:
+        InvalidEntry: it is no text.
+
+    """
     if _is(node, "str"):
         return str(node.value)
     quoted = isinstance(node, yaml.ScalarNode) and not is_null(node)
@@ -110,7 +126,7 @@ def text(node: yaml.Node, what: str) -> str:
 
 
 def instant(node: yaml.Node, what: str) -> str:
-    """Return the text of an instant, quoted or not."""
+    """Return the text of a timestamp, quoted or not."""
     return str(node.value) if _is(node, "timestamp") else text(node, what)
 
 
@@ -129,12 +145,12 @@ def boolean(node: yaml.Node, what: str) -> bool:
 
 
 def is_null(node: yaml.Node) -> bool:
-    """Return whether a value was left out: `key:` or `key: null`."""
+    """Return whether a value is left out: `key:` or `key: null`."""
     return _is(node, "null")
 
 
 def shown(node: yaml.Node) -> str:
-    """Return a value as it is named in a message."""
+    """Return a value for a message."""
     if isinstance(node, yaml.ScalarNode):
         return "nothing" if is_null(node) else repr(node.value[:100])
     kind = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
@@ -163,11 +179,11 @@ def _check_events(text: str) -> None:
 
 
 class _SizeGuard:
-    """Measures a file's events as they come, and raises InvalidEntry when there are too many."""
+    """Measures a file's events, and raises InvalidEntry when there are too many."""
 
     def __init__(self) -> None:
         self._values = 0
-        #: Where the collections begin that are open now, by values seen before: anchor and number.
+        #: The open collections: their anchors, and how many values came before them.
         self._open: list[tuple[str | None, int]] = []
         self._sizes: dict[str, int] = {}
         self._aliases = 0
@@ -190,7 +206,7 @@ class _SizeGuard:
             self._take_alias(event)
 
     def _take_alias(self, event: yaml.AliasEvent) -> None:
-        # An alias inside its own anchor is read no deeper than the grammar goes.
+        # An alias inside its own anchor counts once: readers go no deeper than the grammar.
         size = self._sizes.get(event.anchor or "", 1)
         self._values += size
         self._aliases += 1

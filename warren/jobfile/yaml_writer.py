@@ -1,4 +1,4 @@
-"""Writes texts as readable YAML that reads back as exactly the same text."""
+"""Writes texts as readable YAML that is read back as exactly the same text."""
 
 import json
 import re
@@ -14,14 +14,14 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@-]*", re.ASCII)
 _STR_TAG = "tag:yaml.org,2002:str"
 _RESOLVER: Any = yaml.resolver.Resolver()
 
-#: A value of a mapping in braces.
+#: A value of a flow mapping.
 Inline = str | int | bool | Sequence[str]
 
 
 def scalar(text: str) -> str:
-    """Return a text on one line: as it is where that is a text to YAML, else in quotes.
+    """Return a text on one line, quoted if necessary.
 
-    `on`, `1.0` and `null` are none: YAML takes them for something else.
+    `on`, `1.0` and `null` need quotes: YAML reads them as other types.
     """
     if _PLAIN.fullmatch(text) and _is_text(text):
         return text
@@ -30,7 +30,7 @@ def scalar(text: str) -> str:
 
 
 def inline(value: Inline) -> str:
-    """Return a value for a mapping or list in braces."""
+    """Return a value for a flow mapping or list."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -46,7 +46,7 @@ def braces(values: Mapping[str, Inline]) -> str:
 
 
 def text_field(name: str, text: str, indent: int) -> Iterable[str]:
-    """Return the lines of a field; a text of several lines is a block where YAML can hold it so."""
+    """Return the lines of a field; a text of several lines becomes a block if possible."""
     margin = " " * indent
     if "\n" in text and not any(_is_unseen(c) for c in text if c not in "\n\t"):
         header, *lines = _block(text)
@@ -59,9 +59,9 @@ def text_field(name: str, text: str, indent: int) -> Iterable[str]:
 
 
 def _block(text: str) -> list[str]:
-    """Return the header and the lines of a literal block, as below a field at column 0."""
+    """Return the header and the lines of a literal block, for a field at column 0."""
     ends = len(text) - len(text.rstrip("\n"))
-    # Without it the first line says how far the block is indented, which only a letter can.
+    # Needed if the first line begins with white space, as that line determines the indentation.
     width = str(INDENT) if text[0] in " \t\n" else ""
     chomping = {0: "-", 1: ""}.get(ends, "+")
     lines = text.removesuffix("\n").split("\n")
@@ -82,7 +82,7 @@ def _is_text(plain: str) -> bool:
 
 
 def _is_unseen(character: str) -> bool:
-    """Whether a character cannot be seen, or YAML forbids it or takes it for a line's end."""
+    """Whether a character is invisible, forbidden in YAML, or a line break to YAML."""
     return character != " " and unicodedata.category(character)[0] in "CZ"
 
 

@@ -1,1 +1,1 @@
-"""Settings: one frozen object, validated once, and the folder where `warren up` keeps its own."""
+"""Settings: one frozen object, validated once; and the folder of `warren up`."""

@@ -1,4 +1,4 @@
-"""A lock file that one process holds at a time; it is released when the process ends."""
+"""A lock file held by one process at a time; released when the process ends."""
 
 import fcntl
 import os
@@ -8,11 +8,11 @@ from warren.errors import CommandError
 
 
 class FileLock:
-    """Held from the start to `release`.
+    """A lock, held until `release`.
 
     Raises:
-        CommandError: another process holds it, with `words`.
-        OSError: the file cannot be made.
+        CommandError: another process holds it; the message is `words`.
+        OSError: the file cannot be created.
 
     """
 
@@ -25,15 +25,15 @@ class FileLock:
             raise CommandError(words) from error
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the lock."""
         os.close(self._file)
 
 
 def lock_embedded_database(url: str) -> FileLock | None:
-    """Hold an SQLite database for one scheduler; None for a database that many may share.
+    """Lock an SQLite database for one scheduler; None if the database can be shared.
 
     Raises:
-        CommandError: another scheduler works on it.
+        CommandError: another scheduler uses it.
 
     """
     if not url.startswith("sqlite:///"):

@@ -1,4 +1,4 @@
-"""The folder `./.warren`, in which `warren up` keeps everything."""
+"""The folder `./.warren`, where `warren up` keeps everything."""
 
 import secrets
 from pathlib import Path
@@ -12,10 +12,10 @@ _SECRET_BYTES = 32
 
 
 def open_home() -> FileLock:
-    """Make the folder, for its owner only, and hold it.
+    """Create the folder, for its owner only, and lock it.
 
     Raises:
-        CommandError: another `warren up` runs on it.
+        CommandError: another `warren up` uses it.
 
     """
     HOME.mkdir(mode=0o700, exist_ok=True)
@@ -31,7 +31,7 @@ def home_database_url() -> str:
 
 
 def home_secret(settings: Settings) -> str:
-    """Return the secret of the settings, else the folder's own, made once."""
+    """Return the secret of the settings, else the folder's own, created on first use."""
     if settings.secret is not None:
         return settings.secret
     if not _SECRET_FILE.exists():
@@ -40,7 +40,7 @@ def home_secret(settings: Settings) -> str:
 
 
 def _write_secret(path: Path) -> None:
-    # Whole or not at all: it is renamed into place.
+    # Written under another name and renamed, so that it is never incomplete.
     fresh = path.with_suffix(".new")
     fresh.touch(mode=0o600)
     fresh.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Derives from the settings the keys that a process may hold."""
+"""Derives the keys that a process needs from the settings."""
 
 import structlog
 
@@ -9,7 +9,7 @@ log = structlog.get_logger()
 
 
 def cluster_keys(settings: Settings) -> ClusterKeys:
-    """Return the keys of all apps, for a scheduler or a console.
+    """Return the keys of all apps, for a scheduler or console.
 
     Raises:
         SettingsError: the master secret is not set.
@@ -19,14 +19,14 @@ def cluster_keys(settings: Settings) -> ClusterKeys:
 
 
 def app_keys(settings: Settings, app: str) -> AppKeys:
-    """Return the keys of an executor's app; from the master secret only where it was given that.
+    """Return the keys of an executor's app; derived from the master secret only if it has no other.
 
     Raises:
         SettingsError: neither is set.
 
     """
     if settings.secret is not None:
-        # An attacker who takes this host could then speak for every app.
+        # An attacker who controls this host could then act for every app.
         log.warning(
             "master_secret_received",
             app=app,

@@ -1,8 +1,8 @@
-"""Kinds of settings: how each is read from text or TOML, and what is expected of it.
+"""Kinds of settings: how each is read from text or TOML, and what is expected.
 
-A reader returns the value or raises ValueError; its words, if any, are added to what is expected.
-Settings are read without a library for it: an executor is installed beside its handlers, and what
-it brings must not say which pydantic they may use.
+A reader returns the value or raises ValueError; its message, if any, is added to what is expected.
+Settings need no library: executors are installed beside handlers, and must not force a version of
+pydantic on them.
 """
 
 import re
@@ -22,7 +22,7 @@ _BOOLEANS = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is expected of a setting, in words, and what reads it."""
+    """What is expected of a setting, in words, and its reader."""
 
     expected: str
     read: Reader
@@ -36,7 +36,7 @@ def setting(
     make: Callable[[], Any] | None = None,
     secret: bool = False,
 ) -> Any:
-    """Return a dataclass's field; `make` gives a default that depends on the machine."""
+    """Return a dataclass field; `make` computes a default that depends on the machine."""
     kind = {"kind": Kind(expected, read)}
     if make is not None:
         return field(default_factory=make, repr=not secret, metadata=kind)
@@ -44,16 +44,16 @@ def setting(
 
 
 def kind_of(one: Field[Any]) -> Kind | None:
-    """Return the kind of a field that is a setting, None for another."""
+    """Return the kind of a field; None if it is not a setting."""
     return one.metadata.get("kind")
 
 
 def text(check: Callable[[str], str] = str) -> Reader:
-    """Return what reads a text that a rule agrees to."""
+    """Return a reader of texts that pass a check."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str):
-            raise ValueError  # noqa: TRY004 - a ValueError is what says: not this value
+            raise ValueError  # noqa: TRY004 - readers raise ValueError for any wrong value
         return check(value)
 
     return read
@@ -80,7 +80,7 @@ def boolean(value: Any) -> bool:
 
 
 def whole(least: int, most: int) -> Reader:
-    """Return what reads an integer within bounds."""
+    """Return a reader of integers within bounds."""
 
     def read(value: Any) -> int:
         if not _WHOLE.fullmatch(str(value).strip()) or not least <= int(value) <= most:
@@ -91,7 +91,7 @@ def whole(least: int, most: int) -> Reader:
 
 
 def number(least: float, most: float, *, above: bool = False) -> Reader:
-    """Return what reads a number within bounds; `above`: it may not be the least itself."""
+    """Return a reader of numbers within bounds; `above`: excluding the lower bound itself."""
 
     def read(value: Any) -> float:
         try:
@@ -106,7 +106,7 @@ def number(least: float, most: float, *, above: bool = False) -> Reader:
 
 
 def one_of(known: Collection[str]) -> Reader:
-    """Return what reads one of some words."""
+    """Return a reader of one of some words."""
 
     def read(value: Any) -> str:
         if value not in known:

@@ -1,4 +1,4 @@
-"""Refuses unencrypted links across a network unless a setting allows them by name."""
+"""Refuses unencrypted connections across a network unless a setting allows them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,31 +12,36 @@ LINKS = (DATABASE, BROKER)
 
 
 class Services(Protocol):
-    """The settings that this is about."""
+    """The settings that matter here."""
 
     @property
     def database_url(self) -> str | None:
-        """The database."""
+        """The database's URL."""
 
     @property
     def broker_url(self) -> str | None:
-        """The broker, or several separated by commas."""
+        """The broker's URL, or several separated by commas."""
 
     @property
     def allow_plaintext(self) -> str | None:
-        """Which of both may be reached in plain text."""
+        """The links that may be unencrypted, separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLink:
-    """A link that others on the network can read and change: to what, and on which host."""
+    """A link that others on the network can read and change: its kind and host."""
 
     link: str
     host: str
 
 
 def check_allowed(links: str) -> str:
-    """Return a comma list of links that may be in plain text."""
+    """Return a comma-separated list of links that may be unencrypted.
+
+    Raises:
+        ValueError: one is unknown.
+
+    """
     for link in filter(None, map(str.strip, links.split(","))):
         if link not in LINKS:
             raise ValueError(f"unknown link {link[:100]!r}")
@@ -44,7 +49,7 @@ def check_allowed(links: str) -> str:
 
 
 def open_links(settings: Services) -> list[OpenLink]:
-    """Return each link that is neither within this machine nor encrypted to a verified server."""
+    """Return each link that is neither local nor encrypted to a verified server."""
     database, brokers = settings.database_url or "", (settings.broker_url or "").split(",")
     plain = [] if _is_verified(database) else [OpenLink(DATABASE, _host(database))]
     plain += [
@@ -56,21 +61,21 @@ def open_links(settings: Services) -> list[OpenLink]:
 
 
 def allowed_links(settings: Services) -> list[OpenLink]:
-    """Return the open links that are allowed."""
+    """Return the open links that the settings allow."""
     allowed = {link.strip() for link in (settings.allow_plaintext or "").split(",")}
     return [one for one in open_links(settings) if one.link in allowed]
 
 
 def in_plain_text(settings: Services, link: str) -> str:
-    """Return a warning when others on the network can read a link, else nothing."""
+    """Return a warning if others on the network can read a link, else nothing."""
     hosts = [one.host for one in allowed_links(settings) if one.link == link]
     return f"; unencrypted to {', '.join(hosts)}, as WARREN_ALLOW_PLAINTEXT allows" if hosts else ""
 
 
 def plaintext_problems(settings: Services, origins: Mapping[str, str]) -> list[str]:
-    """Return a line for each open link that nobody has allowed.
+    """Return a line for each open link that is not allowed.
 
-    `origins` has, by link, the name of the setting that it comes from.
+    `origins` has the name of each link's setting.
     """
     wanted = {DATABASE: "?ssl_ca=FILE at the end", BROKER: "amqps://"}
     refused = [one for one in open_links(settings) if one not in allowed_links(settings)]
@@ -86,6 +91,6 @@ def _host(url: str) -> str:
 
 
 def _is_verified(database_url: str) -> bool:
-    """Return whether the server has to show a certificate of an authority that is named."""
+    """Return whether the server must present a certificate of a given authority."""
     asked = parse_qs(urlsplit(database_url).query)
     return ("ssl_ca" in asked or "ssl_capath" in asked) and "ssl_disabled" not in asked

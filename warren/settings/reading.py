@@ -1,7 +1,7 @@
 """Reads the settings from all sources and reports all problems at once.
 
-Sources, strongest first: flags of the command line, `WARREN_…` variables, `warren.toml` in the
-current folder. Nothing else of Warren reads the environment. A secret may stand in a file (see
+Sources in order of precedence: command-line flags, `WARREN_…` variables, `warren.toml` in the
+current folder. Nothing else in Warren reads the environment. Secrets may be in files (see
 `secret_files`).
 """
 
@@ -29,7 +29,7 @@ def read_settings(flags: Mapping[str, Any] | None = None) -> Settings:
     """Return the validated settings; a flag that is None was not given.
 
     Raises:
-        SettingsError: with a line for each problem, naming the flag, variable or key at fault.
+        SettingsError: with a line for each problem, naming the flag, variable or key.
 
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
@@ -54,7 +54,7 @@ def read_settings(flags: Mapping[str, Any] | None = None) -> Settings:
 def _read_all(
     values: Mapping[str, Any], origin: Callable[[str], str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return what each value means, and a line for each that means nothing."""
+    """Return the values of valid settings, and a line for each invalid or unknown one."""
     found = {}
     faults = [f"{TOML_FILE}: {_unknown(name)}" for name in values if name not in KINDS]
     for name in (name for name in KINDS if name in values):
@@ -66,7 +66,7 @@ def _read_all(
 
 
 def colour_is_unwanted() -> bool:
-    """Return whether the user asked every program for plain text (https://no-color.org)."""
+    """Return whether the user wants no colours (https://no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))
 
 
@@ -85,13 +85,13 @@ def _from_toml(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_variables() -> dict[str, Any]:
-    """Return what variables say; an empty one counts as not set."""
+    """Return the values of environment variables; an empty one counts as not set."""
     values = {name: os.environ.get(PREFIX + name.upper()) for name in KINDS}
     return {name: value for name, value in values.items() if value}
 
 
 def _misspelt_variables() -> list[str]:
-    # Others may well have variables of this prefix: only what is nearly ours is a mistake.
+    # Other programs may use this prefix too: only names similar to ours are mistakes.
     known = list(variables())
     unknown = [n for n in sorted(os.environ) if n.startswith(PREFIX) and n not in known]
     near = {name: difflib.get_close_matches(name, known, 1, 0.9) for name in unknown}
@@ -103,7 +103,7 @@ def _misspelt_variables() -> list[str]:
 
 
 def _exposed(flags: Mapping[str, Any]) -> list[str]:
-    """Refuse a password on the command line, which /proc shows to every user and job."""
+    """Refuse passwords on the command line, which /proc shows to every user and job."""
     return [
         f"{_flag(name)}: expected a URL without a password, because the process list shows it; "
         f"set {PREFIX}{name.upper()} or {PREFIX}{name.upper()}{SUFFIX.upper()} instead"

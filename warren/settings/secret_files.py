@@ -1,7 +1,7 @@
-"""Secrets in files: `WARREN_SECRET_FILE` names one, or `secret_file` in warren.toml.
+"""Secrets in files, named by `WARREN_SECRET_FILE`, or by `secret_file` in warren.toml.
 
-A process's environment is shown in /proc, a file is read by who may read it. Every setting that is
-a secret has such a second name.
+The environment of a process is visible in /proc; a file has permissions. Every secret setting can
+be given this way.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 SUFFIX = "_file"
-#: Bytes of a file that are read at most; no secret and no list of URLs comes near it.
+#: Bytes of a file at most; no secret or list of URLs comes near it.
 LARGEST_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class SecretFiles:
-    """What the files say: the values, where each comes from, and a line for each problem."""
+    """The content of the files: values, where each comes from, and a line for each problem."""
 
     values: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
@@ -26,10 +26,10 @@ class SecretFiles:
 def read_secret_files(
     secrets: Collection[str], variables: Mapping[str, str], keys: Mapping[str, Any], prefix: str
 ) -> SecretFiles:
-    """Read the files that `variables` of the environment and `keys` of warren.toml name.
+    """Read the files that environment `variables` and `keys` of warren.toml name.
 
-    A variable beats a key, the file's name no less than the value itself; both of them in one
-    place contradict each other.
+    A variable beats a key, no matter whether it names the file or holds the value itself. It is a
+    problem if the same source gives both.
     """
     found = SecretFiles()
     for name in secrets:

@@ -1,6 +1,6 @@
 """Rules of single settings. A rule returns the value or raises ValueError.
 
-The words of a ValueError are shown to the user, so they never hold a secret or a password.
+Users see the message of the ValueError, so it never contains a secret or password.
 """
 
 import os
@@ -27,28 +27,28 @@ _ZONE_FOLDERS = "/zoneinfo/"
 
 
 def check_secret(secret: str) -> str:
-    """Return a secret that is long enough."""
+    """Return a secret if it is long enough."""
     if len(secret) < SECRET_LENGTH:
         raise ValueError(f"it has {len(secret)}")
     return secret
 
 
 def check_api_token(text: str) -> str:
-    """Return the text of a token of the API; one that was cut is none."""
+    """Return the text of an API token if it is complete."""
     if not re.fullmatch(r"wrn_[A-Za-z0-9_-]{43}[A-Za-z0-9]{6}", text):
         raise ValueError("this is not one")
     return text
 
 
 def check_metrics_token(token: str) -> str:
-    """Return a token that is long enough."""
+    """Return a token if it is long enough."""
     if len(token) < TOKEN_LENGTH:
         raise ValueError(f"it has {len(token)}")
     return token
 
 
 def check_database_url(url: str) -> str:
-    """Return the URL of a database that Warren works with."""
+    """Return the URL of a supported database."""
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite":
         if not rest.removeprefix("/") or ":memory:" in rest:
@@ -63,7 +63,7 @@ def check_database_url(url: str) -> str:
 
 
 def check_broker_url(urls: str) -> str:
-    """Return the URL, or the comma list of URLs, of a broker that Warren works with."""
+    """Return the URL, or comma-separated URLs, of a supported broker."""
     if urls == MEMORY_BROKER:
         return urls
     for url in urls.split(","):
@@ -72,14 +72,14 @@ def check_broker_url(urls: str) -> str:
             raise ValueError(f"{parts.scheme or 'nothing'}:// is no broker's scheme")
         if not parts.hostname:
             raise ValueError("the host is missing")
-    # A boot speaks by one account of the broker; after a change of URL it would be another's.
+    # A boot uses one account of the broker, even after it switches to another URL.
     if len({_split(url.strip()).username for url in urls.split(",")}) > 1:
         raise ValueError("the URLs name different users")
     return urls
 
 
 def has_password(urls: str) -> bool:
-    """Whether any URL of a comma list holds a password; one that cannot be read counts too."""
+    """Whether any of the comma-separated URLs has a password, or cannot be parsed."""
     try:
         return any(urlsplit(url.strip()).password for url in urls.split(","))
     except ValueError:
@@ -93,7 +93,7 @@ def check_smtp_url(url: str) -> str:
 
 
 def check_emails(emails: str) -> str:
-    """Return a comma list of e-mail addresses, without the spaces around them."""
+    """Return comma-separated e-mail addresses, without spaces."""
     listed = [email.strip() for email in emails.split(",") if email.strip()]
     for email in listed:
         if not is_email(email):
@@ -102,7 +102,7 @@ def check_emails(emails: str) -> str:
 
 
 def check_webhook_url(url: str) -> str:
-    """Return a URL that can be a webhook's; what is wrong with it is not said, it is a secret."""
+    """Return the URL of a webhook; the message does not tell what is wrong, as it is a secret."""
     try:
         check_webhook(url)
     except ValueError:
@@ -111,14 +111,14 @@ def check_webhook_url(url: str) -> str:
 
 
 def check_webhook_allow(text: str) -> str:
-    """Return a comma list of networks, addresses and host names."""
+    """Return a comma-separated list of networks, addresses and host names."""
     if WebhookAllowList.parse(text) == EVERYWHERE:
         raise ValueError("it lists none")
     return text
 
 
 def check_console_url(url: str) -> str:
-    """Return the URL that links to the console begin with."""
+    """Return the base URL of links to the console."""
     parts = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise ValueError("this is not one")
@@ -126,7 +126,7 @@ def check_console_url(url: str) -> str:
 
 
 def check_timezone(name: str) -> str:
-    """Return the name of a time zone that exists."""
+    """Return the name of an existing time zone."""
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
@@ -135,7 +135,7 @@ def check_timezone(name: str) -> str:
 
 
 def check_glue(languages: str) -> str:
-    """Return which languages of scripts are allowed: `all`, `off`, or a list with commas."""
+    """Return the allowed script languages: `all`, `off`, or a comma-separated list."""
     known = [language.value for language in ScriptLanguage]
     listed = [] if languages in ("all", "off") else languages.split(",")
     for language in map(str.strip, listed):
@@ -147,31 +147,31 @@ def check_glue(languages: str) -> str:
 
 
 def check_log_reserve(text: str) -> str:
-    """Return how much of a disk logs leave free."""
+    """Return how much of a disk logs must leave free."""
     Reserve.parse(text)
     return text
 
 
 def check_job_limits(limits: str) -> str:
-    """Return limits that job processes can be held to."""
+    """Return valid limits for job processes."""
     JobLimits.parse(limits)
     return limits
 
 
 def check_gateway_tokens(text: str) -> str:
-    """Return a list of apps with their tokens."""
+    """Return a list of apps and their tokens."""
     AccessTokens.parse(text)
     return text
 
 
 def check_gateway_allow(text: str) -> str:
-    """Return a comma list of networks, addresses and host names, with ports or without."""
+    """Return a comma-separated list of networks, addresses and host names, with optional ports."""
     AllowList.parse(text)
     return text
 
 
 def local_timezone() -> str:
-    """Return this machine's IANA time zone, UTC when it does not tell or has it as Etc/UTC."""
+    """Return this machine's IANA time zone; UTC if it is unknown or Etc/UTC."""
     for name in (os.environ.get("TZ", "").lstrip(":"), _linked_zone()):
         with suppress(ValueError):
             zone = check_timezone(name)

@@ -1,6 +1,6 @@
-"""The settings: one frozen object, validated once; `reading` says where it comes from.
+"""The settings: one frozen object, validated once; `reading` fills it.
 
-A secret is never shown.
+Secrets are never shown.
 """
 
 import os
@@ -47,21 +47,21 @@ from warren.settings.setting_rules import (
 
 PREFIX = "WARREN_"
 TOML_FILE = Path("warren.toml")
-#: Where everything is kept unless a setting says otherwise.
+#: The default folder of all files.
 HOME = Path(".warren")
 DATABASE_FILE = HOME / "warren.db"
 
 
 def _default_slots() -> int:
-    # A job process costs about 15 MB and most jobs wait more than they compute.
+    # A job process takes about 15 MB, and most jobs wait more than they compute.
     return max(4, 2 * (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that can be set; each field says what reads it and what is expected.
+    """All settings; each field has its reader and what is expected.
 
-    `was_set` has the names of those that a flag, a variable or warren.toml gave.
+    `was_set` are the names of those given by a flag, a variable or warren.toml.
     """
 
     database_url: str | None = setting(
@@ -171,12 +171,12 @@ class Settings:
 
     @property
     def zone(self) -> ZoneInfo:
-        """The time zone of jobs that name none, and of the times in tables."""
+        """The time zone of jobs that name none, and of times in tables."""
         return ZoneInfo(self.timezone)
 
     @property
     def script_languages(self) -> frozenset[str]:
-        """The languages of the scripts that an executor runs."""
+        """The script languages that an executor runs."""
         if self.glue in ("all", "off"):
             return frozenset(ScriptLanguage if self.glue == "all" else ())
         return frozenset(language.strip() for language in self.glue.split(","))
@@ -185,7 +185,7 @@ class Settings:
         """Return the database to use: the one set, else that of `warren up` in this folder.
 
         Raises:
-            CommandError: neither is there.
+            CommandError: there is neither.
 
         """
         if self.database_url:
@@ -198,7 +198,7 @@ class Settings:
         return f"sqlite:///{DATABASE_FILE.absolute()}"
 
 
-#: Each setting by its name: what is expected of it and what reads it.
+#: The kind of each setting, by its name.
 KINDS = {one.name: kind for one in fields(Settings) if (kind := kind_of(one))}
 #: The settings that are secrets.
 _SECRETS = tuple(one.name for one in fields(Settings) if not one.repr)
@@ -217,10 +217,10 @@ def needed_secret(settings: Settings) -> str:
 
 
 def needed_services(settings: Settings, *, database: bool, keys: bool = True) -> None:
-    """Raise SettingsError unless all is set that a process outside `warren up` needs.
+    """Raise SettingsError unless everything is set that a process needs outside `warren up`.
 
-    `database` says whether it needs one: a scheduler does. An executor does not, nor does it need
-    the master secret. `keys`: whether they must be set here; a gateway may have others.
+    `database`: whether it needs one, and the master secret, as a scheduler does. `keys`: whether an
+    executor's key must be set here; a gateway may have others.
     """
     problems = []
     if database and settings.database_url is None:
@@ -241,7 +241,7 @@ def needed_services(settings: Settings, *, database: bool, keys: bool = True) ->
 
 
 def variables() -> dict[str, str]:
-    """Return each variable with what it expects; the documentation is checked against it."""
+    """Return each variable with what it expects; a test compares the documentation with it."""
     own = {f"{PREFIX}{name.upper()}": _kind(name) for name in KINDS}
     files = {f"{PREFIX}{name}{SUFFIX}".upper(): "the path of a file" for name in secret_names()}
     return own | files

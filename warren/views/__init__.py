@@ -1,1 +1,1 @@
-"""Jobs, runs and processes as a terminal shows them."""
+"""Jobs, runs and processes as shown on a terminal."""

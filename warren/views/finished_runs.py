@@ -1,4 +1,4 @@
-"""The live view of `warren up`: a line for each run that has ended."""
+"""The live output of `warren up`: a line for each run that has ended."""
 
 import queue
 import time
@@ -13,20 +13,20 @@ from sql.listings import run_lines
 from warren.views.runs import job_name
 from warren.views.terminal import Screen, coloured, visible
 
-#: Lines in one look; what is more is counted.
+#: Lines printed at a time; further runs are only counted.
 LINES = 10
 _MESSAGE_COLUMNS = 100
 
 
 class FinishedRuns:
-    """Hears of ended runs from the executors' threads; shown from another one."""
+    """Collects ended runs in the executors' threads; another thread prints them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._ended: queue.SimpleQueue[Finished] = queue.SimpleQueue()
 
     def watch(self, make_slots: SlotsFactory) -> SlotsFactory:
-        """Return a factory whose slots also tell us of each run that ended."""
+        """Return a factory whose slots also report each ended run here."""
 
         def make(*, events: SlotEvents, **others: Any) -> Any:
             def tell(
@@ -41,7 +41,7 @@ class FinishedRuns:
         return make
 
     def show(self) -> None:
-        """Print what has ended since the last look."""
+        """Print the runs that have ended since the last call."""
         ended = self._take()
         if not ended:
             return

@@ -1,4 +1,4 @@
-"""Instants as users write and read them."""
+"""Times as users write and read them."""
 
 import re
 from datetime import datetime
@@ -11,9 +11,9 @@ _SPAN = re.compile(r"(\d{1,9})([smhdw])")
 
 
 def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:
-    """Return epoch milliseconds of an ISO 8601 instant, or of `10m`: so long before now.
+    """Return an ISO 8601 time as epoch milliseconds; `10m` means 10 minutes before now.
 
-    An instant without an offset is in `zone`. Units are s, m, h, d and w.
+    A time without an offset is in `zone`. Units are s, m, h, d and w.
 
     Raises:
         ValueError: it is neither.
@@ -30,10 +30,10 @@ def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:
 
 
 def read_end(text: str, *, zone: ZoneInfo) -> int:
-    """Return epoch milliseconds of an ISO 8601 instant; one without an offset is in `zone`.
+    """Return an ISO 8601 time as epoch milliseconds; one without an offset is in `zone`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a time.
 
     """
     try:
@@ -45,10 +45,10 @@ def read_end(text: str, *, zone: ZoneInfo) -> int:
 
 
 def read_span(text: str) -> int:
-    """Return the milliseconds of `2h`; units are s, m, h, d and w.
+    """Return a duration like `2h` in milliseconds; units are s, m, h, d and w.
 
     Raises:
-        ValueError: it is no such duration, or 0.
+        ValueError: it is not a duration, or 0.
 
     """
     found = _SPAN.fullmatch(text.strip())
@@ -68,7 +68,7 @@ def _iso_instant(text: str, zone: ZoneInfo) -> int:
 
 
 def local(instant_ms: int | None, zone: ZoneInfo) -> str:
-    """Return an instant as people in a zone read it; empty when there is none."""
+    """Return a time in a zone, with the zone's abbreviation; empty if there is none."""
     if not instant_ms:
         return ""
     shown = moment(instant_ms, zone)

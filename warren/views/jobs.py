@@ -1,4 +1,4 @@
-"""Jobs on a terminal: as a line of a table, as facts."""
+"""Jobs on a terminal: as a row of a table, and in detail."""
 
 from zoneinfo import ZoneInfo
 
@@ -12,7 +12,7 @@ from warren.views.terminal import relative
 
 HEADERS = ("name", "app", "schedule", "next", "state", "last run", "last due")
 
-#: Declared fields that have no line of their own, or that other facts tell.
+#: Declared fields without a line of their own; other lines show them.
 _TOLD_ELSEWHERE = frozenset(
     {"name", "app", "handler", "children", "enabled"}
     | {name for name, field in FIELDS.items() if field.kind.group in ("schedule", "script")}
@@ -20,7 +20,7 @@ _TOLD_ELSEWHERE = frozenset(
 
 
 def job_line(job: JobView, *, now_ms: int) -> tuple[str, ...]:
-    """Return a job as a line of a table with `HEADERS`."""
+    """Return a job as a row of a table with `HEADERS`."""
     return (
         job.spec.name,
         job.spec.app,
@@ -33,7 +33,7 @@ def job_line(job: JobView, *, now_ms: int) -> tuple[str, ...]:
 
 
 def job_facts(job: JobView, *, now_ms: int, zone: ZoneInfo, waits: str) -> dict[str, str]:
-    """Return everything about a job, in words; `waits` is what it waits for, if it does."""
+    """Return everything about a job; `waits` is what it waits for, if anything."""
     tick = job.next_fire_at
     return {
         "job": f"{job.spec.app}/{job.spec.name}",
@@ -54,7 +54,7 @@ def job_facts(job: JobView, *, now_ms: int, zone: ZoneInfo, waits: str) -> dict[
 
 
 def waits(job: ListedJob) -> str:
-    """Return what a job waits for, "" when it does not."""
+    """Return what a job waits for; empty if nothing."""
     return (
         shown_as(job.schedule_kind).waiting_for(job.schedule_value or "") if is_waiting(job) else ""
     )

@@ -1,4 +1,4 @@
-"""Executors and schedulers: read from the registry, and as lines of a terminal's tables."""
+"""Executors and schedulers: read from the registry, and as rows of tables."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from sql.models import Registration
 from sql.registry import apps, presence
 from warren.views.terminal import relative
 
-#: What people read for a state; programs read the state itself.
+#: States as people read them; JSON has the states themselves.
 STATE_WORDS = {"alive": "online", "silent": "offline", "absent": "never connected"}
 EXECUTOR_HEADERS = ("app", "address", "state", "up", "beat", "running", "waiting", "cpu", "memory")
 SCHEDULER_HEADERS = ("node", "state", "up", "beat")
@@ -20,9 +20,9 @@ SCHEDULER_HEADERS = ("node", "state", "up", "beat")
 def registrations(
     database: Database, group: str, key: str | None = None
 ) -> tuple[Sequence[Registration], int]:
-    """Return who is registered in a group, and the database's clock in epoch milliseconds.
+    """Return the registrations in a group, and the database's clock in epoch milliseconds.
 
-    Of the group ADMIN it is the schedulers, unless `key` tells of others.
+    In the group ADMIN these are the schedulers, unless another `key` is given.
     """
     if group == presence.ADMIN and key is None:
         key = presence.SCHEDULER
@@ -32,7 +32,7 @@ def registrations(
 
 
 def registered_executors(database: Database) -> tuple[list[ExecutorView], int]:
-    """Return all executors, those that an app only lists included, and the clock."""
+    """Return all executors, including listed ones that never registered, and the clock."""
 
     def read(session: Session) -> tuple[list[ExecutorView], int]:
         rows, now_ms = presence.listing(session, presence.EXECUTOR), database_now_ms(session)
@@ -48,12 +48,12 @@ def registered_schedulers(database: Database) -> tuple[list[NodeView], int]:
 
 
 def is_scheduler_alive(database: Database) -> bool:
-    """Return whether any scheduler shows signs of life."""
+    """Return whether any scheduler is alive."""
     return any(node.state != "silent" for node in registered_schedulers(database)[0])
 
 
 def executor_line(executor: ExecutorView, now_ms: int) -> tuple[str, ...]:
-    """Return an executor as a line of a table with `EXECUTOR_HEADERS`."""
+    """Return an executor as a row of a table with `EXECUTOR_HEADERS`."""
     if not executor.beat_at:
         return executor.app, executor.address, state_word(executor.state), *[""] * 6
     return (
@@ -70,7 +70,7 @@ def executor_line(executor: ExecutorView, now_ms: int) -> tuple[str, ...]:
 
 
 def state_word(state: str) -> str:
-    """Return what people read for a state of `sql.registry.liveness`."""
+    """Return the word for a state of `sql.registry.liveness`."""
     return STATE_WORDS.get(state, state)
 
 
@@ -82,7 +82,7 @@ def _troubles(executor: ExecutorView) -> str:
 
 
 def scheduler_line(node: NodeView, now_ms: int) -> tuple[str, ...]:
-    """Return a scheduler as a line of a table with `SCHEDULER_HEADERS`."""
+    """Return a scheduler as a row of a table with `SCHEDULER_HEADERS`."""
     return (
         node.node,
         state_word(node.state),

@@ -1,4 +1,4 @@
-"""Runs on a terminal: as a line of a table, as facts."""
+"""Runs on a terminal: as a row of a table, and in detail."""
 
 from zoneinfo import ZoneInfo
 
@@ -23,7 +23,7 @@ HEADERS = (
 
 
 def run_line(run: DetailedRun, *, now_ms: int) -> tuple[str, ...]:
-    """Return a run as a line of a table with `HEADERS`."""
+    """Return a run as a row of a table with `HEADERS`."""
     return (
         str(run.id),
         job_name(run),
@@ -40,7 +40,7 @@ def run_line(run: DetailedRun, *, now_ms: int) -> tuple[str, ...]:
 
 
 def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
-    """Return everything about a run but its texts of several lines, in words."""
+    """Return everything about a run except its multi-line texts."""
     times = {
         "scheduled": run.scheduled_at,
         "due": run.due_at,
@@ -76,12 +76,12 @@ def _script(run: DetailedRun) -> str:
 
 
 def job_name(run: DetailedRun | RunLine) -> str:
-    """Return the name of a run's job, which may be gone."""
+    """Return the name of a run's job, which may be deleted."""
     return run.job or f"(deleted job {run.job_id})"
 
 
 def lasted(run: DetailedRun, now_ms: int) -> str:
-    """Return how long a run's process worked, until now when it still does."""
+    """Return how long a run has been running, or ran; empty if unknown."""
     if not run.started_at or (run.finished_at and run.finished_at < run.started_at):
         return ""
     if not run.finished_at and run.status != "RUNNING":

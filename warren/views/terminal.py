@@ -1,4 +1,4 @@
-"""Terminal output: aligned tables, relative times, colours if it is a terminal."""
+"""Terminal output: aligned tables, relative times, and colours on a terminal."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ import click
 from warren.settings.reading import colour_is_unwanted
 
 _GAP = "  "
-#: Each unit of a relative time: its seconds, and up to how many seconds it is used.
+#: Units of durations: name, seconds, and up to how many seconds the unit is used.
 _UNITS = (("s", 1, 120), ("min", 60, 120 * 60), ("h", 3600, 48 * 3600), ("d", 86_400, None))
 _COLOURS = {
     "SUCCEEDED": "green",
@@ -38,14 +38,14 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """Standard output as it is now: its width in columns, None = unlimited, and its colours."""
+    """Standard output: its width in columns, None = unlimited, and whether it has colours."""
 
     width: int | None
     has_colour: bool
 
     @classmethod
     def current(cls) -> "Screen":
-        """Return what standard output is."""
+        """Return the current state of standard output."""
         if not sys.stdout.isatty():
             return cls(width=None, has_colour=False)
         width = shutil.get_terminal_size().columns
@@ -53,9 +53,9 @@ class Screen:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, nothing: str) -> None:
-    """Print rows under headers, aligned; on a terminal the last column is cut to its width.
+    """Print rows under headers, aligned; on a terminal the last column is cut to fit.
 
-    Without rows, `nothing` is said on standard error.
+    Without rows, print `nothing` on standard error.
     """
     if not rows:
         print(nothing, file=sys.stderr)
@@ -70,7 +70,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
-    """Print names and values, a line each; what has no value is left out."""
+    """Print names and values, a line each, without empty values."""
     width = max(map(len, facts), default=0)
     screen = Screen.current()
     for name, value in facts.items():
@@ -79,7 +79,7 @@ def print_facts(facts: Mapping[str, str]) -> None:
 
 
 def warn(words: str) -> None:
-    """Say on standard error what the user had better know."""
+    """Print a warning on standard error."""
     print(f"warning: {visible(words)}", file=sys.stderr)
 
 
@@ -92,7 +92,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen)
 
 
 def relative(instant_ms: int | None, now_ms: int) -> str:
-    """Return an instant as a person says it: `in 12 s`, `3 min ago`; empty when there is none."""
+    """Return a time relative to now: `in 12 s`, `3 min ago`; empty if there is none."""
     if not instant_ms:
         return ""
     seconds = (instant_ms - now_ms) / 1000
@@ -101,7 +101,7 @@ def relative(instant_ms: int | None, now_ms: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time in its one fitting unit."""
+    """Return a duration in a single suitable unit."""
     for unit, size, limit in _UNITS:
         if limit is None or seconds < limit:
             return f"{seconds / size:.0f} {unit}"
@@ -109,12 +109,12 @@ def duration(seconds: float) -> str:
 
 
 def visible(text: str) -> str:
-    """Return text on one line, without characters that would move the cursor."""
+    """Return a text on one line, without control characters."""
     return "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in text).rstrip()
 
 
 def _heading(header: str) -> str:
-    """Return a heading in capitals, unless it has some and so means them."""
+    """Return a header in capitals, unless it already has some."""
     return header.upper() if header.islower() else header
 
 
@@ -129,7 +129,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], screen: Screen) -> str:
 
 
 def coloured(word: str, shown: str, screen: Screen) -> str:
-    """Return what is shown for a word, in that word's colour."""
+    """Return a text in the colour of a word."""
     colour = _COLOURS.get(word) if screen.has_colour else None
     return click.style(shown, fg=colour) if colour else shown
 

@@ -1,11 +1,11 @@
-"""The all-in-one mode: one process, one SQLite file, with everything in it.
+"""The all-in-one mode: one process with one SQLite file.
 
     start:  executors ─> scheduler (welcomes them) ─> console, API ─> job file
     end:    API, console ─> executors (runs get SIGTERM, 2 s, SIGKILL; results are reported)
             ─> scheduler, once no run is in flight any more ─> database
 
-The executors end first because the broker's queues live in this process: what they say last must
-still be heard.
+The executors end first because the broker's queues live in this process: their last reports must
+still be received.
 """
 
 import contextlib
@@ -28,17 +28,17 @@ from warren.wiring.executor import make_executor, make_log_cleaner, make_run_log
 from warren.wiring.scheduler import make_scheduler
 from warren.wiring.signals import Signals
 
-#: How long executors may take to be welcomed before the summary is printed without them.
+#: How long to wait for executors to be welcomed before the summary is printed anyway.
 WELCOME_SECONDS = 10.0
-#: How long a stopped executor may take; its own patience is shorter.
+#: How long a stopped executor may take; its own timeouts are shorter.
 EXECUTOR_SECONDS = 4.0
-#: How long the scheduler may take to note what the executors said last.
+#: How long the scheduler may take to store the executors' last reports.
 SETTLING_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 
 
 class AllInOne:
-    """Everything of one `warren up`; `close` ends what `start` began, whatever has gone wrong."""
+    """All parts of one `warren up`; `close` stops whatever `start` has started."""
 
     def __init__(self, settings: Settings, database: Database, secret: str) -> None:
         self._settings = settings
@@ -53,10 +53,11 @@ class AllInOne:
         self.finished = FinishedRuns(database)
 
     def start(self, *, app: str, count: int, sources: Sequence[str]) -> None:
-        """Start `count` executors of an app, then the scheduler.
+        """Start `count` executors of an app, then the scheduler, the console and the API.
 
         Raises:
             HandlersError: the handlers cannot be loaded.
+            CommandError: a port is taken.
 
         """
         run_logs = make_run_logs(self._settings)
@@ -78,7 +79,7 @@ class AllInOne:
         self._scheduler.start()
         self._cleaner.start()
         self.console.start()
-        # After it, as it makes the first administrator, whose token lies in a file.
+        # After the console, which creates the first administrator, the owner of the API token.
         self.api.start()
 
     def wait_until_welcome(self, signals: Signals) -> None:
@@ -92,14 +93,14 @@ class AllInOne:
 
     @property
     def failure(self) -> str:
-        """Why an executor ended by itself; empty while all is well."""
+        """Why an executor ended by itself; empty if none has."""
         ended = [one for one in self._executors if one.join(0) and not one.was_drained]
         if not ended:
             return ""
         return ended[0].failure or f"executor {ended[0].identity.address} has stopped"
 
     def close(self, signals: Signals) -> None:
-        """End everything in order; a further signal hurries the executors."""
+        """Stop everything in order; a further signal hurries the executors."""
         self.api.stop()
         self.console.stop()
         for one in self._executors:

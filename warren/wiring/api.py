@@ -1,4 +1,4 @@
-"""Makes the API from the settings: apart from the rest, so that only it loads Flask."""
+"""Makes the API from the settings; a separate module, so that only it loads Flask."""
 
 from admin_web.api.api_services import ApiServices, JobFiles, Limits
 from admin_web.serving.api_process import THREADS, ApiProcess
@@ -13,12 +13,12 @@ from warren.route_plugins import route_names
 from warren.settings.settings import Settings
 from warren.wiring.console import RETRY_SECONDS, STATEMENT_SECONDS
 
-#: After a pause, a token may make this many times its rate at once.
+#: The bursts of requests and triggers, as multiples of their rates.
 _BURST, _TRIGGER_BURST = 2.0, 5.0
 
 
 def open_api_database(url: str, beside: Database | None = None) -> Database:
-    """Return a database with the limits of an API process: about a connection a thread."""
+    """Open a database with the limits of an API process: a connection for two threads."""
     return Database(
         url,
         pool_size=THREADS // 2,
@@ -40,7 +40,7 @@ def make_api(
 ) -> ApiProcess:
     """Return an API that is not started yet; `port` replaces that of the settings.
 
-    The caller closes its connections afterwards.
+    The caller closes the connections afterwards.
 
     Raises:
         OSError: the port is taken.
@@ -70,6 +70,6 @@ def make_api(
 
 
 def api_address(settings: Settings, port: int) -> str:
-    """Return where programs find an API."""
+    """Return the base URL of an API."""
     host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
     return f"http://{host}:{port}"

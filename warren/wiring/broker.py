@@ -5,8 +5,8 @@ from warren.settings.settings import Settings
 
 
 def connect_broker(settings: Settings) -> Transport:
-    """Return a transport to the RabbitMQ of the settings; nothing is connected yet."""
-    # `warren up` needs neither pika nor its 10 MB.
+    """Return a transport for the RabbitMQ of the settings; it is not connected yet."""
+    # Imported here because `warren up` needs neither pika nor its 10 MB.
     from broker.rabbitmq.transport import connect  # noqa: PLC0415
 
     urls = tuple(url.strip() for url in (settings.broker_url or "").split(","))

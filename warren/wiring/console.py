@@ -1,4 +1,4 @@
-"""Makes the console from the settings: apart from the rest, so that only it loads Flask."""
+"""Makes the console from the settings; a separate module, so that only it loads Flask."""
 
 from admin_web.console_services import ConsoleServices
 from admin_web.serving.broker_link import ConsoleConnections
@@ -9,16 +9,16 @@ from warren.jobfile.export import job_file
 from warren.route_plugins import route_names
 from warren.settings.settings import Settings
 
-#: Connections of a console, half as many more when needed; it has a few threads more.
+#: Pooled connections of a console; half as many more are opened when needed.
 POOL_SIZE = 8
-#: After so long a page's statement is ended, by the server too: no snapshot is held for longer.
+#: Time limit of a page's statement, enforced by the server too: no snapshot is held for longer.
 STATEMENT_SECONDS = 5
-#: A page about a lost database comes soon after that.
+#: Seconds during which a failed transaction is tried again.
 RETRY_SECONDS = 1.0
 
 
 def open_console_database(url: str, beside: Database | None = None) -> Database:
-    """Return a database with the limits of a console."""
+    """Open a database with the limits of a console."""
     return Database(
         url,
         pool_size=POOL_SIZE,
@@ -41,7 +41,7 @@ def make_console(
 ) -> Console:
     """Return a console that is not started yet; `port` replaces that of the settings.
 
-    The caller closes its connections afterwards.
+    The caller closes the connections afterwards.
 
     Raises:
         OSError: the port is taken.
@@ -66,7 +66,7 @@ def make_console(
 
 
 def address(settings: Settings, port: int) -> str:
-    """Return where people find a console."""
+    """Return the console's URL for people."""
     if settings.console_url:
         return settings.console_url
     host = f"[{settings.host}]" if ":" in settings.host else settings.host

@@ -1,4 +1,4 @@
-"""Makes an executor and its parts from the settings; nothing here needs what `server` installs."""
+"""Makes an executor and its parts from the settings, without libraries of `warren[server]`."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,17 +21,17 @@ from scheduler.rounds.loop import Loop
 from warren.errors import SettingsError
 from warren.settings.settings import Settings
 
-#: How often run logs that are too old are looked for.
+#: Seconds between two searches for old run logs.
 CLEANING_SECONDS = 3_600.0
 
 
 def make_run_logs(settings: Settings) -> RunLogs:
-    """Return the runs' logs."""
+    """Return the run logs."""
     return RunLogs(settings.log_dir, reserve=Reserve.parse(settings.log_reserve))
 
 
 def make_confinement(settings: Settings) -> Confinement:
-    """Return the user and limits for jobs; raises when jobs cannot run so."""
+    """Return the user and limits for jobs; raise SettingsError if the user is unusable."""
     try:
         user = JobUser.find(settings.job_user) if settings.job_user else None
     except UserUnusable as error:
@@ -40,7 +40,7 @@ def make_confinement(settings: Settings) -> Confinement:
 
 
 def make_slots(settings: Settings, sources: Sequence[str], run_logs: RunLogs) -> SlotsFactory:
-    """Return what makes the job processes of one executor."""
+    """Return the factory of an executor's slots, which run job processes."""
     options = SlotOptions(
         count=settings.slots,
         idle_count=settings.idle_processes,
@@ -62,7 +62,7 @@ def make_executor(
     slots: SlotsFactory,
     folder: StateFolder | None = None,
 ) -> Executor:
-    """Return an executor that is not started yet; `folder` is its state folder, if held already."""
+    """Return an executor that is not started yet; `folder` is its locked state folder, if any."""
     return Executor(
         Identity.checked(app, address),
         SchedulerLink(transport, keys),
@@ -80,7 +80,7 @@ def make_executor(
 
 
 def make_log_cleaner(settings: Settings) -> Loop:
-    """Return the role that deletes run logs past their time; it is not started yet."""
+    """Return the role that deletes old run logs; it is not started yet."""
     logs = RunLogs(settings.log_dir)
 
     def tick() -> float:

@@ -19,7 +19,7 @@ from warren.settings.keyring import app_keys
 from warren.settings.settings import KINDS, PREFIX, Settings
 from warren.wiring.executor import make_run_logs
 
-#: No limit: the load of this host says nothing of a registered executor's.
+#: No limit: this host's load says nothing about that of a registered executor.
 _WHOLE_PERCENT = 100.0
 
 
@@ -27,7 +27,7 @@ def make_gateway(settings: Settings, transport: Transport) -> Gateway:
     """Return a gateway that is not started yet.
 
     Raises:
-        SettingsError: what it needs is not set.
+        SettingsError: a required setting is missing.
 
     """
     tokens, allowed = needed(settings)
@@ -39,7 +39,7 @@ def make_gateway(settings: Settings, transport: Transport) -> Gateway:
         limits=RemoteLimits(
             count=settings.gateway_slots,
             grace_seconds=settings.grace_seconds,
-            # Script authors could then run code on machines other than the gateway's.
+            # Only on request: script authors can run code on machines other than the gateway's.
             script_languages=settings.script_languages if "glue" in settings.was_set else (),
         ),
         run_logs=make_run_logs(settings),

@@ -40,7 +40,7 @@ def make_scheduler(
 
 
 def alarm_policy(settings: Settings) -> AlarmPolicy:
-    """Return how the settings want failures to be told."""
+    """Return the alarm settings."""
     return AlarmPolicy(
         defaults=AlarmTargets(
             emails=tuple(email for email in (settings.alarm_emails or "").split(",") if email),

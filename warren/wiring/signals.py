@@ -1,4 +1,4 @@
-"""What long-running commands share: signals as calls, and an end in order."""
+"""Signals of long-running commands, and the logging of failed threads."""
 
 import os
 import select
@@ -16,10 +16,10 @@ log = structlog.get_logger()
 
 
 class Signals:
-    """SIGTERM and Ctrl-C, counted: the first asks for an ordered end, the second hurries it.
+    """SIGTERM and Ctrl-C, counted: the first asks for a clean shutdown, the second hurries it.
 
-    Made and used in the main thread. A pipe and not an event wakes it, because a handler may
-    interrupt the event's own lock.
+    Created and used in the main thread. Uses a pipe instead of an event, because a handler may
+    interrupt code that holds the event's lock.
     """
 
     def __init__(self) -> None:
@@ -38,19 +38,19 @@ class Signals:
         os.close(self._writer)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the next signal, up to so long; return whether any has come so far."""
+        """Wait for the next signal up to `seconds`; return whether any has arrived so far."""
         if select.select([self._reader], [], [], seconds)[0]:
             os.read(self._reader, 1)
         return self.count > 0
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
-        with suppress(BlockingIOError):  # so many are waiting that one more says nothing
+        with suppress(BlockingIOError):  # the pipe is full, so the reader wakes anyway
             os.write(self._writer, b".")
 
 
 def log_thread_failures() -> None:
-    """Send what a thread dies of to the log instead of the terminal."""
+    """Log uncaught exceptions of threads instead of printing them."""
 
     def report(failure: threading.ExceptHookArgs) -> None:
         error: tuple[type[BaseException], BaseException | None, TracebackType | None] = (

@@ -1,6 +1,6 @@
-"""Spans of runs into OpenTelemetry, where somebody receives them and it is installed.
+"""Exports spans of runs to OpenTelemetry, if it is installed and a receiver is set.
 
-OpenTelemetry is loaded for that only. What it sends, where and how, says its own environment.
+OpenTelemetry is imported only for that. Its own environment variables configure it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _NANOSECONDS = 1_000_000
 
 
 def span_exporter(service: str | None) -> SpanExporter | None:
-    """Return where spans of a service go; None without one, or without the extra `otel`."""
+    """Return the exporter for a service; None without a service or the extra `otel`."""
     return OpenTelemetry(service) if service and _is_installed() else None
 
 
@@ -28,7 +28,7 @@ def _is_installed() -> bool:
 
 
 class OpenTelemetry:
-    """Its SDK: a thread of its own sends batches by OTLP over HTTP."""
+    """OpenTelemetry's SDK; its own thread sends batches by OTLP over HTTP."""
 
     def __init__(self, service: str) -> None:
         sdk = import_module("opentelemetry.sdk.trace")
@@ -45,7 +45,7 @@ class OpenTelemetry:
             self._processor.on_end(self._readable(span))
 
     def close(self) -> None:
-        """Send what was taken, for three seconds at most."""
+        """Send the remaining spans, for three seconds at most."""
         self._processor.force_flush(_FLUSH_MS)
         self._processor.shutdown()
 

@@ -1,1 +1,1 @@
-"""Commands that run jobs without a database, until they are stopped."""
+"""Commands that run executors, gateways and API processes until they are stopped."""

@@ -1,4 +1,4 @@
-"""`warren api`: one process of the HTTP API, until it is stopped."""
+"""`warren api`: runs one process of the HTTP API until it is stopped."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""`warren executor`: one executor of one app, until it is stopped."""
+"""`warren executor`: runs one executor of one app until it is stopped."""
 
 import contextlib
 import itertools
@@ -26,7 +26,7 @@ from warren.wiring.signals import Signals, log_thread_failures
 log = structlog.get_logger()
 
 _LOOK_SECONDS = 0.25
-#: Default addresses that are tried where the schedulers refuse one after the other.
+#: How many default addresses to try if the schedulers refuse each.
 _TRIES = 20
 
 
@@ -96,7 +96,7 @@ def executor(settings: Settings, app: str, address: str | None, sources: tuple[s
 
 
 def serve(one: Executor, signals: Signals) -> None:
-    """Wait for an executor's end: by itself, or in order after a signal, or at once after two."""
+    """Wait until an executor ends; drain it on the first signal, stop it at once on the second."""
     told = 0
     while not one.join(0):
         signals.wait(_LOOK_SECONDS)
@@ -106,10 +106,10 @@ def serve(one: Executor, signals: Signals) -> None:
 
 
 def state_folders(state_dir: Path, app: str, address: str | None) -> Iterator[StateFolder]:
-    """Give the state folder of an address, held; without one those of the addresses to try.
+    """Yield the locked state folder of the address; without one, of each default address.
 
-    A further one is tried where the schedulers refuse an address: it is held on this host by an
-    executor with another state folder.
+    The next default address is needed if the schedulers refuse one because an executor with another
+    state folder uses it on this host.
     """
     if address:
         return iter([StateFolder(state_dir, address)])
@@ -117,6 +117,6 @@ def state_folders(state_dir: Path, app: str, address: str | None) -> Iterator[St
 
 
 def default_address(app: str) -> str:
-    """Return `<hostname>-<app>` in the characters that an address may have, with room for more."""
+    """Return `<hostname>-<app>` in characters allowed in addresses, short enough for a suffix."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip("-.") or "host"
     return f"{host[:56]}-{app}"

@@ -1,4 +1,4 @@
-"""`warren gateway`: serves executors of XXL-JOB, until it is stopped."""
+"""`warren gateway`: serves executors of XXL-JOB until it is stopped."""
 
 import contextlib
 

@@ -1,1 +1,1 @@
-"""Reads what mysqldump and mariadb-dump write, without a server."""
+"""Reads files written by mysqldump and mariadb-dump, without a server."""

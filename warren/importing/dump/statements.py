@@ -1,4 +1,4 @@
-"""The statements of a dump that say which tables there are, and what is in them."""
+"""The statements of a dump that create tables and insert rows."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _CHARSETS = (b"UTF8", b"UTF8MB3", b"UTF8MB4", b"BINARY")
 
 @dataclass(frozen=True, slots=True)
 class TableMade:
-    """A table with its columns in order; `next_id` is that of the next row, 0 = it is not said."""
+    """A table with its columns in order; `next_id` is its AUTO_INCREMENT, 0 = not given."""
 
     database: str
     name: str
@@ -32,7 +32,7 @@ class TableMade:
 
 @dataclass(frozen=True, slots=True)
 class RowInserted:
-    """A row of a table, everything as text."""
+    """A row of a table, with all values as text."""
 
     table: str
     values: Mapping[str, str | None]
@@ -42,9 +42,9 @@ class Statements:
     """Reads a dump statement by statement.
 
     Args:
-        data: its bytes.
-        name: what to call it to people.
-        wanted: the tables whose rows are read; others are skipped, which is quick.
+        data: the dump.
+        name: what error messages call it.
+        wanted: the tables whose rows are read; skipping the others is quick.
 
     """
 
@@ -55,10 +55,10 @@ class Statements:
         self._database = ""
 
     def __iter__(self) -> Iterator[TableMade | RowInserted]:
-        """Give tables and rows in the order of the dump.
+        """Yield tables and rows in the order of the dump.
 
         Raises:
-            CommandError: the dump is cut, or cannot be read; it names the line.
+            CommandError: the dump is incomplete or cannot be read; names the line.
 
         """
         for token in self._tokens:
@@ -115,7 +115,7 @@ class Statements:
             depth += token.is_sign(b"(") - token.is_sign(b")")
 
     def _next_id(self) -> int:
-        """Return the AUTO_INCREMENT among the options that end the statement."""
+        """Return the AUTO_INCREMENT in the options at the end of the statement; 0 = none."""
         found = 0
         while not (token := self._tokens.needed()).is_sign(b";"):
             if token.is_word(b"AUTO_INCREMENT"):
@@ -158,7 +158,7 @@ class Statements:
             yield RowInserted(name, dict(zip(columns, values, strict=True)))
 
     def _values(self) -> Iterator[str | None]:
-        """Give the values up to the closing parenthesis."""
+        """Yield the values up to the closing parenthesis."""
         parts: list[Token] = []
         while True:
             token = self._tokens.needed()
@@ -176,7 +176,7 @@ class Statements:
                 yield token.text
 
     def _name(self, token: Token) -> tuple[str, str, Token]:
-        """Return a table's database and name, and the token behind them."""
+        """Return a table's database and name, and the token after them."""
         after = self._tokens.needed()
         if not after.is_sign(b"."):
             return self._database, token.text, after
@@ -184,7 +184,7 @@ class Statements:
 
 
 def _value(parts: list[Token]) -> str | None:
-    """Return a value; a character set may stand before it, as in `_binary 'x'`."""
+    """Return a value; it may follow a character set, as in `_binary 'x'`."""
     if len(parts) == 1 and parts[0].is_word(b"NULL"):
         return None
     kept = [part for part in parts if not (part.kind is Kind.WORD and part.value[:1] == b"_")]

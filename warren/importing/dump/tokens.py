@@ -1,6 +1,7 @@
-"""Cuts a dump into tokens: strings with their escapes, names, numbers, signs.
+"""Splits a dump into tokens: strings with escapes, names, numbers, signs.
 
-What a server would run of a comment (`/*!40101 … */`) is read like the rest. Positions are bytes.
+Comments that a server would execute (`/*!40101 … */`) are read like the rest. Positions are in
+bytes.
 """
 
 import re
@@ -29,7 +30,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-#: The rest of a statement that nobody wants.
+#: The rest of a statement that is skipped.
 _REST = re.compile(
     rb"(?:[^'\"`;#/-]++|" + _STRING + rb"|`(?:[^`]++|``)*+`|" + _COMMENT + rb"|[#/-])*+;",
     re.DOTALL,
@@ -50,7 +51,7 @@ Data = bytes | mmap
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     HEX = "hex"
     STRING = "string"
@@ -72,7 +73,7 @@ class Token(NamedTuple):
         return self.value.decode(errors="replace")
 
     def is_word(self, *words: bytes) -> bool:
-        """Whether it is one of some keywords, whatever its capitals."""
+        """Whether it is one of these keywords, in any case."""
         return self.kind is Kind.WORD and self.value.upper() in words
 
     def is_sign(self, sign: bytes) -> bool:
@@ -81,7 +82,7 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """Gives the tokens of a dump one after another."""
+    """Yields the tokens of a dump."""
 
     def __init__(self, data: Data, name: str) -> None:
         self._data = data
@@ -107,7 +108,7 @@ class Tokens:
         """Return the next token of a statement.
 
         Raises:
-            CommandError: the dump ends in the statement.
+            CommandError: the dump ends within the statement.
 
         """
         found = next(self, None)
@@ -116,7 +117,12 @@ class Tokens:
         return found
 
     def skip_statement(self) -> None:
-        """Go behind the end of this statement; at the end of the dump it need not have one."""
+        """Skip the rest of this statement.
+
+        Raises:
+            CommandError: the dump ends within it.
+
+        """
         found = _REST.match(self._data, self.position)
         if found is not None:
             self.position = found.end()

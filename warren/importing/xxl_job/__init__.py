@@ -1,1 +1,1 @@
-"""XXL-JOB's tables: where they are read from, and what each column becomes here."""
+"""XXL-JOB's tables: how they are read, and what each column becomes here."""

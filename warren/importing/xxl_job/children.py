@@ -1,4 +1,4 @@
-"""Children of jobs; unknown ones are dropped, and so is a link that closes a circle."""
+"""Children of jobs; unknown ones are dropped, and so are links that close a circle."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ _COLUMN = "child_jobid"
 def link(
     arrivals: Sequence[JobArrival], rows: Mapping[int, Row]
 ) -> tuple[list[JobArrival], list[Finding]]:
-    """Give jobs their children; those of a circle are stopped."""
+    """Return the jobs with their children, and findings; jobs in a circle are stopped."""
     known = {arrival.source_id for arrival in arrivals}
     children: dict[int, list[int]] = {}
     stopped: dict[int, Reason] = {}

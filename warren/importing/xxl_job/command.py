@@ -24,16 +24,16 @@ from warren.importing.xxl_job.sources import is_url, open_source
 from warren.settings.settings import Settings
 from warren.views.terminal import warn
 
-#: How long nothing may change in XXL-JOB's database, at least, before its jobs are taken over, and
-#: how often it is looked at: longer than its admin plans ahead.
+#: How long XXL-JOB's database must be unchanged, at least, before its jobs are taken over, and how
+#: often it is checked: longer than its admin plans ahead, which is 5 s.
 QUIET_SECONDS = 6
-#: Characters that the column of a source's name holds.
+#: The length of the column for a source's name.
 _LONGEST_SOURCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XxlJobImportOptions:
-    """What somebody asks of `warren import xxl-job`; each is an option of it."""
+    """The options of `warren import xxl-job`."""
 
     place: str
     timezone: str
@@ -51,7 +51,7 @@ class XxlJobImportOptions:
 
 
 def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
-    """Import, or say what an import would do."""
+    """Import, or show what an import would do."""
     zone = load_zone(options.timezone)
     if not 0 < len(options.source) <= _LONGEST_SOURCE:
         words = f"expected --source to be a name of up to {_LONGEST_SOURCE} characters"
@@ -76,7 +76,7 @@ def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
 
 
 class _Silence:
-    """That nothing changes in XXL-JOB's database for some seconds."""
+    """Checks that nothing changes in XXL-JOB's database for some seconds."""
 
     def __init__(self, source: LiveSource | DumpSource, seconds: int) -> None:
         self._source = source
@@ -84,17 +84,17 @@ class _Silence:
         self._before = self._pulse()
 
     def await_end(self) -> None:
-        """Watch for so long; raises as `check` does, as soon as something has changed."""
+        """Watch for the whole time; raise like `check` as soon as something has changed."""
         end_at = time.monotonic() + self._seconds
         while (left := end_at - time.monotonic()) > 0:
             time.sleep(min(left, QUIET_SECONDS))
             self.check()
 
     def check(self) -> None:
-        """Check that nothing has changed until now.
+        """Check that nothing has changed so far.
 
         Raises:
-            CommandError: something has.
+            CommandError: something has changed.
 
         """
         if self._pulse() != self._before:
@@ -149,7 +149,7 @@ def _print_file(arrivals: Arrivals) -> None:
 
 
 def _keeper(path: Path | None) -> Callable[[Mapping[str, str]], None] | None:
-    """Return what writes passwords into a new file that only its owner may read."""
+    """Return a function that writes passwords into a new file that only its owner may read."""
     if path is None:
         return None
     if path.exists():

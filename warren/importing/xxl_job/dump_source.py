@@ -1,4 +1,4 @@
-"""XXL-JOB's tables in a file that mysqldump or mariadb-dump wrote, plain or compressed."""
+"""XXL-JOB's tables in a file written by mysqldump or mariadb-dump, plain or compressed."""
 
 import gzip
 import mmap
@@ -16,17 +16,17 @@ from warren.importing.dump.tokens import Data
 from warren.importing.xxl_job.tables import LOG, READ_WHOLE, RULES
 
 _GZIP = b"\x1f\x8b"
-#: Bytes at either end in which the tools write who they are, and that they have finished.
+#: Bytes at the beginning and end with the tool's name, and its note that the dump is complete.
 _NOTE = 512
 _TOOLS = (b"-- MySQL dump", b"-- MariaDB dump")
 _FINISHED = b"-- Dump completed"
 
 
 class DumpSource:
-    """Reads a whole dump once, and the runs in it only when they are asked for.
+    """Reads a dump once as a whole, and its runs only on request.
 
     Raises:
-        CommandError: it is cut, is none, or holds several databases of XXL-JOB.
+        CommandError: it is incomplete, not a dump, or contains several databases of XXL-JOB.
 
     """
 
@@ -42,7 +42,7 @@ class DumpSource:
 
     @property
     def name(self) -> str:
-        """What to call it to people."""
+        """The file's path, for messages."""
         return str(self._path)
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class DumpSource:
         return self._columns
 
     def rows(self, tables: Mapping[str, list[str]]) -> Mapping[str, list[Values]]:
-        """Return all rows of some tables."""
+        """Return all rows of these tables, with these columns."""
         return {
             table: [
                 {name: row[name] for name in columns if name in row} for row in self._rows[table]
@@ -65,11 +65,11 @@ class DumpSource:
         }
 
     def highest_run_id(self) -> int:
-        """Return the highest id that a run can have had."""
+        """Return the highest id that a run may have had."""
         return self._highest_run_id
 
     def runs(self, _columns: list[str], _since: datetime) -> Iterator[Values]:
-        """Give all runs, in the order of the dump."""
+        """Yield all runs in the order of the dump; both arguments are ignored."""
         yield from self._runs()
 
     def _runs(self) -> Iterator[Values]:
@@ -103,7 +103,7 @@ def _opened(path: Path) -> IO[bytes]:
     if file.read(2) != _GZIP:
         return file
     with file, gzip.open(path) as packed:
-        plain = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+        plain = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         try:
             shutil.copyfileobj(packed, plain)
         except (EOFError, gzip.BadGzipFile) as error:
@@ -117,7 +117,7 @@ def _mapped(file: IO[bytes]) -> Data:
     try:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except ValueError:
-        return b""  # nothing can be mapped of an empty file
+        return b""  # an empty file cannot be mapped
 
 
 def _check_whole(data: Data, name: str) -> None:

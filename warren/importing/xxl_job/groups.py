@@ -1,4 +1,4 @@
-"""Groups become apps: named so that the gateway finds them, with the addresses of manual ones."""
+"""Groups become apps: named so that the gateway finds them; manual ones keep their addresses."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,8 @@ MANUAL = 1
 class Groups:
     """The apps that groups become.
 
-    `unreachable` are groups whose executors cannot join their app: the name is no app's.
+    `unreachable` are groups whose executors cannot join their app, as the name is no valid app
+    name.
     """
 
     arrivals: list[AppArrival] = field(default_factory=list)
@@ -32,7 +33,7 @@ class Groups:
 
 
 def read_groups(rows: Iterable[Row]) -> Groups:
-    """Return the apps of all groups; those whose names are the same here become one."""
+    """Return the apps of all groups; groups whose names are equal here are merged."""
     groups = Groups()
     by_name: dict[str, AppArrival] = {}
     for row in rows:
@@ -52,7 +53,7 @@ def read_groups(rows: Iterable[Row]) -> Groups:
 
 def _name(row: Row, groups: Groups) -> str:
     there = row.text("app_name")
-    # As the gateway reads registryKey.
+    # The same rule as the gateway's for registryKey.
     name = re.sub(r"[^a-z0-9-]", "-", there.strip().lower())
     if not re.fullmatch(APP_PATTERN, name):
         name = f"app-{row.id}-{name}"[:64]
@@ -73,7 +74,7 @@ def _title(row: Row, groups: Groups) -> str | None:
 
 
 def _addresses(row: Row, groups: Groups) -> tuple[str, ...]:
-    """Return the addresses of a manual group, as the gateway names the executors."""
+    """Return the addresses of a manual group, in the form the gateway gives them."""
     if row.number("address_type") != MANUAL:
         return ()
     found: list[str] = []
@@ -99,7 +100,7 @@ def _addresses(row: Row, groups: Groups) -> tuple[str, ...]:
 
 
 def _remote(text: str) -> RemoteUrl | None:
-    """Return what the gateway makes of an executor's URL, whatever its allow-list."""
+    """Return what the gateway makes of an executor's URL; None if it is not valid."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
@@ -111,6 +112,6 @@ def _remote(text: str) -> RemoteUrl | None:
 def _merged(first: AppArrival, source_id: int, spec: AppSpec) -> AppArrival:
     addresses = tuple(dict.fromkeys((*first.spec.addresses, *spec.addresses)))
     if not (first.spec.addresses and spec.addresses):
-        addresses = ()  # one of them takes all that register
+        addresses = ()  # one of them uses all registered executors
     merged = replace(first.spec, addresses=addresses)
     return replace(first, spec=merged, merged_ids=(*first.merged_ids, source_id))

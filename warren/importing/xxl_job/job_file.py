@@ -1,4 +1,4 @@
-"""XXL-JOB's jobs as a job file, for those who keep their jobs in a repository."""
+"""XXL-JOB's jobs as a job file, for jobs that are kept in a repository."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ from warren.jobfile.export import job_file
 
 
 def lines_of(arrivals: Arrivals) -> Iterator[str]:
-    """Give the lines of a job file with every job that may be started; it starts none."""
+    """Yield the lines of a job file with every valid job; applying it starts none."""
     sound = {job.source_id: job for job in arrivals.jobs if not job.stop_reasons}
     specs = [
         replace(

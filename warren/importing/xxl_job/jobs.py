@@ -1,4 +1,4 @@
-"""Rows of `xxl_job_info` become jobs; what has no equivalent here stops them, with the reason."""
+"""Rows of `xxl_job_info` become jobs; those with something that has no equivalent are stopped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ _LONGEST_SCHEDULE = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReading:
-    """What reading jobs needs: the apps by group, the zone of the server, and the time."""
+    """What reading jobs needs: apps by group, the server's time zone, and the current time."""
 
     apps: Mapping[int, str]
     unreachable: frozenset[int]
@@ -50,7 +50,7 @@ class JobReading:
 
 @dataclass(slots=True)
 class _Found:
-    """What was found at one job."""
+    """The findings about one job."""
 
     row: Row
     findings: list[Finding] = field(default_factory=list)
@@ -70,7 +70,7 @@ class _Found:
 def read_job(
     row: Row, history: Sequence[Row], reading: JobReading
 ) -> tuple[JobArrival, list[Finding]]:
-    """Return a job and what was found on the way; its name may be another job's still."""
+    """Return a job and its findings; another job may still have the same name."""
     found = _Found(row)
     group = row.number("job_group")
     if group in reading.unreachable:

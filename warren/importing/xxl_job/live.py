@@ -14,7 +14,7 @@ _PULSE = {
 
 
 class LiveSource:
-    """Reads a database as it is now; an account that may SELECT suffices."""
+    """Reads a database in its current state; an account with SELECT suffices."""
 
     def __init__(self, database: ForeignDatabase) -> None:
         self._database = database
@@ -22,7 +22,7 @@ class LiveSource:
 
     @property
     def name(self) -> str:
-        """What to call it to people."""
+        """The database's name, for messages."""
         return f"database {self._database.name}"
 
     def columns(self) -> Mapping[str, list[str]]:
@@ -32,15 +32,15 @@ class LiveSource:
         return self._columns
 
     def rows(self, tables: Mapping[str, list[str]]) -> Mapping[str, list[Values]]:
-        """Return all rows of some tables, as they were at one moment."""
+        """Return all rows of these tables, from one snapshot."""
         return self._database.rows(tables)
 
     def highest_run_id(self) -> int:
-        """Return the highest id that a run has."""
+        """Return the highest id of a run."""
         return self._database.highest_id(LOG)
 
     def runs(self, columns: list[str], since: datetime) -> Iterator[Values]:
-        """Give the runs since an instant of the server's wall clock, oldest first."""
+        """Yield the runs since a local time of the server, oldest first."""
         first = self._database.first_id(LOG, "trigger_time", since)
         if first is None:
             return
@@ -48,7 +48,7 @@ class LiveSource:
             yield from page
 
     def pulse(self) -> object:
-        """Return what changes while an admin is at work: ticks, its report, registrations."""
+        """Return what changes while an admin is running: ticks, its report, registrations."""
         there = self.columns()
         wanted = {
             table: [name for name in ("id", *columns) if name in there[table]]

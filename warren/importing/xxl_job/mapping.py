@@ -1,4 +1,4 @@
-"""All tables together become what arrives here. Pure: rows in, values out."""
+"""Maps XXL-JOB's tables to what is imported. Pure: rows in, values out."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ from warren.importing.xxl_job.zones import check_zone
 
 
 def read_arrivals(source: Source, *, zone: ZoneInfo, now_ms: int, app: str | None) -> Arrivals:
-    """Return all of a source but its runs; `app` = only that app, by its name here.
+    """Return everything in a source except its runs; `app` = only that app, by its name here.
 
     Raises:
         CommandError: it is no database of XXL-JOB, has no such app, or the zone cannot be right.
@@ -113,7 +113,7 @@ def _read_jobs(
 def _with_own_names(
     jobs: Iterable[JobArrival], rows: Mapping[int, Row], arrivals: Arrivals
 ) -> list[JobArrival]:
-    """Give each job a name that no other one of its app has."""
+    """Return the jobs with names that are unique in their apps."""
     taken: set[tuple[str, str]] = set()
     named = []
     for job in jobs:
@@ -188,7 +188,7 @@ def _read_days(rows: Iterable[Row], arrivals: Arrivals) -> None:
 
 
 def _only(arrivals: Arrivals, app: str, where: str) -> Arrivals:
-    """Return one app and its jobs; users and days are not of one app."""
+    """Return one app and its jobs; users and day reports belong to no single app."""
     apps = [one for one in arrivals.apps if one.spec.name == app]
     if not apps:
         raise CommandError(f"{where} has no app {app}")

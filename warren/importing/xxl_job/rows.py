@@ -1,4 +1,4 @@
-"""A row of XXL-JOB's, read column by column, and what was found at each."""
+"""A row of XXL-JOB's, read column by column, and findings about it."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from scheduler.imports.findings import Finding, Verdict
 from warren.importing.xxl_job.tables import known_as
 
-#: How much of a value is shown.
+#: Characters of a value that are shown.
 SHOWN = 100
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -20,21 +20,21 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it to people."""
+        """Its name, for messages."""
 
     def columns(self) -> Mapping[str, list[str]]:
         """Return the columns of each table."""
 
     def rows(self, tables: Mapping[str, list[str]]) -> Mapping[str, list[Mapping[str, str | None]]]:
-        """Return all rows of some tables."""
+        """Return all rows of these tables, with these columns."""
 
     def highest_run_id(self) -> int:
-        """Return the highest id of a run, as far as anybody knows."""
+        """Return the highest id of a run, as far as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row, everything as text, by the names that 3.5 gives the columns."""
+    """One row with all values as text, by the column names of version 3.5."""
 
     table: str
     values: Mapping[str, str | None]
@@ -50,31 +50,31 @@ class Row:
         return self.number("id")
 
     def has(self, column: str) -> bool:
-        """Whether the column is there and holds something."""
+        """Whether the column exists and is not empty."""
         return bool((self.values.get(column) or "").strip())
 
     def text(self, column: str) -> str:
-        """Return a text; NULL is the empty one."""
+        """Return a text; NULL is an empty one."""
         return self.values.get(column) or ""
 
     def line(self, column: str) -> str:
-        """Return a text on one line, without spaces at its ends."""
+        """Return a text as one line, stripped."""
         return _CONTROL.sub(" ", self.text(column)).strip()
 
     def number(self, column: str) -> int:
-        """Return a whole number; what is none is 0."""
+        """Return a whole number; 0 if it is not one."""
         text = self.text(column).strip()
         return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else 0
 
     def wall_time(self, column: str) -> datetime | None:
-        """Return a DATETIME as it stands there; None where there is none."""
+        """Return a DATETIME as it is stored; None if it is not one."""
         try:
             return datetime.fromisoformat(self.text(column).strip()).replace(tzinfo=None)
         except ValueError:
             return None
 
     def utc(self, column: str, zone: ZoneInfo) -> datetime | None:
-        """Return a DATETIME, which a server in this zone wrote, as naive UTC."""
+        """Return a DATETIME of a server in this zone as naive UTC; None if it is not one."""
         wall = self.wall_time(column)
         if wall is None or not 1971 <= wall.year <= 9000:  # noqa: PLR2004 - '0000-00-00', and worse
             return None
@@ -83,7 +83,7 @@ class Row:
     def finding(
         self, verdict: Verdict, column: str, words: str, value: str | None = None
     ) -> Finding:
-        """Return what was found at one of its columns."""
+        """Return a finding about one of its columns."""
         shown = self.text(column) if value is None else value
         shown = shown if len(shown) <= SHOWN else shown[:SHOWN] + "…"
         return Finding(

@@ -1,4 +1,4 @@
-"""Rows of `xxl_job_log` that are over become runs; `--runs` asks for them."""
+"""Finished rows of `xxl_job_log` become runs; only with `--runs`."""
 
 import html
 import re
@@ -23,7 +23,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
 @dataclass(slots=True)
 class RunReader:
-    """Reads the runs since some days ago, of the jobs with these ids; counts what it leaves."""
+    """Reads the runs of the last days of these jobs; counts those it leaves out."""
 
     zone: ZoneInfo
     days: int
@@ -33,7 +33,7 @@ class RunReader:
     foreign: int = field(default=0, init=False)
 
     def read(self, source: LiveSource | DumpSource) -> Iterator[RunArrival]:
-        """Give the runs that are over."""
+        """Yield the finished runs."""
         columns = [name for name in source.columns()[LOG] if name in RULES[LOG]]
         now = datetime.fromtimestamp(self.now_ms / 1_000, UTC)
         since = now - timedelta(days=self.days)
@@ -71,7 +71,7 @@ class RunReader:
 
 
 def status_of(trigger_code: int, handle_code: int) -> RunStatus | None:
-    """Return how a run ended, None when it has not."""
+    """Return how a run ended; None if it has not."""
     if handle_code == OK:
         return RunStatus.SUCCEEDED
     if handle_code == TIMED_OUT:
@@ -82,5 +82,5 @@ def status_of(trigger_code: int, handle_code: int) -> RunStatus | None:
 
 
 def plain(marked: str) -> str:
-    """Return a text with line breaks in place of XXL-JOB's, and without its other marks."""
+    """Return XXL-JOB's HTML as plain text."""
     return cut(html.unescape(_TAG.sub("", _BREAK.sub("\n", marked))).strip())

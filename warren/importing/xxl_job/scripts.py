@@ -1,4 +1,4 @@
-"""GLUE becomes a script, with its earlier versions."""
+"""GLUE becomes a script with its earlier versions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from sql.jobs.script_versions import KEPT_VERSIONS
 from warren.importing.xxl_job.rows import Row
 
 HANDLER = "BEAN"
-#: What runs by another interpreter here, or in another way than there.
+#: Types that run with another interpreter here, or in another way.
 PYTHON2, GROOVY = "GLUE_PYTHON2", "GLUE_GROOVY"
 
 
 @dataclass(frozen=True, slots=True)
 class Glue:
-    """A job's script; `language` "" = it has none. What is wrong with it stops the job."""
+    """A job's script; `language` "" = none. A `problem` stops the job."""
 
     language: str = ""
     source: str = ""

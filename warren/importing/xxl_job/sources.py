@@ -1,4 +1,4 @@
-"""Opens what somebody names: a database by its URL, or a dump by its path."""
+"""Opens a source: a database by its URL, or a dump by its path."""
 
 import sys
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ from warren.settings.setting_rules import has_password
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is a database, and no file."""
+    """Whether a place is a database rather than a file."""
     return ":" in place and not Path(place).exists()
 
 
 @contextmanager
 def open_source(place: str, password_file: Path | None) -> Iterator[LiveSource | DumpSource]:
-    """Give the tables of a database or a dump.
+    """Yield the tables of a database or a dump.
 
     Raises:
-        CommandError: the URL holds a password, or the dump is cut.
+        CommandError: the URL contains a password, or the dump is incomplete.
 
     """
     if not is_url(place):

@@ -1,4 +1,4 @@
-"""The tables of XXL-JOB 2.2 to 3.5, and for each column what becomes of it."""
+"""The tables of XXL-JOB 2.2 to 3.5, and what happens to each column."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -7,22 +7,22 @@ from warren.errors import CommandError
 
 GROUP, INFO, GLUE = "xxl_job_group", "xxl_job_info", "xxl_job_logglue"
 USER, LOG, REPORT = "xxl_job_user", "xxl_job_log", "xxl_job_log_report"
-#: Holds Warren's own state, beside tables that are named like XXL-JOB's.
+#: Marks a database of Warren, whose other tables have the names of XXL-JOB's.
 OF_WARREN = "warren_cluster"
 
 
 class Rule(Enum):
-    """What becomes of a column."""
+    """What happens to a column."""
 
-    MAPPED = "it is carried over"
-    KEY = "it names the row"
-    #: Live state, secrets, and what follows from the rest.
-    LEFT = "it is left"
+    MAPPED = "imported"
+    KEY = "identifies the row"
+    #: Live state, secrets, and derived values.
+    LEFT = "ignored"
 
 
 _M, _K, _L = Rule.MAPPED, Rule.KEY, Rule.LEFT
 
-#: Every column that a version of XXL-JOB has, by the name of the newest.
+#: Every column of any version of XXL-JOB, by its newest name.
 RULES: Mapping[str, Mapping[str, Rule]] = {
     GROUP: {
         "id": _K,
@@ -55,7 +55,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
         "glue_updatetime": _L,  # a version of the script has its own
         "child_jobid": _M,
         "trigger_status": _M,
-        "trigger_last_time": _L,  # the first tick that is not decided is `trigger_next_time`
+        "trigger_last_time": _L,  # `trigger_next_time` is the first open tick
         "trigger_next_time": _M,
         "add_time": _M,
         "update_time": _M,
@@ -72,7 +72,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     USER: {
         "id": _K,
         "username": _M,
-        "password": _L,  # a hash without salt, of no use
+        "password": _L,  # an unsalted hash
         "token": _L,
         "role": _M,
         "permission": _M,
@@ -93,36 +93,36 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
         "executor_handler": _M,
         "executor_param": _M,
         "executor_sharding_param": _M,
-        "executor_fail_retry_count": _L,  # nothing is retried any more
+        "executor_fail_retry_count": _L,  # imported runs are not retried
         "trigger_time": _M,
         "trigger_code": _M,
         "trigger_msg": _M,
         "handle_time": _M,
         "handle_code": _M,
         "handle_msg": _M,
-        "alarm_status": _L,  # nobody is alarmed any more
+        "alarm_status": _L,  # imported runs raise no alarms
     },
 }
-#: Names of columns before 3.5, and what they are called since.
+#: Column names before 3.5, and their names since.
 OLD_NAMES = {(GROUP, "title"): "name", (INFO, "job_desc"): "name"}
-#: Columns that not every version has: all others must be there.
+#: Columns that not every version has; all others are required.
 OPTIONAL = {
     GROUP: {"access_token", "update_time"},
     INFO: {"job_cron", "schedule_type", "schedule_conf", "misfire_strategy"},
     USER: {"token"},
     REPORT: {"update_time"},
 }
-#: What is read whole; runs may be very many and are read in pages.
+#: Tables that are read as a whole; runs, of which there may be many, are read in pages.
 READ_WHOLE = (GROUP, INFO, GLUE, USER, REPORT)
 
 
 def known_as(table: str, column: str) -> str:
-    """Return what a column is called since 3.5."""
+    """Return the name of a column since 3.5."""
     return OLD_NAMES.get((table, column), column)
 
 
 def check_tables(columns: Mapping[str, Sequence[str]], where: str) -> None:
-    """Raise CommandError unless these are the tables of XXL-JOB, 2.2 or later; more is no harm."""
+    """Raise CommandError unless these are XXL-JOB's tables, 2.2 or later; others may exist too."""
     if OF_WARREN in columns:
         raise CommandError(f"{where} is a database of Warren, not of XXL-JOB")
     missing = [table for table in RULES if table not in columns]
@@ -142,7 +142,7 @@ def check_tables(columns: Mapping[str, Sequence[str]], where: str) -> None:
 
 
 def unknown_columns(columns: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    """Return each column, with its table, that no version of XXL-JOB has."""
+    """Return table and name of each column that no version of XXL-JOB has."""
     return [
         (table, column)
         for table, rules in RULES.items()

@@ -1,7 +1,7 @@
-"""Whether a time zone can be the server's: its next fire times say so.
+"""Checks the given time zone against the jobs' next fire times.
 
 No column names the zone of XXL-JOB's server. But the server computed `trigger_next_time` from the
-cron expression in that zone, so an expression that gives another instant was read in another one.
+cron expression in that zone, so if an expression gives another time, the zone is wrong.
 """
 
 from collections.abc import Sequence
@@ -15,23 +15,23 @@ from sql.instants import iso
 from warren.errors import CommandError
 from warren.importing.xxl_job.tables import INFO
 
-#: Zones that are tried where the one that was given does not fit.
+#: Zones to try if the given one does not fit.
 _OTHERS = (
     *("UTC", "Asia/Shanghai", "Asia/Tokyo", "Asia/Singapore", "Asia/Kolkata", "Asia/Dubai"),
     *("Europe/London", "Europe/Berlin", "Europe/Moscow", "Europe/Istanbul"),
     *("America/New_York", "America/Chicago", "America/Los_Angeles", "America/Sao_Paulo"),
     *(f"Etc/GMT{hours:+d}" for hours in range(-14, 13)),
 )
-#: Jobs that are looked at; more make it no surer.
+#: Jobs checked at most; more would add no certainty.
 _LOOKED_AT = 500
-#: One next time in so many may be odd for a reason of its own.
+#: One in this many next times may be wrong for another reason.
 _OUTLIERS = 10
 
 
 def check_zone(arrivals: Arrivals, zone: ZoneInfo) -> None:
-    """Refuse a zone that next fire times speak against where another one explains nearly all.
+    """Refuse a zone that contradicts next fire times, if another zone fits nearly all of them.
 
-    Those that no zone explains become findings.
+    Times that no zone explains become findings.
 
     Raises:
         CommandError: the zone is wrong.
