@@ -34,14 +34,19 @@ def sent_key() -> str:
 
 def ticked_ids() -> Sequence[int]:
     """Return the ticked ids without duplicates."""
-    sent = request.form.getlist("id")[:MOST_TICKED]
+    sent = request.values.getlist("id")[:MOST_TICKED]
     ids = (int(text) for text in sent if text.isascii() and text.isdecimal())
     return list(dict.fromkeys(one for one in ids if one <= LARGEST))
 
 
 def is_about_all() -> bool:
     """Return whether the form means everything that matches a filter."""
-    return request.form.get("all") == "1" and "only" not in request.form
+    return request.values.get("all") == "1" and "only" not in request.values
+
+
+def sent_filter() -> str:
+    """Return the filter of the list that the form came from, as a query string."""
+    return request.values.get("filter", "")[:4_000]
 
 
 def sent_number(name: str) -> int:

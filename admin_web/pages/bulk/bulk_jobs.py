@@ -43,6 +43,25 @@ class BulkJobPages:
         self._services = services
         self._work = work
 
+    @route("/jobs/bulk/ask", Right.OPERATE)
+    def ask(self) -> Page:
+        """Show how many jobs match the filter, and ask for confirmation.
+
+        The filter is in the URL, so a sign-in on the way leads back to it.
+        """
+        chosen = _chosen(self._services)
+        if not chosen.job_ids:
+            flash(gettext("No matching jobs."), "error")
+            return redirect(_list_url(), 303)
+        return render_template(
+            "pages/bulk_jobs_ask.html",
+            action=_action(),
+            chosen=chosen,
+            filter=bulk.sent_filter(),
+            key=bulk.fresh_key(),
+            back=_list_url(),
+        )
+
     @route("/jobs/bulk/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Page:
         """Start the work, unless this form was already sent."""
@@ -51,7 +70,7 @@ class BulkJobPages:
             chosen, action = _chosen(self._services), _action()
             if len(chosen.job_ids) > bulk.sent_number("count"):
                 flash(gettext("More jobs match now. Please check again."), "error")
-                return _question(chosen, action)
+                return ask_about_all(action)
             work = Work(
                 key=key,
                 action=action,
@@ -69,8 +88,10 @@ class BulkJobPages:
     @route("/jobs/bulk/work", Right.OPERATE)
     def show(self) -> Page:
         """Show the progress and the result."""
-        work = self._work.find(request.args.get("key", ""), visitor().user_id)
-        return render_template("pages/bulk_jobs.html", work=work), 200 if work else 404
+        key, user_id = request.args.get("key", ""), visitor().user_id
+        work, undoing = (self._work.find(one, user_id) for one in (key, bulk.undo_key(key)))
+        page = render_template("pages/bulk_jobs.html", work=work, undoing=undoing)
+        return page, 200 if work else 404
 
     @route("/jobs/bulk/resume", Right.OPERATE, methods=("POST",))
     def resume(self) -> Response:
@@ -99,17 +120,13 @@ class BulkJobPages:
         return redirect(url_for("bulk_jobs.show", key=undo.key), 303)
 
 
-def ask_about_all(services: ConsoleServices, action: str) -> Response | str:
-    """Show how many jobs match the form's filter, and ask for confirmation."""
-    chosen = _chosen(services)
-    if not chosen.job_ids:
-        flash(gettext("No matching jobs."), "error")
-        return redirect(_list_url(), 303)
-    return _question(chosen, action)
+def ask_about_all(action: str) -> Response:
+    """Redirect to the page that asks for confirmation, with the form's filter."""
+    return redirect(url_for("bulk_jobs.ask", action=action, filter=bulk.sent_filter()), 303)
 
 
 def _chosen(services: ConsoleServices) -> Chosen:
-    known, form = visitor(), JobFilterForm(read_query(request.form.get("filter", "")))
+    known, form = visitor(), JobFilterForm(read_query(bulk.sent_filter()))
     apps = services.database.read(lambda session: list(ids_by_name(session, known.app_ids)))
     form.set_choices(apps)
     if not form.validate():
@@ -119,30 +136,15 @@ def _chosen(services: ConsoleServices) -> Chosen:
     return Chosen(found[:MOST], len(found) <= MOST)
 
 
-def _question(chosen: Chosen, action: str) -> str:
-    return render_template(
-        "pages/bulk_jobs_ask.html",
-        action=action,
-        chosen=chosen,
-        filter=_filter(),
-        key=bulk.fresh_key(),
-        back=_list_url(),
-    )
-
-
 def _action() -> str:
-    action = request.form.get("action", "")
+    action = request.values.get("action", "")
     if action not in ACTIONS:
-        abort(400)
+        abort(400 if request.method == "POST" else 404)
     return action
 
 
-def _filter() -> str:
-    return request.form.get("filter", "")[:4_000]
-
-
 def _list_url() -> str:
-    query = _filter()
+    query = bulk.sent_filter()
     return url_for("jobs.index") + (f"?{query}" if query else "")
 
 

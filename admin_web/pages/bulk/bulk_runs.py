@@ -41,15 +41,27 @@ class BulkRunPages:
         self._finder = RunFinder(services)
         self._work = BulkWork(services.now_ms)
 
-    @route("/runs/bulk/ask", Right.OPERATE, methods=("POST",))
+    @route("/runs/bulk/ask", Right.OPERATE)
     def ask(self) -> Page:
-        """Show how many runs are meant, and ask for confirmation."""
+        """Show how many runs are meant, and ask for confirmation.
+
+        The selection is in the URL, so a sign-in on the way leads back to it.
+        """
         now_ms = self._services.now_ms()
         chosen = self._chosen(now_ms)
         if not chosen.run_ids:
             flash(gettext("No run was selected."), "error")
             return redirect(_list_url(), 303)
-        return self._question(chosen, now_ms)
+        return render_template(
+            "pages/bulk_runs_ask.html",
+            action=_action(),
+            chosen=chosen,
+            is_about_all=bulk.is_about_all(),
+            filter=bulk.sent_filter(),
+            key=bulk.fresh_key(),
+            asked_at=now_ms,
+            back=_list_url(),
+        )
 
     @route("/runs/bulk/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Page:
@@ -59,7 +71,9 @@ class BulkRunPages:
             chosen, action = self._chosen(asked_at), _action()
             if len(chosen.run_ids) > bulk.sent_number("count"):
                 flash(gettext("More runs match now. Please check again."), "error")
-                return self._question(chosen, self._services.now_ms())
+                query = bulk.sent_filter()
+                again = url_for("bulk_runs.ask", action=action, all=1, filter=query)
+                return redirect(again, 303)
             work = Work(
                 key=key,
                 action=action,
@@ -87,22 +101,10 @@ class BulkRunPages:
         self._work.resume(key, visitor().user_id)
         return redirect(url_for("bulk_runs.show", key=key), 303)
 
-    def _question(self, chosen: Chosen, now_ms: int) -> str:
-        return render_template(
-            "pages/bulk_runs_ask.html",
-            action=_action(),
-            chosen=chosen,
-            is_about_all=bulk.is_about_all(),
-            filter=request.form.get("filter", "")[:4_000],
-            key=bulk.fresh_key(),
-            asked_at=now_ms,
-            back=_list_url(),
-        )
-
     def _chosen(self, asked_at: int) -> Chosen:
         if not bulk.is_about_all():
             return Chosen(bulk.ticked_ids(), is_all=True)
-        asked = self._finder.ask(read_query(request.form.get("filter", "")))
+        asked = self._finder.ask(read_query(bulk.sent_filter()))
         if not asked.is_valid:
             abort(400)
         # Leave out runs created since, for example by re-running others.
@@ -111,14 +113,14 @@ class BulkRunPages:
 
 
 def _action() -> str:
-    action = request.form.get("action", "")
+    action = request.values.get("action", "")
     if action not in (AGAIN, KILL):
-        abort(400)
+        abort(400 if request.method == "POST" else 404)
     return action
 
 
 def _list_url() -> str:
-    query = request.form.get("filter", "")[:4_000]
+    query = bulk.sent_filter()
     return url_for("runs.index") + (f"?{query}" if query else "")
 
 

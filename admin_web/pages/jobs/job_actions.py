@@ -59,7 +59,7 @@ class JobActions:
     def start(self) -> Response | str:
         """Start jobs' schedules."""
         if bulk.is_about_all():
-            return ask_about_all(self._services, "start")
+            return ask_about_all("start")
         done, wrong = self._each(self._commands.jobs.start, self._chosen())
         flash(gettext("Jobs started: %(n)s", n=done))
         return self._back(wrong)
@@ -68,7 +68,7 @@ class JobActions:
     def stop(self) -> Response | str:
         """Stop jobs' schedules."""
         if bulk.is_about_all():
-            return ask_about_all(self._services, "stop")
+            return ask_about_all("stop")
         began_at, chosen = self._services.now_ms(), self._chosen()
         done, wrong = self._each(self._commands.jobs.stop, chosen)
         words = gettext("Jobs stopped: %(n)s", n=done)
@@ -82,7 +82,7 @@ class JobActions:
     def trigger(self) -> Response | str:
         """Run jobs once, each with its own parameter."""
         if bulk.is_about_all():
-            return ask_about_all(self._services, "trigger")
+            return ask_about_all("trigger")
         done, wrong = self._each(self._commands.runs.trigger, self._chosen())
         flash(gettext("Runs queued: %(n)s", n=done))
         return self._back(wrong)
@@ -91,7 +91,7 @@ class JobActions:
     def ask_delete(self) -> str | Response:
         """Ask for confirmation before deleting jobs."""
         if bulk.is_about_all():
-            return ask_about_all(self._services, "delete")
+            return ask_about_all("delete")
         return render_template("pages/jobs_delete.html", jobs=self._chosen(), back=_came_from())
 
     @route("/jobs/delete", Right.OPERATE, methods=("POST",))

@@ -82,6 +82,7 @@ TABLE: dict[str, Expected] = {
     "bulk_runs.start": Expected(OPERATORS, admits=frozenset({400})),
     "bulk_runs.show": Expected(OPERATORS, admits=frozenset({404})),
     "bulk_runs.resume": Expected(OPERATORS, admits=frozenset({400})),
+    "bulk_jobs.ask": Expected(OPERATORS),
     "bulk_jobs.start": Expected(OPERATORS, admits=frozenset({400})),
     "bulk_jobs.show": Expected(OPERATORS, admits=frozenset({404})),
     "bulk_jobs.resume": Expected(OPERATORS, admits=frozenset({400})),

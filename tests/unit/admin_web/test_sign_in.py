@@ -61,7 +61,7 @@ class TestWayIn:
             ("/apps/add", "/apps/new"),
             ("/glue/7/save", "/glue/7"),
             ("/account/sign-ins/7/end", "/account"),
-            ("/runs/bulk/ask?page=1", "/runs"),
+            ("/runs/bulk/start?page=1", "/runs"),
             ("/logout", "/"),
         ],
     )

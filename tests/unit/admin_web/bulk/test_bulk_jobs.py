@@ -35,7 +35,8 @@ def hidden(page: str) -> dict[str, str]:
 def do(visit: Visit, action: str, query: str) -> str:
     """Ask, from the list with all jobs chosen, confirm, and return the page of the result."""
     visit.get("/jobs")
-    asked = visit.post(f"/jobs/{action}", {"all": "1", "filter": query})
+    form = {"all": "1", "filter": query}
+    asked = visit.post(f"/jobs/{action}", form, follow_redirects=True)
     path = visit.post("/jobs/bulk/start", hidden(asked.text)).location
     return str(
         eventually(lambda: (page := visit.get(path).text) and "done</span>" in page and page)
@@ -99,6 +100,17 @@ def test_jobs_of_foreign_apps_do_not_fit(app: Flask, rows: Rows) -> None:
 
     assert "Started: 1" in do(signed_in(app, "operator"), "start", "")
     assert states(rows.database) == {"mine": 1, "theirs": 0}
+
+
+def test_whoever_signs_in_on_the_way_is_back_at_the_same_question(app: Flask, rows: Rows) -> None:
+    for name in ("night-1", "night-2", "other"):
+        rows.job(name, **CRON)
+    visit = Visit(app)
+
+    sign_in = visit.get("/jobs/bulk/ask?action=stop&filter=name%3Dnight").location
+    question = visit.get(visit.sign_in("admin", path=sign_in).location)
+
+    assert "Stop 2 jobs" in question.text
 
 
 class TestTags:

@@ -42,8 +42,7 @@ def finish(visit: Visit, path: str) -> str:
 
 def do(visit: Visit, **asked: Any) -> str:
     """Ask, confirm, and return the page of the result."""
-    visit.get("/runs")
-    question = visit.post("/runs/bulk/ask", asked)
+    question = visit.get("/runs/bulk/ask", query_string=asked)
     answer = visit.post("/runs/bulk/start", hidden(question.text))
     assert answer.status_code == 303
     return finish(visit, answer.location)
@@ -82,8 +81,7 @@ def test_the_question_tells_how_many_fit_the_filter(admin: Visit, rows: Rows, cl
         rows.run(other, clock.now - n * 1_000 - 1, status="FAILED")
     asked = {"action": "again", "all": "1", "filter": "job=reports/nightly&status=failures"}
 
-    admin.get("/runs")
-    question = admin.post("/runs/bulk/ask", asked).text
+    question = admin.get("/runs/bulk/ask", query_string=asked).text
     page = do(admin, **asked)
 
     assert "Run 120 runs again?" in question
@@ -96,8 +94,7 @@ def test_a_form_that_is_sent_twice_plans_nothing_twice(
     admin: Visit, rows: Rows, clock: Clock
 ) -> None:
     run_id = rows.run(rows.job("nightly"), clock.now - 1_000, status="FAILED")
-    admin.get("/runs")
-    form = hidden(admin.post("/runs/bulk/ask", {"action": "again", "id": run_id}).text)
+    form = hidden(admin.get(f"/runs/bulk/ask?action=again&id={run_id}").text)
 
     first = admin.post("/runs/bulk/start", form)
     finish(admin, first.location)
@@ -180,7 +177,7 @@ def test_a_viewer_is_offered_nothing_and_may_nothing(app: Flask, rows: Rows, clo
 
     assert "/runs/bulk/ask" not in viewer.get("/runs").text.replace('action="/runs/bulk/ask"', "")
     assert 'name="id"' not in viewer.get("/runs").text
-    assert viewer.post("/runs/bulk/ask", {"action": "again", "id": run_id}).status_code == 403
+    assert viewer.get(f"/runs/bulk/ask?action=again&id={run_id}").status_code == 403
 
 
 def test_more_runs_than_were_counted_are_asked_about_again(
@@ -188,12 +185,11 @@ def test_more_runs_than_were_counted_are_asked_about_again(
 ) -> None:
     job_id = rows.job("nightly")
     rows.run(job_id, clock.now - 1_000, status="FAILED")
-    admin.get("/runs")
     asked = {"action": "again", "all": "1", "filter": "status=failures"}
-    form = hidden(admin.post("/runs/bulk/ask", asked).text)
+    form = hidden(admin.get("/runs/bulk/ask", query_string=asked).text)
     rows.run(job_id, clock.now - 2_000, status="FAILED")
 
-    answer = admin.post("/runs/bulk/start", form)
+    answer = admin.post("/runs/bulk/start", form, follow_redirects=True)
 
     assert "More runs match now." in answer.text
     assert "Run 2 runs again?" in answer.text
@@ -204,8 +200,7 @@ def test_what_was_begun_is_shown_to_nobody_else(
     admin: Visit, app: Flask, rows: Rows, clock: Clock
 ) -> None:
     run_id = rows.run(rows.job("nightly"), clock.now - 1_000, status="FAILED")
-    admin.get("/runs")
-    form = hidden(admin.post("/runs/bulk/ask", {"action": "again", "id": run_id}).text)
+    form = hidden(admin.get(f"/runs/bulk/ask?action=again&id={run_id}").text)
     path = admin.post("/runs/bulk/start", form).location
     finish(admin, path)
 
@@ -216,11 +211,38 @@ def test_what_was_begun_is_shown_to_nobody_else(
 
 
 def test_without_a_tick_nothing_is_asked(admin: Visit) -> None:
-    admin.get("/runs")
-
-    answer = admin.post("/runs/bulk/ask", {"action": "kill"}, follow_redirects=True)
+    answer = admin.get("/runs/bulk/ask?action=kill", follow_redirects=True)
 
     assert "No run was selected." in answer.text
+
+
+def test_whoever_signs_in_on_the_way_is_back_at_the_same_question(
+    app: Flask, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("nightly")
+    ids = [rows.run(job_id, clock.now - n * 1_000 - 1, status="FAILED") for n in range(3)]
+    rows.run(job_id, clock.now - 9_000, status="LOST")
+    asked = [
+        {"action": "again", "all": "1", "filter": "job=reports/nightly&status=FAILED"},
+        {"action": "again", "id": ids},
+    ]
+
+    for query in asked:
+        visit = Visit(app)
+        sign_in = visit.get("/runs/bulk/ask", query_string=query).location
+        question = visit.get(visit.sign_in("admin", path=sign_in).location)
+
+        assert "Run 3 runs again?" in question.text
+        answer = visit.post("/runs/bulk/start", hidden(question.text))
+        assert "3 of 3" in finish(visit, answer.location)
+
+
+def test_no_question_is_about_an_action_that_does_not_exist(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    run_id = rows.run(rows.job("nightly"), clock.now - 1_000, status="FAILED")
+
+    assert admin.get(f"/runs/bulk/ask?action=burn&id={run_id}").status_code == 404
 
 
 @pytest.mark.parametrize("wrong", [{"action": "burn"}, {"key": "x"}, {"asked_at": "-1"}])

@@ -71,6 +71,20 @@ def test_ticked_jobs_that_were_stopped_together_start_again(
     assert starts(database) == sorted(before * 2)
 
 
+def test_the_page_of_a_stop_that_was_undone_says_so_and_has_no_button(
+    admin: Visit, night: dict[str, int]
+) -> None:
+    stopped = do(admin, "stop", "name=o")
+    key = key_in(stopped)
+    undo(admin, key)
+
+    page = admin.get(f"/jobs/bulk/work?key={key}").text
+
+    assert "This was undone." in page
+    assert f'href="/jobs/bulk/work?key={bulk.undo_key(key)}"' in page
+    assert not UNDO.findall(page)
+
+
 def test_all_jobs_of_a_filter_that_were_stopped_start_again(
     admin: Visit, database: Database, night: dict[str, int]
 ) -> None:
