@@ -138,3 +138,25 @@ def test_jobs_are_suggested_while_a_name_is_typed(page: Page) -> None:
     suggested = page.locator("#job-names option")
     expect(suggested).to_have_count(1)
     expect(suggested).to_have_attribute("value", "reports/nightly report")
+
+
+def test_a_job_is_asked_for_what_goes_with_a_choice_that_a_script_makes(page: Page) -> None:
+    page.goto("/jobs/new")
+    if not page.locator("script[src*='jobs-']").count():
+        pytest.skip("the console's scripts are not built: make console")
+    choose = """([id, value]) => {
+      const choice = document.getElementById(id);
+      choice.value = value;
+      choice.dispatchEvent(new Event("change", { bubbles: true }));
+    }"""
+
+    page.evaluate(choose, ["language", "shell"])
+    page.evaluate(choose, ["schedule_kind", "FIX_RATE"])
+
+    expect(page.locator(".for-script")).to_be_visible()
+    expect(page.locator(".for-seconds")).to_be_visible()
+    for hidden in (".for-handler", ".for-cron", ".for-at"):
+        expect(page.locator(hidden)).to_be_hidden()
+    page.evaluate(choose, ["language", ""])
+    expect(page.locator(".for-handler")).to_be_visible()
+    expect(page.locator(".for-script")).to_be_hidden()
