@@ -10,7 +10,7 @@ from wtforms.validators import InputRequired, Length, Optional
 
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
-from scheduler.commands.cluster import LONGEST_REASON, check_reason
+from scheduler.commands.cluster import LONGEST_REASON, NEVER, check_reason
 from sql.registry.pauses import PauseRow
 
 _MINUTE_MS = 60_000
@@ -53,11 +53,11 @@ class PauseForm(ConsoleForm):
         self._zone = ZoneInfo(zone)
 
     @property
-    def until_ms(self) -> int | None:
-        """When the pause ends by itself; None = never."""
+    def until_ms(self) -> int:
+        """When the pause ends by itself, or NEVER."""
         if self.until.data:
             return _epoch_ms(self.until.data, self._zone)
-        return self._now_ms + int(self.span.data) * _MINUTE_MS if self.span.data else None
+        return self._now_ms + int(self.span.data) * _MINUTE_MS if self.span.data else NEVER
 
     def validate_reason(self, field: Field) -> None:
         """Refuse control characters, line breaks included."""

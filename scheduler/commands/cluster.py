@@ -17,6 +17,8 @@ from sql.models import App
 from sql.registry import drains, pauses
 from sql.registry.pauses import EVERY_APP
 
+#: In place of when a pause ends by itself: it does not.
+NEVER = 0
 #: Characters of a pause's reason.
 LONGEST_REASON = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -70,12 +72,13 @@ class ClusterCommands:
     ) -> PauseOutcome:
         """Stop dispatch, everywhere or of one app, until it is resumed; ticks are planned on.
 
-        Where it is paused already, a reason or an end that is given replaces the old one.
+        Where it is paused already, a reason or an end that is given replaces the old one, and NEVER
+        removes the end.
 
         Args:
             app_id: the app; by default the whole cluster, which takes an administrator.
             reason: a line for people.
-            until_ms: when it ends by itself; None = never.
+            until_ms: when it ends by itself; None = as it is, which is NEVER for a new pause.
 
         Raises:
             Problem: reason or end are not acceptable, or there is no such app.
@@ -86,17 +89,17 @@ class ClusterCommands:
         def unit(session: Session) -> PauseOutcome:
             name = self._begin(session, app_id)
             now_ms = self._context.now_ms()
-            if until_ms is not None and not now_ms < until_ms <= LATEST_MS:
+            if until_ms and not now_ms < until_ms <= LATEST_MS:
                 raise Problem(Code.PAUSE_END, "until", got=iso(until_ms))
             old = pauses.of(session, app_id, now_ms)
             if old is None:
                 by = self._context.actor.who
-                pauses.begin(
-                    session, app_id, now_ms=now_ms, until_ms=until_ms, by=by, reason=reason
-                )
-                self._note_pause(session, app_id, name, now_ms, after=_told(reason, until_ms))
+                end_ms = until_ms or None
+                pauses.begin(session, app_id, now_ms=now_ms, until_ms=end_ms, by=by, reason=reason)
+                self._note_pause(session, app_id, name, now_ms, after=_told(reason, end_ms))
                 return PauseOutcome.PAUSED
-            why, end_ms = reason or old.reason, until_ms or old.until_at
+            why = reason or old.reason
+            end_ms = old.until_at if until_ms is None else until_ms or None
             if (why, end_ms) == (old.reason, old.until_at):
                 return PauseOutcome.ALREADY
             pauses.change(session, old.id, until_ms=end_ms, reason=why)

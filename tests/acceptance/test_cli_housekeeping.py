@@ -137,12 +137,15 @@ def test_a_pause_of_an_app_has_a_reason_and_an_end_and_is_shown_with_the_schedul
 
     done = desk.warren("pause", "--app", "printing", "--reason", "new disk", "--for", "2h")
     again = desk.warren("pause", "--app", "printing", "--reason", "new disk")
+    shown = desk.warren("schedulers", "list").stdout
+    endless = desk.warren("pause", "--app", "printing", "--no-until")
 
     assert "paused; to go on: warren resume --app printing" in done.stdout
     assert "it was paused already" in again.stdout
-    shown = desk.warren("schedulers", "list").stdout
     assert "app printing is paused by cli:" in shown
     assert " until " in shown
+    assert "it was paused already; its reason or end has changed" in endless.stdout
+    assert " until " not in desk.warren("schedulers", "list").stdout
     assert ": new disk; to go on: warren resume --app printing" in shown
     assert "resumed" in desk.warren("resume", "--app", "printing").stdout
     assert "paused" not in desk.warren("schedulers", "list").stdout

@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from scheduler.commands.cluster import PauseOutcome
+from scheduler.commands.cluster import NEVER, PauseOutcome
 from scheduler.views.pause_view import pause_facts
 from scheduler.views.to_json import to_json
 from sql.registry import pauses
@@ -92,23 +92,31 @@ _of_app = click.option("--app", help="Only this app. Default: every app.")
         "warren pause",
         'warren pause --reason "database upgrade" --for 2h',
         "warren pause --app reports --until 2026-12-01T08:00",
+        "warren pause --app reports --no-until",
     )
 )
 @_of_app
 @click.option("--reason", default="", help="Why, in a line of up to 200 characters.")
 @click.option("--until", help="When it ends by itself, as an ISO 8601 time. Default: never.")
 @click.option("--for", "span", help="After how long it ends by itself: 30m, 2h, 1d.")
+@click.option("--no-until", "endless", is_flag=True, help="Remove the end of a pause that has one.")
 @takes_settings("database_url", "timezone")
 def pause(
-    settings: Settings, app: str | None, reason: str, until: str | None, span: str | None
+    settings: Settings,
+    *,
+    app: str | None,
+    reason: str,
+    until: str | None,
+    span: str | None,
+    endless: bool,
 ) -> None:
     """Stop dispatching runs, everywhere or of one app. They are still planned, and wait.
 
     Where it is paused already, a new reason or end replaces the old one.
     """
-    if until and span:
-        raise click.UsageError("give either --until or --for")
-    end_ms = read_end(until, zone=settings.zone) if until else None
+    if sum(map(bool, (until, span, endless))) > 1:
+        raise click.UsageError("give only one of --until, --for and --no-until")
+    end_ms = read_end(until, zone=settings.zone) if until else NEVER if endless else None
     span_ms = read_span(span) if span else None
     with open_client(settings) as client:
         if span_ms:
@@ -132,7 +140,7 @@ def resume(settings: Settings, app: str | None) -> None:
 
 _PAUSED = {
     PauseOutcome.PAUSED: "paused; to go on: {resume}",
-    PauseOutcome.CHANGED: "it was paused already; it has a new reason or end now",
+    PauseOutcome.CHANGED: "it was paused already; its reason or end has changed",
     PauseOutcome.ALREADY: "it was paused already",
 }
 

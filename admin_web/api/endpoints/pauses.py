@@ -5,16 +5,16 @@ import msgspec
 from admin_web.api.endpoint import Call
 from admin_web.api.paging import instant_ms
 from admin_web.api.refusals import Refusal
-from scheduler.commands.cluster import ClusterCommands, PauseOutcome
+from scheduler.commands.cluster import NEVER, ClusterCommands, PauseOutcome
 from scheduler.views.pause_view import pause_facts
 from sql.registry.pauses import EVERY_APP, ShownPause
 
 
 class PauseBody(msgspec.Struct, kw_only=True):
-    """Why something is paused, and when the pause ends by itself."""
+    """Why something is paused, and when the pause ends by itself; null removes its end."""
 
     reason: str = ""
-    until: str | None = None
+    until: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class PauseFacts(msgspec.Struct, kw_only=True):
@@ -38,9 +38,11 @@ def pause(commands: ClusterCommands, call: Call, app_id: int = EVERY_APP) -> Cha
     return Changed(changed=outcome is not PauseOutcome.ALREADY)
 
 
-def _end_ms(text: str | None) -> int | None:
+def _end_ms(text: str | msgspec.UnsetType | None) -> int | None:
+    if text is msgspec.UNSET:
+        return None
     try:
-        return instant_ms("until", text)
+        return instant_ms("until", text) or NEVER
     except Refusal as refusal:
         errors = [{"pointer": "/until", "detail": refusal.detail}]
         raise Refusal(422, refusal.detail, errors=errors) from refusal

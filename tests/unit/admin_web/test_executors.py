@@ -223,6 +223,17 @@ class TestSchedulers:
         operator.post(f"/apps/{app_id}/resume")
         assert "paused" not in operator.get("/jobs").text
 
+    def test_the_end_of_a_pause_is_removed_by_its_form(
+        self, admin: Visit, database: Database
+    ) -> None:
+        admin.post("/schedulers/pause", {"reason": "an upgrade", "span": "120"})
+
+        admin.post("/schedulers/pause", {"reason": "an upgrade", "span": "", "until": ""})
+
+        [pause] = database.read(pauses.known)
+        assert pause.until_at is None
+        assert "Saved." in admin.get("/schedulers").text
+
     @pytest.mark.parametrize(
         ("how", "words"),
         [
