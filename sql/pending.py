@@ -20,8 +20,9 @@ from sql.alarms.alarms import Kind, is_ready
 from sql.alarms.rate_limit import is_undecided
 from sql.engine import Database
 from sql.jobs.jobs import earliest_tick
-from sql.models import Pause, Run, Uptime
+from sql.models import Run, Uptime
 from sql.registry.drains import IS_ASKED
+from sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES
 from sql.registry.uptimes import IS_UNSETTLED
 from sql.run_status import IN_FLIGHT, RunStatus
 from sql.runs.queries import is_wanted_dead, next_due_of_apps
@@ -57,7 +58,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
     since_ms: Any = bindparam("since_ms", type_=BigInteger)
     now_ms: Any = bindparam("now_ms", type_=BigInteger)
     return select(
-        exists(select(Pause.id)),
+        exists().where(HAS_PAUSES),
         earliest_tick().scalar_subquery(),
         _earliest_due(since_ms),
         _last_said(),

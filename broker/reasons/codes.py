@@ -152,6 +152,12 @@ class Why(Sentence):
     MISFIRED_IN_ONE = "misfired, %(seconds)s s late; one MISFIRE run covers them all"
     MISSED = "no scheduler could send it in time; policy %(policy)s"
     MISSED_IN_ONE = "no scheduler could send it in time; one MISFIRE run covers them all"
+    MISSED_BY_PAUSE = "dispatch was paused when it was due; policy %(policy)s"
+    MISSED_BY_PAUSE_IN_ONE = "dispatch was paused when it was due; one MISFIRE run covers them all"
+    MISSED_BY_APP_PAUSE = "its app was paused when it was due; policy %(policy)s"
+    MISSED_BY_APP_PAUSE_IN_ONE = (
+        "its app was paused when it was due; one MISFIRE run covers them all"
+    )
     STOPPED_BY = "job stopped by %(who)s"
     DELETED_BY = "job deleted by %(who)s"
     SCHEDULE_CHANGED_BY = "schedule changed by %(who)s"

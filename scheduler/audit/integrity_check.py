@@ -2,8 +2,9 @@
 
     due = fired + skipped + cancelled + purged, and nothing twice
 
-A tick that was planned and then skipped, because nobody could send it in time, has a cancelled run
-and a skip. If it ran although the job's policy is to skip it, it counts as late.
+A tick that was planned and then skipped, because nobody could send it in time or its app was
+paused, has a cancelled run and a skip. If it ran although the job's policy is to skip it, it counts
+as late.
 
 Ticks after a job's watermark are undecided and do not count as due. Runs of children do not count
 either; they are checked against the runs of their parents.
@@ -21,10 +22,12 @@ from scheduler.audit.related_runs import audit_children, audit_shards
 from scheduler.audit.tally import JobTally, Tallies
 from scheduler.schedules.registry import read_schedule
 from scheduler.schedules.schedule import Schedule
+from sql.clock import database_now_ms
 from sql.engine import Database
 from sql.jobs import child_links, history
 from sql.models import History, SkippedTicks
-from sql.registry import uptimes
+from sql.registry import pauses, uptimes
+from sql.registry.pauses import EVERY_APP
 from sql.registry.uptimes import Downtime
 from sql.run_status import RunStatus
 from sql.runs import tick_rows
@@ -90,13 +93,15 @@ def _audit(
 ) -> AuditReport:
     known = {row.id: row for row in tick_rows.jobs(session)}
     tallies = Tallies({one_id: row.name for one_id, row in known.items()}, job_id)
-    downtimes = uptimes.downtimes(session)
+    downtimes = _downtimes(session)
     for one_id, made in groupby(history.changes(session), lambda change: change.job_id):
         job, changes = tallies.of(one_id), list(made)
         if job is None:
             continue
-        end_ms = known[one_id].last_tick_at if one_id in known else changes[-1].watermark
-        for span in _spans(changes, end_ms, bounds, timezone, downtimes):
+        stored = known.get(one_id)
+        end_ms = stored.last_tick_at if stored else changes[-1].watermark
+        missed = _of_app(downtimes, stored.app_id if stored else EVERY_APP)
+        for span in _spans(changes, end_ms, bounds, timezone, missed):
             _compare(session, span, job)
     ranges = [JobRange(job_id, job_id)] if job_id is not None else tick_rows.job_ranges(session)
     for jobs in ranges:
@@ -130,7 +135,8 @@ def audit_job(
     assert job is not None
     changes = list(history.changes_of(session, job_id))
     end_ms = known[0].last_tick_at
-    for span in _spans(changes, end_ms, bounds, timezone, uptimes.downtimes(session)):
+    missed = _of_app(_downtimes(session), known[0].app_id)
+    for span in _spans(changes, end_ms, bounds, timezone, missed):
         _compare(session, span, job)
     alone = JobRange(job_id, job_id)
     for row in tick_rows.doubled(session, alone, after_ms=bounds[0], until_ms=bounds[1]):
@@ -139,6 +145,15 @@ def audit_job(
     if child_links.parents(session, [job_id]):
         audit_children(session, tallies, bounds)
     return job
+
+
+def _downtimes(session: Session) -> list[Downtime]:
+    """Return when no scheduler could send, and when apps were paused."""
+    return [*uptimes.downtimes(session), *pauses.ended(session, database_now_ms(session))]
+
+
+def _of_app(downtimes: Sequence[Downtime], app_id: int) -> list[Downtime]:
+    return [one for one in downtimes if one.app_id in (EVERY_APP, app_id)]
 
 
 def _spans(

@@ -1,7 +1,7 @@
 """Decides which late starts break a job's misfire policy.
 
-A run may start late because its executor was full or absent. If no scheduler could send it in time
-and the policy is to skip missed runs, it must not start at all.
+A run may start late because its executor was full or absent. If no scheduler could send it in time,
+or its app was paused, and the policy is to skip missed runs, it must not start at all.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from sql.runs.tick_rows import DelayedTick, TickRow
 
 @dataclass(frozen=True, slots=True)
 class LateStartRule:
-    """The times in which no scheduler could send, for a job that skips the runs it missed then."""
+    """The times in which nothing could be sent, for a job that skips the runs it missed then."""
 
     downtimes: Sequence[Downtime] = ()
 

@@ -8,7 +8,7 @@ Any number of schedulers may work on it: whoever holds the job's row decides abo
 one transaction, and the MISFIRE run is the last tick's own row, so there is never a second one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -18,7 +18,7 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from scheduler.completion.completion import Completion
 from scheduler.completion.retry_policy import End
-from scheduler.dispatch.pauses import Pauses
+from scheduler.dispatch.pauses import MissedBy, Pauses
 from scheduler.explanations import explanation
 from scheduler.membership.uptime import SendingUptime, due_times
 from scheduler.node_context import NodeContext
@@ -43,18 +43,32 @@ LINGER_MS = 30_000
 IDLE_SECONDS = 0.5
 WAITING_SECONDS = 0.05
 
-SKIPPED = Why.MISSED(policy=MisfirePolicy.DO_NOTHING)
-STOOD_FOR = Why.MISSED_IN_ONE()
+#: Why a run is cancelled that its job skips, and one that another run stands for.
+_SKIPPED = {
+    MissedBy.SCHEDULERS: Why.MISSED(policy=MisfirePolicy.DO_NOTHING),
+    MissedBy.PAUSE: Why.MISSED_BY_PAUSE(policy=MisfirePolicy.DO_NOTHING),
+    MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE(policy=MisfirePolicy.DO_NOTHING),
+}
+_STOOD_FOR = {
+    MissedBy.SCHEDULERS: Why.MISSED_IN_ONE(),
+    MissedBy.PAUSE: Why.MISSED_BY_PAUSE_IN_ONE(),
+    MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE_IN_ONE(),
+}
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class _Verdicts:
-    """What one transaction writes: cancelled runs, by reason, and runs sent now."""
+    """What one transaction writes: runs that are cancelled, with the reason, and sent now."""
 
+    held: Pauses
     cancelled: list[tuple[PlannedRun, Reason]] = field(default_factory=list)
     fired: list[int] = field(default_factory=list)
+
+    def cancel(self, rows: Iterable[PlannedRun], why: Mapping[MissedBy, Reason]) -> None:
+        """Cancel runs, each with the reason for what made it late."""
+        self.cancelled += [(row, why[self.held.missed_by(row.app_id, row.due_at)]) for row in rows]
 
 
 class MissedRuns:
@@ -88,10 +102,10 @@ class MissedRuns:
             return IDLE_SECONDS
         found = self._context.database.read(lambda session: queries.missed_jobs(session, spans))
         for job_ids in chunks(found, BATCH):
-            self._decide(job_ids, spans, now_ms)
+            self._decide(job_ids, spans, held, now_ms)
         if not found:
             self._settle([one for one in downtimes if now_ms - one.to_ms > LINGER_MS])
-            self._forget(held.over_before(now_ms - LINGER_MS))
+            self._settle_pauses(held.over_before(now_ms - LINGER_MS))
         return WAITING_SECONDS if found else IDLE_SECONDS
 
     def _downtimes(self, now_ms: int) -> Sequence[Downtime]:
@@ -106,9 +120,12 @@ class MissedRuns:
             return Pauses()
         return Pauses(self._context.database.read(pauses.known), now_ms)
 
-    def _decide(self, job_ids: Sequence[int], spans: Sequence[DueSpan], now_ms: int) -> None:
+    def _decide(
+        self, job_ids: Sequence[int], spans: Sequence[DueSpan], held: Pauses, now_ms: int
+    ) -> None:
         def unit(session: Session) -> _Verdicts:
-            verdicts = _judge(session, job_ids, spans, now_ms)
+            verdicts = _Verdicts(held)
+            _judge(session, job_ids, spans, verdicts, now_ms)
             self._write(session, verdicts, now_ms)
             return verdicts
 
@@ -130,23 +147,25 @@ class MissedRuns:
         if downtimes:
             self._context.database.write(lambda session: uptimes.settle(session, downtimes))
 
-    def _forget(self, pause_ids: list[int]) -> None:
+    def _settle_pauses(self, pause_ids: list[int]) -> None:
         if pause_ids:
-            self._context.database.write(lambda session: pauses.forget(session, pause_ids))
+            self._context.database.write(lambda session: pauses.settle(session, pause_ids))
 
 
 def _judge(
-    session: Session, job_ids: Sequence[int], spans: Sequence[DueSpan], now_ms: int
-) -> _Verdicts:
+    session: Session,
+    job_ids: Sequence[int],
+    spans: Sequence[DueSpan],
+    verdicts: _Verdicts,
+    now_ms: int,
+) -> None:
     known = jobs.claim_by_ids(session, job_ids)
     held = _hold(session, [job.id for job in known], spans)
     first_ms = min((row.scheduled_at for rows in held.values() for row in rows), default=0)
     later = queries.last_misfires(session, held, since_ms=first_ms) if held else {}
-    verdicts = _Verdicts()
     for job in known:
         if rows := held.get(job.id):
             _judge_job(job, rows, later.get(job.id, 0), verdicts, now_ms)
-    return verdicts
 
 
 def _hold(
@@ -172,7 +191,7 @@ def _judge_job(
     job: MissedJob, rows: list[PlannedRun], later_ms: int, verdicts: _Verdicts, now_ms: int
 ) -> None:
     if job.misfire != MisfirePolicy.FIRE_ONCE_NOW:
-        verdicts.cancelled += [(row, SKIPPED) for row in rows]
+        verdicts.cancel(rows, _SKIPPED)
         return
     if job.is_enabled and job.next_tick_at <= now_ms:
         return  # a planner is about to decide about later ticks, which may have misfired too
@@ -180,7 +199,7 @@ def _judge_job(
     if later_ms <= last.scheduled_at:
         verdicts.fired.append(last.id)
         rows = rows[:-1]
-    verdicts.cancelled += [(row, STOOD_FOR) for row in rows]
+    verdicts.cancel(rows, _STOOD_FOR)
 
 
 def _cancelled(row: PlannedRun, reason: Reason, now_ms: int) -> End:

@@ -6,10 +6,21 @@ counts as a downtime (`scheduler/membership/uptime.py`).
 """
 
 from collections.abc import Iterable
+from enum import Enum
 
+from scheduler.membership.uptime import due_times
 from scheduler.schedules.misfire import LATE_MS
+from sql.registry import pauses
 from sql.registry.pauses import EVERY_APP, PauseRow
 from sql.runs.queries import DueSpan
+
+
+class MissedBy(Enum):
+    """Why a scheduled run could not be sent in time."""
+
+    SCHEDULERS = "SCHEDULERS"
+    PAUSE = "PAUSE"
+    APP_PAUSE = "APP_PAUSE"
 
 
 class Pauses:
@@ -25,15 +36,20 @@ class Pauses:
     @property
     def missed(self) -> list[DueSpan]:
         """Spans of due times in which an app's scheduled runs have misfired."""
-        return [
-            DueSpan(one.since_at - LATE_MS, one.until_at - LATE_MS, one.app_id)
-            for one in self._over
-            if one.app_id != EVERY_APP and one.until_at is not None
-        ]
+        return due_times(pauses.held_by_apps(self._over))
 
     def missed_of(self, app_id: int) -> list[DueSpan]:
         """Return the spans of one app."""
         return [span for span in self.missed if span.app_id == app_id]
+
+    def missed_by(self, app_id: int, due_at: int) -> MissedBy:
+        """Return what kept a run from being sent in time, if anything has."""
+        if any(span.from_ms <= due_at < span.to_ms for span in self.missed_of(app_id)):
+            return MissedBy.APP_PAUSE
+        for one in self._over:
+            if one.app_id == EVERY_APP and one.since_at - LATE_MS <= due_at < (one.until_at or 0):
+                return MissedBy.PAUSE
+        return MissedBy.SCHEDULERS
 
     @property
     def is_any_over(self) -> bool:

@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 def due_times(downtimes: Iterable[Downtime]) -> list[DueSpan]:
     """Return in which spans of due times a schedule's run has misfired."""
-    return [DueSpan(one.from_ms - LATE_MS, one.to_ms - LATE_MS) for one in downtimes]
+    return [DueSpan(one.from_ms - LATE_MS, one.to_ms - LATE_MS, one.app_id) for one in downtimes]
 
 
 class SendingUptime:

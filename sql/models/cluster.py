@@ -20,12 +20,12 @@ class Cluster(Model):
 class Pause(Model):
     """A time in which nothing is sent, of the whole cluster (`app_id` 0) or of one app.
 
-    `until_at` is its end, planned or past; None = it has none yet. Once it is over, the row stays
-    until no planned run is left that nobody could send in time.
+    `until_at` is its end, planned or past; None = it has none yet. `is_settled`: it is over, and no
+    planned run is left that it made late; the last of these rows are kept.
     """
 
     __tablename__ = "warren_pause"
-    __table_args__ = (Index("i_pause_app", "app_id"), TABLE_OPTIONS)
+    __table_args__ = (Index("i_pause_open", "is_settled", "app_id"), TABLE_OPTIONS)
 
     id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
     app_id: Mapped[int] = mapped_column(Integer)
@@ -33,6 +33,7 @@ class Pause(Model):
     until_at: Mapped[int | None] = mapped_column(BigInteger)
     paused_by: Mapped[str] = mapped_column(String(64))
     reason: Mapped[str] = mapped_column(String(200))
+    is_settled: Mapped[int] = mapped_column(SmallInteger, default=0)
 
 
 class Lease(Model):

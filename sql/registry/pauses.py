@@ -1,19 +1,25 @@
 """Pauses of dispatch, of the whole cluster or of one app.
 
-A pause ends by itself: whether one is in force is asked by the database's clock.
+A pause ends by itself: whether one is in force is asked by the database's clock. Once it is over
+and no planned run is left of it, it is settled; the last of those are kept for the audit.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, CursorResult, delete, or_, select, update
+from sqlalchemy import ColumnElement, CursorResult, and_, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from sql.models import App, Cluster, Pause
+from sql.registry.uptimes import Downtime
 from sql.rows import fetch, fetch_one, query
 
 #: The app id of a pause of the whole cluster.
 EVERY_APP = 0
+#: Settled pauses that are kept.
+KEPT = 1_000
+#: There may be planned runs left of it, or it is in force.
+IS_UNSETTLED = Pause.is_settled == 0
 
 _QUIETLY = {"synchronize_session": False}
 
@@ -46,7 +52,22 @@ class ShownPause(NamedTuple):
 
 def known(session: Session) -> list[PauseRow]:
     """Return the pauses in force, and those of which planned runs may be left."""
-    return fetch(session, PauseRow, query(PauseRow, Pause).order_by(Pause.id))
+    return fetch(session, PauseRow, query(PauseRow, Pause).where(IS_UNSETTLED).order_by(Pause.id))
+
+
+def ended(session: Session, now_ms: int) -> list[Downtime]:
+    """Return when apps were paused, of pauses that are over and still kept."""
+    over = query(PauseRow, Pause).where(Pause.until_at <= now_ms).order_by(Pause.id)
+    return held_by_apps(fetch(session, PauseRow, over))
+
+
+def held_by_apps(pauses: Iterable[PauseRow]) -> list[Downtime]:
+    """Return of pauses that are over those of apps; the cluster's are in `uptimes`."""
+    return [
+        Downtime(one.id, one.since_at, one.until_at, one.app_id)
+        for one in pauses
+        if one.app_id != EVERY_APP and one.until_at is not None
+    ]
 
 
 def in_force(
@@ -95,9 +116,15 @@ def end(session: Session, app_id: int, *, now_ms: int) -> bool:
     return cast("CursorResult[Any]", result).rowcount > 0
 
 
-def forget(session: Session, pause_ids: Collection[int]) -> None:
-    """Delete pauses that are over and settled."""
-    session.execute(delete(Pause).where(Pause.id.in_(pause_ids)), execution_options=_QUIETLY)
+def settle(session: Session, pause_ids: Collection[int], *, kept: int = KEPT) -> None:
+    """Note that no planned run is left of these pauses; forget all settled ones but the last."""
+    settled = update(Pause).where(Pause.id.in_(pause_ids)).values(is_settled=1)
+    session.execute(settled, execution_options=_QUIETLY)
+    last = select(Pause.id).where(Pause.is_settled == 1).order_by(Pause.id.desc())
+    too_old = session.execute(last.offset(kept).limit(1)).scalar_one_or_none()
+    if too_old is not None:
+        old = delete(Pause).where(Pause.is_settled == 1, Pause.id <= too_old)
+        session.execute(old, execution_options=_QUIETLY)
 
 
 def forget_app(session: Session, app_id: int) -> None:
@@ -108,10 +135,11 @@ def forget_app(session: Session, app_id: int) -> None:
 def nothing_held(app_id: int, now_ms: int) -> str:
     """Return the condition in SQL that neither the cluster nor an app is paused."""
     return (
-        f"NOT EXISTS (SELECT 1 FROM {Pause.__tablename__} WHERE app_id IN ({EVERY_APP}, {app_id:d})"  # noqa: S608 - numbers of ours
+        f"NOT EXISTS (SELECT 1 FROM {Pause.__tablename__} WHERE is_settled = 0"  # noqa: S608 - numbers of ours
+        f" AND app_id IN ({EVERY_APP}, {app_id:d})"
         f" AND (until_at IS NULL OR until_at > {now_ms:d}))"
     )
 
 
 def _is_in_force(now_ms: int) -> ColumnElement[bool]:
-    return or_(Pause.until_at.is_(None), Pause.until_at > now_ms)
+    return and_(IS_UNSETTLED, or_(Pause.until_at.is_(None), Pause.until_at > now_ms))

@@ -7,7 +7,7 @@ row, which shows how long nobody could.
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, func, select, update
+from sqlalchemy import and_, bindparam, func, literal, select, update
 from sqlalchemy.orm import Session
 
 from sql.models import Uptime
@@ -33,11 +33,12 @@ PROLONGATION = (
 
 
 class Downtime(NamedTuple):
-    """A time in which no scheduler could send, in epoch milliseconds."""
+    """A time in which no scheduler could send, in epoch milliseconds; of one app, 0 = of all."""
 
     id: int
     from_ms: int
     to_ms: int
+    app_id: int = 0
 
 
 def newest(session: Session) -> int:
@@ -97,6 +98,7 @@ def settle(session: Session, downtimes: Iterable[Downtime]) -> None:
 
 
 def _downtimes(session: Session, *, only_unsettled: bool) -> list[Downtime]:
-    statement = query(Downtime, Uptime, from_ms=Uptime.down_since, to_ms=Uptime.since_at)
+    bounds = {"from_ms": Uptime.down_since, "to_ms": Uptime.since_at}
+    statement = query(Downtime, Uptime, **bounds, app_id=literal(0))
     statement = statement.where(IS_UNSETTLED if only_unsettled else IS_DOWNTIME)
     return fetch(session, Downtime, statement.order_by(Uptime.id))

@@ -37,10 +37,11 @@ class JobRange(NamedTuple):
 
 
 class AuditedJob(NamedTuple):
-    """A job as APP/NAME, and up to when its ticks were decided."""
+    """A job as APP/NAME, its app, and up to when its ticks were decided."""
 
     id: int
     name: str
+    app_id: int
     last_tick_at: int
 
 

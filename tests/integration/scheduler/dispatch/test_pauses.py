@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from scheduler.commands.cluster import PauseOutcome
+from scheduler.audit.integrity_check import audit
+from scheduler.commands.cluster import NEVER, PauseOutcome
+from scheduler.dispatch.missed_runs import LINGER_MS
 from scheduler.node import SchedulerNode
 from scheduler.problems import Code, Problem
-from sql.models import Pause, Run
+from sql.models import Pause, Run, Uptime
 from sql.registry import apps, pauses
 from sql.registry.pauses import EVERY_APP
 from sql.run_status import Kind, RunStatus
@@ -192,8 +194,61 @@ def test_ticks_that_a_pause_made_late_follow_their_jobs_misfire_policy_at_its_en
     dispatch(cluster, still)
 
     assert set(statuses(cluster, runs)) == ends
+    told = {run.message for run in cluster.runs(status=RunStatus.CANCELLED)}
+    assert {one.partition(";")[0] for one in told} == {"its app was paused when it was due"}
     fired = cluster.runs(kind=Kind.MISFIRE)
     assert [run.id for run in fired] == ([runs[-1].id] if len(ends) > 1 else [])
+
+
+@on_memory
+def test_a_tick_that_a_pause_of_the_cluster_made_late_says_so(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    since_ms = cluster.now_ms() - 5 * MINUTE_MS
+    cluster.commands().pause()
+    make_pause_older(cluster, 5 * MINUTE_MS)
+    runs = planned_late(cluster, still, "late")
+    row = Uptime(down_since=since_ms, since_at=cluster.now_ms(), until_at=cluster.now_ms())
+    cluster.database.write(lambda session: session.add(row))
+
+    cluster.commands().resume()
+    still.missed_runs.tick(cluster.now_ms())
+
+    said = {cluster.run(run.id).message for run in runs}
+    assert said == {"dispatch was paused when it was due; policy DO_NOTHING"}
+
+
+@on_memory
+def test_the_audit_finds_a_tick_that_ran_although_a_pause_of_its_app_made_it_late(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.add_app("other")
+    for app in (APP, "other"):
+        cluster.commands().pause(app)
+    make_pause_older(cluster, 5 * MINUTE_MS)
+    runs = planned_late(cluster, still, "late")
+    runs += planned_late(cluster, still, "of-another", app="other")
+    for app in (APP, "other"):
+        cluster.commands().resume(app)
+    for _ in range(2):
+        still.missed_runs.tick(cluster.now_ms())
+    still.missed_runs.tick(cluster.now_ms() + LINGER_MS + 1_000)
+    assert cluster.database.read(pauses.known) == []
+    assert late_ticks(cluster) == {}
+
+    now_ms = cluster.now_ms() + MINUTE_MS
+    wrong = {"status": RunStatus.SUCCEEDED, "routed_at": now_ms, "started_at": now_ms}
+    put(cluster.database, [runs[0].id], **wrong)
+
+    assert late_ticks(cluster) == {"late": [runs[0].scheduled_at]}
+
+
+def late_ticks(cluster: Cluster) -> dict[str, list[int]]:
+    report = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC")
+    late = {job.name.rpartition("/")[2]: [one.tick for one in job.late] for job in report.jobs}
+    return {name: ticks for name, ticks in late.items() if ticks}
 
 
 @on_memory
@@ -252,7 +307,7 @@ def test_two_schedulers_decide_once_about_what_a_pause_made_late(
 
 
 @on_memory
-def test_a_pause_is_forgotten_once_nothing_can_be_left_of_it(
+def test_a_pause_is_settled_once_nothing_can_be_left_of_it_and_the_last_ones_are_kept(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     cluster.add_app(APP)
@@ -267,6 +322,13 @@ def test_a_pause_is_forgotten_once_nothing_can_be_left_of_it(
     still.missed_runs.tick(now_ms + 40_000)
 
     assert cluster.database.read(pauses.known) == []
+    assert len(cluster.database.read(lambda session: pauses.ended(session, 2**53))) == 1
+    cluster.commands().pause(APP)
+    cluster.commands().resume(APP)
+    [later] = cluster.database.read(pauses.known)
+    cluster.database.write(lambda session: pauses.settle(session, [later.id], kept=1))
+    [kept] = cluster.database.read(lambda session: pauses.ended(session, 2**53))
+    assert kept.id == later.id
 
 
 # -- pausing -----------------------------------------------------------------------------------
@@ -291,6 +353,18 @@ def test_a_pause_gets_another_end_or_reason(cluster: Cluster) -> None:
 
     [pause] = cluster.database.read(pauses.known)
     assert (found, pause.reason, pause.until_at) == (PauseOutcome.CHANGED, "upgrade", end_ms)
+
+
+@on_memory
+def test_the_end_of_a_pause_is_removed(cluster: Cluster) -> None:
+    cluster.add_app(APP)
+    cluster.commands().pause(APP, reason="upgrade", until_ms=cluster.now_ms() + MINUTE_MS)
+
+    found = [cluster.commands().pause(APP, until_ms=NEVER) for _ in range(2)]
+
+    [pause] = cluster.database.read(pauses.known)
+    assert found == [PauseOutcome.CHANGED, PauseOutcome.ALREADY]
+    assert (pause.reason, pause.until_at) == ("upgrade", None)
 
 
 @on_memory
