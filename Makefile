@@ -21,7 +21,7 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-console bench-growth bench-peers matrix services clean made-elsewhere
+.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-gateway bench-console bench-growth bench-peers matrix services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -85,6 +85,9 @@ bench: $(TEST_INSTALLED) services ## Measure throughput and lateness, on service
 
 bench-api: $(TEST_INSTALLED) services ## Measure the HTTP API beside a scheduler, and clients that wait
 	@$(BIN)/python -m benchmarks.api $(BENCH_ARGS)
+
+bench-gateway: $(TEST_INSTALLED) services ## Measure runs through the gateway, in turn with Warren's own executor
+	@$(BIN)/python -m benchmarks.gateway $(BENCH_ARGS)
 
 bench-console: $(TEST_INSTALLED) services ## Measure the console's pages with 100,000 jobs and 10,000,000 runs
 	@$(BIN)/python -m benchmarks.console $(BENCH_ARGS)

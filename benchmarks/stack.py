@@ -111,6 +111,7 @@ class Stack:
         self._ids = RunIds(self.database)
         self._services: list[Service] = []
         self._started: list[Service] = []
+        self._watched: dict[str, cpu.Clock] = {}
 
     def start(self, *, schedulers: int = 1, env: Mapping[str, str] | None = None) -> None:
         """Start all processes; `env` is for the schedulers."""
@@ -130,7 +131,12 @@ class Stack:
             "executor": lambda: cpu.own(executor),
             "zygote, job processes": lambda: cpu.below(executor),
             "benchmark": time.process_time,
+            **self._watched,
         }
+
+    def watch(self, name: str, pid: int) -> None:
+        """Count the processor time of one more process from now on."""
+        self._watched[name] = lambda: cpu.own(pid)
 
     def rows_read(self) -> int:
         """Return how many rows the database server has read so far."""
@@ -266,9 +272,9 @@ class Stack:
         program = str(Path(sys.executable).with_name("warren"))
         return self._begin(name, [program, *arguments], self._environment() | dict(env or {}))
 
-    def serve_module(self, module: str) -> Service:
+    def serve_module(self, module: str, *arguments: str) -> Service:
         """Start a program of the benchmark; it ends with all others."""
-        return self._begin(module, [sys.executable, "-m", module], self._environment())
+        return self._begin(module, [sys.executable, "-m", module, *arguments], self._environment())
 
     def _environment(self) -> dict[str, str]:
         return {

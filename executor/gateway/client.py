@@ -1,4 +1,4 @@
-"""Calls one remote executor: never the same call twice, and only at allowed addresses."""
+"""Calls one remote executor: a start never twice, and only at allowed addresses."""
 
 import asyncio
 import socket
@@ -11,11 +11,14 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from executor.gateway import protocol
 from executor.gateway.allow_list import AllowList, RemoteUrl
-from executor.gateway.errors import AddressRefused, CallFailed, NotSent
+from executor.gateway.errors import AddressRefused, CallFailed, Disconnected, NotSent
 from executor.gateway.protocol import Answer
 
 #: How long to wait for a connection, and for each piece of an answer; a whole call has twice that.
 CALL_SECONDS = 3.0
+#: How long an idle connection is kept: until the next beat, and a little longer. For a call that
+#: must not be repeated, it must not be so old that the executor may just be closing it.
+KEPT_SECONDS, KEPT_FOR_ONCE_SECONDS = 7.0, 1.0
 ANSWER_BYTES = 1_048_576
 LOG_BYTES = 8 * ANSWER_BYTES
 _ACCEPTED = range(HTTPStatus.CREATED, HTTPStatus.MULTIPLE_CHOICES)
@@ -25,13 +28,14 @@ APPNAME_HEADER = "XXL-JOB-APPNAME"
 
 
 class RemoteClient:
-    """Calls one remote executor from one event loop; `close` ends its session.
+    """Calls one remote executor from one event loop; `close` ends its connections.
 
     `appname` is what the executor calls its app, if it is of 3.5; empty before. It may change when
     the executor registers again.
 
-    Each call has its own connection: on one that was idle, nobody could tell whether a failed call
-    had arrived.
+    Calls share connections. When one is closed before the answer, nobody can tell whether the call
+    had arrived. So one that starts or stops a run is never repeated, and gets a connection that was
+    used a moment ago, or a new one. Others are repeated once.
     """
 
     def __init__(self, url: RemoteUrl, token: str, allowed: AllowList) -> None:
@@ -39,46 +43,61 @@ class RemoteClient:
         self.appname = ""
         self._token = token
         self._allowed = allowed
-        self._session: aiohttp.ClientSession | None = None
+        #: By the seconds for which their idle connections are kept.
+        self._sessions: dict[float, aiohttp.ClientSession] = {}
 
     async def run(self, order: dict[str, Any]) -> Answer:
         """Start a run; raises as `_call` does."""
-        return await self._call("trigger" if self.appname else "run", order)
+        return await self._call("trigger" if self.appname else "run", order, KEPT_FOR_ONCE_SECONDS)
 
     async def kill(self, job_id: int) -> Answer:
         """Stop the run of a job; raises as `_call` does."""
-        return await self._call("kill", {"jobId": job_id})
+        return await self._call("kill", {"jobId": job_id}, KEPT_FOR_ONCE_SECONDS)
 
     async def is_alive(self) -> bool:
         """Return whether it answers; raises as `_call` does."""
-        return (await self._call("beat", {})).is_ok
+        return (await self._ask("beat", {})).is_ok
 
     async def is_idle(self, job_id: int) -> bool:
         """Return whether no run of a job runs or waits there; raises as `_call` does."""
-        return (await self._call("idleBeat", {"jobId": job_id})).is_ok
+        return (await self._ask("idleBeat", {"jobId": job_id})).is_ok
 
     async def log(self, request: dict[str, Any]) -> Answer:
         """Read lines of a log; raises as `_call` does."""
-        return await self._call("log", request, LOG_BYTES)
+        return await self._ask("log", request, LOG_BYTES)
 
     async def close(self) -> None:
-        """End the session."""
-        if self._session is not None:
-            await self._session.close()
+        """End all connections."""
+        for session in self._sessions.values():
+            await session.close()
 
-    async def _call(
+    async def _ask(
         self, name: str, body: dict[str, Any], answer_bytes: int = ANSWER_BYTES
     ) -> Answer:
-        """Make a call and return the answer.
+        """Make a call that may arrive twice; raises as `_call` does."""
+        try:
+            return await self._call(name, body, KEPT_SECONDS, answer_bytes)
+        except Disconnected:
+            return await self._call(name, body, KEPT_FOR_ONCE_SECONDS, answer_bytes)
+
+    async def _call(
+        self,
+        name: str,
+        body: dict[str, Any],
+        kept_seconds: float,
+        answer_bytes: int = ANSWER_BYTES,
+    ) -> Answer:
+        """Make a call on a connection idle for up to `kept_seconds`, and return the answer.
 
         Raises:
             NotSent: it certainly did not arrive.
+            Disconnected: the connection was closed before an answer came; it may have arrived.
             CallFailed: it may have arrived.
 
         """
         try:
             self._check_address()
-            async with self._open_session().post(
+            async with self._session(kept_seconds).post(
                 f"{self.url.text}/{name}",
                 data=msgspec.json.encode(body),
                 headers={APPNAME_HEADER: self.appname} if self.appname else None,
@@ -91,6 +110,8 @@ class RemoteClient:
                 return protocol.read_answer(await _read(response, answer_bytes))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotSent(_cause(error)) from error
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            raise Disconnected(f"no answer: {_cause(error)}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise CallFailed(f"no answer: {_cause(error)}") from error
 
@@ -102,13 +123,13 @@ class RemoteClient:
         except AddressRefused as error:
             raise NotSent(str(error)) from error
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
+    def _session(self, kept_seconds: float) -> aiohttp.ClientSession:
+        if kept_seconds not in self._sessions:
+            self._sessions[kept_seconds] = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     resolver=_CheckingResolver(self.url, self._allowed),
                     use_dns_cache=False,
-                    force_close=True,
+                    keepalive_timeout=kept_seconds,
                     limit=0,
                 ),
                 headers={
@@ -119,14 +140,13 @@ class RemoteClient:
                 timeout=aiohttp.ClientTimeout(
                     total=2 * CALL_SECONDS,
                     connect=CALL_SECONDS,
-                    sock_connect=CALL_SECONDS,
                     sock_read=CALL_SECONDS,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,
             )
-        return self._session
+        return self._sessions[kept_seconds]
 
 
 class _CheckingResolver(AbstractResolver):

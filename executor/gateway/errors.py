@@ -5,7 +5,8 @@ ExecutorError
 ├── NotRecorded        a result is not in the journal, so the executor must repeat it
 ├── AddressRefused     a registered address is malformed or not on the allow-list
 └── CallFailed         a remote executor did not answer a call
-    └── NotSent        and it certainly did not arrive
+    ├── NotSent        and it certainly did not arrive
+    └── Disconnected   the connection was closed before an answer came
 """
 
 from executor.errors import ExecutorError
@@ -29,3 +30,7 @@ class CallFailed(ExecutorError):
 
 class NotSent(CallFailed):
     """A call certainly did not reach the remote executor."""
+
+
+class Disconnected(CallFailed):
+    """The connection was closed before an answer came, so the call may have arrived."""

@@ -47,9 +47,10 @@ class RemoteLogs:
         self._is_closed = False
         self._room = asyncio.Semaphore(COPIES)
 
-    def begin(self, trigger: Trigger) -> None:
-        """Add the log of a run; nothing is copied yet."""
-        self._logs[trigger.run_id] = RemoteLog(trigger, self._client, self._run_logs)
+    def begin(self, trigger: Trigger, *, is_resumed: bool) -> None:
+        """Add the log of a run; nothing is copied yet, unless it `is_resumed`."""
+        remote_log = RemoteLog(trigger, self._client, self._run_logs, is_resumed=is_resumed)
+        self._logs[trigger.run_id] = remote_log
 
     def tail(self, run_id: int) -> str:
         """Return the end of the copied part of a log."""
@@ -117,14 +118,19 @@ class RemoteLogs:
 
 
 class RemoteLog:
-    """The log of one remote run. Used from one event loop."""
+    """The log of one remote run. Used from one event loop.
 
-    def __init__(self, trigger: Trigger, client: RemoteClient, run_logs: RunLogs) -> None:
+    A part of the log of a run that `is_resumed` may be here already.
+    """
+
+    def __init__(
+        self, trigger: Trigger, client: RemoteClient, run_logs: RunLogs, *, is_resumed: bool
+    ) -> None:
         self._trigger = trigger
         self._client = client
         self._run_logs = run_logs
         self._path = run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
-        self._next_line: int | None = None
+        self._next_line = None if is_resumed else 1
         self._copied_at = float("-inf")
         self._turn = asyncio.Lock()
 

@@ -181,7 +181,7 @@ class RemoteSlots(SlotPool):
         now = self._loop.time()
         run = RemoteRun(trigger, at_ms, now - age_seconds, now, is_resumed=is_resumed)
         self._runs[trigger.run_id] = run
-        self._logs.begin(trigger)
+        self._logs.begin(trigger, is_resumed=is_resumed)
         run.task = self._loop.create_task(self._accompany(run))
 
     async def _accompany(self, run: RemoteRun) -> None:

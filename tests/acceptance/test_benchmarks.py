@@ -99,6 +99,23 @@ def test_the_benchmark_of_the_api_measures_calls_lateness_and_waiting(tmp_path: 
 
 
 @needs_services
+def test_the_benchmark_of_the_gateway_measures_runs_in_turn_with_warrens_own(
+    tmp_path: Path,
+) -> None:
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    program, arguments = Path(sys.executable), ("-m", "benchmarks.gateway", "--quick")
+
+    with Command(*arguments, folder=tmp_path, env=env, program=program) as bench:
+        status = bench.wait(240.0)
+        printed = bench.output.read_text()
+
+    assert status == 0, printed
+    kept = json.loads((tmp_path / "build" / "bench-gateway.json").read_text())
+    assert {"gateway", "remote executors", "scheduler"} < set(kept["through"][0]["cpu_us"])
+    assert kept["rows"][-1]["what"] == "a gateway with 3 idle remotes"
+
+
+@needs_services
 def test_the_benchmark_of_growth_compares_runs_beside_few_and_many_stored(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     program = Path(sys.executable)

@@ -1,16 +1,17 @@
 """Calls of a remote executor: what arrived, what may have, and where none may go."""
 
 import asyncio
+import itertools
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
 from executor.gateway.allow_list import AllowList
 from executor.gateway.client import ANSWER_BYTES, RemoteClient
-from executor.gateway.errors import CallFailed, NotSent
+from executor.gateway.errors import CallFailed, Disconnected, NotSent
 from executor.gateway.protocol import Answer
 from tests.support.ports import free_port
 
@@ -97,6 +98,79 @@ def test_executor_of_3_5_is_called_by_its_new_path_and_its_own_name() -> None:
 
     assert request.startswith(b"POST /trigger HTTP/1.1\r\n")
     assert b"XXL-JOB-APPNAME: Shop_Jobs\r\n" in request
+
+
+class Keeper:
+    """A server that answers so many requests on each connection, then closes it at the next one."""
+
+    def __init__(self, most: int = 1_000) -> None:
+        self.most = most
+        self.connections = 0
+        self.requests: list[bytes] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with suppress(asyncio.IncompleteReadError):
+            for number in itertools.count(1):
+                head = await reader.readuntil(b"\r\n\r\n")
+                size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+                await reader.readexactly(size)
+                self.requests.append(head.split(b" ")[1])
+                if number > self.most:
+                    break
+                writer.write(http(OK))
+        writer.close()
+
+
+def kept(keeper: Keeper, *calls: Callable[[RemoteClient], Awaitable[object]]) -> None:
+    """Make calls one after another, from one client."""
+
+    async def ask() -> None:
+        server = await asyncio.start_server(keeper.serve, "127.0.0.1", 0)
+        allowed = AllowList.parse("127.0.0.1")
+        url = allowed.check(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        client = RemoteClient(url, "a-token", allowed)
+        async with server:
+            try:
+                for call in calls:
+                    await call(client)
+            finally:
+                await client.close()
+
+    asyncio.run(ask())
+
+
+class TestKeptConnections:
+    def test_starts_that_follow_each_other_share_one(self) -> None:
+        keeper = Keeper()
+
+        kept(keeper, *[lambda client: client.run({"jobId": 1})] * 3)
+
+        assert (keeper.connections, len(keeper.requests)) == (1, 3)
+
+    def test_start_does_not_use_one_that_was_idle(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("executor.gateway.client.KEPT_FOR_ONCE_SECONDS", -1.0)
+        keeper = Keeper()
+
+        kept(keeper, *[lambda client: client.run({"jobId": 1})] * 3)
+
+        assert (keeper.connections, len(keeper.requests)) == (3, 3)
+
+    def test_question_is_repeated_when_its_connection_is_closed(self) -> None:
+        keeper = Keeper(most=1)
+
+        kept(keeper, lambda client: client.is_alive(), lambda client: client.is_alive())
+
+        assert (keeper.connections, len(keeper.requests)) == (2, 3)
+
+    @pytest.mark.parametrize("name", ["run", "kill"])
+    def test_start_and_kill_are_not(self, name: str) -> None:
+        keeper = Keeper(most=1)
+
+        with pytest.raises(Disconnected):
+            kept(keeper, *[lambda client: getattr(client, name)({"jobId": 1})] * 2)
+
+        assert (keeper.connections, len(keeper.requests)) == (1, 2)
 
 
 @pytest.mark.parametrize(

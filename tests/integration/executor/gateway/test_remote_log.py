@@ -49,7 +49,7 @@ class Case:
 
     def renew(self) -> None:
         """Go on as another process does."""
-        self.log = RemoteLog(TRIGGER, self.client, self.run_logs)  # type: ignore[arg-type]
+        self.log = RemoteLog(TRIGGER, self.client, self.run_logs, is_resumed=True)  # type: ignore[arg-type]
 
     def copy(self, *, is_over: bool = True) -> str:
         asyncio.run(self.log.copy(is_over=is_over))
