@@ -1,6 +1,8 @@
 """Creating, editing and deleting a job, inside the caller's transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
@@ -14,10 +16,10 @@ from scheduler.commands.script_changes import apply_script, has_script
 from scheduler.explanations import explanation
 from scheduler.jobs.audit_records import record_of, record_of_fields
 from scheduler.jobs.edit_summary import differences, script_difference
-from scheduler.jobs.fields import changed, columns_of
+from scheduler.jobs.fields import Field, changed, columns_of
 from scheduler.jobs.spec import JobSpec
 from sql.accounts import preferences
-from sql.jobs import child_links, jobs, script_versions
+from sql.jobs import changed_jobs, child_links, jobs, script_versions
 from sql.models import Job, RouteMemory
 from sql.run_status import Kind
 from sql.runs import transitions
@@ -26,6 +28,39 @@ from sql.runs.transitions import at
 _SCHEDULE = frozenset({"schedule_kind", "schedule_value", "timezone"})
 #: Fields that may have made a job stop by itself; changing one gives it a new chance.
 _STOPPING = _SCHEDULE | {"misfire"}
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was done to a job: create, update, start, stop or unchanged.
+
+    `details` has a line for each field that changed, `diff` the lines of its script's unified diff.
+    """
+
+    action: str
+    details: tuple[str, ...] = ()
+    diff: tuple[str, ...] = ()
+
+
+CREATED, UNCHANGED = Applied("create"), Applied("unchanged")
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """How a job is to change; no words = it is as described."""
+
+    job: Job
+    spec: JobSpec
+    fields: Sequence[Field]
+    before: Mapping[str, object]
+    words: tuple[str, ...]
+
+    @property
+    def reschedules(self) -> bool:
+        return self.changes(_SCHEDULE)
+
+    def changes(self, names: AbstractSet[str]) -> bool:
+        return any(field.name in names for field in self.fields)
 
 
 class JobChanges:
@@ -41,55 +76,25 @@ class JobChanges:
         self._schedules = ScheduleChanges(context)
 
     def apply(
-        self,
-        session: Session,
-        app_id: int,
-        spec: JobSpec,
-        now_ms: int,
-        found: Job | None = None,
-    ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Make a job as described; return what was done, what changed, and its script's diff.
+        self, session: Session, wanted: Sequence[tuple[int, JobSpec]], now_ms: int
+    ) -> list[Applied]:
+        """Make jobs as described, each given once with its app's id; return what was done to each.
 
-        `found` is the job, where it has been read already.
+        However many there are, it takes few statements, but for scripts and fixed delays.
 
         Raises:
-            Problem: it is to be started and can never fire.
+            Problem: one is to be started and can never fire, or the caller has no right to a script
+                that would change.
 
         """
-        job = found or jobs.find_in_app(session, app_id, spec.name)
-        if job is None:
-            return *self._create(session, app_id, spec, now_ms), ()
-        if is_as_described(job, spec):
-            return "unchanged", (), ()
-        job = jobs.lock(session, job.id)
-        source = _source(job)
-        changed = self.edit(session, job, spec, now_ms)
-        diff = script_difference(source, _source(job)) if changed else ()
-        switched = self.switch(session, job, spec, now_ms)
-        if changed:
-            return "update", (*changed, *switched), diff
-        return (switched[0].split()[-1], (), ()) if switched else ("unchanged", (), ())
-
-    def create_many(
-        self, session: Session, specs: Sequence[tuple[int, JobSpec]], now_ms: int
-    ) -> None:
-        """Create jobs without a script, given with their app's id, in few statements.
-
-        Raises:
-            Problem: one is to be started and can never fire.
-
-        """
-        made = [new_job(app_id, spec, now_ms) for app_id, spec in specs]
-        started = [job for job, (_, spec) in zip(made, specs, strict=True) if spec.enabled]
-        for job in started:
-            self._schedules.begin(job, now_ms)
-        session.add_all(made)
-        session.flush()
-        for job in started:
-            self._schedules.record(session, job, now_ms)
-        for job in made:
-            self._note(session, Action.JOB_CREATE, job, now_ms, after=record_of(session, job))
-        session.flush()
+        known = jobs.find_many(session, ((app_id, spec.name) for app_id, spec in wanted))
+        found = [(known.get((app_id, spec.name)), spec) for app_id, spec in wanted]
+        self._create(
+            session, [one for one, (job, _) in zip(wanted, found, strict=True) if not job], now_ms
+        )
+        differing = [(job, spec) for job, spec in found if job and not is_as_described(job, spec)]
+        done = self._change(session, differing, now_ms)
+        return [done.get(job.id, UNCHANGED) if job else CREATED for job, _ in found]
 
     def edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
         """Change a locked job, its name too; return what changed, in words.
@@ -99,39 +104,13 @@ class JobChanges:
                 the caller has no right to that.
 
         """
-        if not has_script(job, spec):
-            self._demand(Right.EDIT_GLUE)
-        edited = changed(job, spec)
-        before = record_of_fields(session, job, edited)
-        words = differences(job, spec, edited)
-        words += apply_script(session, job, spec, who=self._who, now_ms=now_ms)
-        if not words:
-            return ()
-        names = {field.name for field in edited}
-        rescheduled = not _SCHEDULE.isdisjoint(names)
-        if rescheduled:
-            self._schedules.leave(session, job, now_ms)
-        for name, value in columns_of(spec, edited).items():
-            setattr(job, name, value)
-        job.update_time = at(now_ms)
-        if not _STOPPING.isdisjoint(names):
-            job.stop_reason = job.stop_why = None
-        after = record_of_fields(session, job, edited)
-        self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
-        if rescheduled:
-            self._schedules.enter(session, job, now_ms)
-        elif "misfire" in names:
-            self._schedules.record(session, job, now_ms)
+        [words] = self._edit(session, [(job, spec)], now_ms)
         session.flush()
-        transitions.update_planned(
-            session,
-            job.id,
-            kinds=TICKS,
-            handler=job.handler,
-            param=job.param,
-            script_version=job.script_version,
-        )
         return words
+
+    def switch(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
+        """Start or stop a locked job as described; return what was done, in words."""
+        return _state(self._switch(session, [(job, spec)], now_ms).get(job.id))
 
     def delete(self, session: Session, job: Job, now_ms: int) -> None:
         """Remove a locked job; its runs are kept."""
@@ -140,7 +119,7 @@ class JobChanges:
         self._schedules.stop(session, job, now_ms)
         transitions.cancel(
             session,
-            job.id,
+            [job.id],
             reason=explanation(Why.DELETED_BY(who=self._who)),
             now_ms=now_ms,
             kinds=Kind,
@@ -155,31 +134,97 @@ class JobChanges:
         session.delete(job)
         session.flush()
 
-    def _create(
-        self, session: Session, app_id: int, spec: JobSpec, now_ms: int
-    ) -> tuple[str, tuple[str, ...]]:
-        if spec.script_language:
+    def _create(self, session: Session, wanted: Sequence[tuple[int, JobSpec]], now_ms: int) -> None:
+        if any(spec.script_language for _, spec in wanted):
             self._demand(Right.EDIT_GLUE)
-        job = new_job(app_id, spec, now_ms)
-        session.add(job)
+        made = [new_job(app_id, spec, now_ms) for app_id, spec in wanted]
+        started = [job for job, (_, spec) in zip(made, wanted, strict=True) if spec.enabled]
+        for job in started:
+            self._schedules.begin(job, now_ms)
+        session.add_all(made)
         session.flush()
-        apply_script(session, job, spec, who=self._who, now_ms=now_ms)
-        if spec.enabled:
-            self._schedules.start(session, job, now_ms)
-        self._note(session, Action.JOB_CREATE, job, now_ms, after=record_of(session, job))
-        return "create", ()
+        for job in started:
+            self._schedules.record(session, job, now_ms)
+        with session.no_autoflush:
+            for job, (_, spec) in zip(made, wanted, strict=True):
+                apply_script(session, job, spec, who=self._who, now_ms=now_ms)
+                record = record_of(session, job)
+                self._note(session, Action.JOB_CREATE, job, now_ms, after=record)
+        session.flush()
 
-    def switch(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
-        """Start or stop a locked job as described; return what was done, in words."""
-        if spec.enabled is False and self._schedules.stop(session, job, now_ms):
-            self._note(session, Action.JOB_STOP, job, now_ms)
-            return ("state: stop",)
+    def _change(
+        self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
+    ) -> dict[int, Applied]:
+        """Lock jobs, then edit, start and stop them; return what was done, by id."""
+        locked = jobs.lock_all(session, [job.id for job, _ in wanted]).values()
+        sources = {job.id: _source(job) for job in locked}
+        edited = self._edit(session, wanted, now_ms)
+        switched = self._switch(session, wanted, now_ms)
+        changed_jobs.write(session, locked)
+        done = {}
+        for (job, _), words in zip(wanted, edited, strict=True):
+            state = switched.get(job.id)
+            done[job.id] = Applied(state) if state else UNCHANGED
+            if words:
+                diff = script_difference(sources[job.id], _source(job))
+                done[job.id] = Applied("update", (*words, *_state(state)), diff)
+        return done
+
+    def _edit(
+        self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
+    ) -> list[tuple[str, ...]]:
+        """Change locked jobs; return what changed of each, in words. The jobs are not written."""
+        with session.no_autoflush:
+            edits = [self._edit_of(session, job, spec, now_ms) for job, spec in wanted]
+            real = [edit for edit in edits if edit.words]
+            self._schedules.leave(session, [one.job for one in real if one.reschedules], now_ms)
+            for edit in real:
+                self._carry_out(session, edit, now_ms)
+            transitions.update_planned(
+                session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=TICKS
+            )
+        return [edit.words for edit in edits]
+
+    def _edit_of(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> _Edit:
+        """Return how a locked job is to change; its script has changed already."""
+        if not has_script(job, spec):
+            self._demand(Right.EDIT_GLUE)
+        fields = changed(job, spec)
+        before = record_of_fields(session, job, fields)
+        words = differences(job, spec, fields)
+        words += apply_script(session, job, spec, who=self._who, now_ms=now_ms)
+        return _Edit(job, spec, fields, before, words)
+
+    def _carry_out(self, session: Session, edit: _Edit, now_ms: int) -> None:
+        job = edit.job
+        for name, value in columns_of(edit.spec, edit.fields).items():
+            setattr(job, name, value)
+        job.update_time = at(now_ms)
+        if edit.changes(_STOPPING):
+            job.stop_reason = job.stop_why = None
+        after = record_of_fields(session, job, edit.fields)
+        self._note(session, Action.JOB_UPDATE, job, now_ms, before=edit.before, after=after)
+        if edit.reschedules:
+            self._schedules.enter(session, job, now_ms)
+        elif edit.changes({"misfire"}):
+            self._schedules.record(session, job, now_ms)
+
+    def _switch(
+        self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
+    ) -> dict[int, str]:
+        """Start and stop locked jobs as described; return what was done, by id."""
+        off = [job for job, spec in wanted if spec.enabled is False]
         # A schedule that ended stays ended until it is changed, so applying twice is harmless.
-        ended = job.stop_reason is not None
-        if spec.enabled and not ended and self._schedules.start(session, job, now_ms):
-            self._note(session, Action.JOB_START, job, now_ms)
-            return ("state: start",)
-        return ()
+        on = [job for job, spec in wanted if spec.enabled and job.stop_reason is None]
+        stopped = self._schedules.stop_all(session, off, now_ms)
+        with session.no_autoflush:
+            started = {job.id for job in on if self._schedules.start(session, job, now_ms)}
+        for job, _ in wanted:
+            if job.id in stopped:
+                self._note(session, Action.JOB_STOP, job, now_ms)
+            if job.id in started:
+                self._note(session, Action.JOB_START, job, now_ms)
+        return dict.fromkeys(stopped, "stop") | dict.fromkeys(started, "start")
 
 
 def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
@@ -201,3 +246,11 @@ def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
 
 def _source(job: Job) -> str:
     return (job.script_source or "") if job.script_version is not None else ""
+
+
+def _payload(job: Job) -> transitions.Payload:
+    return transitions.Payload(job.handler, job.param, job.script_version)
+
+
+def _state(switched: str | None) -> tuple[str, ...]:
+    return (f"state: {switched}",) if switched else ()

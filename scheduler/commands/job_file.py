@@ -5,7 +5,7 @@ What is to be done is done in one transaction, which looks at everything again, 
 the lock that keeps two saves from making a circle.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
@@ -20,7 +20,7 @@ from scheduler.commands.job_comparison import StoredJobs, is_app_as_described
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Code, Problem
 from sql.alarms import recipients
-from sql.batch import chunks
+from sql.batch import CHUNK, chunks
 from sql.jobs import child_links, exports, jobs
 from sql.models import App, Job
 from sql.registry import apps
@@ -144,7 +144,7 @@ class JobFileCommands:
         # Kept, because the session forgets unreferenced objects and each job needs its app.
         held = [session.get_one(App, app_id) for app_id in app_ids.values()]
         applied = [
-            change for part in chunks(specs) for change in self._apply_jobs(session, app_ids, part)
+            change for part in _parts(specs) for change in self._apply_jobs(session, app_ids, part)
         ]
         del held
         changes += self._link(session, specs, app_ids, applied)
@@ -155,33 +155,12 @@ class JobFileCommands:
     def _apply_jobs(
         self, session: Session, app_ids: Mapping[str, int], specs: Sequence[JobSpec]
     ) -> list[Change]:
-        """Apply some jobs; those that are new and have no script are made together."""
-        now_ms = self._context.now_ms()
-        wanted: dict[tuple[int, str], JobSpec] = {}
-        for spec in specs:
-            wanted.setdefault((app_ids[spec.app], spec.name), spec)
-        known = jobs.find_many(session, wanted)
-        fresh = {
-            key: spec
-            for key, spec in wanted.items()
-            if key not in known and not spec.script_language
-        }
-        new = [(key[0], spec) for key, spec in fresh.items()]
-        self._changes.create_many(session, new, now_ms)
+        wanted = [(app_ids[spec.app], spec) for spec in specs]
+        applied = self._changes.apply(session, wanted, self._context.now_ms())
         return [
-            _change("create", spec)
-            if fresh.get((app_ids[spec.app], spec.name)) is spec
-            else self._apply_job(
-                session, app_ids[spec.app], spec, now_ms, known.get((app_ids[spec.app], spec.name))
-            )
-            for spec in specs
+            _change(one.action, spec, one.details, one.diff)
+            for one, spec in zip(applied, specs, strict=True)
         ]
-
-    def _apply_job(
-        self, session: Session, app_id: int, spec: JobSpec, now_ms: int, found: Job | None
-    ) -> Change:
-        action, details, diff = self._changes.apply(session, app_id, spec, now_ms, found)
-        return _change(action, spec, details, diff)
 
     def _link(
         self,
@@ -222,6 +201,17 @@ def _by_name(wanted_apps: Sequence[AppSpec], specs: Sequence[JobSpec]) -> dict[s
     """Return all apps of a file, None for one that only its jobs name."""
     unnamed = dict.fromkeys(spec.app for spec in specs)
     return unnamed | {app.name: app for app in wanted_apps}
+
+
+def _parts(specs: Iterable[JobSpec]) -> Iterator[list[JobSpec]]:
+    """Give the jobs in order, some at a time; no part names a job twice."""
+    part: dict[tuple[str, str], JobSpec] = {}
+    for spec in specs:
+        if len(part) == CHUNK or (spec.app, spec.name) in part:
+            yield list(part.values())
+            part = {}
+        part[spec.app, spec.name] = spec
+    yield list(part.values())
 
 
 def _left_out(

@@ -41,7 +41,7 @@ class JobCommands:
             child_links.lock(session)
             app_id = self._app_id(session, spec.app)
             self._check(session, spec, app_id, None)
-            self._changes.apply(session, app_id, spec, self._context.now_ms())
+            self._changes.apply(session, [(app_id, spec)], self._context.now_ms())
             return self._link(session, app_id, spec)[0]
 
         return self._context.write(Right.OPERATE, unit)

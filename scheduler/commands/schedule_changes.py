@@ -4,7 +4,7 @@ Each first decides the ticks that nobody has decided yet, so that no due time is
 old schedule and a new one, and never goes below the watermark.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -19,7 +19,7 @@ from scheduler.schedules.schedule import Schedule
 from sql.explanation import Explanation
 from sql.jobs import history
 from sql.jobs.parked import PARKED_MS
-from sql.models import Job
+from sql.models import Job, SkippedTicks
 from sql.run_status import OPEN, Kind
 from sql.runs import ticks, transitions
 
@@ -96,26 +96,31 @@ class ScheduleChanges:
         job.last_tick_at, job.next_tick_at = watermark, tick
 
     def stop(self, session: Session, job: Job, now_ms: int) -> bool:
-        """Stop a locked job's schedule and cancel what it has planned; False if it is stopped.
+        """Stop a locked job's schedule and cancel what it has planned; False if it is stopped."""
+        return job.id in self.stop_all(session, [job], now_ms)
 
-        What a schedule that has come to its end still has planned is cancelled too.
+    def stop_all(self, session: Session, jobs: Sequence[Job], now_ms: int) -> set[int]:
+        """Stop the schedules of locked jobs and cancel what they have planned.
+
+        What a schedule that has come to its end still has planned is cancelled too. Returns the
+        ids of those jobs for which there was anything to do.
         """
         reason = explanation(Why.STOPPED_BY(who=self._who))
-        if job.is_enabled == 0:
-            return self._cancel(session, job, now_ms, reason, _TICKS_AND_RETRIES) > 0
-        self._decide_overdue(session, job, now_ms, reason)
-        job.is_enabled, job.next_tick_at = 0, 0
-        job.stop_reason = job.stop_why = None
-        self._cancel(session, job, now_ms, reason, _TICKS_AND_RETRIES)
-        self.record(session, job, now_ms)
-        return True
+        enabled = [job for job in jobs if job.is_enabled == 1]
+        self._decide_overdue(session, enabled, now_ms, reason)
+        cancelled = self._cancel(session, jobs, now_ms, reason, _TICKS_AND_RETRIES)
+        for job in enabled:
+            job.is_enabled, job.next_tick_at = 0, 0
+            job.stop_reason = job.stop_why = None
+            self.record(session, job, now_ms)
+        return cancelled | {job.id for job in enabled}
 
-    def leave(self, session: Session, job: Job, now_ms: int) -> None:
-        """Decide what is left of a locked job's schedule before it is replaced."""
+    def leave(self, session: Session, jobs: Sequence[Job], now_ms: int) -> None:
+        """Decide what is left of the schedules of locked jobs before they are replaced."""
         reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
-        if job.is_enabled == 1:
-            self._decide_overdue(session, job, now_ms, reason)
-        self._cancel(session, job, now_ms, reason, TICKS)
+        enabled = [job for job in jobs if job.is_enabled == 1]
+        self._decide_overdue(session, enabled, now_ms, reason)
+        self._cancel(session, jobs, now_ms, reason, TICKS)
 
     def enter(self, session: Session, job: Job, now_ms: int) -> None:
         """Begin with the schedule that a locked job has now, if it is enabled."""
@@ -134,8 +139,17 @@ class ScheduleChanges:
             anchor_ms=job.next_tick_at,
         )
 
-    def _decide_overdue(self, session: Session, job: Job, now_ms: int, reason: Explanation) -> None:
-        """Record the ticks that came due and were never planned as skipped, up to now.
+    def _decide_overdue(
+        self, session: Session, jobs: Sequence[Job], now_ms: int, reason: Explanation
+    ) -> None:
+        """Record the ticks that came due and were never planned as skipped, up to now."""
+        skips = [self._overdue(job, now_ms, reason) for job in jobs]
+        history.record_skips(session, [skip for skip in skips if skip is not None])
+        for job in jobs:
+            job.last_tick_at = max(job.last_tick_at, now_ms)
+
+    def _overdue(self, job: Job, now_ms: int, reason: Explanation) -> SkippedTicks | None:
+        """Return the ticks of a job that came due and were never planned, None without any.
 
         A schedule that cannot be read has no ticks; it must not keep a job from being stopped.
         """
@@ -146,24 +160,36 @@ class ScheduleChanges:
             schedule, anchor = NoSchedule(), 0
         first = schedule.next_after(job.last_tick_at, anchor)
         last = schedule.last_until(job.last_tick_at, now_ms, anchor)
-        if first is not None and last is not None:
-            skip = history.skipped(
-                job.id,
-                first,
-                last,
-                count=schedule.count(job.last_tick_at, now_ms, anchor),
-                why=reason,
-                now_ms=now_ms,
-            )
-            history.record_skips(session, [skip])
-        job.last_tick_at = max(job.last_tick_at, now_ms)
+        if first is None or last is None:
+            return None
+        return history.skipped(
+            job.id,
+            first,
+            last,
+            count=schedule.count(job.last_tick_at, now_ms, anchor),
+            why=reason,
+            now_ms=now_ms,
+        )
 
     def _cancel(
-        self, session: Session, job: Job, now_ms: int, reason: Explanation, kinds: Iterable[Kind]
-    ) -> int:
-        return transitions.cancel(
-            session, job.id, reason=reason, now_ms=now_ms, kinds=kinds, schedule_only=True
-        )
+        self,
+        session: Session,
+        jobs: Sequence[Job],
+        now_ms: int,
+        reason: Explanation,
+        kinds: Iterable[Kind],
+    ) -> set[int]:
+        """Cancel what schedules have planned; return the ids of the jobs that had anything."""
+        with session.no_autoflush:  # or jobs would be written twice
+            cancelled = transitions.cancel(
+                session,
+                [job.id for job in jobs],
+                reason=reason,
+                now_ms=now_ms,
+                kinds=kinds,
+                schedule_only=True,
+            )
+        return set(cancelled)
 
     def _schedule(self, job: Job) -> Schedule:
         return read_schedule(job.schedule_kind, job.schedule_value, job.timezone or self._timezone)

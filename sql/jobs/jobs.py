@@ -152,16 +152,30 @@ def lock(session: Session, job_id: int) -> Job:
         NotFound: it was deleted meanwhile.
 
     """
-    job = session.execute(
-        select(Job)
-        .where(Job.id == job_id)
-        .with_for_update()
-        # What this session read of it before the lock may be old by now.
-        .execution_options(populate_existing=True)
-    ).scalar_one_or_none()
-    if job is None:
-        raise NotFound(f"no job with id {job_id}")
-    return job
+    return lock_all(session, [job_id])[job_id]
+
+
+def lock_all(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
+    """Lock the rows of jobs in the order of their ids; return them by id.
+
+    Raises:
+        NotFound: one was deleted meanwhile.
+
+    """
+    ids = sorted(set(job_ids))
+    # What this session read of them before the lock may be old by now.
+    rows = use_index(select(Job), Job, PRIMARY_KEY).execution_options(populate_existing=True)
+    found = {
+        job.id: job
+        for chunk in chunks(ids)
+        for job in session.execute(
+            rows.where(Job.id.in_(chunk)).order_by(Job.id).with_for_update()
+        ).scalars()
+    }
+    for job_id in ids:
+        if job_id not in found:
+            raise NotFound(f"no job with id {job_id}")
+    return found
 
 
 def find(session: Session, name: str) -> Job:

@@ -4,10 +4,10 @@ Functions take a session and never commit. Losing a guard is normal: the row had
 reached by their ids alone, so that no statement locks, or waits for, a row that is not its own.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import CursorResult, Update, func, select, update
 from sqlalchemy.orm import Session
@@ -39,6 +39,14 @@ class Routed:
     address: str
     boot_id: str
     message: Explanation
+
+
+class Payload(NamedTuple):
+    """What a planned run is to run; `script_version` is for runs planned with a handler."""
+
+    handler: str | None
+    param: str | None
+    script_version: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,14 +211,17 @@ def take_over(session: Session, runs: Sequence[RoutedRun], *, node: str, now_ms:
 
 def cancel(
     session: Session,
-    job_id: int,
+    job_ids: Iterable[int],
     *,
     reason: Explanation,
     now_ms: int,
     kinds: Iterable[Kind],
     schedule_only: bool,
-) -> int:
-    """Move PLANNED runs of a job to CANCELLED; `schedule_only` spares what a person started."""
+) -> dict[int, int]:
+    """Move PLANNED runs of jobs to CANCELLED; return how many, by job, where there were any.
+
+    `schedule_only` spares what a person started.
+    """
     trigger_code, handle_code = CODES[RunStatus.CANCELLED]
     statement = (
         update(Run)
@@ -225,8 +236,10 @@ def cancel(
             handle_code=handle_code,
         )
     )
-    planned = _planned(session, job_id, kinds, schedule_only=schedule_only)
-    return _update_ids(session, planned, statement)
+    planned = _planned(session, job_ids, kinds, schedule_only=schedule_only)
+    held = [run for run in lock(session, planned) if run.status == RunStatus.PLANNED]
+    _update_ids(session, [run.id for run in held], statement)
+    return Counter(run.job_id for run in held)
 
 
 def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
@@ -240,38 +253,47 @@ def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
 
 
 def update_planned(
-    session: Session,
-    job_id: int,
-    *,
-    kinds: Iterable[Kind],
-    handler: str | None,
-    param: str | None,
-    script_version: int | None,
+    session: Session, payloads: Mapping[int, Payload], *, kinds: Iterable[Kind]
 ) -> int:
-    """Let PLANNED runs of a job go with this handler and param.
+    """Let PLANNED runs of jobs, given by id, go with these payloads.
 
     A run that was planned with a version of a script keeps that version, unless the job has no
-    script any more; `script_version` is for those that were planned with a handler.
+    script any more.
     """
-    version = None if script_version is None else func.coalesce(Run.script_version, script_version)
+    alike: dict[Payload, list[int]] = defaultdict(list)
+    for run_id, job_id in _planned(session, payloads, kinds).items():
+        alike[payloads[job_id]].append(run_id)
+    return sum(_replace_payload(session, run_ids, payload) for payload, run_ids in alike.items())
+
+
+def _replace_payload(session: Session, run_ids: Sequence[int], payload: Payload) -> int:
+    handler, param, version = payload
+    kept = None if version is None else func.coalesce(Run.script_version, version)
     statement = (
         update(Run)
         .where(Run.status == RunStatus.PLANNED)
-        .values(handler=handler, param=param, script_version=version)
+        .values(handler=handler, param=param, script_version=kept)
     )
-    return _update_ids(session, _planned(session, job_id, kinds), statement)
+    return _update_ids(session, sorted(run_ids), statement)
 
 
 def _planned(
-    session: Session, job_id: int, kinds: Iterable[Kind], *, schedule_only: bool = False
-) -> list[int]:
-    """Return the ids of a job's PLANNED runs, read without locks; who uses them must guard."""
-    statement = select(Run.id).where(
-        Run.job_id == job_id, Run.status == RunStatus.PLANNED, Run.kind.in_(list(kinds))
+    session: Session, job_ids: Iterable[int], kinds: Iterable[Kind], *, schedule_only: bool = False
+) -> dict[int, int]:
+    """Return the jobs of their PLANNED runs by the runs' ids, read without locks.
+
+    Who uses them must guard.
+    """
+    statement = select(Run.id, Run.job_id).where(
+        Run.status == RunStatus.PLANNED, Run.kind.in_(list(kinds))
     )
     if schedule_only:
         statement = statement.where(Run.origin_id == 0)
-    return sorted(session.execute(statement).scalars())
+    return {
+        run_id: job_id
+        for chunk in chunks(job_ids)
+        for run_id, job_id in session.execute(statement.where(Run.job_id.in_(chunk)))
+    }
 
 
 def _final_row(run: Ended) -> dict[str, Any]:

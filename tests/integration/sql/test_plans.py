@@ -1,7 +1,7 @@
 """Each question of the schedulers' loops goes through the index that is meant for it."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -418,11 +418,14 @@ def _rows_read(session: Session) -> int:
     return sum(int(count) for _, count in status)
 
 
-def test_stopping_a_job_reads_no_more_than_its_app_has_planned(crowded: Database) -> None:
+@pytest.mark.parametrize("job_ids", [[7], range(1, 501)], ids=["one", "many"])
+def test_stopping_jobs_reads_no_more_than_their_apps_have_planned(
+    crowded: Database, job_ids: Sequence[int]
+) -> None:
     steps = plans(
         crowded,
         lambda session: transitions.cancel(
-            session, 7, reason=Explanation(), now_ms=1, kinds=Kind, schedule_only=True
+            session, job_ids, reason=Explanation(), now_ms=1, kinds=Kind, schedule_only=True
         ),
     )
 

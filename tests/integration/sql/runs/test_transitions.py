@@ -386,7 +386,7 @@ class TestEdits:
         count = database.write(
             lambda session: transitions.cancel(
                 session,
-                1,
+                [1],
                 reason=Explanation("job stopped", "{}"),
                 now_ms=NOW_MS,
                 kinds=(Kind.SCHEDULE, Kind.MANUAL),
@@ -394,7 +394,7 @@ class TestEdits:
             )
         )
 
-        assert count == 1
+        assert count == {1: 1}
         assert statuses(database, [cron, sent, manual, other]) == [
             "CANCELLED",
             "SENT",
@@ -410,7 +410,7 @@ class TestEdits:
         count = database.write(
             lambda session: transitions.cancel(
                 session,
-                1,
+                [1],
                 reason=Explanation("deleted"),
                 now_ms=NOW_MS,
                 kinds=Kind,
@@ -418,7 +418,7 @@ class TestEdits:
             )
         )
 
-        assert (count, statuses(database, run_ids)) == (2, ["CANCELLED"] * 2)
+        assert (count, statuses(database, run_ids)) == ({1: 2}, ["CANCELLED"] * 2)
 
     def test_an_edited_job_changes_its_planned_runs_alone(self, database: Database) -> None:
         planned, sent = plan(database, new_run(), new_run(scheduled_at=5))
@@ -426,7 +426,9 @@ class TestEdits:
 
         database.write(
             lambda session: transitions.update_planned(
-                session, 1, kinds=[Kind.SCHEDULE], handler="other", param=None, script_version=None
+                session,
+                {1: transitions.Payload("other", None, None)},
+                kinds=[Kind.SCHEDULE],
             )
         )
 
@@ -447,11 +449,8 @@ class TestEdits:
             database.write(
                 lambda session: transitions.update_planned(
                     session,
-                    1,
+                    {1: transitions.Payload("", None, script_version)},
                     kinds=[Kind.SCHEDULE],
-                    handler="",
-                    param=None,
-                    script_version=script_version,
                 )
             )
             return [
@@ -504,8 +503,13 @@ class TestNobodyWaitsForStrangers:
                 RunStatus.PLANNED,
                 RunStatus.PLANNED,
                 lambda s, _ids: transitions.cancel(
-                    s, 77, reason=Explanation(), now_ms=1, kinds=[Kind.SCHEDULE], schedule_only=True
-                ),
+                    s,
+                    [77],
+                    reason=Explanation(),
+                    now_ms=1,
+                    kinds=[Kind.SCHEDULE],
+                    schedule_only=True,
+                )[77],
             ),
         ],
     )
