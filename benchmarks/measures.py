@@ -2,16 +2,20 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from benchmarks import cpu
 from benchmarks.rates import Rate
 from benchmarks.stack import APP, Stack, count_planned, none_open, none_unsent
+from scheduler.dispatch.planner import WINDOW_MS
 from scheduler.jobs.spec import JobSpec
 from sql.models import Run
 from sql.run_status import RunStatus
+
+#: The planner plans so far ahead, and a little more.
+PLANNER_MS = WINDOW_MS + 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +62,8 @@ def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Late
 def lateness_spread(stack: Stack, *, per_second: int, seconds: float) -> Lateness:
     """Let one-shot jobs come due at even distances; return how late their handlers began."""
     count = round(per_second * seconds)
-    began = time.monotonic()
-    stack.apply(_due_once(count, stack.clock.now_ms() + 3_600_000, per_second, enabled=False))
-    # Applied anew they start, which may take twice as long and is to be over before they are due.
-    from_ms = stack.clock.now_ms() + round((time.monotonic() - began) * 3_000) + 8_000
-    ids = stack.apply(_due_once(count, from_ms, per_second, enabled=True))
+    ids, from_ms = _apply_ahead(stack, lambda from_ms: _due_once(count, from_ms, per_second))
     until_ms = from_ms + round(seconds * 1_000)
-    assert stack.clock.now_ms() < from_ms, "planning took longer than expected"
     time.sleep((until_ms + 1_000 - stack.clock.now_ms()) / 1000)
     late = _lateness_of(stack, ids, from_ms, until_ms)
     assert late.runs == count
@@ -73,13 +72,9 @@ def lateness_spread(stack: Stack, *, per_second: int, seconds: float) -> Latenes
 
 def storm(stack: Stack, jobs: int) -> Storm:
     """Let jobs be due in one second; return how long it took until all were sent, and done."""
-    began = time.monotonic()
-    ids = stack.apply(_due_daily(jobs, stack.clock.now_ms() + 3_600_000, enabled=False))
+    ids, at_ms = _apply_ahead(stack, lambda at_ms: _due_daily(jobs, at_ms))
     before = stack.count(ids)
-    # Applied anew they start, which may take twice as long and is to be over before they are due.
-    ahead_ms = round((time.monotonic() - began) * 3_000) + 8_000
-    at_ms = (stack.clock.now_ms() + ahead_ms) // 1000 * 1000
-    stack.apply(_due_daily(jobs, at_ms, enabled=True))
+    ahead_ms = at_ms - stack.clock.now_ms()
     stack.wait(lambda session: count_planned(session) == jobs, ahead_ms / 1000)
     assert stack.clock.now_ms() < at_ms, "planning took longer than expected"
     time.sleep((at_ms - stack.clock.now_ms()) / 1000)
@@ -92,7 +87,28 @@ def storm(stack: Stack, jobs: int) -> Storm:
     return Storm((sent_at - at_ms) / 1000, (done_at - at_ms) / 1000, rate)
 
 
-def _due_daily(jobs: int, at_ms: int, *, enabled: bool) -> list[JobSpec]:
+def _apply_ahead(stack: Stack, specs: Callable[[int], list[JobSpec]]) -> tuple[list[int], int]:
+    """Apply jobs that are due from a full second on; return their ids and that instant.
+
+    The planner has all its time before it. How long applying takes is found by applying them for
+    an hour later; when that was misleading, it is done again with twice the time.
+    """
+    began = time.monotonic()
+    stack.apply(specs(_full_second(stack, 3_600_000)))
+    ahead_ms = round((time.monotonic() - began) * 2_000) + 2 * PLANNER_MS
+    while True:
+        at_ms = _full_second(stack, ahead_ms)
+        ids = stack.apply(specs(at_ms))
+        if stack.clock.now_ms() < at_ms - PLANNER_MS:
+            return ids, at_ms
+        ahead_ms *= 2
+
+
+def _full_second(stack: Stack, ahead_ms: int) -> int:
+    return (stack.clock.now_ms() + ahead_ms) // 1_000 * 1_000
+
+
+def _due_daily(jobs: int, at_ms: int) -> list[JobSpec]:
     daily = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%-S %-M %-H * * ?")
     return [
         JobSpec(
@@ -101,13 +117,13 @@ def _due_daily(jobs: int, at_ms: int, *, enabled: bool) -> list[JobSpec]:
             handler="noop",
             schedule_kind="CRON",
             schedule_value=daily,
-            enabled=enabled,
+            enabled=True,
         )
         for number in range(jobs)
     ]
 
 
-def _due_once(count: int, from_ms: int, per_second: int, *, enabled: bool) -> list[JobSpec]:
+def _due_once(count: int, from_ms: int, per_second: int) -> list[JobSpec]:
     return [
         JobSpec(
             name=f"once-{number}",
@@ -117,7 +133,7 @@ def _due_once(count: int, from_ms: int, per_second: int, *, enabled: bool) -> li
             schedule_value=datetime.fromtimestamp(
                 (from_ms + number * 1_000 // per_second) / 1000, UTC
             ).isoformat(timespec="milliseconds"),
-            enabled=enabled,
+            enabled=True,
         )
         for number in range(count)
     ]
