@@ -18,12 +18,16 @@ from admin_web.exports import lists, tables
 from admin_web.forms.app_filter import AppFilterForm
 from admin_web.forms.choices import select_choices
 from admin_web.language import labels
+from admin_web.local_times import LocalTimes
 from admin_web.url_routes import route
 from admin_web.visitors import Visitor, visitor
+from broker.reasons.reason import Reason
 from scheduler.actor import Right
 from scheduler.resolver import Resolver
+from scheduler.views import blockers
+from scheduler.views.blockers import Blockers
 from scheduler.views.process_view import ExecutorView, executor_views
-from sql.listings import dashboard
+from sql.listings import app_listing, dashboard
 from sql.registry import apps
 
 LINES = 100
@@ -76,6 +80,7 @@ class ExecutorPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
+        self._times = LocalTimes(services.timezone, services.now_ms)
 
     @route("/executors", Right.VIEW)
     def index(self) -> Response | str | tuple[str, int]:
@@ -89,14 +94,17 @@ class ExecutorPages:
         after = request.args.get("after", "")
         now_ms = self._services.now_ms()
 
-        def read(session: Session) -> tuple[list[ExecutorView], dict[str, int], Histories]:
+        def read(
+            session: Session,
+        ) -> tuple[list[ExecutorView], dict[str, int], Histories, Blockers]:
             views, ids = self._read(session, known)
             wanted = sorted(filter(partial(_is_wanted, form=form), views), key=ORDERS[_order(form)])
             found = _behind(wanted, after)
             shown = [ids[one.key] for one in found[:LINES] if one.key in ids]
-            return found, ids, load_history.last_hour(session, shown, now_ms)
+            hour = load_history.last_hour(session, shown, now_ms)
+            return found, ids, hour, self._blockers(session, known)
 
-        found, ids, hour = self._services.database.read(read)
+        found, ids, hour, why = self._services.database.read(read)
         if tables.is_asked():
             return lists.views("executors", ExecutorView, found)
         return render_template(
@@ -105,6 +113,7 @@ class ExecutorPages:
             found=found[:LINES],
             ids=ids,
             hour=hour,
+            blockers_of=why.of_executor_itself,
             next=found[LINES - 1].key if len(found) > LINES else None,
         )
 
@@ -113,15 +122,18 @@ class ExecutorPages:
         """Show an executor: its load over the last hour and day, and its handlers."""
         known, now_ms = visitor(), self._services.now_ms()
 
-        def read(session: Session) -> tuple[ExecutorView, list[LoadChart]]:
+        def read(session: Session) -> tuple[ExecutorView, list[LoadChart], list[Reason]]:
             views, ids = self._read(session, known)
             found = [one for one in views if ids.get(one.key) == executor_id]
             if not found:
                 abort(404)
-            return found[0], load_history.charts(session, executor_id, now_ms)
+            [one] = found
+            started = app_listing.started_jobs(session, one.app, limit=blockers.MOST_JOBS + 1)
+            why = self._blockers(session, known).of_executor(one, started)
+            return one, load_history.charts(session, executor_id, now_ms), why
 
-        one, charts = self._services.database.read(read)
-        return render_template("pages/executors_show.html", one=one, charts=charts)
+        one, charts, why = self._services.database.read(read)
+        return render_template("pages/executors_show.html", one=one, charts=charts, blockers=why)
 
     @route("/executors/drain", Right.OPERATE, methods=("POST",))
     def drain(self) -> Response:
@@ -135,6 +147,10 @@ class ExecutorPages:
         else:
             flash(gettext("%(address)s is already draining.", address=address))
         return redirect(url_for("executors.index"), 303)
+
+    def _blockers(self, session: Session, known: Visitor) -> Blockers:
+        now_ms, tell_time = self._services.now_ms(), self._times.format
+        return blockers.read(session, known.app_ids, now_ms=now_ms, tell_time=tell_time)
 
     def _read(self, session: Session, known: Visitor) -> tuple[list[ExecutorView], dict[str, int]]:
         """Return executors by app and address, and the ids of those that have registered."""

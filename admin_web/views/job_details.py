@@ -9,11 +9,14 @@ from admin_web.charts import heat_map
 from admin_web.charts.heat_map import HeatMap
 from admin_web.console_services import ConsoleServices
 from admin_web.language.problem_text import problem_text
+from admin_web.local_times import LocalTimes
 from admin_web.views.family_graph import FamilyGraph, draw
 from admin_web.visitors import Visitor
+from broker.reasons.reason import Reason
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
 from scheduler.schedules import upcoming
+from scheduler.views import blockers
 from sql.accounts import preferences
 from sql.listings import job_family, job_search
 from sql.listings.recent import ListedJob
@@ -40,6 +43,7 @@ class JobDetails:
     family: FamilyGraph | None
     hidden_children: int
     is_favourite: bool
+    blockers: list[Reason]
 
     @property
     def listed(self) -> list[RunLine]:
@@ -97,4 +101,11 @@ def read_details(
         family=draw(job_id, job_family.read(session, job_id, visitor.app_ids)),
         hidden_children=len(hidden),
         is_favourite=preferences.is_favourite(session, visitor.user_id, job_id),
+        blockers=_blockers(session, services, stored.app_id, spec.app),
     )
+
+
+def _blockers(session: Session, services: ConsoleServices, app_id: int, app: str) -> list[Reason]:
+    times = LocalTimes(services.timezone, services.now_ms)
+    found = blockers.read(session, [app_id], now_ms=services.now_ms(), tell_time=times.format)
+    return found.of_job(app)

@@ -128,6 +128,24 @@ class Why(Sentence):
     ROUTE_FAILED = "route %(route)s failed: %(fault)s"
     SCRIPT_GONE = "its version of the script is gone"
 
+    # -- why nothing is sent to an executor or of a job at present -----------------------------
+
+    NO_SCHEDULER_ONLINE = "no scheduler is online"
+    PAUSED = "dispatch is paused until somebody resumes it"
+    PAUSED_UNTIL = "dispatch is paused until %(until)s"
+    APP_PAUSED = "app %(app)s is paused until somebody resumes it"
+    APP_PAUSED_UNTIL = "app %(app)s is paused until %(until)s"
+    NEVER_CONNECTED = "it has never connected"
+    NO_HEARTBEAT = "it is offline, no heartbeat since %(since)s"
+    TAKES_NO_MORE = "it is draining and takes no new runs"
+    NOT_LISTED = "the address list of app %(app)s does not name it"
+    NO_STARTED_JOB = "no job of app %(app)s is started"
+    PASSED_OVER = "it is impaired, so runs go to other executors: %(ailments)s"
+    ROUTED_ELSEWHERE = "the routes of all started jobs choose other executors: %(addresses)s"
+    SLOTS_TAKEN = "all %(slots)s slots are taken, new runs wait"
+    APP_SLOTS_TAKEN = "all %(slots)s slots of app %(app)s are taken, new runs wait"
+    APP_DRAINING = "every executor of app %(app)s that is online is draining"
+
     # -- how a scheduler ended a run ----------------------------------------------------------
 
     JOB_DELETED = "its job was deleted"

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session
 
 from sql.errors import NotFound
@@ -20,6 +20,13 @@ class ListedApp(NamedTuple):
 
     app: App
     jobs: int
+
+
+class RoutedJob(NamedTuple):
+    """A job and its route."""
+
+    id: int
+    route: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +52,22 @@ def listing(
     if app_ids is not None:
         statement = statement.where(App.id.in_(app_ids))
     return fetch(session, ListedApp, statement)
+
+
+def with_started_jobs(session: Session, app_ids: Collection[int] | None) -> set[str]:
+    """Return the names of apps that have a started job."""
+    started = exists().where(Job.app_id == App.id, Job.is_enabled == 1)
+    statement = select(App.name).where(started)
+    if app_ids is not None:
+        statement = statement.where(App.id.in_(app_ids))
+    return set(session.execute(statement).scalars())
+
+
+def started_jobs(session: Session, app: str, *, limit: int) -> list[RoutedJob]:
+    """Return started jobs of an app."""
+    started = query(RoutedJob, Job).join(App, App.id == Job.app_id)
+    started = started.where(App.name == app, Job.is_enabled == 1).limit(limit)
+    return fetch(session, RoutedJob, started)
 
 
 def by_id(session: Session, app_id: int) -> App:

@@ -227,6 +227,28 @@ def test_pause_and_resume_say_whether_they_changed_anything(desk: Desk) -> None:
     ]
 
 
+def test_an_executor_and_a_job_say_why_no_new_runs_start(desk: Desk) -> None:
+    now = time.time_ns() // 1_000_000
+    desk.rows.job("nightly")
+    desk.rows.executor("one", now + 60_000, json.dumps({"slots": 4}))
+    desk.rows.scheduler("node-1", now + 60_000)
+    desk.warren("pause", "--reason", "upgrade")
+
+    listed = desk.warren("executors", "list").stdout
+    shown = desk.warren("executors", "show", "one").stdout
+    [as_json] = desk.listed("executors", "show", "reports/one", "--json")
+    [job] = desk.listed("jobs", "show", "nightly", "--json")
+
+    paused = "dispatch is paused until somebody resumes it (upgrade)"
+    assert f"no new runs start: {paused}" in listed
+    assert "no new runs start on reports/one: no job of app reports is started" in listed
+    assert f"no new runs  {paused}; no job of app reports is started" in shown
+    assert [one["code"] for one in as_json["blocked_by"]] == ["PAUSED", "NO_STARTED_JOB"]
+    assert job["blocked_by"] == [{"code": "PAUSED", "message": paused}]
+    assert paused in desk.warren("jobs", "show", "nightly").stdout
+    assert "no executor with address 'nobody'" in desk.refused("executors", "show", "nobody")
+
+
 def test_nodes_are_listed_with_their_state(desk: Desk) -> None:
     now = time.time_ns() // 1_000_000
     load = {"slots": 4, "running": 1, "waiting": 2, "cpu_percent": 12.5, "memory_percent": 40}

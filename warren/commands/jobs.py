@@ -7,6 +7,8 @@ from zoneinfo import ZoneInfo
 import click
 
 from scheduler.schedules.upcoming import next_fires
+from scheduler.views import blockers
+from scheduler.views.blockers import blocker_json
 from scheduler.views.job_view import JobView, job_json, job_view
 from sql.engine import Database
 from sql.instants import iso
@@ -101,10 +103,14 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
         last = recent.RunFilter(job=name, limit=_LAST_RUNS)
         runs = database.read(lambda session: recent.runs(session, last))
         [view] = _views(settings, database, [job], now)
+        app_ids = [job.app_id]
+        found = database.read(lambda session: blockers.read(session, app_ids, now_ms=now))
+    why = found.of_job(job.app)
     if as_json:
-        print_json(job_json(view))
+        print_json(job_json(view) | {"blocked_by": blocker_json(why)})
         return
-    print_facts(job_facts(view, now_ms=now, zone=settings.zone, waits=waits(job)))
+    facts = job_facts(view, now_ms=now, zone=settings.zone, waits=waits(job))
+    print_facts(facts | {"no new runs": "; ".join(map(str, why))})
     print()
     print_table(RUN_HEADERS, [run_line(run, now_ms=now) for run in runs], nothing="no runs yet")
 

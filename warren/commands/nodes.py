@@ -5,6 +5,8 @@ from zoneinfo import ZoneInfo
 import click
 
 from scheduler.commands.cluster import NEVER, PauseOutcome
+from scheduler.resolver import Resolver
+from scheduler.views import blockers
 from scheduler.views.pause_view import pause_facts
 from scheduler.views.to_json import to_json
 from sql.registry import pauses
@@ -17,17 +19,20 @@ from warren.views.instants import local, read_end, read_span
 from warren.views.nodes import (
     EXECUTOR_HEADERS,
     SCHEDULER_HEADERS,
+    blocker_lines,
+    executor_facts,
+    executor_json,
     executor_line,
-    registered_executors,
+    executor_with_blockers,
     registered_schedulers,
     scheduler_line,
 )
-from warren.views.terminal import print_json, print_table, relative, visible
+from warren.views.terminal import print_facts, print_json, print_table, relative, visible
 
 
 @click.group()
 def executors() -> None:
-    """List and drain executors."""
+    """List, show and drain executors."""
 
 
 @executors.command("list", epilog=examples("warren executors list", "warren executors list --json"))
@@ -36,13 +41,37 @@ def executors() -> None:
 def list_executors(settings: Settings, as_json: bool) -> None:
     """List the registered executors with their state and load."""
     with open_database(settings) as database:
-        found, now = registered_executors(database)
+        now = now_ms(database)
+        found = database.read(lambda session: blockers.read(session, None, now_ms=now))
     if as_json:
-        for one in found:
-            print_json(to_json(one))
+        for one in found.executors:
+            print_json(executor_json(one, found.of_executor(one)))
         return
-    lines = [executor_line(one, now) for one in found]
+    lines = [executor_line(one, now) for one in found.executors]
     print_table(EXECUTOR_HEADERS, lines, nothing="no executor has registered")
+    for words in blocker_lines(found):
+        print(visible(words))
+
+
+@executors.command(
+    "show",
+    epilog=examples("warren executors show reports-1", "warren executors show reports-1 --json"),
+)
+@click.argument("address")
+@as_json
+@takes_settings("database_url")
+def show_executor(settings: Settings, address: str, as_json: bool) -> None:
+    """Show an executor, and why it gets no new runs if there is a reason.
+
+    Use APP/ADDRESS if executors of two apps share the address.
+    """
+    with open_database(settings) as database:
+        now, one_id = now_ms(database), Resolver(database).executor(address)
+        one, why = database.read(lambda session: executor_with_blockers(session, one_id, now))
+    if as_json:
+        print_json(executor_json(one, why))
+        return
+    print_facts(executor_facts(one, why, now))
 
 
 @executors.command("drain", epilog=examples("warren executors drain reports-1"))

@@ -1,12 +1,18 @@
 """Executors and schedulers: read from the registry, and as rows of tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sqlalchemy.orm import Session
 
+from broker.reasons.reason import Reason
+from scheduler.views import blockers
+from scheduler.views.blockers import Blockers
 from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from scheduler.views.to_json import to_json
 from sql.clock import database_now_ms
 from sql.engine import Database
+from sql.listings import app_listing
 from sql.models import Registration
 from sql.registry import apps, presence
 from warren.views.terminal import relative
@@ -67,6 +73,43 @@ def executor_line(executor: ExecutorView, now_ms: int) -> tuple[str, ...]:
         f"{executor.cpu_percent:.0f} %",
         f"{executor.memory_percent:.0f} %",
     )
+
+
+def executor_with_blockers(
+    session: Session, executor_id: int, now_ms: int
+) -> tuple[ExecutorView, list[Reason]]:
+    """Return an executor that has registered, and why it gets no new runs."""
+    row = session.get_one(Registration, executor_id)
+    app_id = apps.find(session, row.app).id
+    found = blockers.read(session, [app_id], now_ms=now_ms)
+    [one] = [one for one in found.executors if one.address == row.address]
+    started = app_listing.started_jobs(session, row.app, limit=blockers.MOST_JOBS + 1)
+    return one, found.of_executor(one, started)
+
+
+def executor_json(executor: ExecutorView, why: Sequence[Reason]) -> dict[str, Any]:
+    """Return an executor, and why it gets no new runs, as a JSON object."""
+    return to_json(executor) | {"blocked_by": blockers.blocker_json(why)}
+
+
+def executor_facts(executor: ExecutorView, why: Sequence[Reason], now_ms: int) -> dict[str, str]:
+    """Return everything about an executor, by name."""
+    line = dict(zip(EXECUTOR_HEADERS, executor_line(executor, now_ms), strict=True))
+    handlers = ", ".join(sorted(executor.handlers))
+    return line | {
+        "boot": executor.boot_id,
+        "handlers": handlers,
+        "no new runs": "; ".join(map(str, why)),
+    }
+
+
+def blocker_lines(found: Blockers) -> Iterator[str]:
+    """Give lines that say why nothing is sent to some or all executors that are online."""
+    for reason in found.of_cluster():
+        yield f"no new runs start: {reason}"
+    for one in found.executors:
+        if one.state == "alive" and (why := found.of_executor_itself(one)):
+            yield f"no new runs start on {one.key}: {why[0]}"
 
 
 def state_word(state: str) -> str:

@@ -1,11 +1,14 @@
 """Executors and schedulers as pages: what is shown to whom, draining, pausing."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from flask import Flask
+from sqlalchemy.orm import Session
 
 from sql.engine import Database
+from sql.models import Registration
 from sql.registry import apps, drains, executor_loads, pauses, presence
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows
@@ -34,6 +37,10 @@ def beat(database: Database, clock: Clock, app: str, address: str, load: str | N
 
 def asked(database: Database) -> list[str]:
     return [boot.address for boot in database.read(drains.asked)]
+
+
+def _executors(session: Session) -> Sequence[Registration]:
+    return presence.listing(session, presence.EXECUTOR)
 
 
 class TestListing:
@@ -96,6 +103,38 @@ class TestListing:
 
         assert ["its journal cannot be written" in page for page in pages] == [True, True]
         assert "&lt;b&gt;" not in pages[0]
+
+    def test_list_and_page_say_why_no_new_runs_start(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        rows = Rows(database.url.render_as_string(hide_password=False))
+        job_id = rows.job("nightly", is_enabled=1, route="FIRST", next_tick_at=2**61)
+        for address in ("host-1", "host-2"):
+            beat(database, clock, "reports", address, "{}")
+        beat(database, clock, presence.SCHEDULER, "node-1")
+        second = {row.address: row.id for row in database.read(_executors)}["host-2"]
+        operator = signed_in(app, "operator")
+
+        routed = operator.get(f"/executors/{second}").text
+        assert "the routes of all started jobs choose other executors: host-1" in routed
+        assert "No new runs start:" not in operator.get("/executors").text
+        assert "No new runs start:" not in operator.get(f"/jobs/{job_id}").text
+
+        app_id = database.read(apps.ids_by_name)["reports"]
+        operator.post(f"/apps/{app_id}/pause", {"reason": "a <new> disk", "span": "120"})
+
+        why = "app reports is paused until 2027-01-15 10:00:00 (a &lt;new&gt; disk)"
+        for path in ("/executors", f"/executors/{second}", f"/jobs/{job_id}"):
+            assert f"No new runs start: {why}" in operator.get(path).text, path
+        chinese = operator.get(f"/jobs/{job_id}", headers={"Accept-Language": "zh-CN"}).text
+        assert "应用 reports 已暂停" in chinese
+
+    def test_a_job_without_executors_says_so(self, admin: Visit, database: Database) -> None:
+        job_id = Rows(database.url.render_as_string(hide_password=False)).job("nightly")
+
+        page = admin.get(f"/jobs/{job_id}").text
+
+        assert "No new runs start: no executor of app reports is online" in page
 
     def test_silent_and_never_seen_ones_are_told_apart(
         self, admin: Visit, database: Database, clock: Clock

@@ -1,0 +1,201 @@
+"""Why an executor gets no runs, or those of a job are not sent: from the registry and the pauses.
+
+It tells what holds now, without asking anybody. What only an executor or a broken message could
+tell is not here: an executor whose messages are rejected was never let into the registry.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from sqlalchemy.orm import Session
+
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason, Words
+from scheduler.routing import routes
+from scheduler.routing.choice import Route, RouteRequest
+from scheduler.views.process_view import ExecutorView, executor_views, node_view
+from sql.instants import iso
+from sql.listings import app_listing, dashboard
+from sql.listings.app_listing import RoutedJob
+from sql.registry import apps, pauses, presence
+from sql.registry.pauses import ShownPause
+
+#: Started jobs of an app whose routes are looked at.
+MOST_JOBS = 500
+_AILMENTS = {
+    "journal": Why.JOURNAL_FAILING,
+    "disk": Why.DISK_NEARLY_FULL,
+    "contact": Why.OUT_OF_CONTACT,
+    "reports": Why.TOO_MANY_REPORTS,
+}
+#: With these, an executor starts nothing.
+_STOPPING = frozenset({"journal", "contact", "reports"})
+#: Routes that always choose the same one of the same executors; FAILOVER does while that answers.
+_FIXED = frozenset({Route.FIRST, Route.LAST, Route.CONSISTENT_HASH})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blockers:
+    """What dispatch depends on at one instant, as the database has it.
+
+    `executors` are those of the apps that were asked for, `started_apps` the names of those of
+    them that have a started job.
+    """
+
+    has_scheduler: bool
+    pauses: Sequence[ShownPause]
+    executors: Sequence[ExecutorView]
+    started_apps: Collection[str]
+    tell_time: Callable[[int], str | None]
+
+    def of_executor(
+        self, one: ExecutorView, started: Sequence[RoutedJob] | None = None
+    ) -> list[Reason]:
+        """Return why an executor gets no runs, the widest reason first; none = it may get some.
+
+        `started` are the started jobs of its app, where somebody has read them.
+        """
+        found = [*self.of_cluster(), *self.of_executor_itself(one, started)]
+        if one.is_online and one.slots and one.running >= one.slots:
+            found.append(Why.SLOTS_TAKEN(slots=one.slots))
+        return found
+
+    def of_executor_itself(
+        self, one: ExecutorView, started: Sequence[RoutedJob] | None = None
+    ) -> list[Reason]:
+        """Return what of it is not so for the whole cluster, or so for a moment."""
+        found = self._of_app(one.app)
+        if state := _state(one, self.tell_time):
+            return [*found, state]
+        if one.listed is False:
+            found.append(Why.NOT_LISTED(app=one.app))
+        if one.app not in self.started_apps:
+            found.append(Why.NO_STARTED_JOB(app=one.app))
+        found += self._of_health(one)
+        if not found and started is not None:
+            found += self._of_routes(one, started)
+        return found
+
+    def of_job(self, app: str) -> list[Reason]:
+        """Return why runs of an app's jobs are not sent, or wait where they were sent."""
+        found, live = [*self.of_cluster(), *self._of_app(app)], self._routable(app)
+        if not live:
+            found.append(self._of_absence(app))
+        elif all(_STOPPING & set(one.ailments) for one in live):
+            found += [Why.AILING(address=one.address, ailments=_ailments(one)) for one in live[:10]]
+        elif all(one.slots and one.running >= one.slots for one in live):
+            slots = sum(one.slots for one in live)
+            found.append(Why.APP_SLOTS_TAKEN(app=app, slots=slots))
+        return found
+
+    def of_cluster(self) -> list[Reason]:
+        """Return why nothing at all is sent."""
+        found = [] if self.has_scheduler else [Why.NO_SCHEDULER_ONLINE()]
+        return found + [self._of_pause(one) for one in self.pauses if one.app is None]
+
+    def _of_app(self, app: str) -> list[Reason]:
+        return [self._of_pause(one) for one in self.pauses if one.app == app]
+
+    def _of_pause(self, one: ShownPause) -> Reason:
+        until = self.tell_time(one.until_at) if one.until_at else None
+        if one.app is None:
+            told = Why.PAUSED_UNTIL(until=until) if until else Why.PAUSED()
+        else:
+            told = (
+                Why.APP_PAUSED_UNTIL(app=one.app, until=until)
+                if until
+                else Why.APP_PAUSED(app=one.app)
+            )
+        return Why.NOTED(words=told, notes=one.reason) if one.reason else told
+
+    def _of_health(self, one: ExecutorView) -> list[Reason]:
+        others = [two for two in self._routable(one.app) if two.address != one.address]
+        if one.ailments and any(not two.ailments for two in others):
+            return [Why.PASSED_OVER(ailments=_ailments(one))]
+        return [_AILMENTS[name]() for name in one.ailments if name in _STOPPING]
+
+    def _of_routes(self, one: ExecutorView, started: Sequence[RoutedJob]) -> list[Reason]:
+        """Return that the routes of all started jobs choose others, if that is certain."""
+        live = self._routable(one.app)
+        addresses = tuple(two.address for two in live if not two.ailments) or tuple(
+            two.address for two in live
+        )
+        if not started or len(started) > MOST_JOBS or one.address not in addresses:
+            return []
+        chosen = {_fixed_choice(job, addresses) for job in started}
+        if None in chosen or one.address in chosen:
+            return []
+        return [Why.ROUTED_ELSEWHERE(addresses=", ".join(sorted(map(str, chosen))[:10]))]
+
+    def _of_absence(self, app: str) -> Reason:
+        known = [one for one in self.executors if one.app == app]
+        listed = [one.address for one in known if one.listed]
+        if any(one.state == "draining" for one in known):
+            return Why.APP_DRAINING(app=app)
+        if listed:
+            return Why.LISTED_OFFLINE(addresses=", ".join(listed[:10]))
+        return Why.APP_OFFLINE(app=app)
+
+    def _routable(self, app: str) -> list[ExecutorView]:
+        """Return the executors that runs of an app may go to, in the order of their addresses."""
+        return [
+            one
+            for one in self.executors
+            if one.app == app and one.state == "alive" and one.listed is not False
+        ]
+
+
+def read(
+    session: Session,
+    app_ids: Collection[int] | None,
+    *,
+    now_ms: int,
+    tell_time: Callable[[int], str | None] = iso,
+) -> Blockers:
+    """Return what dispatch to some apps depends on, None = to all apps.
+
+    `tell_time` writes the instants in the reasons.
+    """
+    schedulers = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
+    rows = dashboard.executors(session, app_ids)
+    return Blockers(
+        has_scheduler=any(node_view(row, now_ms).is_online for row in schedulers),
+        pauses=pauses.in_force(session, now_ms, app_ids),
+        executors=executor_views(rows, apps.listed_by_name(session, app_ids), now_ms),
+        started_apps=app_listing.with_started_jobs(session, app_ids),
+        tell_time=tell_time,
+    )
+
+
+def blocker_json(found: Iterable[Reason]) -> list[dict[str, str]]:
+    """Return reasons as JSON has them: a code for programs and a sentence for people."""
+    return [{"code": _code(reason), "message": str(reason)} for reason in found]
+
+
+def _code(reason: Reason) -> str:
+    """Return the code that matters: that of the words, where a note was added."""
+    inner = reason.facts.get("words") if reason.code is Why.NOTED else None
+    return inner.code.name if isinstance(inner, Reason) else reason.code.name
+
+
+def _state(one: ExecutorView, tell_time: Callable[[int], str | None]) -> Reason | None:
+    if one.state == "absent":
+        return Why.NEVER_CONNECTED()
+    if one.state == "silent":
+        return Why.NO_HEARTBEAT(since=tell_time(one.beat_at) or "")
+    return Why.TAKES_NO_MORE() if one.state == "draining" else None
+
+
+def _ailments(one: ExecutorView) -> tuple[Words, ...]:
+    return tuple(_AILMENTS[name]() if name in _AILMENTS else name for name in one.ailments)
+
+
+def _fixed_choice(job: RoutedJob, addresses: tuple[str, ...]) -> str | None:
+    """Return the executor that a job's runs go to, None when it may be one or another."""
+    if job.route == Route.FAILOVER:
+        return addresses[0]
+    if job.route not in _FIXED:
+        return None
+    request = RouteRequest(job_id=job.id, addresses=addresses)
+    return routes.choose(job.route, request, Random(0)).address  # noqa: S311 - nothing is random

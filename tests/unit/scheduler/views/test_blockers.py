@@ -1,0 +1,172 @@
+"""Why an executor gets no runs, or a job's are not sent: each case that the database can tell."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler.views.blockers import MOST_JOBS, Blockers, blocker_json
+from scheduler.views.process_view import ExecutorView
+from sql.instants import iso
+from sql.listings.app_listing import RoutedJob
+from sql.registry.pauses import ShownPause
+
+
+def executor(address: str = "a", **facts: Any) -> ExecutorView:
+    plain: dict[str, Any] = {
+        "app": "reports",
+        "address": address,
+        "state": "alive",
+        "listed": None,
+        "boot_id": "b00t",
+        "boot_at": 1_000,
+        "beat_at": 2_000,
+        "draining": False,
+        "ailments": (),
+        "slots": 8,
+        "running": 0,
+        "waiting": 0,
+        "cpu_percent": 0,
+        "memory_percent": 0,
+        "handlers": ("report",),
+    }
+    return ExecutorView(**plain | facts)
+
+
+def pause(app: str | None = None, **facts: Any) -> ShownPause:
+    plain = {"since_at": 1_000, "until_at": None, "paused_by": "olga", "reason": ""}
+    return ShownPause(app_id=7 if app else 0, app=app, **plain | facts)
+
+
+SOUND = Blockers(
+    has_scheduler=True,
+    pauses=(),
+    executors=(executor("a"), executor("b")),
+    started_apps={"reports"},
+    tell_time=iso,
+)
+
+
+def said(
+    blockers: Blockers, address: str = "a", started: Sequence[RoutedJob] | None = None
+) -> list[str]:
+    [one] = [one for one in blockers.executors if one.address == address]
+    return list(map(str, blockers.of_executor(one, started)))
+
+
+def with_executors(*found: ExecutorView) -> Blockers:
+    return replace(SOUND, executors=found)
+
+
+def test_where_all_is_well_there_is_no_reason() -> None:
+    assert said(SOUND) == []
+    assert SOUND.of_job("reports") == []
+
+
+@pytest.mark.parametrize(
+    ("blockers", "words"),
+    [
+        (replace(SOUND, has_scheduler=False), "no scheduler is online"),
+        (replace(SOUND, pauses=[pause()]), "dispatch is paused until somebody resumes it"),
+        (
+            replace(SOUND, pauses=[pause("reports", until_at=1_800_000_000_000, reason="disk")]),
+            "app reports is paused until 2027-01-15T08:00:00.000+00:00 (disk)",
+        ),
+        (replace(SOUND, started_apps=()), "no job of app reports is started"),
+        (with_executors(executor(state="absent")), "it has never connected"),
+        (
+            with_executors(executor(state="silent")),
+            "it is offline, no heartbeat since 1970-01-01T00:00:02.000+00:00",
+        ),
+        (with_executors(executor(state="draining")), "it is draining and takes no new runs"),
+        (
+            with_executors(executor(listed=False), executor("b", listed=True)),
+            "the address list of app reports does not name it",
+        ),
+        (
+            with_executors(executor(ailments=("disk",)), executor("b")),
+            "it is impaired, so runs go to other executors: the disk is nearly full",
+        ),
+        (with_executors(executor(ailments=("journal",))), "its journal cannot be written"),
+        (with_executors(executor(running=8)), "all 8 slots are taken, new runs wait"),
+    ],
+)
+def test_an_executor_gets_nothing_for_a_reason(blockers: Blockers, words: str) -> None:
+    assert said(blockers) == [words]
+
+
+def test_a_pause_of_another_app_is_no_reason() -> None:
+    assert said(replace(SOUND, pauses=[pause("mails")])) == []
+
+
+def test_a_full_disk_alone_keeps_no_run_away() -> None:
+    assert said(with_executors(executor(ailments=("disk",)))) == []
+
+
+@pytest.mark.parametrize(("route", "chosen"), [("FIRST", "a"), ("LAST", "b"), ("FAILOVER", "a")])
+def test_a_route_that_always_chooses_one_leaves_the_others_without_runs(
+    route: str, chosen: str
+) -> None:
+    started = [RoutedJob(1, route), RoutedJob(2, route)]
+    other = {"a": "b", "b": "a"}[chosen]
+
+    assert said(SOUND, chosen, started) == []
+    assert said(SOUND, other, started) == [
+        f"the routes of all started jobs choose other executors: {chosen}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "started",
+    [
+        [],
+        [RoutedJob(1, "FIRST"), RoutedJob(2, "RANDOM")],
+        [RoutedJob(1, "FIRST"), RoutedJob(2, "a-route-of-ours")],
+        [RoutedJob(number, "FIRST") for number in range(MOST_JOBS + 1)],
+    ],
+    ids=["none", "one-is-random", "one-is-added", "too-many-to-know"],
+)
+def test_a_route_is_no_reason_unless_it_is_certain(started: list[RoutedJob]) -> None:
+    assert said(SOUND, "b", started) == []
+
+
+@pytest.mark.parametrize(
+    ("blockers", "words"),
+    [
+        (with_executors(), "no executor of app reports is online"),
+        (
+            with_executors(executor(state="silent", listed=True)),
+            "none of the listed executors is online: a",
+        ),
+        (
+            with_executors(executor(state="draining")),
+            "every executor of app reports that is online is draining",
+        ),
+        (
+            with_executors(executor(ailments=("contact", "disk"))),
+            "a is impaired: it is out of contact; the disk is nearly full",
+        ),
+        (
+            with_executors(executor(running=8), executor("b", running=9)),
+            "all 16 slots of app reports are taken, new runs wait",
+        ),
+        (
+            replace(SOUND, pauses=[pause(), pause("reports"), pause("mails")]),
+            (
+                "dispatch is paused until somebody resumes it; "
+                "app reports is paused until somebody resumes it"
+            ),
+        ),
+    ],
+)
+def test_runs_of_a_job_are_not_sent_for_a_reason(blockers: Blockers, words: str) -> None:
+    assert "; ".join(map(str, blockers.of_job("reports"))) == words
+
+
+def test_programs_get_the_code_of_a_pause_that_has_a_reason() -> None:
+    blockers = replace(SOUND, pauses=[pause(reason="disk")])
+
+    assert blocker_json(blockers.of_job("reports")) == [
+        {"code": "PAUSED", "message": "dispatch is paused until somebody resumes it (disk)"}
+    ]
