@@ -11,7 +11,7 @@ from aiohttp import web
 
 from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.remotes import Remotes
-from executor.gateway.server import Server
+from executor.gateway.server import BODY_SECONDS, Server, refusal_logger
 
 TICK_SECONDS = 0.25
 #: How long open requests may take at the end.
@@ -25,13 +25,21 @@ class Gateway:
     """Serves executors in a thread of its own; it can be started once.
 
     Executors end first. Results that arrive until then are recorded; later ones are refused, so
-    that executors repeat them.
+    that executors repeat them. A request may take `body_seconds` to arrive.
     """
 
-    def __init__(self, host: str, port: int, *, tokens: AccessTokens, remotes: Remotes) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        tokens: AccessTokens,
+        remotes: Remotes,
+        body_seconds: float = BODY_SECONDS,
+    ) -> None:
         self._place = (host, port)
         self._remotes = remotes
-        self._server = Server(tokens, remotes)
+        self._server = Server(tokens, remotes, body_seconds)
         self._loop = asyncio.new_event_loop()
         self._is_ending = False
         self._opened: Future[None] = Future()
@@ -80,7 +88,10 @@ class Gateway:
         with socket.create_server(self._place, family=family, backlog=_BACKLOG) as listening:
             await self._remotes.restore()
             runner = web.AppRunner(
-                self._server.application(), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS
+                self._server.application(),
+                access_log=None,
+                logger=refusal_logger(),
+                shutdown_timeout=SHUTDOWN_SECONDS,
             )
             await runner.setup()
             await web.SockSite(runner, listening, backlog=_BACKLOG).start()

@@ -4,6 +4,7 @@ It covers versions 2.2 to 3.5. Where they use different names, both are read and
 """
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -209,9 +210,24 @@ def _result_of(item: _CallbackItem) -> RemoteResult:
 
 def _decode(body: bytes, kind: Any) -> Any:
     try:
-        return msgspec.json.decode(body, type=kind)
-    except _UNREADABLE as error:
+        return _decode_loosely(body, kind)
+    except (*_UNREADABLE, ValueError) as error:
         raise BadRequest(f"cannot read the request: {error}") from error
+
+
+def _decode_loosely(body: bytes, kind: Any) -> Any:
+    """Parse JSON, and what Python's `json` writes besides: NaN, and half of a pair of surrogates.
+
+    A message may contain either, and to refuse it would make a success a failure.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        found = json.loads(body, parse_constant=str)
+        sound = json.dumps(found, ensure_ascii=False).encode(errors="replace")
+        return msgspec.json.decode(sound, type=kind)
 
 
 def _shown(text: str) -> str:

@@ -135,7 +135,7 @@ class RemoteLog:
         self._turn = asyncio.Lock()
 
     async def copy(self, *, is_over: bool) -> None:
-        """Copy new lines, unless that was done a moment ago; ignores network errors.
+        """Copy new lines, unless that was done a moment ago; raises no network error.
 
         While the run is running, an incomplete last line is left for later.
         """
@@ -158,7 +158,10 @@ class RemoteLog:
             self._next_line = 1 + await asyncio.to_thread(_count_lines, self._path)
         try:
             answer = await self._client.log(protocol.log_request_of(self._trigger, self._next_line))
-        except CallFailed:
+        except CallFailed as error:
+            if is_over:
+                run_id = self._trigger.run_id
+                log.warning("remote_log_missed", run_id=run_id, why=str(error))
             return False
         content = answer.content if isinstance(answer.content, dict) else {}
         text = _whole_lines(content.get("logContent"), is_over=is_over) if answer.is_ok else ""

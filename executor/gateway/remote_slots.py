@@ -224,7 +224,8 @@ class RemoteSlots(SlotPool):
             self._log.warning("remote_start_unanswered", run_id=run.trigger.run_id, why=str(error))
             return True
         if not answer.is_ok:
-            why = Why.REMOTE_REFUSED(url=self._url, words=answer.text)
+            words = answer.text or f"code {answer.code}"
+            why = Why.REMOTE_REFUSED(url=self._url, words=words)
             self._finish(run, Outcome.FAILED, why, was_taken=False)
         return answer.is_ok
 

@@ -1,6 +1,7 @@
 """The API that executors of XXL-JOB call to register, sign off and report results."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ import structlog
 from aiohttp import web
 
 from executor.gateway import protocol
-from executor.gateway.access_tokens import AccessTokens
+from executor.gateway.access_tokens import DEFAULT_TOKEN, AccessTokens
 from executor.gateway.client import APPNAME_HEADER
 from executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
 from executor.gateway.remotes import Remotes
@@ -22,6 +23,12 @@ CALLBACK_BYTES = 67_108_864
 APPNAME_LENGTH = 255
 #: How long a request may take to arrive.
 BODY_SECONDS = 30.0
+TOKEN_HEADER = "XXL-JOB-ACCESS-TOKEN"  # noqa: S105 - its name
+_FAULTS_OF_TOKENS = {
+    "": f"expected the header {TOKEN_HEADER} to have the app's access token, it is empty",
+    DEFAULT_TOKEN: f"{DEFAULT_TOKEN} is refused: everybody knows it",
+}
+_SHOWN_CHARACTERS = 200
 
 log = structlog.get_logger()
 
@@ -45,9 +52,10 @@ class _Caller:
 class Server:
     """Answers executors: HTTP status 200 always, and the protocol's own code."""
 
-    def __init__(self, tokens: AccessTokens, remotes: Remotes) -> None:
+    def __init__(self, tokens: AccessTokens, remotes: Remotes, body_seconds: float) -> None:
         self._tokens = tokens
         self._remotes = remotes
+        self._body_seconds = body_seconds
 
     def application(self) -> web.Application:
         """Return the application that serves the protocol's paths."""
@@ -68,7 +76,7 @@ class Server:
         async def handle(request: web.Request) -> web.Response:
             try:
                 caller = self._caller_of(request)
-                await serve(caller, await _body_of(request, most_bytes))
+                await serve(caller, await _body_of(request, most_bytes, self._body_seconds))
             except (BadRequest, NotRecorded, AddressRefused) as error:
                 log.warning(
                     "remote_request_refused", call=name, sender=request.remote, why=str(error)
@@ -84,9 +92,10 @@ class Server:
         return handle
 
     def _caller_of(self, request: web.Request) -> _Caller:
-        apps = self._tokens.apps_of(request.headers.get("XXL-JOB-ACCESS-TOKEN", ""))
+        token = request.headers.get(TOKEN_HEADER, "")
+        apps = self._tokens.apps_of(token)
         if not apps:
-            raise BadRequest("the access token is wrong")
+            raise BadRequest(_FAULTS_OF_TOKENS.get(token, "the access token is wrong"))
         return _Caller(apps, request.headers.get(APPNAME_HEADER, ""))
 
     async def _register(self, caller: _Caller, body: bytes) -> None:
@@ -104,17 +113,39 @@ class Server:
         await self._remotes.call_back(caller.apps, protocol.read_results(body))
 
 
-async def _body_of(request: web.Request, most_bytes: int) -> bytes:
+async def _body_of(request: web.Request, most_bytes: int, seconds: float) -> bytes:
     body = bytearray()
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             async for piece in request.content.iter_chunked(65_536):
                 body += piece
                 if len(body) > most_bytes:
                     raise BadRequest(f"the request is larger than {most_bytes:,} bytes")
     except TimeoutError:
-        raise BadRequest(f"the request took longer than {BODY_SECONDS:g} s") from None
+        raise BadRequest(f"the request took longer than {seconds:g} s") from None
+    except web.RequestPayloadError as error:
+        raise BadRequest(f"cannot read the request: {_words_of(error)}") from error
     return bytes(body)
+
+
+def refusal_logger() -> logging.Logger:
+    """Return the logger for what aiohttp refuses by itself: a line each instead of a trace."""
+    logger = logging.getLogger("executor.gateway.refusals")
+    logger.handlers = [_RefusalHandler(logging.WARNING)]
+    logger.propagate = False
+    return logger
+
+
+class _RefusalHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        why = record.getMessage() if error is None else _words_of(error)
+        log.warning("remote_request_refused", why=why)
+
+
+def _words_of(error: BaseException) -> str:
+    """Return an error of aiohttp, whose text has several lines, in one."""
+    return " ".join(str(error).split())[:_SHOWN_CHARACTERS]
 
 
 def _response(problem: str = "") -> web.Response:

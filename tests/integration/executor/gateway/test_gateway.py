@@ -1,12 +1,14 @@
 """The gateway's port and thread: what executors are answered, and how it ends."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from structlog.testing import capture_logs
 
 from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.errors import BadRequest, NotRecorded
@@ -27,7 +29,9 @@ class ScriptedRemotes:
     def __init__(self) -> None:
         self.failure: Exception | None = None
         self.tick_failure: Exception | None = None
+        self.calls = 0
         self.registered: list[tuple[str, str]] = []
+        self.signed_off: list[tuple[str, str]] = []
         self.was_closed = False
         self.is_empty = True
 
@@ -37,6 +41,10 @@ class ScriptedRemotes:
     async def register(self, app: str, url: str, _appname: str) -> None:
         self._fail()
         self.registered.append((app, url))
+
+    def sign_off(self, app: str, url: str) -> None:
+        self._fail()
+        self.signed_off.append((app, url))
 
     async def call_back(self, *_: object) -> None:
         self._fail()
@@ -49,6 +57,7 @@ class ScriptedRemotes:
         self.was_closed = not hurry
 
     def _fail(self) -> None:
+        self.calls += 1
         if self.failure is not None:
             raise self.failure
 
@@ -58,7 +67,13 @@ class Case:
         self.remotes = ScriptedRemotes()
         self.port = free_port()
         tokens = AccessTokens.parse(f"demo: {TOKEN}")
-        self.gateway = Gateway("127.0.0.1", self.port, tokens=tokens, remotes=self.remotes)  # type: ignore[arg-type]
+        self.gateway = Gateway(
+            "127.0.0.1",
+            self.port,
+            tokens=tokens,
+            remotes=self.remotes,  # type: ignore[arg-type]
+            body_seconds=5,
+        )
 
     def call(
         self, name: str, body: Any, token: str = TOKEN, appname: str = ""
@@ -69,6 +84,12 @@ class Case:
         with urlopen(request, timeout=20) as response:
             reply = json.load(response)
         return reply["code"], reply["msg"]
+
+    def send(self, request: str) -> bytes:
+        """Send something that need not be HTTP, and return what came back."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
+            connection.sendall(request.encode("latin-1"))
+            return connection.recv(65_536)
 
 
 @pytest.fixture
@@ -99,9 +120,82 @@ def test_what_failed_is_answered_with_code_500(case: Case, failure: Exception, w
     assert case.call("callback", [{"logId": 1, "handleCode": 200}]) == (500, words)
 
 
-def test_wrong_token_is_refused(case: Case) -> None:
-    assert case.call("registry", REGISTRATION, "another-token-here")[0] == 500
-    assert case.remotes.registered == []
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        ("another-token-here", "the access token is wrong"),
+        ("t\xfcken-of-one-app", "the access token is wrong"),
+        ("", "XXL-JOB-ACCESS-TOKEN to have the app's access token, it is empty"),
+        ("default_token", "default_token is refused: everybody knows it"),
+    ],
+)
+@pytest.mark.parametrize("call", ["registry", "registryRemove", "callback"])
+def test_wrong_token_is_refused(case: Case, call: str, token: str, words: str) -> None:
+    code, problem = case.call(call, REGISTRATION, token)
+
+    assert code == 500
+    assert str(problem).endswith(words)
+    assert case.remotes.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "words"),
+    [
+        ("registry", {"registryGroup": "EXECUTOR"}, "missing required field `registryKey`"),
+        ("registry", REGISTRATION | {"registryKey": 5}, "Expected `str`, got `int`"),
+        ("registry", REGISTRATION | {"registryValue": None}, "Expected `str`, got `null`"),
+        ("registry", [REGISTRATION], "Expected `object`, got `array`"),
+        ("registry", REGISTRATION | {"registryKey": "x" * 65_536}, "larger than 65,536 bytes"),
+        ("registry", REGISTRATION | {"registryKey": "other"}, "is not that of app other"),
+        ("registryRemove", REGISTRATION | {"registryKey": "other"}, "is not that of app other"),
+        ("registryRemove", REGISTRATION | {"registryGroup": "ADMIN"}, "expected registryGroup"),
+        ("callback", {"logId": 1}, "missing required field `callbackList`"),
+        ("callback", [{"logId": "1"}], "Expected `int`, got `str` - at `$[0].logId`"),
+        ("callback", [{"logId": 1, "handleCode": "200"}], "got `str` - at `$[0].handleCode`"),
+        ("callback", ["x" * 67_108_864], "the request is larger than 67,108,864 bytes"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_malformed_request_is_refused_by_what_is_wrong(
+    case: Case, call: str, body: Any, words: str
+) -> None:
+    code, problem = case.call(call, body)
+
+    assert code == 500
+    assert words in str(problem)
+    assert case.remotes.calls == 0
+
+
+def test_body_that_is_not_as_it_says_is_refused(case: Case) -> None:
+    headers = f"XXL-JOB-ACCESS-TOKEN: {TOKEN}\r\nContent-Encoding: gzip\r\nContent-Length: 4"
+
+    answer = case.send(f"POST /api/registry HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\nnone")
+
+    assert b'"code":500,"msg":"cannot read the request: 400, message: Can not decode' in answer
+
+
+def test_what_is_no_request_of_ours_is_logged_in_a_line(case: Case) -> None:
+    with capture_logs() as logged:
+        answer = case.send(f"POST /api/registry HTTP/1.1\r\nX: {'x' * 9_000}\r\n\r\n")
+
+    assert answer.startswith(b"HTTP/1.0 400 Bad Request")
+    assert [line["event"] for line in logged] == ["remote_request_refused"]
+    assert logged[0]["why"].startswith("400, message: Got more than 8190 bytes")
+    assert case.send("\x16\x03\x01 hello\r\n\r\n").startswith(b"HTTP/1.0 400 Bad Request")
+    assert case.call("registry", REGISTRATION) == (200, None)
+
+
+def test_request_of_which_a_part_does_not_come_is_refused(case: Case) -> None:
+    headers = f"XXL-JOB-ACCESS-TOKEN: {TOKEN}\r\nContent-Length: 40"
+
+    answer = case.send(f"POST /api/registry HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n{{")
+
+    assert b"the request took longer than 5 s" in answer
+
+
+def test_executor_signs_off(case: Case) -> None:
+    assert case.call("registryRemove", REGISTRATION) == (200, None)
+    assert case.remotes.signed_off == [("demo", "http://jobs:9999")]
 
 
 @pytest.mark.parametrize("appname", ["\xff", "x" * 256])

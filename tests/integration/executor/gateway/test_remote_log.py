@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.messages import Trigger
 from executor.gateway import remote_logs
@@ -118,6 +119,17 @@ def test_what_is_no_log_is_not_copied(case: Case, answer: Callable[[int], Answer
 
     assert case.copy() == ""
     assert case.client.asked == [1]
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_log_that_is_not_given_after_the_end_is_named(case: Case, is_over: bool) -> None:
+    case.client.answer = fail
+
+    with capture_logs() as logged:
+        case.copy(is_over=is_over)
+
+    named = [(line["event"], line["run_id"], line["why"]) for line in logged]
+    assert named == ([("remote_log_missed", 7, "no answer")] if is_over else [])
 
 
 def test_log_without_an_end_is_cut(case: Case) -> None:

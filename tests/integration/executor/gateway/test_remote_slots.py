@@ -209,6 +209,14 @@ def test_refused_run_failed_with_the_words_of_the_executor(case: Case) -> None:
     assert case.begun_at_ms == []
 
 
+def test_refusal_without_words_names_its_code(case: Case) -> None:
+    case.client.answers["run"] = Answer(501)
+
+    case.start()
+
+    assert case.outcomes == [(Outcome.FAILED, "http://jobs:9999 refused it: code 501")]
+
+
 def test_call_that_did_not_arrive_started_nothing_and_keeps_others_away(case: Case) -> None:
     case.client.answers["run"] = NotSent("connection refused")
 

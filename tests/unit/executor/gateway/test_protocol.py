@@ -83,8 +83,25 @@ class TestCallback:
         assert protocol.read_results(json.dumps(listed).encode()) == [result]
 
     @pytest.mark.parametrize(
+        ("message", "text"),
+        [
+            (b'{"mean": NaN, "most": -Infinity}', '{"mean":"NaN","most":"-Infinity"}'),
+            (b'"a \\ud83d b"', "a ? b"),
+            (b'"a \\ud83d\\ude00 NaN b"', "a \U0001f600 NaN b"),
+        ],
+    )
+    def test_message_that_only_python_calls_json_is_read(self, message: bytes, text: str) -> None:
+        body = b'[{"logId": 7, "handleCode": 200, "handleMsg": %s}]' % message
+
+        assert protocol.read_results(body) == [RemoteResult(7, 200, text)]
+
+    @pytest.mark.parametrize(
         "body",
         [
+            b"",
+            b"\xff",
+            b'[{"logId": NaN}]',
+            b'[{"logId": 7, "handleCode": null}]',
             b"{}",
             b"[{}]",
             b'[{"logId": "7"}]',
