@@ -2,14 +2,16 @@
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from flask import abort, request
+from flask import abort, request, url_for
 
 from admin_web.url_ids import LARGEST
 
 #: Rows that can be ticked on one page at most.
 MOST_TICKED = 200
+#: Characters of a filter at most.
+LONGEST_FILTER = 4_000
 _UNDO = "-undo"
 _KEY = re.compile(rf"[A-Za-z0-9_-]{{22}}(?:{_UNDO})?", re.ASCII)
 
@@ -46,7 +48,21 @@ def is_about_all() -> bool:
 
 def sent_filter() -> str:
     """Return the filter of the list that the form came from, as a query string."""
-    return request.values.get("filter", "")[:4_000]
+    return request.values.get("filter", "")[:LONGEST_FILTER]
+
+
+def sent_action(known: Collection[str]) -> str:
+    """Return the requested action; abort with 400 or, for a page, 404 if it is unknown."""
+    action = request.values.get("action", "")
+    if action not in known:
+        abort(400 if request.method == "POST" else 404)
+    return action
+
+
+def list_url(endpoint: str) -> str:
+    """Return the URL of a list with the filter in the request."""
+    query = sent_filter()
+    return url_for(endpoint) + (f"?{query}" if query else "")
 
 
 def sent_number(name: str) -> int:

@@ -10,12 +10,12 @@ from admin_web.console_services import ConsoleServices
 from admin_web.local_times import LocalTimes
 from admin_web.logs.colours import Piece, pieces
 from admin_web.logs.downloads import Downloads
-from admin_web.logs.log_reader import LogMatches, LogPart, LogReader, ReadStatus, Source
+from admin_web.logs.log_reader import LogMatches, LogPart, LogReader, ReadStatus
+from admin_web.logs.log_source import Source, log_source
 from admin_web.logs.text import shown_text, whole_lines
 from admin_web.visitors import Visitor
 from sql.listings import recent
 from sql.listings.recent import DetailedRun
-from sql.registry import presence
 from sql.run_status import OPEN, RunStatus
 
 #: Lines of a page, of one JSON answer, and of one piece of a file.
@@ -31,7 +31,7 @@ FILE_BYTES = 60_000_000
 #: How long a download waits for its next piece while pages are being served.
 WAIT_SECONDS = 20.0
 _KEPT = "[only the end of the log was kept; its executor {}]\n"
-_WHY = {ReadStatus.MISSING: "has no longer the rest", ReadStatus.SILENT: "does not answer"}
+_WHY = {ReadStatus.MISSING: "no longer has the rest", ReadStatus.SILENT: "does not answer"}
 
 
 class LogPages:
@@ -144,22 +144,11 @@ class LogPages:
                 return
 
     def _find(self, known: Visitor, run_id: int) -> tuple[DetailedRun, Source]:
-        """Return a run of the visitor's apps, and where its log is: never what a browser says."""
+        """Return a run of the visitor's apps, and where its log is."""
 
         def read(session: Session) -> tuple[DetailedRun, Source]:
             run = recent.run(session, run_id, known.app_ids)
-            app, address = run.app or "", run.address or ""
-            # An address keeps its logs when it is started anew; the run's boot is gone then.
-            holder = presence.holder(session, presence.EXECUTOR, app, address)
-            is_asked = bool(app and address)
-            boot_id = (holder or run.boot_id or "") if is_asked else ""
-            return run, Source(
-                run_id=run.id,
-                app=app,
-                address=address,
-                boot_id=boot_id,
-                scheduled_at_ms=run.scheduled_at,
-            )
+            return run, log_source(session, run)
 
         return self._services.database.read(read)
 

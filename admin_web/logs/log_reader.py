@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
+from admin_web.logs.log_source import Source
 from broker.messages import LogChunk, ReadLog
 from broker.rpc import Question, Requester
 from sql.instants import moment
@@ -34,17 +35,6 @@ class ReadStatus(StrEnum):
     SILENT = "SILENT"
     #: Too many requests are running.
     BUSY = "BUSY"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Which log to read and where it is, from the run's row and the registry."""
-
-    run_id: int
-    app: str
-    address: str
-    boot_id: str
-    scheduled_at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

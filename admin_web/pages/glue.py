@@ -60,7 +60,7 @@ class GluePages:
     def show(self, job_id: int) -> str:
         """Show the current version in an editor, and the earlier versions."""
         job, app = self._find(job_id)
-        form = ScriptForm(data={"source": job.script_source, "based_on": str(job.script_version)})
+        form = _form_of(job)
         return self._page(job, app, form)
 
     @route("/glue/<id:job_id>/save", Right.EDIT_GLUE, methods=("POST",))
@@ -145,9 +145,7 @@ class GluePages:
         except Problem as problem:
             if problem.code is not Code.SCRIPT_CHANGED:
                 raise
-            form = ScriptForm(
-                data={"source": job.script_source, "based_on": str(job.script_version)}
-            )
+            form = _form_of(job)
             form.add_error(_meanwhile(problem))
             return self._page(job, app, form), 409
         if saved is None:
@@ -169,9 +167,7 @@ class GluePages:
         except Problem as problem:
             if problem.code is not Code.WANTED_ADDRESS:
                 raise
-            form = ScriptForm(
-                data={"source": job.script_source, "based_on": str(job.script_version)}
-            )
+            form = _form_of(job)
             form.add_error(gettext("This executor is gone. Choose another one."))
             return self._page(job, app, form), 422
         return redirect(url_for("glue.show", job_id=job_id, run=run_id, _anchor="try"), 303)
@@ -215,6 +211,10 @@ class GluePages:
             saved_at=_saved_at,
             script_language=language_of(job.script_type),
         )
+
+
+def _form_of(job: Job) -> ScriptForm:
+    return ScriptForm(data={"source": job.script_source, "based_on": str(job.script_version)})
 
 
 def _run(session: Session, job_id: int) -> DetailedRun | None:

@@ -1,11 +1,12 @@
 """`warren jobs …`: apply and export job files; show, start, stop, delete and trigger jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import click
 
+from scheduler.commands.jobs import JobCommands
 from scheduler.schedules.upcoming import next_fires
 from scheduler.views import blockers
 from scheduler.views.blockers import blocker_json
@@ -149,9 +150,7 @@ def next_command(settings: Settings, name: str, count: int, as_json: bool) -> No
 @takes_settings("database_url", "timezone")
 def start(settings: Settings, name: str) -> None:
     """Start a job's schedule."""
-    with open_client(settings) as client:
-        changed = client.commands.jobs.start(client.ids.job(name))
-    print(f"{name} started" if changed else f"{name} is already started")
+    _switch(settings, name, JobCommands.start, "started")
 
 
 @jobs.command(epilog=examples("warren jobs stop nightly-report"))
@@ -159,9 +158,7 @@ def start(settings: Settings, name: str) -> None:
 @takes_settings("database_url", "timezone")
 def stop(settings: Settings, name: str) -> None:
     """Stop a job's schedule. Runs in progress continue."""
-    with open_client(settings) as client:
-        changed = client.commands.jobs.stop(client.ids.job(name))
-    print(f"{name} stopped" if changed else f"{name} is already stopped")
+    _switch(settings, name, JobCommands.stop, "stopped")
 
 
 @jobs.command(epilog=examples("warren jobs delete nightly-report"))
@@ -198,6 +195,14 @@ def trigger(  # noqa: PLR0917 - click passes its parameters by name
 ) -> int:
     """Run a job now, whether it is started or stopped."""
     return trigger_job(settings, name, param=param, addresses=addresses, wait=wait, as_json=as_json)
+
+
+def _switch(
+    settings: Settings, name: str, switch: Callable[[JobCommands, int], bool], state: str
+) -> None:
+    with open_client(settings) as client:
+        changed = switch(client.commands.jobs, client.ids.job(name))
+    print(f"{name} {state}" if changed else f"{name} is already {state}")
 
 
 def _views(

@@ -6,11 +6,12 @@ import signal
 import threading
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import structlog
 
 _ASKED_TO_END = (signal.SIGTERM, signal.SIGINT)
+_POLL_SECONDS = 0.25
 
 log = structlog.get_logger()
 
@@ -47,6 +48,26 @@ class Signals:
         self.count += 1
         with suppress(BlockingIOError):  # the pipe is full, so the reader wakes anyway
             os.write(self._writer, b".")
+
+
+class Stoppable(Protocol):
+    """A process that runs until it ends by itself or is stopped."""
+
+    def join(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for the end; return whether it has ended."""
+
+    def stop(self, *, hurry: bool) -> None:
+        """Begin to stop; with `hurry`, without waiting for running jobs."""
+
+
+def serve(process: Stoppable, signals: Signals) -> None:
+    """Wait until a process ends; stop it on the first signal, and hurry it on the second."""
+    handled = 0
+    while not process.join(0):
+        signals.wait(_POLL_SECONDS)
+        if signals.count > handled:
+            handled = signals.count
+            process.stop(hurry=handled > 1)
 
 
 def log_thread_failures() -> None:

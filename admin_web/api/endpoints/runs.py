@@ -25,6 +25,7 @@ from admin_web.api.run_answers import (
     tick_end,
 )
 from admin_web.api.run_logs import RunLogs
+from admin_web.logs.log_source import log_source
 from scheduler.commands.tokens.scopes import Scope
 from sql.accounts.idempotency import IdempotentRequest
 from sql.errors import NotFound
@@ -212,8 +213,8 @@ class RunEndpoints:
 
     def _read_log(self, call: Call, run_id: int) -> tuple[DetailedRun, LogAnswer]:
         run, _ = self._read(call, run_id)
-        boot = self._services.database.read(lambda session: self._logs.boot(session, run))
-        part, source = self._logs.read(run, boot, call.query.from_line, call.query.limit)
+        place = self._services.database.read(lambda session: log_source(session, run))
+        part, source = self._logs.read(run, place, call.query.from_line, call.query.limit)
         answer = LogAnswer(
             from_line=part.from_line,
             next_line=part.next_line,

@@ -52,14 +52,14 @@ class BulkJobPages:
         chosen = _chosen(self._services)
         if not chosen.job_ids:
             flash(gettext("No matching jobs."), "error")
-            return redirect(_list_url(), 303)
+            return redirect(bulk.list_url("jobs.index"), 303)
         return render_template(
             "pages/bulk_jobs_ask.html",
-            action=_action(),
+            action=bulk.sent_action(ACTIONS),
             chosen=chosen,
             filter=bulk.sent_filter(),
             key=bulk.fresh_key(),
-            back=_list_url(),
+            back=bulk.list_url("jobs.index"),
         )
 
     @route("/jobs/bulk/start", Right.OPERATE, methods=("POST",))
@@ -67,7 +67,7 @@ class BulkJobPages:
         """Start the work, unless this form was already sent."""
         known, key = visitor(), bulk.sent_key()
         if self._work.find(key, known.user_id) is None:
-            chosen, action = _chosen(self._services), _action()
+            chosen, action = _chosen(self._services), bulk.sent_action(ACTIONS)
             if len(chosen.job_ids) > bulk.sent_number("count"):
                 flash(gettext("More jobs match now. Please check again."), "error")
                 return ask_about_all(action)
@@ -134,18 +134,6 @@ def _chosen(services: ConsoleServices) -> Chosen:
     asked = wanted(form, known)
     found = services.database.read(lambda session: job_search.ids(session, asked, most=MOST + 1))
     return Chosen(found[:MOST], len(found) <= MOST)
-
-
-def _action() -> str:
-    action = request.values.get("action", "")
-    if action not in ACTIONS:
-        abort(400 if request.method == "POST" else 404)
-    return action
-
-
-def _list_url() -> str:
-    query = bulk.sent_filter()
-    return url_for("jobs.index") + (f"?{query}" if query else "")
 
 
 def _parts(

@@ -19,7 +19,7 @@ from scheduler.commands.bulk.outcomes import Part
 from scheduler.commands.commands import Commands
 from sql.accounts.idempotency import FormKey
 
-AGAIN, KILL = "again", "kill"
+AGAIN, KILL = ACTIONS = ("again", "kill")
 Page = Response | str | tuple[str, int]
 
 
@@ -51,16 +51,16 @@ class BulkRunPages:
         chosen = self._chosen(now_ms)
         if not chosen.run_ids:
             flash(gettext("No run was selected."), "error")
-            return redirect(_list_url(), 303)
+            return redirect(bulk.list_url("runs.index"), 303)
         return render_template(
             "pages/bulk_runs_ask.html",
-            action=_action(),
+            action=bulk.sent_action(ACTIONS),
             chosen=chosen,
             is_about_all=bulk.is_about_all(),
             filter=bulk.sent_filter(),
             key=bulk.fresh_key(),
             asked_at=now_ms,
-            back=_list_url(),
+            back=bulk.list_url("runs.index"),
         )
 
     @route("/runs/bulk/start", Right.OPERATE, methods=("POST",))
@@ -68,7 +68,7 @@ class BulkRunPages:
         """Start the work, unless this form was already sent."""
         known, key, asked_at = visitor(), bulk.sent_key(), bulk.sent_number("asked_at")
         if self._work.find(key, known.user_id) is None:
-            chosen, action = self._chosen(asked_at), _action()
+            chosen, action = self._chosen(asked_at), bulk.sent_action(ACTIONS)
             if len(chosen.run_ids) > bulk.sent_number("count"):
                 flash(gettext("More runs match now. Please check again."), "error")
                 query = bulk.sent_filter()
@@ -110,18 +110,6 @@ class BulkRunPages:
         # Leave out runs created since, for example by re-running others.
         found = self._finder.all(asked, until_ms=asked_at)
         return Chosen([run.id for run in found.runs], found.is_all)
-
-
-def _action() -> str:
-    action = request.values.get("action", "")
-    if action not in (AGAIN, KILL):
-        abort(400 if request.method == "POST" else 404)
-    return action
-
-
-def _list_url() -> str:
-    query = bulk.sent_filter()
-    return url_for("runs.index") + (f"?{query}" if query else "")
 
 
 def _parts(

@@ -12,7 +12,6 @@ import click
 import structlog
 
 from broker.topology import check_address, check_app
-from executor.core.agent import Executor
 from executor.core.state_folder import StateFolder, free_folders
 from executor.fork_server.secrecy import keep_settings_secret
 from warren.command_options import examples, takes_settings
@@ -21,11 +20,10 @@ from warren.settings.keyring import app_keys
 from warren.settings.settings import Settings, needed_services
 from warren.wiring.broker import connect_broker
 from warren.wiring.executor import make_executor, make_log_cleaner, make_run_logs, make_slots
-from warren.wiring.signals import Signals, log_thread_failures
+from warren.wiring.signals import Signals, log_thread_failures, serve
 
 log = structlog.get_logger()
 
-_LOOK_SECONDS = 0.25
 #: How many default addresses to try if the schedulers refuse each.
 _TRIES = 20
 
@@ -93,16 +91,6 @@ def executor(settings: Settings, app: str, address: str | None, sources: tuple[s
     if one.failure:
         raise CommandError(one.failure)
     return one.exit_status
-
-
-def serve(one: Executor, signals: Signals) -> None:
-    """Wait until an executor ends; drain it on the first signal, stop it at once on the second."""
-    told = 0
-    while not one.join(0):
-        signals.wait(_LOOK_SECONDS)
-        if signals.count > told:
-            told = signals.count
-            one.stop(hurry=told > 1)
 
 
 def state_folders(state_dir: Path, app: str, address: str | None) -> Iterator[StateFolder]:

@@ -9,9 +9,7 @@ from warren.command_options import examples, takes_settings
 from warren.settings.settings import Settings, needed_services
 from warren.wiring.broker import connect_broker
 from warren.wiring.executor import make_log_cleaner
-from warren.wiring.signals import Signals, log_thread_failures
-
-_LOOK_SECONDS = 0.25
+from warren.wiring.signals import Signals, log_thread_failures, serve
 
 
 @click.command(
@@ -53,10 +51,5 @@ def gateway(settings: Settings) -> int:
         cleaner.start()
         held.callback(cleaner.stop)
         one.start()
-        told = 0
-        while not one.join(0):
-            signals.wait(_LOOK_SECONDS)
-            if signals.count > told:
-                told = signals.count
-                one.stop(hurry=told > 1)
+        serve(one, signals)
     return one.exit_status

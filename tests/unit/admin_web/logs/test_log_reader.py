@@ -12,8 +12,8 @@ from admin_web.logs.log_reader import (
     PAUSE_SECONDS,
     LogReader,
     ReadStatus,
-    Source,
 )
+from admin_web.logs.log_source import Source
 from broker.messages import LogChunk, ReadLog
 from broker.rpc import Question, Requester
 from tests.support.eventually import eventually
