@@ -1,4 +1,4 @@
-"""What Warren does in a second, measured on services of its own: `make bench`.
+"""Measures what Warren does per second, on its own services: `make bench`.
 
-It borrows the private RabbitMQ and MariaDB of the tests: neither is part of the wheel.
+It uses the tests' private RabbitMQ and MariaDB: neither is part of the wheel.
 """

@@ -15,11 +15,11 @@ from benchmarks.stack import Servers, Stack, servers
 from benchmarks.table import Row, Table
 from scheduler.routing.routes import Route
 
-#: Where the figures are kept, below the folder of the call.
+#: The file for the figures, relative to the current folder.
 JSON = Path("build/bench.json")
 #: Jobs in a chain of children.
 CHAIN = 10
-#: At least so much of the bare pipeline, for few jobs with many runs and for many with one each.
+#: Goals relative to the bare pipeline, for few jobs with many runs and for many with one each.
 GOALS = (">= 0.80", ">= 0.65")
 
 
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=JSON, help=f"where to write; default {JSON}")
     arguments = parser.parse_args()
     quiet = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=quiet)  # the table is to stand alone
+    structlog.configure(wrapper_class=quiet)  # print nothing but the table
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
         servers(Path(folder)) as own,

@@ -1,7 +1,7 @@
 """Measures the HTTP API beside a scheduler: `python -m benchmarks.api [--quick]`.
 
-One API process answers clients that keep their connections; a bare Flask view behind the same
-server, and the same calls without HTTP, are measured in the same run. Clients, servers and
+One API process answers clients with persistent connections. For comparison, the same run measures a
+bare Flask view behind the same server, and the same calls without HTTP. Clients, servers and
 everything behind them share this machine.
 """
 
@@ -37,11 +37,11 @@ from tests.support.service import Service
 CLIENTS = 8
 JOB, OWNER = "by-api", "bench"
 READS_GOAL, TRIGGERS_GOAL, P99_GOAL_MS = 1_000, 300, 100
-#: Nobody is to be told to come later.
+#: High enough that no client is rate-limited.
 RATES = {"WARREN_API_RATE": "100000", "WARREN_API_TRIGGER_RATE": "100000"}
 WAITERS = (100, 1_000)
 PROCESSES = 3
-#: How long before its run is due everybody begins to wait.
+#: How long before the run's due time the clients begin to wait.
 WAIT_MS, QUICK_WAIT_MS = 20_000, 3_000
 KEPT = Path("build/bench-api.json")
 
@@ -90,7 +90,7 @@ def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
     path = f"/api/v1/jobs/{APP}/{JOB}/runs"
     direct = _direct(
         seconds,
-        lambda: runs.trigger_once(job_id, kind=Kind.API),  # as the API does, less HTTP
+        lambda: runs.trigger_once(job_id, kind=Kind.API),  # what the API does, without HTTP
     )
     stack.wait(none_open)
     triggers = _Measured(apis[0], _clients(urls[0], token, "POST", path), seconds)
@@ -120,7 +120,7 @@ def _read(database: Database, run_id: int) -> None:
 
 
 def _waiting(stack: Stack, count: int, urls: Sequence[str], token: str, wait_ms: int) -> Row:
-    """Let many clients wait for one run; return how long after its end they know."""
+    """Let many clients wait for one run; return how soon after its end they know."""
     [held] = stack.apply([JobSpec(name=f"held-{count}", app=APP, handler="noop")])
     later = stack.clock.now_ms() + wait_ms
     stack.plan([held], 1, due_at=later)
@@ -143,7 +143,7 @@ def _waiting(stack: Stack, count: int, urls: Sequence[str], token: str, wait_ms:
                 connection.close()
                 return
             if b"preference-applied" not in answer.lower():
-                # A client that found no place lets others have its connection.
+                # A client that was not held frees its connection for others.
                 connection.close()
                 time.sleep(1)
 
@@ -157,7 +157,7 @@ def _waiting(stack: Stack, count: int, urls: Sequence[str], token: str, wait_ms:
 
 
 def _direct(seconds: float, call: Callable[[], object]) -> float:
-    """Return how many calls a second one thread makes."""
+    """Return how many calls per second one thread makes."""
     end_at, count = time.perf_counter() + seconds, 0
     while time.perf_counter() < end_at:
         call()
@@ -171,7 +171,7 @@ def _clients(url: str, token: str, method: str, path: str) -> list[Callable[[], 
 
 
 def _beside(measure: Callable[[], Any], ask: Sequence[Callable[[], int]]) -> Any:
-    """Measure while clients ask."""
+    """Measure while clients send requests."""
     found: list[Any] = []
 
     def work(one: Callable[[], int]) -> None:
@@ -183,7 +183,7 @@ def _beside(measure: Callable[[], Any], ask: Sequence[Callable[[], int]]) -> Any
 
 
 class _Measured:
-    """What clients got of a server, and the processor time that it took for each call."""
+    """What clients got from a server, and its processor time per call."""
 
     def __init__(
         self, server: Service, clients: Sequence[Callable[[], int]], seconds: float

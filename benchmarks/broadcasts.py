@@ -1,4 +1,4 @@
-"""How quickly broadcasts are shared out among many executors, and their shards are over."""
+"""Measures how quickly broadcasts to many executors finish."""
 
 import statistics
 import time
@@ -11,20 +11,20 @@ from scheduler.routing.routes import Route
 from sql.models import Run
 from tests.support.eventually import eventually
 
-#: How often a broadcast is measured alone.
+#: How many times a single broadcast is measured.
 TIMES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """Shards a second of many broadcasts due at once; seconds that one alone takes."""
+    """Shards per second of many simultaneous broadcasts, and the seconds one alone takes."""
 
     shards_per_second: float
     alone_seconds: float
 
 
 def measure(stack: Stack, executors: int, ticks: int) -> Broadcast:
-    """Let broadcasts be due; measured is from then until the rows of all shards are final."""
+    """Measure broadcasts from their due time until the rows of all shards are final."""
     name, route = "broadcast", Route.SHARDING_BROADCAST
     with stack.simulated(executors):
         [job] = stack.apply([JobSpec(name=name, app=simulated.APP, handler="noop", route=route)])
@@ -37,7 +37,7 @@ def measure(stack: Stack, executors: int, ticks: int) -> Broadcast:
 
 
 def _shards(stack: Stack, job: int, ticks: int) -> tuple[int, float]:
-    """Let this many ticks be due in a second; return how many shards they had and what it took."""
+    """Let this many ticks be due in one second; return the number of shards and the seconds."""
     before = len(stack.rows([job], Run.id))
     due_at = stack.clock.now_ms() + 1_000
     stack.plan([job], ticks, due_at=due_at)

@@ -1,4 +1,4 @@
-"""How quickly a chain of children comes to its end."""
+"""Measures how quickly a chain of children finishes."""
 
 import statistics
 
@@ -25,7 +25,7 @@ def measure(stack: Stack, length: int, times: int) -> float:
 
 
 def _seconds(stack: Stack, jobs: list[int]) -> float:
-    """Trigger the first job; return how much later the last one has ended."""
+    """Trigger the first job; return the seconds until the last one has ended."""
     due_at = stack.clock.now_ms()
     stack.plan(jobs[:1], 1, due_at=due_at)
     stack.wait(none_open)

@@ -1,4 +1,4 @@
-"""Warren and the bare pipeline in turn, so that each pair has had the same neighbours."""
+"""Compares Warren with the bare pipeline in turn, so that both see the same load of the machine."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from benchmarks.table import Row
 
 @dataclass
 class Comparison:
-    """The rates of some rounds: Warren's, and the bare pipeline's with either kind of message."""
+    """The rates of several rounds: of Warren, and of the bare pipeline with either message."""
 
     jobs: int
     runs: int
@@ -29,7 +29,7 @@ class Comparison:
         return f"{self.runs:,} runs of {self.jobs:,} jobs"
 
     def facts(self) -> dict[str, Any]:
-        """Return everything as JSON holds it."""
+        """Return everything as JSON values."""
         return asdict(self)
 
 
@@ -39,7 +39,7 @@ def compare(own: Servers, stack: Stack, loads: Sequence[tuple[int, int]], rounds
     """Measure each load, given as jobs and runs, this many times."""
     found = [Comparison(jobs, runs) for jobs, runs in loads]
     ids = {one.jobs: throughput.jobs(stack, one.jobs) for one in found}
-    throughput.measure(stack, ids[found[0].jobs], 200)  # what is only done once, at first
+    throughput.measure(stack, ids[found[0].jobs], 200)  # warm up
     for _ in range(rounds):
         for one in found:
             for rates, messages in ((one.single, SINGLE), (one.packed, PACKED)):
@@ -59,7 +59,7 @@ def compare(own: Servers, stack: Stack, loads: Sequence[tuple[int, int]], rounds
 
 
 def rows(found: Sequence[Comparison], goals: Sequence[str]) -> Iterator[Row]:
-    """Give the lines of the table."""
+    """Yield the lines of the table."""
     for one, goal in zip(found, goals, strict=True):
         of_single = f"{ratio(one.ours, one.single).words(2)} of the bare pipeline"
         of_packed = f"{ratio(one.ours, one.packed).words(2)} of the packed one"

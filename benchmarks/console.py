@@ -1,7 +1,8 @@
 """Measures every page of the console over HTTP: `python -m benchmarks.console [--quick]`.
 
-MariaDB holds 100,000 jobs and 10,000,000 runs; a real `warren console` answers, one request at a
-time, so that a figure is what one person waits. Filling takes some minutes and about 6 GB of disk.
+MariaDB holds 100,000 jobs and 10,000,000 runs; a real `warren console` answers one request at a
+time, so each figure is what one person waits. Filling the database takes some minutes and about 6
+GB of disk.
 """
 
 import argparse
@@ -33,23 +34,23 @@ FULL, QUICK = Size(100_000, 10_000_000, 20), Size(2_000, 20_000, 20)
 ROUNDS, QUICK_ROUNDS = 40, 2
 #: The goal, at the 95th percentile.
 GOAL_MS = 300
-#: Bytes of a download that are waited for.
+#: Bytes of a download to wait for.
 BEGINNING = 8_192
 METRICS_TOKEN = "only for measuring"
-#: A statement that fills may take so long.
+#: Time limit of a statement that fills a table.
 FILLING_SECONDS = 3_600
-#: What a server for so many rows would be given at least.
+#: The least memory that a server for so many rows would have.
 BUFFER_POOL = 1 << 30
 
 
 class Page(NamedTuple):
-    """A page by what it is called and its path."""
+    """A page: its name and path."""
 
     name: str
     path: str
 
 
-#: What {name} stands for is another one each time, as people look at other jobs and runs.
+#: Each request gets other values for {name}, as people open different jobs and runs.
 PAGES = (
     Page("dashboard", "/"),
     Page("dashboard, 30 days", "/?range=30"),
@@ -121,14 +122,14 @@ MORE = (
 
 
 class Visitor:
-    """Somebody who has signed in."""
+    """A user who has signed in."""
 
     def __init__(self, url: str, name: str) -> None:
         self._url = url
         self._opener = urllib.request.build_opener(
             urllib.request.HTTPCookieProcessor(CookieJar()), urllib.request.ProxyHandler({})
         )
-        # Only the figures for Prometheus ask for it.
+        # Only needed for /metrics.
         self._opener.addheaders = [("Authorization", f"Bearer {METRICS_TOKEN}")]
         token = re.search(r'name="csrf_token" value="([^"]+)"', self.get("/login"))
         assert token is not None
@@ -138,7 +139,7 @@ class Visitor:
             assert not answer.url.endswith("/login"), "the sign-in was refused"
 
     def get(self, path: str) -> str:
-        """Return a page, of a file its beginning; any answer but 200 is an error."""
+        """Return a page, or the beginning of a file; any status but 200 is an error."""
         beginning = BEGINNING if "format=" in path else None
         with self._opener.open(self._url + path, timeout=60) as answer:
             return str(answer.read(beginning).decode(errors="ignore"))
@@ -186,10 +187,10 @@ def _measure(own: Servers, size: Size, rounds: int) -> None:
 
 
 def _places(session: Session, size: Size, now_ms: int) -> Iterator[dict[str, Any]]:
-    """Give what the paths' names stand for, again and again other jobs, runs and hours."""
+    """Yield values for the names in paths: different jobs, runs and hours each time."""
     executors = session.scalars(select(Registration.id).where(Registration.app == "app-2")).all()
     for number in count():
-        # Of app-2, so that both who look may see it.
+        # In app-2, so that both users may see it.
         job_id = 1 + size.apps * (1 + number * 1_237 % (size.jobs // size.apps - 2))
         statement = select(Run.id).where(Run.job_id == job_id, Run.finished_at.is_not(None))
         hour = now_ms - (10 * 24 + number) * 3_600_000
@@ -239,7 +240,7 @@ def _times(visitor: Visitor, path: str, places: Sequence[dict[str, Any]]) -> Ite
 
 
 def _print(what: str, times: list[float]) -> None:
-    """Print a line; the first look, with nothing in memory yet, stands apart."""
+    """Print a line; the first request, with cold caches, is shown separately."""
     first, *rest = times
     middle = statistics.median(rest)
     most = statistics.quantiles(rest, n=20, method="inclusive")[-1]

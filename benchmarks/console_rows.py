@@ -1,7 +1,7 @@
-"""Rows for measuring: as many jobs and runs as a busy company has after a month.
+"""Fills a database for benchmarks: as many jobs and runs as a busy company has after a month.
 
-The server makes them itself from MariaDB's sequence tables, many rows in a statement. The runs'
-further indexes are made afterwards, sorted, which takes a fraction of filling them row by row.
+The server makes the rows itself from MariaDB's sequence tables, many per statement. The runs'
+secondary indexes are built afterwards, which takes a fraction of the time.
 """
 
 from collections.abc import Callable
@@ -20,19 +20,19 @@ from tests.support.acting import NamedUsers
 PASSWORD = "only for measuring"
 EXECUTORS, DAYS = 50, 30
 DAY_MS = 86_400_000
-#: Runs in one statement and transaction.
+#: Runs per statement and transaction.
 AT_ONCE = 100_000
-#: Runs that are not over, the last ones.
+#: The last runs are still open: so many running and planned ones.
 RUNNING, PLANNED = 300, 700
-#: The job that has a script, and its versions.
+#: The job with a script, and how many versions it has.
 SCRIPT_JOB, VERSIONS = 1, 8
 TRAIL = 20_000
-#: Minutes of which the load of each executor is kept: a week.
+#: Minutes of stored load of each executor: a week.
 LOAD_MINUTES = 10_080
-#: Tags that jobs have, one each; favourites of each user.
+#: How many different tags there are, one per job; favourites of each user.
 TEAMS, FAVOURITES = 40, 60
 
-#: What the statements' names in braces stand for; texts are parts of statements.
+#: Values for the names in braces in the statements; texts are parts of statements.
 _Facts = dict[str, int | str]
 
 _APPS = """
@@ -165,7 +165,7 @@ SELECT id, 1 + {apps} * seq FROM xxl_job_user JOIN seq_1_to_{favourites}
 
 
 class Size(NamedTuple):
-    """How much there is."""
+    """How many rows there are."""
 
     jobs: int
     runs: int
@@ -173,9 +173,9 @@ class Size(NamedTuple):
 
 
 def fill(database: Database, size: Size, now_ms: int, say: Callable[[str], None]) -> None:
-    """Fill an empty database for the console; `admin` and `operator` have PASSWORD.
+    """Fill an empty database for the console; the users `admin` and `operator` have PASSWORD.
 
-    Its jobs are due within the hour, some runs are not over, and there are executors.
+    Its jobs are due within the hour, some runs are still open, and there are executors.
     """
     hourly = {"cron": "* * * ?", "next_tick": f"{now_ms} + (seq * 7919) MOD 3600000"}
     facts = _facts(size, now_ms) | hourly | {"running": RUNNING, "planned": PLANNED}
@@ -189,7 +189,7 @@ def fill(database: Database, size: Size, now_ms: int, say: Callable[[str], None]
 
 
 def fill_at_rest(database: Database, size: Size, now_ms: int, say: Callable[[str], None]) -> None:
-    """Fill an empty database with jobs that are not due for months, and runs that are over."""
+    """Fill an empty database with jobs that are not due for months, and finished runs."""
     due = datetime.fromtimestamp(now_ms / 1000, UTC).replace(day=1) + timedelta(days=184)
     hour_ms = int(datetime(due.year, due.month, 1, 3, tzinfo=UTC).timestamp() * 1000)
     yearly = {"cron": f"3 1 {due.month} ?", "next_tick": f"{hour_ms} + seq MOD 60 * 61000"}
@@ -211,7 +211,7 @@ def _facts(size: Size, now_ms: int) -> _Facts:
     return {
         "jobs": size.jobs,
         "runs": size.runs,
-        # Thousandths of a millisecond between two due times.
+        # Microseconds between two due times.
         "apart": DAYS * DAY_MS * 1000 // size.runs,
         "now": now_ms,
         "apps": size.apps,
@@ -239,7 +239,7 @@ def _fill_runs(database: Database, size: Size, facts: _Facts, say: Callable[[str
 
 
 def _keys() -> list[tuple[str, str]]:
-    """Return the further keys of runs, as the tables' description has them."""
+    """Return the secondary keys of runs, as declared in the tables."""
     found = [one for one in Run.__table__.constraints if isinstance(one, UniqueConstraint)]
     keys: list[tuple[UniqueConstraint | Index, str]] = [(one, "UNIQUE KEY") for one in found]
     keys += [(one, "KEY") for one in Run.__table__.indexes]  # type: ignore[attr-defined]
@@ -255,7 +255,7 @@ def _alter(database: Database, changes: list[str]) -> None:
 
 def _do(database: Database, statement: str, facts: _Facts) -> None:
     def unit(session: Session) -> None:
-        # A colon in a text would be a value's place.
+        # A colon in a text would be a bind parameter.
         session.execute(text(statement.format(**facts).replace(":", r"\:")))
 
     database.write(unit)

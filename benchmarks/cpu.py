@@ -1,4 +1,4 @@
-"""Processor time by process, so that a figure holds on a machine that others use too."""
+"""Processor time by process, so that figures hold on a machine with other load."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -6,23 +6,23 @@ from pathlib import Path
 
 from tests.support.processes import descendants
 
-#: Gives the processor seconds that somebody has used so far.
+#: Returns the processor seconds used so far.
 Clock = Callable[[], float]
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-#: Where in /proc/PID/stat, after the name: a process's own time, and that of its ended children.
+#: Fields in /proc/PID/stat after the name: a process's own time, and that of its ended children.
 _OWN, _CHILDREN = slice(11, 13), slice(13, 15)
 
 
 class Meter:
-    """What each of some processes has used from now on."""
+    """Measures the processor time of several processes from now on."""
 
     def __init__(self, clocks: Mapping[str, Clock]) -> None:
         self._clocks = clocks
         self._before = {name: clock() for name, clock in clocks.items()}
 
     def spent(self, runs: int) -> dict[str, float]:
-        """Return the microseconds a run that were used since then, by name."""
+        """Return the microseconds per run used since then, by name."""
         return {
             name: (clock() - self._before[name]) * 1e6 / runs
             for name, clock in self._clocks.items()
@@ -35,7 +35,7 @@ def own(pid: int) -> float:
 
 
 def below(pid: int) -> float:
-    """Return the processor seconds of all that a process has started, ended or not."""
+    """Return the processor seconds of everything that a process has started, ended or not."""
     living = (process.pid for process in descendants(pid))
     return _seconds(pid, _CHILDREN) + sum(_seconds(one, slice(11, 15)) for one in living)
 
@@ -44,5 +44,5 @@ def _seconds(pid: int, fields: slice) -> float:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return 0.0  # it has ended, and its parent has its time
+        return 0.0  # it has ended, and its time is included in its parent's
     return sum(map(int, stat.rpartition(")")[2].split()[fields])) / _TICKS_PER_SECOND

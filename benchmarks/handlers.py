@@ -1,4 +1,4 @@
-"""The handlers that are measured. Each start leaves its run's id in a file: a double one shows."""
+"""The measured handlers. Each start writes its run's id to a file, which reveals double starts."""
 
 import os
 import time
@@ -17,7 +17,7 @@ def noop(context: JobContext) -> str:
 
 @job("lateness")
 def lateness(context: JobContext) -> str:
-    """Return how many milliseconds after its tick the first line of this run was reached."""
+    """Return how many milliseconds after its tick this run's first line was reached."""
     now = time.time()
     os.write(STARTS, b"%d\n" % context.run_id)
     return f"{(now - context.scheduled_at.timestamp()) * 1000:.1f}"

@@ -1,4 +1,4 @@
-"""Many clients of an HTTP server in one process, each with a connection that it keeps."""
+"""Many clients of an HTTP server in one process, each with a persistent connection."""
 
 import socket
 import statistics
@@ -14,7 +14,7 @@ _TIMEOUT_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many answers a second, and after how many milliseconds: half of them, all but 1 %."""
+    """Answers per second, and the median and 99th percentile of their milliseconds."""
 
     per_second: float
     p50: float
@@ -23,7 +23,7 @@ class Load:
 
 
 class Connection:
-    """One connection to a server, opened when it is needed."""
+    """One connection to a server, opened when needed."""
 
     def __init__(self, url: str, token: str = "") -> None:
         parts = urlsplit(url)
@@ -34,7 +34,7 @@ class Connection:
         self._socket: socket.socket | None = None
 
     def ask(self, method: str, path: str, more: str = "") -> tuple[int, bytes]:
-        """Return status, and head and body of an answer as they came."""
+        """Return status and raw bytes of an answer."""
         if self._socket is None:
             self._socket = socket.create_connection(self._where, _TIMEOUT_SECONDS)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -44,7 +44,7 @@ class Connection:
         return self._answer(self._socket)
 
     def close(self) -> None:
-        """End it; the next question opens another one."""
+        """Close it; the next request opens another one."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -71,10 +71,10 @@ class Connection:
 
 
 def load(ask: Sequence[Callable[[], int]], seconds: float) -> Load:
-    """Let each of some clients ask again and again; return what came of it.
+    """Let each client send requests for some seconds; return the result.
 
     Raises:
-        AssertionError: an answer was none of 200 to 299.
+        AssertionError: an answer had a status other than 200 to 299.
 
     """
     times: list[list[float]] = [[] for _ in ask]
@@ -98,7 +98,7 @@ def load(ask: Sequence[Callable[[], int]], seconds: float) -> Load:
 
 
 def together(work: Sequence[Callable[[], None]]) -> None:
-    """Do all of it at once, and wait for the last."""
+    """Run all functions concurrently and wait for all of them."""
     threads = [threading.Thread(target=one, daemon=True) for one in work]
     for thread in threads:
         thread.start()

@@ -1,4 +1,4 @@
-"""What is measured of a running Warren; each function returns figures of runs it has checked."""
+"""Measurements of a running Warren; each function checks the runs that its figures are about."""
 
 import statistics
 import time
@@ -20,7 +20,7 @@ PLANNER_MS = WINDOW_MS + 1_000
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How many milliseconds after its tick a handler began: half of the runs, all but 1 %."""
+    """How many milliseconds after their ticks handlers began: median and 99th percentile."""
 
     p50: float
     p99: float
@@ -29,7 +29,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """How many seconds after their common tick all runs were sent, and were done; their costs."""
+    """Seconds from a common tick until all runs were sent and until all were done; their costs."""
 
     sent_seconds: float
     done_seconds: float
@@ -37,7 +37,7 @@ class Storm:
 
 
 def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Lateness:
-    """Let jobs tick at each full second for some time; return how late their handlers began."""
+    """Let jobs tick at each full second for some time; return how late handlers began."""
     specs = [
         JobSpec(
             name=f"second-{n}",
@@ -51,7 +51,7 @@ def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Late
     ids = stack.apply(specs)
     names = [spec.name for spec in specs]
     stack.begin(names)
-    # Starting and stopping hundreds of jobs, each by a command, is not measured.
+    # Leave out the time to start and stop hundreds of jobs by commands.
     from_ms = stack.clock.now_ms() + 2_000
     time.sleep(seconds + 3)
     until_ms = stack.clock.now_ms() - 1_000
@@ -60,7 +60,7 @@ def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Late
 
 
 def lateness_spread(stack: Stack, *, per_second: int, seconds: float) -> Lateness:
-    """Let one-shot jobs come due at even distances; return how late their handlers began."""
+    """Let one-shot jobs be due at regular intervals; return how late handlers began."""
     count = round(per_second * seconds)
     ids, from_ms = _apply_ahead(stack, lambda from_ms: _due_once(count, from_ms, per_second))
     until_ms = from_ms + round(seconds * 1_000)
@@ -71,7 +71,7 @@ def lateness_spread(stack: Stack, *, per_second: int, seconds: float) -> Latenes
 
 
 def storm(stack: Stack, jobs: int) -> Storm:
-    """Let jobs be due in one second; return how long it took until all were sent, and done."""
+    """Let jobs be due in the same second; return how long until all were sent and done."""
     ids, at_ms = _apply_ahead(stack, lambda at_ms: _due_daily(jobs, at_ms))
     before = stack.count(ids)
     ahead_ms = at_ms - stack.clock.now_ms()
@@ -88,10 +88,10 @@ def storm(stack: Stack, jobs: int) -> Storm:
 
 
 def _apply_ahead(stack: Stack, specs: Callable[[int], list[JobSpec]]) -> tuple[list[int], int]:
-    """Apply jobs that are due from a full second on; return their ids and that instant.
+    """Apply jobs that are due from a full second on; return their ids and that time.
 
-    The planner has all its time before it. How long applying takes is found by applying them for
-    an hour later; when that was misleading, it is done again with twice the time.
+    The planner has plenty of time before it. How long applying takes is estimated by applying them
+    for an hour later; if the estimate was too short, it is done again with twice the time.
     """
     began = time.monotonic()
     stack.apply(specs(_full_second(stack, 3_600_000)))

@@ -12,7 +12,7 @@ from benchmarks.rates import Rate, cpu_us
 PAGE = Path("docs/performance.md")
 JSON = Path("build/bench.json")
 
-#: What does the same work: in the bare pipeline, and in Warren.
+#: Processes that do the same work, in the bare pipeline and in Warren.
 _SAME_WORK = {
     "MariaDB": ("mariadbd", "mariadbd"),
     "RabbitMQ": ("RabbitMQ", "RabbitMQ"),
@@ -24,7 +24,7 @@ _SAME_WORK = {
 
 
 def main() -> None:
-    """Replace the figures of the page by those of a file that `make bench` has written."""
+    """Replace the page's figures by those of a file written by `make bench`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
     parser.add_argument("json", type=Path, nargs="?", default=JSON, help=f"default {JSON}")
     measured = json.loads(parser.parse_args().json.read_text())
@@ -33,10 +33,10 @@ def main() -> None:
 
 
 def filled(page: str, measured: dict[str, Any]) -> str:
-    """Return a page with its places for figures filled.
+    """Return a page with the figures filled in.
 
     Raises:
-        ValueError: the page has no such place.
+        ValueError: the page has no place for a figure.
 
     """
     page = _put(page, "figures", f"```text\n{_figures(measured)}\n```")
@@ -52,7 +52,7 @@ def _put(page: str, name: str, text: str) -> str:
 
 
 def _figures(measured: dict[str, Any]) -> str:
-    """Return the table without the costs of single processes, which have their own."""
+    """Return the table without the costs of single processes, which have their own table."""
     rows = [row for row in measured["rows"] if not row["what"].startswith("  ")]
     cells = [(row["what"], row["measured"], row["ratio"]) for row in rows]
     widths = [max(len(row[column]) for row in cells) + 2 for column in range(3)]
@@ -65,7 +65,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _costs(throughput: dict[str, Any]) -> str:
-    """Return the microseconds a run of each process as a table, of the bare pipelines and ours."""
+    """Return a table of microseconds per run by process, of the bare pipelines and of Warren."""
     bare, packed, ours = (
         cpu_us([Rate(**rate) for rate in throughput[name]]) for name in ("single", "packed", "ours")
     )

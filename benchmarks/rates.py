@@ -1,4 +1,4 @@
-"""How quickly runs pass, and what each costs."""
+"""Throughput and costs of runs."""
 
 import statistics
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Runs a second; a run's microseconds of the processor by process, and rows it had read."""
+    """Runs per second; per run, processor microseconds by process and rows read by the database."""
 
     runs_per_second: float
     cpu_us: dict[str, float]
@@ -16,7 +16,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A median with the range that it stands for."""
+    """A median and its range."""
 
     median: float
     lowest: float
@@ -24,11 +24,11 @@ class Spread:
 
     @classmethod
     def of(cls, figures: Sequence[float]) -> "Spread":
-        """Return the median of some figures and their range."""
+        """Return the median and range of some figures."""
         return cls(statistics.median(figures), min(figures), max(figures))
 
     def words(self, digits: int = 0) -> str:
-        """Return `0.42 (0.40 to 0.45)`, or the one figure that there is."""
+        """Return `0.42 (0.40 to 0.45)`, or just the figure if there is only one."""
         middle = f"{self.median:,.{digits}f}"
         if self.lowest == self.highest:
             return middle
@@ -36,18 +36,18 @@ class Spread:
 
 
 def ratio(ours: Sequence[Rate], others: Sequence[Rate]) -> Spread:
-    """Return how ours compare with others that were measured in turn with them, pair by pair."""
+    """Return the ratio of our rates to others measured in turn with them, pair by pair."""
     pairs = zip(ours, others, strict=True)
     return Spread.of([one.runs_per_second / other.runs_per_second for one, other in pairs])
 
 
 def speed(rates: Sequence[Rate]) -> Spread:
-    """Return the runs a second."""
+    """Return the runs per second."""
     return Spread.of([rate.runs_per_second for rate in rates])
 
 
 def cpu_us(rates: Sequence[Rate]) -> dict[str, float]:
-    """Return the processor's microseconds a run by process, each the median of all rounds."""
+    """Return processor microseconds per run by process, as medians of all rounds."""
     return {
         name: statistics.median(rate.cpu_us[name] for rate in rates) for name in rates[0].cpu_us
     }

@@ -1,4 +1,4 @@
-"""How quickly each route decides, in this process and without any service."""
+"""Measures how quickly each route decides, in this process and without services."""
 
 import json
 import time
@@ -8,17 +8,17 @@ from scheduler.dispatch import expansion
 from scheduler.routing import routes
 from scheduler.routing.routes import ProbeAnswer, Route, RouteRequest
 
-#: Jobs whose runs are routed in turn, each with a memory of its own.
+#: Jobs whose runs are routed in turn, each with its own routing memory.
 JOBS = 100
 _SILENT = ProbeAnswer(ok=False, words="no answer within 1 s", heard=False)
 _THERE = ProbeAnswer(ok=True, words="it answers")
 
 
 def decisions(route: Route, executors: int, count: int) -> float:
-    """Return routing decisions a second, on one core.
+    """Return routing decisions per second on one core.
 
-    What a route remembers is read from JSON and written as such, as for its table. Of those that
-    are asked, all but the last are silent. One decision of a broadcast is where all shards go.
+    A route's memory is read from and written to JSON, as for its table. Of probed executors, all
+    but the last are silent. One decision of a broadcast covers all shards.
     """
     addresses = tuple(f"executor-{number:03}" for number in range(executors))
     answers = dict.fromkeys(addresses, _SILENT) | {addresses[-1]: _THERE}

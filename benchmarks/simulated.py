@@ -1,6 +1,6 @@
-"""Executors that answer at once: they beat, take triggers from RabbitMQ, and run nothing.
+"""Executors that answer at once: they send heartbeats, take triggers, and run nothing.
 
-So a broadcast over many is measured without as many processes; only this side of it is light.
+With them a broadcast to many executors can be measured without as many processes.
 """
 
 import itertools
@@ -33,7 +33,7 @@ _boots = itertools.count(1)
 
 
 class SimulatedExecutors:
-    """This many executors of app `simulated` in one thread; every run succeeds at once."""
+    """Executors of app `simulated` in one thread; every run succeeds at once."""
 
     def __init__(
         self, count: int, *, broker_url: str, sealer: Sealer, now_ms: Callable[[], int]
@@ -71,7 +71,7 @@ class SimulatedExecutors:
             self._answer(self._triggers.take(500, 0.05))
 
     def _answer(self, deliveries: Sequence[Delivery]) -> None:
-        """Call each run back as succeeded; a callback is of one executor."""
+        """Report each run as succeeded; a callback belongs to one executor."""
         ended: dict[str, list[Finished]] = defaultdict(list)
         for delivery in deliveries:
             address = self._addresses[delivery.queue]

@@ -1,4 +1,4 @@
-"""RabbitMQ, MariaDB, one scheduler and one executor: real processes, begun and ended here."""
+"""RabbitMQ, MariaDB, one scheduler and one executor: real processes, started and stopped here."""
 
 import os
 import platform
@@ -50,7 +50,7 @@ class Servers:
     folder: Path
 
     def facts(self) -> str:
-        """Return what machine and versions the figures are of."""
+        """Return the machine and the versions."""
         cores = len(os.sched_getaffinity(0))
         mariadb = self.mariadb.execute("SELECT VERSION()")[0][0]
         rabbitmq = self.rabbitmq.ctl("version").strip()
@@ -60,21 +60,21 @@ class Servers:
         )
 
     def clocks(self) -> dict[str, cpu.Clock]:
-        """Return the clocks of both services' processors."""
+        """Return the processor clocks of both services."""
         return {
             "mariadbd": lambda: cpu.own(self.mariadb.pid),
             "RabbitMQ": lambda: cpu.own(self.rabbitmq.pid),
         }
 
     def rows_read(self) -> int:
-        """Return how many rows MariaDB has read so far, whoever asked for them."""
+        """Return how many rows MariaDB has read so far, for all clients."""
         statement = "SHOW GLOBAL STATUS LIKE 'Handler_read%'"
         return sum(int(str(count)) for _, count in self.mariadb.execute(statement))
 
 
 @contextmanager
 def servers(folder: Path) -> Iterator[Servers]:
-    """Give running services; they end with the block."""
+    """Yield running services; they stop with the block."""
     rabbitmq, mariadb = PrivateRabbit(folder / "rabbitmq"), PrivateMariaDB(folder / "mariadb")
     try:
         mariadb.start()
@@ -89,9 +89,9 @@ class Stack:
     """One scheduler or several, and one executor of SLOTS slots, started by their real commands.
 
     Args:
-        servers: what they run on.
-        name: of the folder; each stack on the same servers needs its own.
-        url: a database of ours that was filled before; without it, an empty one.
+        servers: the services.
+        name: of the folder; unique among the stacks on these servers.
+        url: a database that was filled before; by default a new empty one.
 
     """
 
@@ -123,7 +123,7 @@ class Stack:
         ]
 
     def clocks(self) -> dict[str, cpu.Clock]:
-        """Return the clocks of all processors at work, this process's among them."""
+        """Return the processor clocks of all processes, including this one."""
         executor, *schedulers = (service.processes()[0].pid for service in self._services)
         return {
             **self._servers.clocks(),
@@ -135,7 +135,7 @@ class Stack:
         }
 
     def watch(self, name: str, pid: int) -> None:
-        """Count the processor time of one more process from now on."""
+        """Count the processor time of another process from now on."""
         self._watched[name] = lambda: cpu.own(pid)
 
     def rows_read(self) -> int:
@@ -143,10 +143,10 @@ class Stack:
         return self._servers.rows_read()
 
     def audit(self) -> None:
-        """Compute every due time anew.
+        """Recompute every due time.
 
         Raises:
-            AssertionError: one was lost, or fired twice.
+            AssertionError: one was lost or fired twice.
 
         """
         until_ms = self.clock.now_ms()
@@ -154,7 +154,7 @@ class Stack:
         assert report.is_sound, [job for job in report.jobs if not job.is_sound]
 
     def close(self) -> None:
-        """End both processes, with all that they started."""
+        """Stop all processes, with everything that they started."""
         for service in self._started:
             service.end()
         self.database.close()
@@ -168,17 +168,17 @@ class Stack:
         return [ids[name] for name in names]
 
     def begin(self, names: Sequence[str]) -> None:
-        """Let schedules fire from now on."""
+        """Start jobs' schedules."""
         for name in names:
             self._commands.start(name)
 
     def stop(self, names: Sequence[str]) -> None:
-        """Let schedules rest."""
+        """Stop jobs' schedules."""
         for name in names:
             self._commands.stop(name)
 
     def simulated(self, count: int) -> SimulatedExecutors:
-        """Give executors that answer at once; they join and leave with the block."""
+        """Yield executors that answer at once; they join and leave with the block."""
         cluster = self.database.read(cluster_id)
         return SimulatedExecutors(
             count,
@@ -196,7 +196,7 @@ class Stack:
         handler: str = "noop",
         param: str = "",
     ) -> None:
-        """Plan runs, over the jobs in turn, all due at once."""
+        """Plan runs, spread over the jobs, all due at the same time."""
         first = self.database.read(lambda s: s.get_one(Job, job_ids[0]))
         planned = [
             transitions.NewRun(
@@ -223,9 +223,9 @@ class Stack:
         return self.clock.now_ms()
 
     def check(self, job_ids: Sequence[int]) -> int:
-        """Return how many runs the jobs had, all SUCCEEDED and each started once.
+        """Return how many runs the jobs had; all must be SUCCEEDED, and each started once.
 
-        What was cancelled because its job was stopped is left out.
+        Runs that were cancelled because their job was stopped are left out.
 
         Raises:
             AssertionError: some were not.
@@ -240,7 +240,7 @@ class Stack:
         return int(by_status[RunStatus.SUCCEEDED])
 
     def count(self, job_ids: Sequence[int]) -> int:
-        """Return how many runs the jobs have had, without what was cancelled."""
+        """Return how many runs the jobs have had, without cancelled ones."""
         return sum(self._by_status(job_ids).values())
 
     def _by_status(self, job_ids: Sequence[int]) -> dict[str, int]:
@@ -268,12 +268,12 @@ class Stack:
         return self.database.read(lambda s: [tuple(row) for row in s.execute(statement)])
 
     def serve(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Service:
-        """Start one of our commands, beside scheduler and executor; it ends with them."""
+        """Start a `warren` command beside scheduler and executor; it stops with them."""
         program = str(Path(sys.executable).with_name("warren"))
         return self._begin(name, [program, *arguments], self._environment() | dict(env or {}))
 
     def serve_module(self, module: str, *arguments: str) -> Service:
-        """Start a program of the benchmark; it ends with all others."""
+        """Start a program of the benchmark; it stops with the others."""
         return self._begin(module, [sys.executable, "-m", module, *arguments], self._environment())
 
     def _environment(self) -> dict[str, str]:
@@ -308,6 +308,6 @@ def none_unsent(session: Session) -> bool:
 
 
 def count_planned(session: Session) -> int:
-    """Return how many runs wait for their time."""
+    """Return how many runs are PLANNED."""
     planned = select(func.count()).where(Run.status == RunStatus.PLANNED)
     return session.execute(planned).scalar_one()

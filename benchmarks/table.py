@@ -1,4 +1,4 @@
-"""What was measured, line by line: printed at once, and kept in a file for machines."""
+"""The measured figures: each line is printed at once, and saved as JSON."""
 
 import json
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: Columns of the table, in characters.
+#: Widths of the columns in characters.
 WIDTHS = (58, 24, 44, 14)
 
 
@@ -28,13 +28,13 @@ class Table:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Print lines and keep them."""
+        """Print and store lines."""
         for row in rows:
             self.rows.append(row)
             _print(row)
 
     def save(self, path: Path) -> None:
-        """Write all of it as JSON."""
+        """Write everything as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = [row._asdict() for row in self.rows]
         content = {"machine": self.machine, "rows": rows, **self.facts}

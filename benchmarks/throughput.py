@@ -1,4 +1,4 @@
-"""Runs a second from the planned row to the final one, of one scheduler and one executor."""
+"""Measures runs per second from planned to final, with one scheduler and one executor."""
 
 import time
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from scheduler.jobs.spec import JobSpec
 from sql.models import Run
 from sql.run_status import OPEN
 
-#: Planning a run takes half of this, if nobody else is busy here; then the clock starts.
+#: Time allowed for planning each run before all are due; on an idle machine it takes half of it.
 PLANNING_MS_PER_RUN = 0.6
 PLANNING_MS_PER_KB = 0.1
-#: Seconds between two looks while many runs are open, and how many are few: then each 10 ms.
+#: Seconds between two polls while many runs are open, and how many are few; then every 10 ms.
 LOOK_SECONDS = 0.1
 FEW = 200
 
@@ -35,7 +35,7 @@ def jobs(stack: Stack, count: int, *, fresh_process: bool = False) -> list[int]:
 def measure(
     stack: Stack, job_ids: Sequence[int], runs: int, *, handler: str = "noop", param: str = ""
 ) -> Rate:
-    """Return planned runs a second, from the moment they are due until all rows are final."""
+    """Return planned runs per second, from their due time until all rows are final."""
     before = stack.count(job_ids)
     planning_ms = (PLANNING_MS_PER_RUN + PLANNING_MS_PER_KB * len(param) / 1_000) * runs
     due_at = stack.clock.now_ms() + 2_000 + round(planning_ms)
@@ -51,6 +51,6 @@ def measure(
 
 
 def _few_open(session: Session) -> bool:
-    """Whether the end is near."""
+    """Whether only few runs are still open."""
     some = select(Run.id).where(Run.status.in_(OPEN)).limit(FEW)
     return len(session.execute(some).all()) < FEW

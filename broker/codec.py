@@ -1,4 +1,4 @@
-"""Messages to bytes and back, in JSON. Refuses anything that is not exactly a known message."""
+"""Converts messages to bytes and back, as JSON. Refuses everything but exactly a known message."""
 
 from functools import lru_cache
 from typing import Any
@@ -8,9 +8,9 @@ import msgspec
 from broker.errors import Malformed
 from broker.messages import Message
 
-#: Version of the wire format; a message of any other one is refused.
+#: Version of the wire format; messages of other versions are refused.
 VERSION = "2"
-#: Most bytes a body may have, either way.
+#: Bytes of a body at most, in both directions.
 BODY_LIMIT = 1_000_000
 
 _encoder = msgspec.json.Encoder()
@@ -20,7 +20,7 @@ def encode(message: Message) -> bytes:
     """Return the message's bytes.
 
     Raises:
-        Malformed: over BODY_LIMIT bytes, or text that is no Unicode (a lone surrogate).
+        Malformed: over BODY_LIMIT bytes, or a text with a lone surrogate.
 
     """
     name = type(message).__name__
@@ -37,8 +37,8 @@ def decode(body: bytes, expect: Any) -> Any:
     """Return the message in `body`, of type `expect`: a message class or a union of some.
 
     Raises:
-        Malformed: empty, over BODY_LIMIT bytes, no UTF-8, no JSON, nested too deeply, or not
-            one of the expected messages with each value in its bounds.
+        Malformed: empty, over BODY_LIMIT bytes, not UTF-8, not JSON, nested too deeply, or not
+            one of the expected messages with each value within its bounds.
 
     """
     if not 0 < len(body) <= BODY_LIMIT:

@@ -1,14 +1,14 @@
 """What can go wrong between messages.
 
 BrokerError
-├── BrokerUnavailable     no broker answers, or it refuses us
+├── BrokerUnavailable     no broker answers, or it refuses the connection
 ├── TopologyError         a queue or exchange exists with other arguments
-└── BadMessage            a message that must not be acted upon
-    ├── Malformed         not decodable, of an unknown version
+└── BadMessage            a message that must be ignored
+    ├── Malformed         not decodable, or of an unknown version
     │   └── Oversized     larger than any message of ours; not worth keeping
-    ├── Forged            unsigned or wrongly signed, or signed for another place
+    ├── Forged            unsigned, wrongly signed, or signed for another destination
     ├── Foreign           of another cluster
-    └── Expired           past its `not after`
+    └── Expired           past its time
 """
 
 from broker.messages import Message
@@ -19,7 +19,7 @@ class BrokerError(Exception):
 
 
 class BrokerUnavailable(BrokerError):
-    """No broker answers, or it refuses us."""
+    """No broker answers, or it refuses the connection."""
 
 
 class TopologyError(BrokerError):
@@ -27,7 +27,7 @@ class TopologyError(BrokerError):
 
 
 class BadMessage(BrokerError):
-    """A message that must not be acted upon."""
+    """A message that must be ignored."""
 
 
 class Malformed(BadMessage):
@@ -39,7 +39,7 @@ class Oversized(Malformed):
 
 
 class Forged(BadMessage):
-    """Unsigned or wrongly signed, or signed for another place."""
+    """Unsigned, wrongly signed, or signed for another destination."""
 
 
 class Foreign(BadMessage):
@@ -47,7 +47,7 @@ class Foreign(BadMessage):
 
 
 class Expired(BadMessage):
-    """Past its `not after`; `message` is what it says, rightly signed, so it can be answered."""
+    """Past its time; `message` is its verified content, so it can be answered."""
 
     def __init__(self, text: str, message: Message | None = None) -> None:
         super().__init__(text)

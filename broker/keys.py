@@ -1,4 +1,4 @@
-"""Who holds which key, and which keys follow from it.
+"""Who holds which key, and how keys are derived.
 
     master secret (schedulers, consoles)
       └─ app key (its executors; `warren secrets app NAME`)      app_key
@@ -6,8 +6,8 @@
       └─ key of an app's webhooks (their receivers; `warren secrets webhook NAME`)
 
 A process may hold two master secrets, or two keys of an app, at a time. It then signs with both and
-accepts what is signed with either. So keys can be changed one process at a time, in any order,
-without an interruption.
+accepts signatures by either. So keys can be changed one process at a time, in any order, without an
+interruption.
 """
 
 import base64
@@ -19,19 +19,19 @@ from broker.topology import check_app
 #: The app of messages that schedulers send to themselves.
 NO_APP = ""
 _SALT = b"warren"
-#: HKDF's number of the first block; a key is one block of SHA-256, so there is no second.
+#: HKDF's number of the first block; a key is one block of SHA-256, so only one is needed.
 _FIRST = b"\x01"
 
 
 class Keys(Protocol):
-    """What a process may sign with and open."""
+    """The keys that a process may sign and verify with."""
 
     def of(self, app: str) -> tuple[bytes, ...]:
-        """Return the keys of an app, or of NO_APP; none if this process has no business with it."""
+        """Return the keys of an app, or of NO_APP; empty if this process does not have them."""
 
 
 class ClusterKeys:
-    """The keys of all apps, derived from the master secret, or from two of them."""
+    """The keys of all apps, derived from one master secret or two."""
 
     def __init__(self, secret: str, previous: str | None = None) -> None:
         self._secrets = (secret, previous) if previous else (secret,)
@@ -41,12 +41,12 @@ class ClusterKeys:
         return tuple(_of_app(secret, app).encode() for secret in self._secrets)
 
     def of_webhooks(self, app: str) -> tuple[bytes, ...]:
-        """Return the keys that an app's webhooks are signed with."""
+        """Return the keys that sign an app's webhooks."""
         return tuple(_of_webhooks(secret, app) for secret in self._secrets)
 
 
 class AppKeys:
-    """The key of one app, or two of them; it opens and signs nothing else."""
+    """One or two keys of a single app."""
 
     def __init__(self, app: str, key: str, previous: str | None = None) -> None:
         self._app = check_app(app)
@@ -54,37 +54,37 @@ class AppKeys:
 
     @classmethod
     def derived(cls, app: str, secret: str, previous: str | None = None) -> "AppKeys":
-        """Return an app's keys, derived from one master secret or two, which are not kept."""
+        """Return an app's keys, derived from one or two master secrets, which are not kept."""
         return cls(app, app_key(secret, app), app_key(previous, app) if previous else None)
 
     def of(self, app: str) -> tuple[bytes, ...]:
-        """Return the keys when `app` is the one."""
+        """Return the keys if `app` is this app."""
         return self._keys if app == self._app else ()
 
 
 def app_key(secret: str, app: str) -> str:
-    """Return an app's key, 64 hexadecimal digits, from which the secret cannot be found.
+    """Return an app's key, 64 hexadecimal digits; the secret cannot be computed from it.
 
     Raises:
-        ValueError: `app` is no app's name.
+        ValueError: `app` is not a valid app name.
 
     """
     return _of_app(secret, check_app(app))
 
 
 def webhook_secret(secret: str, app: str) -> str:
-    """Return what receivers of an app's webhooks check signatures with, in Standard Webhooks' form.
+    """Return the key to verify an app's webhooks, in the format of Standard Webhooks.
 
     Raises:
-        ValueError: `app` is no app's name.
+        ValueError: `app` is not a valid app name.
 
     """
     return f"whsec_{base64.b64encode(_of_webhooks(secret, check_app(app))).decode()}"
 
 
 def derived_key(key: bytes, info: str) -> bytes:
-    """Return the key for one use of another, by HKDF-SHA256 (RFC 5869): extract, then expand."""
-    text = info.encode(errors="surrogatepass")  # input from strangers must not raise here
+    """Return a key for one purpose, derived by HKDF-SHA256 (RFC 5869)."""
+    text = info.encode(errors="surrogatepass")  # untrusted input must not raise here
     return hmac.digest(hmac.digest(_SALT, key, "sha256"), text + _FIRST, "sha256")
 
 

@@ -1,10 +1,10 @@
-"""Whether a host is this machine, judging by its name alone."""
+"""Tells whether a host is this machine, by its name alone."""
 
 import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is surely this machine; no name is resolved."""
+    """Return whether a host is certainly this machine; names are not resolved."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,11 +1,12 @@
-"""What scheduler and executor say to each other: frozen values, nothing else.
+"""The messages between scheduler and executor: frozen values, nothing else.
 
-Instants are epoch milliseconds (`*_ms`) because these values are the wire format. Every
-message that belongs to a run names the run's id and the boot of the executor it is about.
-The bounds on numbers and names hold when a message is decoded, not when it is made.
+Times are epoch milliseconds (`*_ms`) because these values are the wire format. Every message about
+a run names the run's id and the boot of its executor.
 
-A `why` is the reason that a text tells in English, as JSON (`broker.reasons`); "" where the text is
-somebody's own words. The text is for those who do not know the reason.
+Bounds on numbers and names are checked when a message is decoded, not when it is made.
+
+A `why` is the reason for a text in English, as JSON (`broker.reasons`); "" if the text is
+somebody's own words. The text is for receivers that do not know the reason.
 """
 
 from enum import StrEnum
@@ -13,11 +14,11 @@ from typing import Annotated
 
 import msgspec
 
-#: Longest message text a run may report, in characters; longer text is cut with a mark.
+#: Characters of a run's message at most; longer texts are cut with a mark.
 MESSAGE_LIMIT = 50_000
-#: Bytes of the run log's end that travel with the result.
+#: Bytes of the log's end that are sent with the result.
 LOG_TAIL_BYTES = 4_096
-#: Largest number on the wire: what a double, and so any JSON reader, still holds exactly.
+#: Largest number on the wire: what a double, and so every JSON parser, represents exactly.
 NUMBER_LIMIT = 2**53 - 1
 
 APP_PATTERN = r"[a-z][a-z0-9-]{2,63}"
@@ -43,7 +44,7 @@ class Outcome(StrEnum):
 
 
 class Block(StrEnum):
-    """What an executor does with a run whose job already runs or waits there."""
+    """What an executor does with a run whose job is already running or waiting there."""
 
     SERIAL_EXECUTION = "SERIAL_EXECUTION"
     DISCARD_LATER = "DISCARD_LATER"
@@ -51,7 +52,7 @@ class Block(StrEnum):
 
 
 class ScriptLanguage(StrEnum):
-    """What a job's script may be written in."""
+    """The language of a job's script."""
 
     SHELL = "shell"
     PYTHON = "python"
@@ -64,7 +65,7 @@ class ScriptLanguage(StrEnum):
 class Message(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
 ):
-    """Root of everything that travels; `type` on the wire is the class's name."""
+    """Root of all messages; `type` on the wire is the class's name."""
 
 
 # -- scheduler -> executor, run queue ---------------------------------------------------------
@@ -86,23 +87,23 @@ class Trigger(Message, frozen=True, kw_only=True):
     block: Block = Block.SERIAL_EXECUTION
     concurrency: Natural = 1
     timeout_seconds: Seconds = 0
-    #: None: as the executor has it.
+    #: None: the executor's default.
     fresh_process: bool | None = None
-    #: A ScriptLanguage, and then there is no handler; empty: the handler runs.
+    #: A ScriptLanguage, instead of a handler; empty: the handler runs.
     script_language: str = ""
     script_source: str = ""
     #: Whether an earlier copy may have arrived: then finding this one unread proves nothing.
     resent: bool = False
-    #: When the run was given to this boot; a copy of an older decision proves nothing either.
+    #: When the run was routed to this boot; a copy of an older decision proves nothing either.
     routed_at_ms: Natural = 0
-    #: The trace that it belongs to, as W3C's Trace Context has it; empty: none.
+    #: The run's trace, as in W3C Trace Context; empty: none.
     traceparent: str = ""
 
 
 class Triggers(Message, frozen=True, kw_only=True):
-    """Several triggers of one boot; only for boots that said how many they take in a message.
+    """Several triggers for one boot; only for boots that declared how many they accept.
 
-    Each is read by itself: `broker.trigger_packs`.
+    Each is decoded separately, see `broker.trigger_packs`.
     """
 
     triggers: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=1_000)]
@@ -112,10 +113,10 @@ class Triggers(Message, frozen=True, kw_only=True):
 
 
 class Welcome(Message, frozen=True, kw_only=True):
-    """Lets a boot take triggers; `now_ms` is the database's clock.
+    """Allows a boot to take triggers; `now_ms` is the database's clock.
 
-    It answers the heartbeat that was sent at `heartbeat_sent_at_ms`, so that the boot knows how old
-    it may be, whatever its own clock says.
+    It answers the heartbeat sent at `heartbeat_sent_at_ms`, so that the boot knows how old the
+    answer may be, whatever its own clock says.
     """
 
     boot_id: str
@@ -124,14 +125,14 @@ class Welcome(Message, frozen=True, kw_only=True):
 
 
 class Refused(Message, frozen=True, kw_only=True):
-    """Tells a boot that its address is held by another living one."""
+    """Tells a boot that another live one holds its address."""
 
     boot_id: str
     reason: str
 
 
 class Beat(Message, frozen=True, kw_only=True):
-    """Asks: do you live? Answered with `BeatAnswer`."""
+    """Asks whether the executor is alive. Answered with `BeatAnswer`."""
 
     question_id: str
     reply_to: str
@@ -140,7 +141,8 @@ class Beat(Message, frozen=True, kw_only=True):
 class IdleBeat(Message, frozen=True, kw_only=True):
     """Asks whether these jobs could start at once. Answered with `IdleBeatAnswer`.
 
-    `underway` are runs, by job, that the asker has sent there lately and that may still be coming.
+    `underway` counts, by job, the runs that the asker has recently sent there and that may not have
+    arrived yet.
     """
 
     question_id: str
@@ -150,7 +152,7 @@ class IdleBeat(Message, frozen=True, kw_only=True):
 
 
 class Kill(Message, frozen=True, kw_only=True):
-    """Orders a run to be stopped, wherever it is; answered by the run's `Finished`."""
+    """Orders a run to be stopped; answered by the run's `Finished`."""
 
     run_id: Natural
     reason: str
@@ -158,14 +160,14 @@ class Kill(Message, frozen=True, kw_only=True):
 
 
 class RunKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Names a run together with the boot its trigger was addressed to."""
+    """Identifies a run together with the boot its trigger was sent to."""
 
     run_id: Natural
     boot_id: str
 
 
 class Know(Message, frozen=True, kw_only=True):
-    """Asks what is known of these runs. Answered with `KnowAnswer`."""
+    """Asks what is known about these runs. Answered with `KnowAnswer`."""
 
     question_id: str
     reply_to: str
@@ -175,8 +177,8 @@ class Know(Message, frozen=True, kw_only=True):
 class ReadLog(Message, frozen=True, kw_only=True):
     """Asks for lines of a run's log from `from_line` (1-based). Answered with `LogChunk`.
 
-    `at_end`: for the last `limit` lines instead, whatever `from_line` says. `find`: for the numbers
-    of lines from there on that hold these words instead.
+    `at_end`: the last `limit` lines instead. `find`: the numbers of lines from there on that
+    contain these words instead.
     """
 
     question_id: str
@@ -200,7 +202,7 @@ class StillOpen(Message, frozen=True, kw_only=True):
 
 
 class BeatAnswer(Message, frozen=True, kw_only=True):
-    """I live."""
+    """The executor is alive."""
 
     question_id: str
     address: Address
@@ -208,10 +210,10 @@ class BeatAnswer(Message, frozen=True, kw_only=True):
 
 
 class IdleBeatAnswer(Message, frozen=True, kw_only=True):
-    """Why each busy job could not start at once, and whether the executor as a whole is busy.
+    """Why each busy job could not start at once, and whether the whole executor is busy.
 
-    `may_start` False = it starts nothing now, whatever its slots. `waiting` counts all runs.
-    `whys` are the reasons whose texts stand in the other fields.
+    `may_start` False = it starts nothing now, even with free slots. `waiting` counts all runs.
+    `whys` are the reasons for the texts in the other fields.
     """
 
     question_id: str
@@ -226,7 +228,7 @@ class IdleBeatAnswer(Message, frozen=True, kw_only=True):
 
 
 class Knowledge(StrEnum):
-    """What an executor knows of a run."""
+    """What an executor knows about a run."""
 
     WAITING = "WAITING"
     RUNNING = "RUNNING"
@@ -236,10 +238,10 @@ class Knowledge(StrEnum):
 
 
 class KnowAnswer(Message, frozen=True, kw_only=True):
-    """What is known of each run asked about; results of finished ones are called back again.
+    """What is known about each run; results of finished ones are also reported again.
 
-    `remembers_since_ms`: a run triggered before that may have been forgotten, so for it
-    NEVER_STARTED and UNKNOWN prove nothing.
+    `remembers_since_ms`: runs triggered before that may have been forgotten, so NEVER_STARTED and
+    UNKNOWN prove nothing about them.
     """
 
     question_id: str
@@ -250,10 +252,10 @@ class KnowAnswer(Message, frozen=True, kw_only=True):
 
 
 class LogChunk(Message, frozen=True, kw_only=True):
-    """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` when there are none.
+    """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` if there are none.
 
-    `times`: from which line on which time counts, in epoch milliseconds, 0 where it is not known.
-    `found`: of a search, the numbers of lines among them that hold the words; None = no search.
+    `times` are pairs of a line number and the epoch milliseconds from that line on, 0 = unknown.
+    `found` are the numbers of lines that match a search; None = no search.
     """
 
     question_id: str
@@ -273,7 +275,7 @@ class LogChunk(Message, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
-    """The run's process is at work; not sent for runs shorter than about half a second."""
+    """The run's process has started; not sent for runs shorter than about half a second."""
 
     run_id: Natural
     boot_id: str
@@ -283,10 +285,10 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="ty
 class Finished(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
 ):
-    """The run is over and nothing of it is left; `started_at_ms` 0 = no process ever ran.
+    """The run is over and none of its processes are left; `started_at_ms` 0 = it had none.
 
-    `alone_of_job` is the id of its job where, by its trigger, it is all there is of its tick: no
-    other shards, no earlier attempts. Else 0, as from an older executor.
+    `alone_of_job` is the job's id if, according to the trigger, this run is its whole tick: no
+    other shards, no earlier attempts. Otherwise, and from older executors, 0.
     """
 
     run_id: Natural
@@ -305,7 +307,7 @@ class NotStarted(
 ):
     """The run provably never started here and never will.
 
-    `is_full`: there is no room for it, so that to come back at once is no use.
+    `is_full`: there is no room, so sending it again at once is useless.
     """
 
     run_id: Natural
@@ -319,9 +321,9 @@ Report = Started | Finished | NotStarted
 
 
 class Callback(Message, frozen=True, kw_only=True):
-    """Reports of one executor, in the order in which they happened; signed by `boot_id`.
+    """Reports of one executor in the order of events; signed by `boot_id`.
 
-    Each report names the boot its trigger was addressed to, which may be an older one.
+    Each report names the boot its trigger was sent to, which may be an older one.
     """
 
     app: AppName
@@ -331,7 +333,7 @@ class Callback(Message, frozen=True, kw_only=True):
 
 
 class WhichOpen(Message, frozen=True, kw_only=True):
-    """Asks which waiting runs are still open, after a time without contact."""
+    """Asks which waiting runs are still open, after a loss of contact."""
 
     app: AppName
     address: Address
@@ -343,7 +345,7 @@ class WhichOpen(Message, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """An executor's load: per cent of the host's CPU and memory, and its own slots."""
+    """An executor's load: the host's CPU and memory in percent, and its own slots."""
 
     cpu_percent: float = 0
     memory_percent: float = 0
@@ -353,25 +355,25 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ailment(StrEnum):
-    """What keeps an executor from its work, or soon will."""
+    """A problem that keeps an executor from working, or soon will."""
 
     #: Its journal cannot be written: it starts nothing.
     JOURNAL = "JOURNAL"
-    #: Its disk has less free than logs are to leave: logs stop.
+    #: Its disk has less free space than the reserve: logs stop.
     DISK = "DISK"
     #: The broker has not confirmed its heartbeats: it starts nothing.
     CONTACT = "CONTACT"
-    #: Too many of its reports wait for the broker: it starts nothing.
+    #: Too many of its reports are waiting for the broker: it starts nothing.
     REPORTS = "REPORTS"
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
-    """An executor lives; every 5 s, and at once after a change of `draining` or `ailments`.
+    """An executor is alive; sent every 5 s, and at once after a change of `draining` or `ailments`.
 
-    `returns_seconds`: for how long it may be silent and then go on with its runs, as those of a
-    gateway do; 0 for as long as anyone.
-    `triggers_per_message`: how many triggers it takes in one; an older executor takes one.
-    `sent_at_ms`: by a clock of the boot's own that never jumps; the `Welcome` repeats it.
+    `returns_seconds`: how long it may be silent and then continue its runs, as those of a gateway
+    do; 0 = the usual time. `triggers_per_message`: how many triggers it accepts in one message; an
+    older executor accepts one. `sent_at_ms`: by a clock of the boot that never jumps; the `Welcome`
+    repeats it.
     """
 
     app: AppName
@@ -388,13 +390,13 @@ class Heartbeat(Message, frozen=True, kw_only=True):
 
 
 class Drain(Message, frozen=True, kw_only=True):
-    """Asks a boot to take nothing new, to finish what runs, however long it takes, and to end."""
+    """Asks a boot to take no new runs, finish the running ones however long they take, and exit."""
 
     boot_id: BootId
 
 
 class Goodbye(Message, frozen=True, kw_only=True):
-    """A drained executor ends; nothing of this boot runs or waits any more."""
+    """A drained executor exits; no run of this boot is running or waiting."""
 
     app: AppName
     address: Address
@@ -402,7 +404,7 @@ class Goodbye(Message, frozen=True, kw_only=True):
 
 
 class Canary(Message, frozen=True, kw_only=True):
-    """A scheduler's own sign of life through its own heartbeat queue."""
+    """A scheduler's message to itself, through its own heartbeat queue."""
 
     node: str
     number: Natural

@@ -1,13 +1,13 @@
-"""Names and properties of exchanges and queues; others declare them.
+"""Names and properties of exchanges and queues; other modules declare them.
 
     warren.trigger  direct  -> warren.run.<app>.<address>, warren.cmd.<app>.<address>.<boot>
     warren.ask      direct  -> warren.cmd.<app>.<address>.<boot>
     warren.reply    direct  -> warren.callback, warren.beat.<node>, warren.answer.<node>
     warren.dlx      fanout  -> warren.dead
 
-A queue is bound by a routing key of its own name, except where said otherwise. Nothing here
-needs more than RabbitMQ 3.10 has or uses what 4.x removed. What came through warren.ask is a
-question or nothing: so an account that may only write there, such as a console's, cannot command.
+A queue is bound by a routing key equal to its name, unless stated otherwise. Nothing here needs
+more than RabbitMQ 3.10 or uses what 4.x removed. Only questions are accepted through warren.ask, so
+an account that may only write there, such as a console's, cannot give commands.
 """
 
 import re
@@ -30,7 +30,7 @@ EXCHANGES = {
 CALLBACK_KEY = "callback"
 HEARTBEAT_KEY = "heartbeat"
 
-#: Where rejected messages go; the oldest are dropped.
+#: The queue of rejected messages; the oldest are dropped.
 DEAD_QUEUE = Queue(
     name="warren.dead",
     exchange=DEAD_LETTER_EXCHANGE,
@@ -49,7 +49,7 @@ def run_queue(app: str, address: str, *, quorum: bool = False) -> Queue:
 
 
 def command_queue(app: str, address: str, boot_id: str) -> Queue:
-    """Return the queue of commands and questions for one boot; it goes 600 s after the boot."""
+    """Return the queue of commands and questions for one boot; deleted 600 s after the boot."""
     name = f"warren.cmd.{check_app(app)}.{check_address(address)}.{check_boot_id(boot_id)}"
     return Queue(
         name=name,
@@ -62,7 +62,7 @@ def command_queue(app: str, address: str, boot_id: str) -> Queue:
 
 
 def callback_queue(*, quorum: bool = False) -> Queue:
-    """Return the one queue of all executors' callbacks, shared by all schedulers."""
+    """Return the single queue of all executors' callbacks, shared by all schedulers."""
     return Queue(
         name="warren.callback",
         exchange=REPLY_EXCHANGE,
@@ -73,7 +73,7 @@ def callback_queue(*, quorum: bool = False) -> Queue:
 
 
 def heartbeat_queue(node: str) -> Queue:
-    """Return one scheduler's own queue of all heartbeats; what it misses for 10 s is dropped."""
+    """Return one scheduler's own queue of all heartbeats; they expire after 10 s."""
     return Queue(
         name=f"warren.beat.{check_address(node)}",
         exchange=REPLY_EXCHANGE,
@@ -84,12 +84,12 @@ def heartbeat_queue(node: str) -> Queue:
 
 
 def answer_key(node: str) -> str:
-    """Return the routing key by which answers reach one scheduler or console."""
+    """Return the routing key of answers to one scheduler or console."""
     return f"answer.{check_address(node)}"
 
 
 def answer_queue(node: str) -> Queue:
-    """Return one node's own queue of answers to its questions; unread ones go after 60 s."""
+    """Return one node's queue of answers to its questions; they expire after 60 s."""
     return Queue(
         name=f"warren.answer.{check_address(node)}",
         exchange=REPLY_EXCHANGE,
@@ -100,17 +100,17 @@ def answer_queue(node: str) -> Queue:
 
 
 def check_app(app: str) -> str:
-    """Return `app` when it is a valid app name, else raise ValueError."""
+    """Return `app` if it is a valid app name, else raise ValueError."""
     return _check("app", app, APP_PATTERN)
 
 
 def check_address(address: str) -> str:
-    """Return `address` when it is a valid address or node name, else raise ValueError."""
+    """Return `address` if it is a valid address or node name, else raise ValueError."""
     return _check("address", address, ADDRESS_PATTERN)
 
 
 def check_boot_id(boot_id: str) -> str:
-    """Return `boot_id` when it is a valid boot id, else raise ValueError."""
+    """Return `boot_id` if it is a valid boot id, else raise ValueError."""
     return _check("boot id", boot_id, BOOT_ID_PATTERN)
 
 

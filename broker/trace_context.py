@@ -1,14 +1,14 @@
-"""Which trace a run belongs to, in the form of W3C's Trace Context: it travels with triggers.
+"""The trace of a run, in the format of W3C Trace Context; sent along with triggers.
 
-Ids that nobody gave follow from the cluster, the tick and the run, so that whoever knows a run
-knows its spans, and none need be stored.
+Ids that nobody chose are derived from the cluster, the tick and the run. They need not be stored:
+whoever knows a run can compute them.
 """
 
 import hashlib
 import re
 from typing import NamedTuple
 
-#: Characters of a header of the version that we write.
+#: Characters of a header in the version that we write.
 LENGTH = 55
 _FORM = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
@@ -30,12 +30,12 @@ class TraceContext(NamedTuple):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether whoever began the trace records it."""
+        """Whether the trace is recorded by whoever started it."""
         return bool(int(self.flags, 16) & _SAMPLED)
 
 
 def parsed(header: str | None) -> TraceContext | None:
-    """Return what a `traceparent` says; None when it is none, which is to be ignored then."""
+    """Return the content of a `traceparent`; None if it is invalid, and then to be ignored."""
     found = _FORM.fullmatch((header or "").strip())
     if found is None or (found[4] and header and header.strip().startswith("00")):
         return None
@@ -51,7 +51,7 @@ class RunTraces:
     def span(
         self, name: str, run_id: int, *, job_id: int, scheduled_at_ms: int, traceparent: str | None
     ) -> TraceContext:
-        """Return a span of a run: in the trace that it was triggered in, else in its tick's."""
+        """Return a span of a run: in the trace that triggered it, else in that of its tick."""
         caller = parsed(traceparent)
         trace_id = caller.trace_id if caller else self._digest(32, "tick", job_id, scheduled_at_ms)
         span_id = self._digest(16, name, run_id)

@@ -1,8 +1,7 @@
-"""The interface between Warren and whatever carries its messages.
+"""The interface to whatever carries Warren's messages.
 
-Two implementations stand beside it: `amqp` (RabbitMQ through pika) and `memory` (one process).
-Both pass the same conformance tests. All methods may be called from any thread; none is ever
-called with a lock of the caller's held by the transport's own threads.
+It has two implementations, `rabbitmq` and `memory`, which pass the same conformance tests. All
+methods may be called from any thread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A message to publish: opaque bytes and string headers, to one routing key of one exchange."""
+    """A message to publish: opaque bytes and string headers, an exchange and a routing key."""
 
     exchange: str
     routing_key: str
@@ -25,10 +24,10 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A message that arrived; `tag` is opaque and belongs to the consumer that gave it.
+    """A message that arrived; `tag` is opaque and belongs to its consumer.
 
-    `exchange` is where it was published, `user` the broker's account that published it: the
-    broker vouches for both. `user` is empty where the publisher did not say.
+    `exchange` is where it was published, `user` the broker's account that published it, both
+    verified by the broker. `user` is empty if the publisher did not set it.
     """
 
     queue: str
@@ -42,7 +41,7 @@ class Delivery:
 
 
 class Confirm(StrEnum):
-    """What became of a published message."""
+    """What happened to a published message."""
 
     CONFIRMED = "CONFIRMED"
     RETURNED = "RETURNED"
@@ -51,11 +50,11 @@ class Confirm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue to declare, bound to `exchange`, and to `asked_through` if any, by `routing_keys`.
+    """A queue to declare, bound to `exchange`, and to `asked_through` if set, by `routing_keys`.
 
-    `exclusive` queues live and die with the consumer that declares them. `expires_seconds` without
-    a consumer deletes the queue; `message_ttl_seconds`, `max_length` and `max_bytes`, of bodies,
-    drop the oldest messages.
+    `exclusive` queues live as long as the consumer that declares them. A queue is deleted after
+    `expires_seconds` without a consumer; `message_ttl_seconds`, `max_length` and `max_bytes` (of
+    bodies) drop the oldest messages.
     """
 
     name: str
@@ -72,18 +71,18 @@ class Queue:
 
 
 class Batch(Protocol):
-    """Messages handed to a publisher, on their way."""
+    """Messages given to a publisher."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether `wait` has nothing to wait for."""
+        """Whether `wait` would return at once."""
 
     def wait(self, timeout_seconds: float) -> list[Confirm]:
-        """Return each message's fate, in the order given; UNKNOWN for what time ran out on."""
+        """Return each message's confirm, in the order given; UNKNOWN on timeout."""
 
 
 class Publisher(Protocol):
-    """Publishes with confirms and `mandatory`, pipelined; reconnects by itself, with backoff.
+    """Publishes with pipelined confirms and `mandatory`; reconnects by itself, with backoff.
 
     Nothing is queued while there is no connection: such messages are UNKNOWN at once.
     """
@@ -93,10 +92,10 @@ class Publisher(Protocol):
         """Whether it is connected, in confirm mode and not blocked by the broker."""
 
     def publish(self, messages: Sequence[Outgoing]) -> Batch:
-        """Send the messages; each is confirmed, returned, or of unknown fate."""
+        """Publish the messages; each is confirmed, returned, or unknown."""
 
     def close(self) -> None:
-        """End the connection; what is unconfirmed becomes UNKNOWN."""
+        """Close the connection; unconfirmed messages become UNKNOWN."""
 
 
 class Consumer(Protocol):
@@ -108,26 +107,26 @@ class Consumer(Protocol):
 
     @property
     def generation(self) -> int:
-        """How often the connection was made; a new number means that tags before it are void."""
+        """How many times it has connected; a new number means that earlier tags are void."""
 
     def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
-        """Return up to `limit` deliveries, waiting for the first one; empty when time ran out."""
+        """Return up to `limit` deliveries, waiting for the first; empty on timeout."""
 
     def wake(self) -> None:
-        """Let a `take` that waits, or else the next one, return at once."""
+        """Make a waiting `take`, or else the next one, return at once."""
 
     def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Settle deliveries whose effect is durable; a void tag is ignored."""
 
     def reject(self, deliveries: Sequence[Delivery]) -> None:
-        """Give deliveries up: dead-lettered where the queue says so, else dropped."""
+        """Reject deliveries: dead-lettered if the queue says so, else dropped."""
 
     def close(self) -> None:
-        """Stop; what was not settled goes back to its queue."""
+        """Stop; unsettled messages are requeued."""
 
 
 class Admin(Protocol):
-    """Declares and inspects queues; used by schedulers only. Calls block up to a few seconds.
+    """Declares and inspects queues; used only by schedulers. Calls block up to a few seconds.
 
     Raises:
         BrokerUnavailable: the broker did not answer in time.
@@ -142,53 +141,53 @@ class Admin(Protocol):
         """Declare and bind queues; declaring again changes nothing."""
 
     def count_messages(self, queue: str) -> int | None:
-        """Return how many messages are ready in a queue, None when there is no such queue."""
+        """Return how many messages are ready in a queue; None if there is no such queue."""
 
     def drain(self, queue: str, limit: int, handle: Callable[[Sequence[Delivery]], None]) -> int:
         """Take up to `limit` ready messages, give them to `handle`, ack them when it returns.
 
-        Returns how many there were; 0 also when there is no such queue.
+        Return how many there were; also 0 if there is no such queue.
         """
 
     def delete_queue(self, queue: str) -> None:
-        """Delete a queue, whatever it holds; deleting what is not there is no error."""
+        """Delete a queue with its messages; it is no error if there is none."""
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
 
 
 class Transport(Protocol):
-    """Makes publishers, consumers and admins; each has a connection of its own."""
+    """Makes publishers, consumers and admins, each with its own connection."""
 
     def publisher(self, name: str, *, only_asks: bool = False) -> Publisher:
         """Return a running publisher; `name` shows in the broker's list of connections.
 
-        `only_asks`: its account may write to the exchange of questions and nowhere else.
+        `only_asks`: its account may write only to the exchange of questions.
         """
 
     def consumer(self, name: str, queues: Sequence[str | Queue], *, prefetch: int) -> Consumer:
         """Return a running consumer.
 
-        A `Queue` is declared by the consumer on each (re)connection; a plain name must exist,
-        and while it does not, the consumer asks again every half second.
+        A `Queue` is declared by the consumer on each connection; a plain name must exist, and until
+        it does, the consumer tries again every half second.
         """
 
     def admin(self, name: str) -> Admin:
         """Return an admin."""
 
     def check(self) -> None:
-        """Raise BrokerUnavailable with the reason when no broker can be reached and entered."""
+        """Raise BrokerUnavailable with the reason if no broker accepts a connection."""
 
     def close(self) -> None:
-        """Close everything this transport made."""
+        """Close everything made by this transport."""
 
 
 @dataclass(slots=True)
 class BrokerSettings:
-    """How to reach RabbitMQ; `urls` are tried in order, and name one user.
+    """How to reach RabbitMQ; `urls` are tried in order, and name the same user.
 
-    `backoff_seconds`: the first and the longest wait before connecting again, each a bound for a
-    random one. `ca_file`: certificates to trust for amqps instead of the system's.
+    `backoff_seconds`: the first and the longest pause before reconnecting; the actual pause is
+    random up to that. `ca_file`: certificates to trust for amqps instead of the system's.
     """
 
     urls: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""Several triggers of one boot in one message: confirmed, returned and redelivered as one.
+"""Several triggers for one boot in one message: confirmed, returned and redelivered together.
 
-Each is encoded, and read, by itself, so that one that nobody can read spoils no other.
+Each is encoded and decoded separately, so that an unreadable one does not affect the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,18 +11,18 @@ from broker.codec import decode
 from broker.errors import Malformed
 from broker.messages import Trigger, Triggers
 
-#: Triggers and their bytes in one message; one that is longer travels alone.
+#: Triggers in one message at most, and their bytes; a longer trigger is sent alone.
 PACK_TRIGGERS = 50
 PACK_BYTES = 256_000
 
 
 def packed(encoded: Sequence[bytes]) -> Triggers:
-    """Return the message that holds these triggers."""
+    """Return a message with these triggers."""
     return Triggers(triggers=tuple(map(msgspec.Raw, encoded)))
 
 
 def stretches(sizes: Sequence[int], limit: int) -> Iterator[slice]:
-    """Give the stretches of triggers of these sizes that fit into a message, up to `limit` each."""
+    """Yield slices of triggers of these sizes that fit into a message, at most `limit` each."""
     first = total = 0
     for position, size in enumerate(sizes):
         is_full = position - first >= min(limit, PACK_TRIGGERS) or total + size > PACK_BYTES
@@ -35,7 +35,7 @@ def stretches(sizes: Sequence[int], limit: int) -> Iterator[slice]:
 
 
 def unpacked(message: Trigger | Triggers, size: int) -> Iterator[tuple[Trigger | Malformed, int]]:
-    """Give each trigger, or what is wrong with it, and its bytes; `size` is that of the message."""
+    """Yield each trigger, or its error, with its bytes; `size` is that of the message."""
     if isinstance(message, Trigger):
         yield message, size
         return

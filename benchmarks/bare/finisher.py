@@ -1,4 +1,4 @@
-"""The third program of the bare pipeline: updates the rows of the answers."""
+"""The third program of the bare pipeline: updates the rows of finished runs."""
 
 import json
 import os
@@ -10,12 +10,12 @@ from pika.adapters.select_connection import SelectConnection
 from benchmarks.bare.links import ANSWERS, WINDOW, Links, connect
 from executor.fork_server import linux
 
-#: How long answers gather for one statement.
+#: How long answers are collected for one statement.
 GATHER_SECONDS = 0.02
 
 
 def finish(links: Links) -> None:
-    """Update a row for each answer; tell when all are final."""
+    """Update a row for each answer; signal when all are final."""
     linux.die_with_parent(os.getppid())
     _Finisher(links).run()
 

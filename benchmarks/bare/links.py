@@ -1,4 +1,4 @@
-"""How the programs of the bare pipeline reach their services, and how many rows go at a time."""
+"""The settings of the bare pipeline's programs: services and batch sizes."""
 
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event, Semaphore
@@ -9,9 +9,9 @@ import pymysql
 from sqlalchemy.engine import make_url
 
 SLOTS = 8
-#: Rows in one statement.
+#: Rows per statement.
 BATCH = 500
-#: Unconfirmed or unacknowledged runs.
+#: Unconfirmed or unacknowledged runs at most.
 WINDOW = 1_000
 DURABLE = pika.BasicProperties(delivery_mode=2)
 TRIGGERS, ANSWERS = "bare.run", "bare.back"
@@ -19,19 +19,19 @@ TRIGGERS, ANSWERS = "bare.run", "bare.back"
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """How many runs travel in one message, each way."""
+    """How many runs one message carries, in each direction."""
 
     triggers: int
     answers: int
 
 
-#: As the pipeline was first written, and as Warren packs its own messages.
+#: One run per message, and as many as Warren packs into its messages.
 SINGLE, PACKED = Messages(1, 1), Messages(50, 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """What each program needs: its services, the number of runs, and the signals of the clock."""
+    """What each program needs: the services, the number of runs, and the clock's signals."""
 
     database_url: str
     broker_url: str

@@ -1,4 +1,4 @@
-"""Starts the programs of the bare pipeline, and measures what they do together."""
+"""Starts the programs of the bare pipeline and measures their throughput."""
 
 import multiprocessing
 import time
@@ -30,15 +30,15 @@ def measure(
     messages: Messages,
     servers: Mapping[str, cpu.Clock],
 ) -> Rate:
-    """Return no-op runs a second, from the release of the planned rows until all are final.
+    """Return no-op runs per second, from the release of the planned rows until all are final.
 
     Args:
-        database_url: where the rows are.
-        broker_url: where the messages go.
+        database_url: the database with the rows.
+        broker_url: the broker.
         runs: how many.
         jobs: over how many jobs; only a number in the rows.
-        messages: how many runs travel in one.
-        servers: the clocks of the services' processors.
+        messages: how many runs one message carries.
+        servers: the processor clocks of the services.
 
     """
     _declare(broker_url)

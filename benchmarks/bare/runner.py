@@ -14,12 +14,12 @@ from pika.adapters.select_connection import SelectConnection
 from benchmarks.bare.links import ANSWERS, DURABLE, SLOTS, TRIGGERS, WINDOW, Links
 from executor.fork_server import linux
 
-#: How long answers gather for one message, where one holds several.
+#: How long answers are collected for one message, if it holds several.
 GATHER_SECONDS = 0.005
 
 
 def run(links: Links) -> None:
-    """Run whatever comes."""
+    """Run everything that arrives."""
     linux.die_with_parent(os.getppid())
     _Runner(links).run()
 

@@ -1,5 +1,5 @@
-"""Whether a run costs the same however much is stored and whoever takes part.
+"""Measures whether a run's cost depends on how much is stored and who takes part.
 
-Each axis is measured at two points or more, in turn and with the same load: the processor's
-microseconds a run by process, the rows that the database read for it, and runs a second.
+Each axis is measured at two points or more, in turn and with the same load: processor microseconds
+per run by process, rows read by the database per run, and runs per second.
 """

@@ -20,12 +20,12 @@ from benchmarks.table import Row, Table
 JSON = Path("build/bench-growth.json")
 RUNS, ROUNDS = 4_000, 3
 SHORT_RUNS, SHORT_ROUNDS = 100, 1
-#: What a server for so many rows would be given at least.
+#: The least memory that a server for so many rows would have.
 BUFFER_POOL = 1 << 30
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses in one line."""
+    """Reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n")
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=JSON, help=f"where to write; default {JSON}")
     arguments = parser.parse_args()
     quiet = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=quiet)  # the table is to stand alone
+    structlog.configure(wrapper_class=quiet)  # print nothing but the table
     chosen = [axis for axis in AXES if not arguments.only or axis.name in arguments.only]
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,

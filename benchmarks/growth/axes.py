@@ -1,6 +1,6 @@
-"""What may grow, and how a run's cost is measured at each of its points.
+"""The axes of growth, and how a run's cost is measured at each of their points.
 
-An axis prepares one measurement for each point; they are then called in turn, again and again.
+An axis prepares one measurement for each point; they are then called in turn, repeatedly.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,50 +24,50 @@ from tests.support.eventually import eventually
 
 Measurement = Callable[[], Rate]
 
-#: Jobs that share a load unless their number is what grows.
+#: Jobs that share a load, unless their number is the axis.
 JOBS = 16
-#: Jobs that stored runs are of, unless their number is what grows; and the other way round.
+#: Jobs of stored runs and runs of stored jobs, unless their number is the axis.
 JOBS_OF_RUNS, RUNS_OF_JOBS = 1_000, 10_000
-#: Of 30 days that are stored, a week is past its time.
+#: Of 30 stored days, a week is past the retention time.
 KEPT_DAYS = 23
 KEEP_23_DAYS = {"WARREN_RUN_RETENTION_DAYS": str(KEPT_DAYS)}
-#: Runs of a measurement with one job, or with large params, are fewer by this.
+#: Measurements with one job or large params have this many times fewer runs.
 FEWER = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One thing that grows: its points, and few of them for a short look."""
+    """One thing that grows: its points, and fewer of them for a quick run."""
 
     name: str
     what: str
     points: tuple[int, ...]
     short: tuple[int, ...]
     prepare: Callable[[Laboratory, Sequence[int]], Sequence[Measurement]]
-    #: How much more a run may cost than at the first point; None where it costs more by its nature.
+    #: How much more a run may cost than at the first point; None if a higher cost is inevitable.
     goal: float | None = None
 
 
 def jobs_stored(laboratory: Laboratory, points: Sequence[int]) -> list[Measurement]:
-    """Jobs that are enabled and not due for months."""
+    """Enabled jobs that are not due for months."""
     stacks = [laboratory.stack(jobs=point, runs=RUNS_OF_JOBS) for point in points]
     return [_load(laboratory, stack) for stack in stacks]
 
 
 def runs_stored(laboratory: Laboratory, points: Sequence[int]) -> list[Measurement]:
-    """Runs of the last thirty days that are over."""
+    """Finished runs of the last thirty days."""
     stacks = [laboratory.stack(jobs=JOBS_OF_RUNS, runs=point) for point in points]
     return [_load(laboratory, stack) for stack in stacks]
 
 
 def jobs_that_fire(laboratory: Laboratory, points: Sequence[int]) -> list[Measurement]:
-    """The same runs, shared by more and more jobs; of one job an executor takes 1,000 at most."""
+    """The same runs over more and more jobs; an executor takes at most 1,000 of one job."""
     stack, runs = laboratory.plain, laboratory.runs // FEWER
     return [partial(throughput.measure, stack, throughput.jobs(stack, n), runs) for n in points]
 
 
 def executors(laboratory: Laboratory, points: Sequence[int]) -> list[Measurement]:
-    """Simulated executors, whose work is the benchmark's own."""
+    """Simulated executors, whose work counts as the benchmark's own."""
     stack = laboratory.plain
     specs = [
         JobSpec(name=f"spread-{n}", app=SIMULATED, handler="noop", route=Route.ROUND)
@@ -84,12 +84,12 @@ def schedulers(laboratory: Laboratory, points: Sequence[int]) -> list[Measuremen
 
 
 def due_at_once(laboratory: Laboratory, points: Sequence[int]) -> list[Measurement]:
-    """Jobs whose ticks are in one second."""
+    """Jobs whose ticks are in the same second."""
     return [lambda point=point: measures.storm(laboratory.plain, point).rate for point in points]  # type: ignore[misc]
 
 
 def params_and_logs(laboratory: Laboratory, points: Sequence[int]) -> list[Measurement]:
-    """Params of so many kB, which the handler writes into its log."""
+    """Params of this many kB, which the handler writes into its log."""
     stack, runs = laboratory.plain, laboratory.runs // FEWER
     ids = throughput.jobs(stack, JOBS)
     return [
@@ -99,7 +99,7 @@ def params_and_logs(laboratory: Laboratory, points: Sequence[int]) -> list[Measu
 
 
 def clearing(laboratory: Laboratory, points: Sequence[int]) -> list[Measurement]:
-    """Runs that are past their time, which a scheduler clears meanwhile."""
+    """Runs past their retention time, which a scheduler clears in the meantime."""
     stored = max(points) * 30 // 7
     keeping, clearing = (
         laboratory.stack(jobs=JOBS_OF_RUNS, runs=stored, env=env)
@@ -126,12 +126,12 @@ AXES = (
 
 
 def _load(laboratory: Laboratory, stack: Stack) -> Measurement:
-    """Return the usual load."""
+    """Return the standard load."""
     return partial(throughput.measure, stack, throughput.jobs(stack, JOBS), laboratory.runs)
 
 
 def _beside_clearing(stack: Stack, runs: int) -> Rate:
-    """Measure the usual load; something is still left to clear afterwards."""
+    """Measure the standard load; something is still left to clear afterwards."""
     rate = throughput.measure(stack, throughput.jobs(stack, JOBS), runs)
     oldest = stack.database.read(
         lambda s: s.execute(select(func.min(Run.trigger_time))).scalar_one()
@@ -148,6 +148,6 @@ def _with_executors(stack: Stack, count: int, ids: Sequence[int], runs: int) -> 
 
 
 def _are_there(stack: Stack, count: int) -> bool:
-    """Whether so many are registered; who has left is gone."""
+    """Whether exactly this many are registered."""
     group = presence.EXECUTOR
     return stack.database.read(lambda s: presence.count(s, group, SIMULATED)) == count

@@ -1,4 +1,4 @@
-"""Stacks to measure on, each filled and started as an axis wants it."""
+"""Stacks to measure on, each filled and started as an axis needs it."""
 
 import sys
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from sql.engine import Database
 from warren.database_access import now_ms
 
 APPS = 20
-#: A statement that fills may take so long.
+#: Time limit of a statement that fills a table.
 FILLING_SECONDS = 3_600
-#: What is only done once, at first, is done in these.
+#: Runs before the measurement, to warm up.
 WARM_UP_RUNS = 100
-#: Stored runs are of 30 days, and nobody is to clear them unless that is measured.
+#: Stored runs are up to 30 days old; clear none unless that is measured.
 KEEP_ALL = {"WARREN_RUN_RETENTION_DAYS": "0"}
 
 
 @dataclass
 class Laboratory:
-    """The private services, and the stacks of one axis that run on them; all end with the block.
+    """The private services and the stacks of one axis; all end with the block.
 
     `runs` is the load of one measurement.
     """
@@ -41,10 +41,10 @@ class Laboratory:
             stack.close()
 
     def audit(self) -> None:
-        """Compute every due time of all stacks anew.
+        """Recompute every due time of all stacks.
 
         Raises:
-            AssertionError: one was lost, or fired twice.
+            AssertionError: one was lost or fired twice.
 
         """
         for stack in self._stacks:
@@ -52,7 +52,7 @@ class Laboratory:
 
     @cached_property
     def plain(self) -> Stack:
-        """One scheduler and one executor, and nothing stored."""
+        """One scheduler and one executor, with nothing stored."""
         return self.stack()
 
     def stack(
@@ -63,7 +63,7 @@ class Laboratory:
         schedulers: int = 1,
         env: Mapping[str, str] = KEEP_ALL,
     ) -> Stack:
-        """Return a stack of its own that works already, with so many jobs and runs stored."""
+        """Return a warmed-up stack with this many jobs and runs stored."""
         url = self._filled(jobs, runs) if jobs else None
         stack = Stack(self.servers, name=f"{self.axis}-{len(self._stacks)}", url=url)
         self._stacks.append(stack)

@@ -1,5 +1,5 @@
-"""Warren beside Celery, RQ, Dramatiq and APScheduler, in turn, with the same work.
+"""Compares Warren with Celery, RQ, Dramatiq and APScheduler, in turn and with the same work.
 
-The peers' programs run in an environment of their own (`build/peers`), with the versions of
+The peers' programs run in their own environment (`build/peers`), with the versions in
 `requirements.txt`; nothing of them is imported here.
 """

@@ -1,4 +1,4 @@
-"""Measures Warren beside its peers, in turn: `python -m benchmarks.peers [--quick]`."""
+"""Measures Warren and its peers in turn: `python -m benchmarks.peers [--quick]`."""
 
 import argparse
 import logging
@@ -18,7 +18,7 @@ from benchmarks.table import Row, Table
 
 JSON = Path("build/bench-peers.json")
 JOBS = 16
-#: Runs of one measurement: of processes that stay, and of a fresh process each.
+#: Runs of one measurement: in reused processes, and in a new process each; and rounds.
 RUNS, FRESH_RUNS, ROUNDS = 1_000, 200, 3
 QUICK_RUNS, QUICK_FRESH_RUNS, QUICK_ROUNDS = 50, 16, 1
 
@@ -32,7 +32,7 @@ def main(programs: Path = BIN) -> None:
     if not (programs.is_dir() and PrivateRedis.is_installed()):
         parser.exit(2, f"{parser.prog}: no {programs} or no {PROGRAM}; run: make bench-peers\n")
     quiet = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=quiet)  # the table is to stand alone
+    structlog.configure(wrapper_class=quiet)  # print nothing but the table
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
         servers(Path(folder)) as own,
@@ -57,7 +57,7 @@ def _measure(own: Servers, redis: PrivateRedis, stack: Stack, table: Table, *, q
     arena = Arena(own, redis)
     reused = throughput.jobs(stack, JOBS)
     fresh = throughput.jobs(stack, JOBS, fresh_process=True)
-    throughput.measure(stack, reused, 100)  # what is only done once, at first
+    throughput.measure(stack, reused, 100)  # warm up
     table.facts["peers"] = {}
     for peer in PEERS:
         jobs, count = (fresh, fresh_runs) if peer.is_fresh else (reused, runs)

@@ -1,4 +1,4 @@
-"""Runs a peer's workers and its sender, and measures what they do together."""
+"""Runs a peer's workers and sender, and measures their throughput."""
 
 import os
 import subprocess
@@ -18,20 +18,20 @@ from tests.support.processes import basic_environment, descendants
 from tests.support.service import Service
 
 PROGRAMS = Path(__file__).with_name("programs")
-#: The peers' own environment; `make bench-peers` makes it.
+#: The peers' own environment, made by `make bench-peers`.
 BIN = Path(__file__).parents[2] / "build" / "peers" / "bin"
-#: Ends the sender with all that it started.
+#: Ends the sender and everything that it started.
 _CONTAINED = Path(contained_command.__file__)
-#: As `programs/sending.py` has it.
+#: The same as in `programs/sending.py`.
 WARM_UP_RUNS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One program to compare with.
+    """A program to compare with.
 
-    `worker` is the command that starts its workers, in the peers' environment; none where the
-    sender runs the jobs itself.
+    `worker` is the command that starts its workers in the peers' environment; None if the sender
+    runs the jobs itself.
     """
 
     package: str
@@ -70,14 +70,14 @@ PEERS = (
 
 
 def version(package: str) -> str:
-    """Return what is installed in the peers' environment."""
+    """Return the installed version in the peers' environment."""
     ask = f"from importlib.metadata import version; print(version({package!r}))"
     found = subprocess.run([BIN / "python", "-c", ask], capture_output=True, text=True, check=True)
     return found.stdout.strip()
 
 
 class Arena:
-    """Where peers are measured: the services, and a folder for what they write."""
+    """The services for peers, and a folder for their output."""
 
     def __init__(self, own: Servers, redis: PrivateRedis) -> None:
         self._own = own
@@ -85,7 +85,7 @@ class Arena:
         self._count = 0
 
     def measure(self, peer: Peer, runs: int) -> Rate:
-        """Return runs a second, from the first that is sent until all ends are stored."""
+        """Return runs per second, from the first one sent until all ends are stored."""
         self._count += 1
         starts = self._own.folder / f"{peer.package}-{self._count}-starts"
         env = self._environment(starts)
@@ -102,7 +102,7 @@ class Arena:
         return Rate(runs / seconds, spent)
 
     def _clocks(self, sender: int, workers: int | None) -> dict[str, cpu.Clock]:
-        """Return the clocks of all that is at work; without workers the sender's children are."""
+        """Return all processor clocks; without workers, those of the sender's children."""
         return {
             "sender": lambda: cpu.own(sender),
             **self._own.clocks(),

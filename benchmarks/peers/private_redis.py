@@ -1,4 +1,4 @@
-"""A private Redis on 127.0.0.1 that writes every change to its file, flushed each second."""
+"""A private Redis on 127.0.0.1 with an append-only file, flushed every second."""
 
 import shutil
 import socket
@@ -12,7 +12,7 @@ PROGRAM = "redis-server"
 
 
 class PrivateRedis:
-    """One server; it ends with `close`."""
+    """One server, until `close`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -38,12 +38,12 @@ class PrivateRedis:
         return version
 
     def emptied(self) -> str:
-        """Forget everything; return the URL."""
+        """Delete all data; return the URL."""
         self._ask(b"FLUSHALL")
         return f"redis://127.0.0.1:{self._port}/0"
 
     def close(self) -> None:
-        """End it."""
+        """Stop it."""
         self._service.end()
 
     def _answers(self) -> bool:

@@ -1,7 +1,7 @@
 """RabbitMQ's rules in one process: routing, prefetch, dead letters, expiry, exclusive queues.
 
-One lock guards everything; no method calls out while holding it. Expiry is looked at when a
-queue is touched, as RabbitMQ looks at the head of a queue, so nothing needs a timer.
+One lock guards everything; no method calls out while holding it. Expiry is checked when a queue is
+used, as RabbitMQ checks the head of a queue, so no timers are needed.
 """
 
 import itertools
@@ -30,7 +30,7 @@ class MemoryExchange:
     # -- faults ---------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Cut all connections: unsettled messages go back, what is not durable is gone."""
+        """Cut all connections: unsettled messages are requeued, transient ones are lost."""
         with self.lock:
             self.is_running = False
             for mailbox in self._mailboxes:
@@ -39,7 +39,7 @@ class MemoryExchange:
                 queue.ready = type(queue.ready)(kept for kept in queue.ready if kept.durable)
 
     def start(self) -> None:
-        """Let everybody connect again."""
+        """Let clients connect again."""
         with self.lock:
             if self.is_running:
                 return
@@ -57,7 +57,7 @@ class MemoryExchange:
             self._exchanges.update(EXCHANGES)
 
     def declare(self, spec: Queue, owner: object) -> MemoryQueue:
-        """Declare and bind a queue; `owner` matters where it is exclusive."""
+        """Declare and bind a queue; `owner` matters only if it is exclusive."""
         with self.lock:
             self._check_running()
             queue = self._find(spec.name)
@@ -72,7 +72,7 @@ class MemoryExchange:
             return queue
 
     def find(self, name: str, owner: object = None) -> MemoryQueue | None:
-        """Return a queue that `owner` may use, None where there is none."""
+        """Return a queue that `owner` may use; None if there is none."""
         with self.lock:
             self._check_running()
             queue = self._find(name)
@@ -99,7 +99,7 @@ class MemoryExchange:
     # -- messages -------------------------------------------------------------------------
 
     def publish(self, message: Outgoing, user: str = "") -> Confirm:
-        """Route a message and return its fate."""
+        """Route a message and return its confirm."""
         with self.lock:
             if not self.is_running or self.is_blocked or message.exchange not in self._exchanges:
                 return Confirm.UNKNOWN
@@ -116,7 +116,7 @@ class MemoryExchange:
             return [queue.ready.popleft() for _ in range(min(limit, len(queue.ready)))]
 
     def put_back(self, queue: MemoryQueue, messages: Iterable[Stored]) -> None:
-        """Return messages that were taken and not settled."""
+        """Requeue messages that were taken and not settled."""
         with self.lock:
             queue.requeue(messages)
             self._push(queue)
@@ -124,14 +124,14 @@ class MemoryExchange:
     # -- consumers ------------------------------------------------------------------------
 
     def join(self, mailbox: Mailbox) -> None:
-        """Begin to give a consumer what it wants."""
+        """Start delivering to a consumer."""
         with self.lock:
             mailbox.generation += 1
             self._mailboxes.append(mailbox)
             self._attach_all()
 
     def leave(self, mailbox: Mailbox) -> None:
-        """End a consumer: its unsettled messages go back, its exclusive queues go."""
+        """Remove a consumer: its unsettled messages are requeued, its exclusive queues deleted."""
         with self.lock:
             if mailbox.is_closed:
                 return
@@ -142,7 +142,7 @@ class MemoryExchange:
             mailbox.arrived.notify_all()
 
     def settle(self, mailbox: Mailbox, deliveries: Sequence[Delivery], *, reject: bool) -> None:
-        """Settle a consumer's deliveries and give it more."""
+        """Settle a consumer's deliveries and deliver more."""
         with self.lock:
             touched: dict[str, None] = {}
             for delivery in deliveries:

@@ -1,4 +1,4 @@
-"""A queue in memory, and the mailbox of one consumer: data only, guarded by the core's lock."""
+"""A queue in memory, and the mailbox of one consumer: data only, guarded by the exchange's lock."""
 
 import threading
 from collections import deque
@@ -11,7 +11,7 @@ from broker.transport import Delivery, Queue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A message in a queue; `number` is its place in the order of publishing."""
+    """A message in a queue; `number` is its position in the order of publishing."""
 
     number: int
     exchange: str
@@ -25,14 +25,14 @@ class Stored:
 
 
 class Tag(NamedTuple):
-    """Names a message that a consumer holds, and the connection over which it came."""
+    """Identifies a message held by a consumer, and the connection that delivered it."""
 
     generation: int
     number: int
 
 
 class Mailbox:
-    """What one consumer wants, has been given and has not settled. `arrived` shares the lock."""
+    """What a consumer wants, and its unsettled messages. `arrived` shares the lock."""
 
     def __init__(self, wanted: Iterable[str | Queue], prefetch: int, lock: threading.RLock) -> None:
         self.wanted = {want if isinstance(want, str) else want.name: want for want in wanted}
@@ -49,20 +49,20 @@ class Mailbox:
         return len(self.unsettled[queue]) < self.prefetch
 
     def put(self, queue: str, stored: Stored) -> None:
-        """Hand a message over; the tag is void once the connection is another one."""
+        """Deliver a message; its tag becomes void when the connection is replaced."""
         self.unsettled[queue][stored.number] = stored
         self.buffer.append(delivery_of(queue, stored, Tag(self.generation, stored.number)))
         self.arrived.notify_all()
 
     def settle(self, delivery: Delivery) -> Stored | None:
-        """Settle a message and return it; None when the tag is void."""
+        """Settle a message and return it; None if the tag is void."""
         tag = delivery.tag
         if not isinstance(tag, Tag) or tag.generation != self.generation:
             return None
         return self.unsettled.get(delivery.queue, {}).pop(tag.number, None)
 
     def empty(self, queue: str) -> list[Stored]:
-        """Take back what came from a queue and is not settled."""
+        """Remove and return the unsettled messages of a queue."""
         self.attached.discard(queue)
         self.buffer = deque(kept for kept in self.buffer if kept.queue != queue)
         held, self.unsettled[queue] = self.unsettled[queue], {}
@@ -71,7 +71,7 @@ class Mailbox:
 
 @dataclass(slots=True, kw_only=True)
 class MemoryQueue:
-    """A queue's ready messages, oldest first, and those who consume it, next one first."""
+    """A queue's ready messages, oldest first, and its consumers, next one first."""
 
     spec: Queue
     owner: object | None
@@ -80,13 +80,13 @@ class MemoryQueue:
     mailboxes: deque[Mailbox] = field(default_factory=deque)
 
     def requeue(self, messages: Iterable[Stored]) -> None:
-        """Put messages back where they were, marked as redelivered."""
+        """Put messages back into their old positions, marked as redelivered."""
         again = [replace(message, redelivered=True) for message in messages]
         if again:
             self.ready = deque(sorted([*again, *self.ready], key=lambda stored: stored.number))
 
     def take_surplus(self, now: float) -> list[tuple[Stored, str]]:
-        """Remove what expired at the head or is over the length; return it with the reason."""
+        """Remove expired and surplus messages at the head; return each with the reason."""
         surplus = []
         limit, max_bytes = self.spec.max_length, self.spec.max_bytes
         size = 0 if max_bytes is None else sum(len(stored.body) for stored in self.ready)
@@ -104,7 +104,7 @@ class MemoryQueue:
         return surplus
 
     def next_mailbox(self) -> Mailbox | None:
-        """Return the next consumer in turn that has room."""
+        """Return the next consumer in turn that has room; None if there is none."""
         for _ in range(len(self.mailboxes)):
             self.mailboxes.rotate(-1)
             if self.mailboxes[-1].has_room(self.spec.name):
@@ -112,13 +112,13 @@ class MemoryQueue:
         return None
 
     def is_stale(self, now: float) -> bool:
-        """Whether nobody has used the queue for as long as its kind allows."""
+        """Whether the queue has been unused for as long as its kind allows."""
         expires = self.spec.expires_seconds
         return expires is not None and not self.mailboxes and now - self.unused_since >= expires
 
 
 def delivery_of(queue: str, stored: Stored, tag: object) -> Delivery:
-    """Return a stored message as its consumer sees it."""
+    """Return a stored message as a delivery."""
     return Delivery(
         queue=queue,
         routing_key=stored.routing_key,

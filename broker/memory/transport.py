@@ -1,6 +1,6 @@
 """The transport inside one process, for `warren up` and for tests: RabbitMQ's rules, no RabbitMQ.
 
-Nothing survives the process. `MemoryBroker` also plays RabbitMQ's bad days: away and blocked.
+Nothing survives the process. `MemoryBroker` can also play an unavailable or blocked RabbitMQ.
 """
 
 import time
@@ -14,25 +14,25 @@ from broker.transport import Confirm, Delivery, Outgoing, Queue
 
 
 class MemoryBroker:
-    """The place where transports of one process meet. `clock` is monotonic seconds."""
+    """The broker that the transports of one process share. `clock` is monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._core = MemoryExchange(clock)
 
     def transport(self, user: str = "") -> "MemoryTransport":
-        """Return a new transport to this broker for an account, which it takes on trust."""
+        """Return a new transport for an account, whose name is not checked."""
         return MemoryTransport(self._core, user)
 
     def stop(self) -> None:
-        """Go away, as a restarting RabbitMQ does: connections are cut, durable messages stay."""
+        """Become unavailable, like a restarting RabbitMQ: durable messages stay."""
         self._core.stop()
 
     def start(self) -> None:
-        """Come back; consumers reconnect at once, with a new generation."""
+        """Become available; consumers reconnect at once, with a new generation."""
         self._core.start()
 
     def block(self) -> None:
-        """Raise the memory alarm: nothing can be published, consuming goes on."""
+        """Raise the memory alarm: nothing can be published; consuming continues."""
         self._core.is_blocked = True
 
     def unblock(self) -> None:
@@ -41,23 +41,23 @@ class MemoryBroker:
 
 
 class MemoryBatch:
-    """Fates known from the start."""
+    """Published messages, whose confirms are known from the start."""
 
     def __init__(self, fates: list[Confirm]) -> None:
         self._fates = fates
 
     @property
     def is_settled(self) -> bool:
-        """True: the fates are known."""
+        """True: the confirms are known."""
         return True
 
     def wait(self, timeout_seconds: float) -> list[Confirm]:  # noqa: ARG002 - the interface's
-        """Return each message's fate, in the order given."""
+        """Return each message's confirm, in the order given."""
         return list(self._fates)
 
 
 class MemoryPublisher:
-    """Publishes straight into the queues."""
+    """Publishes directly into the queues."""
 
     def __init__(self, core: MemoryExchange, user: str) -> None:
         self._core = core
@@ -66,11 +66,11 @@ class MemoryPublisher:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the broker is there and not blocked."""
+        """Whether the broker is available and not blocked."""
         return self._core.is_running and not self._core.is_blocked and not self._is_closed
 
     def publish(self, messages: Sequence[Outgoing]) -> MemoryBatch:
-        """Send the messages; none of them when the broker is away or blocked."""
+        """Publish the messages; none of them if the broker is unavailable or blocked."""
         if not self.is_ready:
             return MemoryBatch([Confirm.UNKNOWN] * len(messages))
         return MemoryBatch([self._core.publish(message, self._user) for message in messages])
@@ -81,7 +81,7 @@ class MemoryPublisher:
 
 
 class MemoryConsumer:
-    """Takes deliveries out of its mailbox."""
+    """Takes deliveries from its mailbox."""
 
     def __init__(self, core: MemoryExchange, queues: Sequence[str | Queue], prefetch: int) -> None:
         self._core = core
@@ -98,11 +98,11 @@ class MemoryConsumer:
 
     @property
     def generation(self) -> int:
-        """How often the connection was made."""
+        """How many times it has connected."""
         return self._mailbox.generation
 
     def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
-        """Return up to `limit` deliveries, waiting for the first one; empty when time ran out."""
+        """Return up to `limit` deliveries, waiting for the first; empty on timeout."""
         mailbox = self._mailbox
         with mailbox.arrived:
             mailbox.arrived.wait_for(
@@ -113,7 +113,7 @@ class MemoryConsumer:
             return [mailbox.buffer.popleft() for _ in range(count)]
 
     def wake(self) -> None:
-        """Let a `take` that waits, or else the next one, return at once."""
+        """Make a waiting `take`, or else the next one, return at once."""
         with self._mailbox.arrived:
             self._is_woken = True
             self._mailbox.arrived.notify_all()
@@ -123,11 +123,11 @@ class MemoryConsumer:
         self._core.settle(self._mailbox, deliveries, reject=False)
 
     def reject(self, deliveries: Sequence[Delivery]) -> None:
-        """Give deliveries up: dead-lettered where the queue says so, else dropped."""
+        """Reject deliveries: dead-lettered if the queue says so, else dropped."""
         self._core.settle(self._mailbox, deliveries, reject=True)
 
     def close(self) -> None:
-        """Stop; what was not settled goes back to its queue."""
+        """Stop; unsettled messages are requeued."""
         self._core.leave(self._mailbox)
 
 
@@ -148,7 +148,7 @@ class MemoryAdmin:
             self._core.declare(queue, self)
 
     def count_messages(self, queue: str) -> int | None:
-        """Return how many messages are ready in a queue, None when there is no such queue."""
+        """Return how many messages are ready in a queue; None if there is no such queue."""
         found = self._core.find(queue, self)
         return None if found is None else self._core.count(found)
 
@@ -166,12 +166,12 @@ class MemoryAdmin:
         return len(taken)
 
     def delete_queue(self, queue: str) -> None:
-        """Delete a queue, whatever it holds; deleting what is not there is no error."""
+        """Delete a queue with its messages; it is no error if there is none."""
         self._core.find(queue, self)
         self._core.delete(queue)
 
     def close(self) -> None:
-        """Do nothing; there is no connection, and an admin owns no queue for long."""
+        """Do nothing: there is no connection."""
 
 
 class MemoryTransport:
@@ -200,7 +200,7 @@ class MemoryTransport:
         *,
         prefetch: int,
     ) -> MemoryConsumer:
-        """Return a running consumer; it waits for queues that are not there yet."""
+        """Return a running consumer; it waits for queues that do not exist yet."""
         consumer = MemoryConsumer(self._core, queues, prefetch)
         self._clients.append(consumer)
         return consumer
@@ -217,7 +217,7 @@ class MemoryTransport:
             raise BrokerUnavailable("cannot reach the broker: it is stopped")
 
     def close(self) -> None:
-        """Close everything this transport made."""
+        """Close everything made by this transport."""
         for client in self._clients:
             client.close()
         self._clients.clear()

@@ -1,1 +1,1 @@
-"""The broker over AMQP, by pika: the only place that imports it."""
+"""The broker over AMQP; the only place that imports pika."""

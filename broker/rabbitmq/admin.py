@@ -1,4 +1,4 @@
-"""Declaring and inspecting queues on RabbitMQ."""
+"""Declares and inspects queues on RabbitMQ."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ class AmqpAdmin:
             raise TopologyError(str(error)) from error
 
     def count_messages(self, queue: str) -> int | None:
-        """Return how many messages are ready in a queue, None when there is no such queue."""
+        """Return how many messages are ready in a queue; None if there is no such queue."""
 
         def step(question: Question) -> None:
             question.channel.queue_declare(
@@ -63,8 +63,8 @@ class AmqpAdmin:
     def drain(self, queue: str, limit: int, handle: Callable[[Sequence[Delivery]], None]) -> int:
         """Take up to `limit` ready messages, give them to `handle`, ack them when it returns.
 
-        They go back when `handle` raises. They come again although handled when the connection
-        is lost before the ack; that is raised as BrokerUnavailable.
+        If `handle` raises, they are requeued. If the connection is lost before the ack, they come
+        again although they were handled; that is raised as BrokerUnavailable.
         """
         what = f"cannot drain queue {queue}"
         with self._one_at_a_time:
@@ -84,7 +84,7 @@ class AmqpAdmin:
             return len(fetch.taken)
 
     def delete_queue(self, queue: str) -> None:
-        """Delete a queue, whatever it holds; deleting what is not there is no error."""
+        """Delete a queue with its messages; it is no error if there is none."""
 
         def step(question: Question) -> None:
             question.channel.queue_delete(queue, callback=lambda _frame: question.finish())
@@ -92,7 +92,7 @@ class AmqpAdmin:
         self._ask(f"cannot delete queue {queue}", step)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._asker.close()
 
     def _ask(self, what: str, step: Callable[[Question], None]) -> Any:
@@ -101,7 +101,7 @@ class AmqpAdmin:
 
 
 class _Fetch:
-    """Gets messages one by one, until there are no more or enough; lives in the link's thread."""
+    """Gets messages one by one until there are enough or no more; runs in the link's thread."""
 
     def __init__(self, question: Question, queue: str, limit: int) -> None:
         self.question = question
@@ -114,14 +114,14 @@ class _Fetch:
         )
 
     def ask(self) -> None:
-        """Get the next one, or reply with what there is."""
+        """Get the next one, or reply with those received."""
         if len(self.taken) < self._limit:
             self.question.channel.basic_get(self._queue, self._on_message)
         else:
             self.question.reply(self)
 
     def ack(self) -> None:
-        """Settle all of them and end the question."""
+        """Ack all of them and finish."""
         if self.taken:
             self.question.channel.basic_ack(self._last_tag, multiple=True)
         self.question.finish()

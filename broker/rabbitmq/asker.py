@@ -1,4 +1,4 @@
-"""Asking RabbitMQ something and waiting for the answer, from any thread, with a deadline."""
+"""Sends requests to RabbitMQ and waits for the answers, from any thread, with a timeout."""
 
 import threading
 from collections.abc import Callable
@@ -23,15 +23,15 @@ _LOST = ConnectionError("connection lost")
 
 
 class NotFound(Exception):
-    """The broker knows no such queue or exchange."""
+    """The broker has no such queue or exchange."""
 
 
 class _ChannelLost(Exception):
-    """The channel went, with its connection, while a question was open."""
+    """The channel was lost with its connection before the answer came."""
 
 
 class Question:
-    """One channel and the answer that is waited for; lives in the link's thread."""
+    """One channel and its pending answer; runs in the link's thread."""
 
     def __init__(self) -> None:
         self.channel: Any = None
@@ -39,16 +39,16 @@ class Question:
         self._value: Any = None
 
     def reply(self, value: Any) -> None:
-        """Answer, and keep the channel for what follows."""
+        """Answer, and keep the channel for the next step."""
         self.answer.set_result(value)
 
     def finish(self, value: Any = None) -> None:
-        """Close the channel; answer once the broker has done all that went before."""
+        """Close the channel; answer once the broker has done everything before."""
         self._value = value
         self.channel.close()
 
     def closed(self, _channel: Any, error: BaseException) -> None:
-        """Answer with what the end of the channel means."""
+        """Answer with the reason why the channel was closed."""
         if self.answer.done():
             return
         if isinstance(error, ChannelClosedByClient):
@@ -59,12 +59,12 @@ class Question:
             self.answer.set_exception(_ChannelLost(reason_of(error)))
 
 
-#: What to do on a question's channel; called in the link's thread.
+#: A step on a question's channel; called in the link's thread.
 Step = Callable[[Question], None]
 
 
 class Asker:
-    """Asks over a connection of its own, which is made again when it was lost."""
+    """Sends requests over its own connection, which is restored when it is lost."""
 
     def __init__(self, name: str, settings: BrokerSettings) -> None:
         self._timeout_seconds = settings.connect_timeout_seconds
@@ -74,14 +74,14 @@ class Asker:
         self._link.start()
 
     def ask(self, what: str, step: Step) -> Any:
-        """Return the answer that `step` brings about on a fresh channel.
+        """Return the answer to `step` on a new channel.
 
-        `what` begins the text of an error: "cannot declare queue x".
+        `what` begins the message of an error: "cannot declare queue x".
 
         Raises:
-            NotFound: the broker knows no such queue or exchange.
-            TopologyError: the queue is another's or has other arguments.
-            BrokerUnavailable: no connection or no answer in time.
+            NotFound: the broker has no such queue or exchange.
+            TopologyError: the queue has another owner or other arguments.
+            BrokerUnavailable: no connection, or no answer in time.
 
         """
         if not self._stands.wait(self._timeout_seconds):
@@ -102,7 +102,7 @@ class Asker:
         return self._wait(what, question, begin)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._link.close()
 
     def _wait(self, what: str, question: Question, begin: Callable[[], None]) -> Any:
@@ -111,7 +111,7 @@ class Asker:
         try:
             return question.answer.result(self._timeout_seconds)
         except TimeoutError as error:
-            self._stands.clear()  # what still hangs there must not meet the next question
+            self._stands.clear()  # a late answer must not reach the next question
             self._link.reset()
             text = f"{what}: no answer within {self._timeout_seconds:g} s"
             raise BrokerUnavailable(text) from error
@@ -123,15 +123,15 @@ class Asker:
     # -- in the link's thread ---------------------------------------------------------------
 
     def connected(self, connection: Any) -> None:
-        """Let questions through."""
+        """Allow questions."""
         self._connection = connection
         self._stands.set()
 
     def blocked(self, *, is_blocked: bool) -> None:
-        """Do nothing: a broker short of memory still answers."""
+        """Do nothing: a blocked broker still answers."""
 
     def lost(self, _reason: str) -> None:
-        """Let questions wait; those under way failed with their channels."""
+        """Make questions wait; pending ones failed with their channels."""
         self._stands.clear()
 
     def _begin(self, question: Question, step: Step) -> None:

@@ -1,4 +1,4 @@
-"""Consuming from RabbitMQ: deliveries come in the link's thread and are taken in any other."""
+"""Consumes from RabbitMQ: deliveries arrive in the link's thread and are taken in any other."""
 
 import threading
 from collections import defaultdict, deque
@@ -11,7 +11,7 @@ from broker.transport import BrokerSettings, Delivery, Queue
 
 
 class AmqpConsumer:
-    """Consumes queues on a connection of its own; at most `prefetch` of each are unsettled."""
+    """Consumes queues on its own connection; at most `prefetch` of each are unsettled."""
 
     def __init__(
         self, name: str, settings: BrokerSettings, queues: Sequence[str | Queue], prefetch: int
@@ -36,11 +36,11 @@ class AmqpConsumer:
 
     @property
     def generation(self) -> int:
-        """How often the connection was made; a new number means that tags before it are void."""
+        """How many times it has connected; a new number means that earlier tags are void."""
         return self._generation
 
     def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
-        """Return up to `limit` deliveries, waiting for the first one; empty when time ran out."""
+        """Return up to `limit` deliveries, waiting for the first; empty on timeout."""
         with self._arrived:
             self._arrived.wait_for(
                 lambda: self._buffer or self._is_closed or self._is_woken, timeout_seconds
@@ -49,7 +49,7 @@ class AmqpConsumer:
             return [self._buffer.popleft() for _ in range(min(limit, len(self._buffer)))]
 
     def wake(self) -> None:
-        """Let a `take` that waits, or else the next one, return at once."""
+        """Make a waiting `take`, or else the next one, return at once."""
         with self._arrived:
             self._is_woken = True
             self._arrived.notify_all()
@@ -59,11 +59,11 @@ class AmqpConsumer:
         self._settle(deliveries, is_rejected=False)
 
     def reject(self, deliveries: Sequence[Delivery]) -> None:
-        """Give deliveries up: dead-lettered where the queue says so, else dropped."""
+        """Reject deliveries: dead-lettered if the queue says so, else dropped."""
         self._settle(deliveries, is_rejected=True)
 
     def close(self) -> None:
-        """Stop; what was not settled goes back to its queue."""
+        """Stop; unsettled messages are requeued."""
         with self._arrived:
             self._is_closed = True
             self._arrived.notify_all()
@@ -71,7 +71,7 @@ class AmqpConsumer:
         self.lost("closed by us")
 
     def _settle(self, deliveries: Sequence[Delivery], *, is_rejected: bool) -> None:
-        """Leave word for the link's thread, once for all that comes before it looks."""
+        """Queue it for the link's thread, which handles all of it in one go."""
         with self._arrived:
             self._settled.extend((delivery, is_rejected) for delivery in deliveries)
             if not self._is_flush_asked:
@@ -80,16 +80,16 @@ class AmqpConsumer:
     # -- in the link's thread ---------------------------------------------------------------
 
     def connected(self, connection: Any) -> None:
-        """Consume every queue on a fresh connection."""
+        """Consume every queue on a new connection."""
         self._generation += 1
         for subscription in self._subscriptions:
             subscription.start(connection)
 
     def blocked(self, *, is_blocked: bool) -> None:
-        """Do nothing: a broker short of memory goes on delivering."""
+        """Do nothing: a blocked broker still delivers."""
 
     def lost(self, _reason: str) -> None:
-        """Forget what was delivered and not settled; it will come again."""
+        """Forget unsettled deliveries; they will come again."""
         for subscription in self._subscriptions:
             subscription.stop()
         with self._arrived:
@@ -97,13 +97,13 @@ class AmqpConsumer:
             self._is_flush_asked = False
 
     def put(self, delivery: Delivery) -> None:
-        """Take a delivery in."""
+        """Add a delivery."""
         with self._arrived:
             self._buffer.append(delivery)
             self._arrived.notify()
 
     def drop(self, subscription: Subscription) -> None:
-        """Forget deliveries of a subscription that nobody took yet."""
+        """Forget a subscription's deliveries that nobody has taken."""
         with self._arrived:
             kept = (one for one in self._buffer if _tag(one).subscription is not subscription)
             self._buffer = deque(kept)

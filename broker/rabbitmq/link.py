@@ -1,8 +1,7 @@
-"""One connection to RabbitMQ and the thread that owns it; a lost one is made again.
+"""One connection to RabbitMQ and the thread that owns it; restored when it is lost.
 
-Everything that pika does happens in that thread. Other threads only leave callbacks (`call`),
-and what a callback changes belongs to the link's owner. An error in a callback ends the
-connection, never the thread.
+Everything in pika happens in that thread. Other threads only post callbacks (`call`), whose data
+belong to the link's owner. An error in a callback ends the connection, never the thread.
 """
 
 import random
@@ -21,10 +20,10 @@ from broker.transport import BrokerSettings
 
 log = structlog.get_logger()
 
-#: A connection that stood this long was good: the next one is tried without a long wait.
+#: After a connection that lasted this long, the next one is tried without a long wait.
 STABLE_SECONDS = 2.0
-#: How long a link may take to say goodbye. A broker that is frozen does not answer, and then pika
-#: leaves the socket to the garbage collector.
+#: How long closing a link may take. A frozen broker does not answer, and then pika leaves the
+#: socket to the garbage collector.
 CLOSE_SECONDS = 1.0
 
 
@@ -32,17 +31,17 @@ class LinkOwner(Protocol):
     """What a link tells its owner, always in the link's thread."""
 
     def connected(self, connection: Any) -> None:
-        """Begin on a fresh connection."""
+        """Start using a new connection."""
 
     def blocked(self, *, is_blocked: bool) -> None:
         """Publish nothing while the broker is short of memory or disk."""
 
     def lost(self, reason: str) -> None:
-        """Give up whatever hung on the connection."""
+        """Give up everything that depended on the connection."""
 
 
 class Link:
-    """Keeps a connection up until `close`; `reason` says why there is none."""
+    """Keeps a connection open until `close`; `reason` says why there is none."""
 
     def __init__(self, name: str, settings: BrokerSettings, owner: LinkOwner) -> None:
         self._name = name
@@ -59,15 +58,15 @@ class Link:
         self._thread = threading.Thread(target=self._run, name=f"link {name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Start connecting."""
         self._thread.start()
 
     def call(self, callback: Callable[[], None]) -> bool:
-        """Have `callback` called in the link's thread; False when there is no connection.
+        """Have `callback` called in the link's thread; return False if there is no connection.
 
-        It may still not be called when the connection is lost first; the owner is told of that,
-        always after. So nothing may be left while a connection is only tried: if that fails, the
-        owner hears nothing.
+        It may still not be called if the connection is lost first; the owner is told of that,
+        always afterwards. So no callback is accepted while a connection is only being attempted: if
+        that fails, the owner is not told.
         """
         with self._lock:
             if self._is_up:
@@ -79,13 +78,13 @@ class Link:
         self._loop.call_later(seconds, callback)
 
     def reset(self) -> None:
-        """Drop the connection, or the attempt to make one, and make a new one."""
+        """Drop the connection or the attempt to connect, and start again."""
         with self._lock:
             if self._loop is not None:
                 self._loop.add_callback_threadsafe(self._hang_up)
 
     def close(self) -> None:
-        """End the connection and the thread; what was left to `call` before is still called."""
+        """Close the connection and end the thread; callbacks posted before are still called."""
         self._closing.set()
         self.reset()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -102,10 +101,10 @@ class Link:
             self._closing.wait(random.uniform(0, min(longest, first * 2 ** min(failures, 20))))  # noqa: S311 - jitter
 
     def _serve(self, parameters: Any) -> bool:
-        """Connect, stay until the connection is lost, return whether it was a good one."""
+        """Connect, stay until the connection is lost, and return whether it was a good one."""
         loop = IOLoop()
         self._stood_since = None
-        with self._lock:  # from here on `close` finds the loop; before, it is seen here
+        with self._lock:  # from here on `close` finds the loop; an earlier `close` is noticed here
             if self._closing.is_set():
                 loop.close()
                 return True

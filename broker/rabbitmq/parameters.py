@@ -1,4 +1,4 @@
-"""From our settings to pika's."""
+"""Converts our settings to pika's."""
 
 import re
 import ssl
@@ -13,8 +13,8 @@ from broker.transport import BrokerSettings
 
 log = structlog.get_logger()
 
-#: How long sent bytes may stay unacknowledged before the peer counts as gone; without it a pulled
-#: cable is seen after twice the heartbeat.
+#: How long sent bytes may stay unacknowledged before the peer counts as gone; otherwise a pulled
+#: cable would be noticed only after two heartbeats.
 TCP_USER_TIMEOUT_MS = 8_000
 
 
@@ -22,7 +22,7 @@ def parameters_of(settings: BrokerSettings, name: str) -> list[Any]:
     """Return pika's parameters for each URL; `name` shows in the broker's list of connections.
 
     Raises:
-        ValueError: a URL is none of amqp or amqps, or there is none, or no certificates.
+        ValueError: a URL is not amqp or amqps, there is none, or the certificates are missing.
 
     """
     if not settings.urls:
@@ -31,7 +31,7 @@ def parameters_of(settings: BrokerSettings, name: str) -> list[Any]:
 
 
 def warn_of_plaintext(settings: BrokerSettings) -> None:
-    """Log a warning for each URL over which messages would cross a network unencrypted."""
+    """Log a warning for each URL that would send messages across a network unencrypted."""
     for url in settings.urls:
         parts = urlsplit(url)
         if parts.scheme == "amqp" and not is_loopback(parts.hostname or ""):
@@ -39,7 +39,7 @@ def warn_of_plaintext(settings: BrokerSettings) -> None:
 
 
 def without_password(url: str) -> str:
-    """Return a URL that can be shown."""
+    """Return a URL without its password."""
     return re.sub(r"//([^:@/]*):.*@", r"//\1:***@", url)
 
 
@@ -64,7 +64,7 @@ def _parameters(url: str, settings: BrokerSettings, name: str) -> Any:
 
 
 def _tls(settings: BrokerSettings) -> ssl.SSLContext:
-    """Return a context that demands a certificate, and one for the very host of the URL."""
+    """Return a context that requires a certificate for the host in the URL."""
     try:
         return ssl.create_default_context(cafile=settings.ca_file)
     except OSError as error:

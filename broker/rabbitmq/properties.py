@@ -1,4 +1,4 @@
-"""A message's properties: what we send, and what is read however strange it is."""
+"""Message properties: those we send, and tolerant reading of those we receive."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,9 +12,9 @@ _BASIC_CLASS = 60
 
 
 def properties_of(message: Outgoing, message_id: str, user: str) -> Any:
-    """Return the properties that a message is published with.
+    """Return the properties to publish a message with.
 
-    `user` is the account of the connection: RabbitMQ takes no message that names another.
+    `user` is the account of the connection: RabbitMQ refuses messages that name another.
     """
     ttl = message.ttl_seconds
     return pika.BasicProperties(
@@ -28,32 +28,32 @@ def properties_of(message: Outgoing, message_id: str, user: str) -> Any:
 
 
 class TolerantProperties(pika.spec.BasicProperties):  # type: ignore[misc]
-    """Properties that decode to none where pika cannot read them (a date in the year 10,000).
+    """Properties that decode to none if pika cannot read them (a date in the year 10,000).
 
-    Else that error would end the connection, the message would come again, and so for ever.
+    Otherwise the error would end the connection, the message would come again, and so on forever.
     """
 
     def decode(self, encoded: bytes, offset: int = 0) -> Any:
-        """Read the properties, or leave them all empty."""
+        """Decode the properties, or leave all of them empty."""
         try:
             return super().decode(encoded, offset)
-        except Exception:  # noqa: BLE001 - whatever a stranger's bytes make pika raise
+        except Exception:  # noqa: BLE001 - whatever untrusted bytes make pika raise
             self.__init__()  # type: ignore[misc]
             return self
 
 
 def tolerate_strange_properties() -> None:
-    """Let pika, in this process, read messages with `TolerantProperties`."""
+    """Make pika use `TolerantProperties` in this process."""
     pika.spec.props[_BASIC_CLASS] = TolerantProperties
 
 
 def user_of(properties: Any) -> str:
-    """Return the account that published a message, for which RabbitMQ vouches; "" = not told."""
+    """Return the account that published a message, verified by RabbitMQ; empty if not given."""
     return properties.user_id if isinstance(properties.user_id, str) else ""
 
 
 def string_headers(properties: Any) -> Mapping[str, str]:
-    """Return those of a message's headers that are text named by text."""
+    """Return a message's headers whose values are texts."""
     headers = properties.headers or {}
     return {
         name: value

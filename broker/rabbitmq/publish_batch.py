@@ -1,4 +1,4 @@
-"""The fates of some messages, gathered in the link's thread and waited for in another."""
+"""The confirms of a batch, collected in the link's thread and awaited in another."""
 
 import threading
 
@@ -6,7 +6,7 @@ from broker.transport import Confirm
 
 
 class AmqpBatch:
-    """Messages handed to a publisher, on their way. Fates come from the link's thread only."""
+    """Messages given to a publisher. Confirms come only from the link's thread."""
 
     def __init__(self, size: int) -> None:
         self.is_given_up = False
@@ -18,18 +18,18 @@ class AmqpBatch:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every fate is known."""
+        """Whether every confirm is known."""
         return self._done.is_set()
 
     def settle(self, index: int, fate: Confirm) -> None:
-        """Record one message's fate."""
+        """Record one message's confirm."""
         self._fates[index] = fate
         self._left -= 1
         if not self._left:
             self._done.set()
 
     def wait(self, timeout_seconds: float) -> list[Confirm]:
-        """Return each message's fate; what time ran out on is UNKNOWN, and not sent any more."""
+        """Return each message's confirm; on timeout UNKNOWN, and the rest is not sent any more."""
         if not self._done.wait(timeout_seconds):
             self.is_given_up = True
         return [fate or Confirm.UNKNOWN for fate in self._fates]

@@ -1,10 +1,10 @@
-"""Publishing to RabbitMQ with confirms and `mandatory`, pipelined.
+"""Publishes to RabbitMQ with pipelined confirms and `mandatory`.
 
-    publish() ─> waiting ─> (link's thread, at most WINDOW unconfirmed) ─> in flight ─> fate
+    publish() ─> waiting ─> (link's thread, at most WINDOW unconfirmed) ─> in flight ─> confirm
 
-A message's fate is UNKNOWN when the connection or the channel goes before its confirm. Being
-ready is proven, not assumed: a probe must come back first, as a broker that is short of memory
-lets everybody connect and tells only who publishes.
+A confirm is UNKNOWN if the connection or channel is lost before it arrives. Readiness is proven by
+a probe that must come back first, as a broker that is short of memory accepts connections and
+blocks only those that publish.
 """
 
 import threading
@@ -24,9 +24,9 @@ from broker.transport import BrokerSettings, Confirm, Outgoing
 
 log = structlog.get_logger()
 
-#: Most messages on their way without a confirm; more do not make it faster.
+#: Unconfirmed messages at most; more do not make it faster.
 WINDOW = 1_000
-#: How soon a lost channel is opened again.
+#: Seconds until a lost channel is opened again.
 CHANNEL_RETRY_SECONDS = 0.5
 
 _PROBE_KEY = "probe"
@@ -37,7 +37,7 @@ Item = tuple[AmqpBatch, int, Outgoing]
 
 
 class AmqpPublisher:
-    """Publishes on a connection of its own; `only_asks` says where its probe may be sent."""
+    """Publishes on its own connection; `only_asks` says where its probe may be sent."""
 
     def __init__(self, name: str, settings: BrokerSettings, *, only_asks: bool = False) -> None:
         self._probe_exchange = ASK_EXCHANGE if only_asks else REPLY_EXCHANGE
@@ -47,7 +47,7 @@ class AmqpPublisher:
         self._is_blocked = False
         self._waiting: deque[Iterator[Item]] = deque()
         self._is_pump_asked = False
-        # What follows is touched by the link's thread only.
+        # The rest is used only by the link's thread.
         self._connection: Any = None
         self._user = ""
         self._channel: Any = None
@@ -65,7 +65,7 @@ class AmqpPublisher:
         return self._is_ready and not self._is_blocked and not stalled
 
     def publish(self, messages: Sequence[Outgoing]) -> AmqpBatch:
-        """Send the messages; while not ready none is sent and all are UNKNOWN at once.
+        """Publish the messages; while not ready none is sent and all are UNKNOWN at once.
 
         Raises:
             ValueError: a routing key is over 255 bytes.
@@ -85,7 +85,7 @@ class AmqpPublisher:
         return batch
 
     def close(self) -> None:
-        """End the connection; what is unconfirmed becomes UNKNOWN."""
+        """Close the connection; unconfirmed messages become UNKNOWN."""
         self._link.close()
         self.lost("closed by us")
 
@@ -99,16 +99,16 @@ class AmqpPublisher:
         self._open()
 
     def blocked(self, *, is_blocked: bool) -> None:
-        """Hold back what waits until the broker has room again."""
+        """Hold back waiting messages until the broker has room again."""
         self._is_blocked = is_blocked
         if not is_blocked:
             self._pump()
 
     def lost(self, _reason: str) -> None:
-        """Make everything that is not confirmed UNKNOWN."""
+        """Make everything unconfirmed UNKNOWN."""
         with self._lock:
             self._is_ready = False
-            self._is_pump_asked = False  # what was asked on this connection will not be called
+            self._is_pump_asked = False  # callbacks posted to this connection will not be called
             waiting, self._waiting = self._waiting, deque()
         in_flight, self._in_flight = self._in_flight, {}
         for batch, index in in_flight.values():
@@ -148,7 +148,7 @@ class AmqpPublisher:
             self._link.call_later(CHANNEL_RETRY_SECONDS, self._open)
 
     def _ask_pump(self) -> None:
-        """Have `_pump` called once, however many batches come before it runs; holds the lock."""
+        """Have `_pump` called once for all batches added before it runs; holds the lock."""
         if not self._is_pump_asked:
             self._is_pump_asked = self._link.call(self._pump_asked)
 
@@ -158,7 +158,7 @@ class AmqpPublisher:
         self._pump()
 
     def _pump(self) -> None:
-        """Send what waits, as long as the window has room."""
+        """Send waiting messages while the window has room."""
         while not self._is_blocked and len(self._in_flight) < WINDOW:
             item = self._next_item()
             if item is None:

@@ -1,23 +1,23 @@
-"""How our queues are told to RabbitMQ: arguments, declaration, bindings."""
+"""Declares our exchanges and queues on RabbitMQ."""
 
 from typing import Any
 
 from broker.topology import DEAD_LETTER_EXCHANGE, EXCHANGES
 from broker.transport import Queue
 
-#: How often a quorum queue gives a message out before it is dead-lettered. Said outright, as 3.x
-#: has no limit and 4.x has 20, which a storm of cut connections would use up.
+#: How many times a quorum queue delivers a message before it is dead-lettered. Set explicitly, as
+#: 3.x has no limit and 4.x has 20, which a series of lost connections would use up.
 DELIVERY_LIMIT = 200
 
 
 def declare_exchanges(channel: Any) -> None:
-    """Declare every exchange of the topology, durable."""
+    """Declare every exchange of the topology as durable."""
     for name, kind in EXCHANGES.items():
         channel.exchange_declare(name, exchange_type=kind, durable=True)
 
 
 def declare_queue(channel: Any, queue: Queue) -> None:
-    """Declare and bind a queue, without waiting: what is wrong closes the channel."""
+    """Declare and bind a queue without waiting: errors close the channel."""
     channel.queue_declare(
         queue.name,
         durable=not queue.exclusive,

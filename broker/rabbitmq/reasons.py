@@ -1,11 +1,11 @@
-"""From pika's errors to a few words that a user understands."""
+"""Translates pika's errors into a few words for users."""
 
 import ssl
 from collections.abc import Iterator
 
 import pika.exceptions  # type: ignore[import-untyped]
 
-#: The reply code for a queue or an exchange that is not there.
+#: The reply code for a missing queue or exchange.
 NOT_FOUND = 404
 
 _WORDS: dict[type[BaseException], str] = {
@@ -22,7 +22,7 @@ _WORDS: dict[type[BaseException], str] = {
 
 
 def reason_of(error: BaseException) -> str:
-    """Say in a few words why a connection could not be made or was lost; never the password."""
+    """Return why a connection could not be made or was lost, without the password."""
     for cause in _causes(error):
         text = _explain(cause)
         if text:
@@ -31,7 +31,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the causes of one of pika's errors, the deepest first."""
+    """Yield the causes of one of pika's errors, deepest first."""
     nested = [*getattr(error, "exceptions", ()), getattr(error, "exception", None)]
     for inner in [*nested, *error.args]:
         if isinstance(inner, BaseException):

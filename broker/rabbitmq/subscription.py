@@ -1,8 +1,8 @@
 """One queue of a consumer, on its own channel, so that its failures do not affect the others.
 
-Lives in the link's thread. A queue that is not there closes the channel (404), and so do one
-that somebody else owns (405) or that has other arguments (406): the channel is then opened
-again and again, and all but the first time in silence.
+Runs in the link's thread. The channel is closed if the queue does not exist (404), belongs to
+somebody else (405) or has other arguments (406). Then the channel is opened again and again; only
+the first failure is logged.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +17,12 @@ from broker.transport import Delivery, Queue
 
 log = structlog.get_logger()
 
-#: How soon a queue that could not be consumed is asked for again.
+#: Seconds until the next attempt to consume a queue.
 RETRY_SECONDS = 0.5
 
 
 class Tag(NamedTuple):
-    """Names a delivery: the subscription, its how-manieth channel, the broker's tag on that."""
+    """Identifies a delivery: the subscription, the number of its channel, and the broker's tag."""
 
     subscription: "Subscription"
     epoch: int
@@ -33,14 +33,14 @@ class Sink(Protocol):
     """Where a subscription's deliveries go."""
 
     def put(self, delivery: Delivery) -> None:
-        """Take a delivery."""
+        """Add a delivery."""
 
     def drop(self, subscription: "Subscription") -> None:
-        """Forget what came from a channel that is gone; the broker will send it again."""
+        """Forget deliveries of a lost channel; the broker will send them again."""
 
 
 class Subscription:
-    """Consumes one queue as long as there is a connection, declaring it first if it is a Queue."""
+    """Consumes one queue while there is a connection, declaring it first if it is a Queue."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Subscription:
         self._trouble = ""
 
     def start(self, connection: Any) -> None:
-        """Begin on a fresh connection."""
+        """Start on a new connection."""
         self._connection = connection
         self._open()
 
     def stop(self) -> None:
-        """Give up what came before; every tag is void from here on."""
+        """Drop everything; all tags become void."""
         self._epoch += 1
         self._channel = None
         self.is_active = False
@@ -75,7 +75,7 @@ class Subscription:
         self._sink.drop(self)
 
     def settle(self, epoch: int, acked: Sequence[int], rejected: Sequence[int]) -> None:
-        """Tell the broker what is done with; the longest run of oldest ones in a single ack."""
+        """Ack and reject deliveries; the longest run of oldest ones in a single ack."""
         channel = self._channel
         if epoch != self._epoch or channel is None or not channel.is_open:
             return
@@ -136,7 +136,7 @@ class Subscription:
         )
 
     def _on_cancelled(self, _frame: Any) -> None:
-        """Start over when the broker ends the consumer, as it does when the queue is deleted."""
+        """Start over when the broker cancels the consumer, as when the queue is deleted."""
         if self._channel is not None and self._channel.is_open:
             self._channel.close()
 
@@ -155,7 +155,7 @@ class Subscription:
             return
         self._trouble = trouble
         if getattr(error, "reply_code", None) == NOT_FOUND:
-            # No trouble: a new executor awaits its command queue like this.
+            # Not a problem: every new executor waits for its command queue like this.
             log.info("queue_awaited", queue=self.queue)
         else:
             log.warning("queue_not_consumed", queue=self.queue, reason=trouble)

@@ -16,7 +16,7 @@ from broker.transport import BrokerSettings, Queue
 
 
 class AmqpTransport:
-    """Makes publishers, consumers and admins; each has a connection of its own."""
+    """Makes publishers, consumers and admins, each with its own connection."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
@@ -29,7 +29,7 @@ class AmqpTransport:
         return publisher
 
     def consumer(self, name: str, queues: Sequence[str | Queue], *, prefetch: int) -> AmqpConsumer:
-        """Return a running consumer; it waits for queues that are not there yet."""
+        """Return a running consumer; it waits for queues that do not exist yet."""
         consumer = AmqpConsumer(name, self._settings, queues, prefetch)
         self._clients.append(consumer)
         return consumer
@@ -41,35 +41,35 @@ class AmqpTransport:
         return admin
 
     def check(self) -> None:
-        """Raise BrokerUnavailable with the reason when no broker can be reached and entered."""
+        """Raise BrokerUnavailable with the reason if no broker accepts a connection."""
         reasons = []
         parameters = parameters_of(self._settings, "check")
         for url, one in zip(self._settings.urls, parameters, strict=True):
             try:
                 pika.BlockingConnection(one).close()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is the reason
+            except Exception as error:  # noqa: BLE001 - any error is the reason
                 reasons.append(f"{without_password(url)}: {reason_of(error)}")
             else:
                 return
         raise BrokerUnavailable(f"cannot reach the broker: {'; '.join(reasons)}")
 
     def close(self) -> None:
-        """Close everything this transport made."""
+        """Close everything made by this transport."""
         for client in self._clients:
             client.close()
         self._clients.clear()
 
 
 def connect(settings: BrokerSettings) -> AmqpTransport:
-    """Return a transport over RabbitMQ; it connects when something is asked of it.
+    """Return a transport over RabbitMQ; it connects when it is used.
 
     Raises:
-        ValueError: a URL is none of amqp or amqps.
+        ValueError: a URL is not amqp or amqps.
 
     """
     parameters_of(settings, "check")
     warn_of_plaintext(settings)
     tolerate_strange_properties()
-    # pika says everything again in lines of its own, with tracebacks; ours are `broker_link_…`.
+    # pika logs everything again, with tracebacks; our own events are `broker_link_…`.
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     return AmqpTransport(settings)

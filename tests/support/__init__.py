@@ -1,1 +1,1 @@
-"""What tests stand on: private services, real commands, waiting, /proc."""
+"""Support for tests: private services, real commands, waiting, /proc."""

@@ -1,4 +1,4 @@
-"""People who act, in tests: through the commands by ids, or by names, which are shorter there."""
+"""Acts as a user in tests: through commands, by id, or more briefly by name."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ def acting(
     rights: Collection[Right] = frozenset(Right),
     job_ids: Collection[int] | None = None,
 ) -> Commands:
-    """Return what somebody may do; the clock is the database's where none is given."""
+    """Return the commands of an actor; by default with the database's clock."""
     known = None if app_ids is None else frozenset(app_ids)
     return Commands(
         CommandContext(

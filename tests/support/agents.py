@@ -1,4 +1,4 @@
-"""An executor on a broker in memory, its slots scripted, its schedulers played by a desk."""
+"""An executor on an in-memory broker, with scripted slots and a fake scheduler."""
 
 import shutil
 import time
@@ -24,7 +24,7 @@ from tests.support.scripted_slots import ScriptedSlots
 
 
 class AgentCase:
-    """Boots executors one after the other on one state folder; `slots` are the latest boot's."""
+    """Boots executors one after another on one state folder; `slots` are the latest boot's."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class AgentCase:
         self.slots: ScriptedSlots
         self._make_slots = make_slots or self._script_slots
         self._skipped_seconds = 0.0
-        #: By how much the host's clock is ahead of the schedulers'.
+        #: How far the host's clock is ahead of the schedulers' clock.
         self.host_ahead_seconds = 0.0
 
     def boot(
@@ -77,24 +77,24 @@ class AgentCase:
         return executor
 
     def skip_seconds(self, seconds: float) -> None:
-        """Let the executors' steady clock jump: as after a SIGSTOP, or a sleep of the host."""
+        """Let the executors' monotonic clock jump, as after a SIGSTOP or suspend."""
         self._skipped_seconds += seconds
 
     def settle(self) -> None:
-        """Return when the core has dealt with all that was sent to it before.
+        """Return once the core has handled everything sent to it before.
 
-        A run of its own goes the whole way, behind everything else in the run queue.
+        Sends a run of its own that passes through everything else in the run queue.
         """
         marker = 900_000_000 + len(self.desk.heard)
         self.desk.send_trigger(marker, handler="none of that name")
         self.desk.expect(marker, Finished)
 
     def starts_of(self, run_id: int) -> int:
-        """Return how many processes a run got from the latest boot."""
+        """Return how many processes the latest boot started for a run."""
         return sum(trigger.run_id == run_id for trigger in list(self.slots.started))
 
     def records(self, folder: Path | None = None) -> list[AnyRecord | None]:
-        """Return what the journal says."""
+        """Return the journal's records."""
         journal = Journal((folder or self.state_dir) / "exec-1" / "journal")
         try:
             return [from_line(line) for line in journal.read()]
@@ -102,7 +102,7 @@ class AgentCase:
             journal.close()
 
     def freeze_journal(self, into: Path) -> Path:
-        """Copy the state folder as it is now: what a SIGKILL at this moment would leave."""
+        """Copy the current state folder: what a SIGKILL now would leave."""
         shutil.copytree(self.state_dir, into)
         return into
 

@@ -19,13 +19,13 @@ from tests.support.console import Clock
 from warren.jobfile.export import job_file
 from warren.jobfile.upload import read_upload
 
-#: So many that no test meets them by chance.
+#: High enough that no test hits them by chance.
 MANY = Limits(requests=1e6, requests_at_once=1e6, triggers=1e6, triggers_at_once=1e6)
 BASE = "/api/v1"
 
 
 def make_api(database: Database, clock: Clock, **services: Any) -> Flask:
-    """Return an API; `services` replace those it would have."""
+    """Return an API; `services` replace the default ones."""
     given = {
         "database": database,
         "now_ms": clock.now_ms,
@@ -40,7 +40,7 @@ def make_api(database: Database, clock: Clock, **services: Any) -> Flask:
 
 
 def every_scope(role: Role, *, glue: bool, of_jobs: bool) -> list[Scope]:
-    """Return the scopes that somebody's token may have at most."""
+    """Return all scopes that a token of this user could have."""
     lacking = set()
     if role is not Role.ADMINISTRATOR:
         lacking |= {Scope.ADMIN} | (set() if glue else {Scope.SCRIPTS})
@@ -50,7 +50,7 @@ def every_scope(role: Role, *, glue: bool, of_jobs: bool) -> list[Scope]:
 
 
 class Program:
-    """A program with a token, which calls an API."""
+    """A program that calls an API with a token."""
 
     def __init__(self, app: Flask, token: str, address: str = "127.0.0.1") -> None:
         self.client = app.test_client()
@@ -60,7 +60,7 @@ class Program:
     def call(
         self, method: str, path: str, headers: dict[str, str] | None = None, **options: Any
     ) -> TestResponse:
-        """Call a path below the base; `json`, `data`, `query_string` as Flask's client has them."""
+        """Call a path below the base path; `json`, `data`, `query_string` as for Flask's client."""
         known = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return self.client.open(
             BASE + path,
@@ -89,7 +89,7 @@ def make_token(
     name: str = "",
     **limits: Any,
 ) -> str:
-    """Make a token of somebody, by default with every scope that they can have."""
+    """Create a token for a user, by default with every scope it can have."""
     user = database.read(lambda session: users.by_name(session, owner))
     assert user is not None
     rights = rights_of(user)

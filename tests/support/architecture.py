@@ -1,7 +1,7 @@
-"""Reads the packages' syntax trees and names every place that breaks the rules of their layout.
+"""Reads the packages' syntax trees and finds every violation of the layout rules.
 
-A rule is a function of the code base that returns one line for each offence. Nothing is imported:
-what counts is what is written, imports inside functions included, because those hide cycles too.
+A rule is a function of the code base that returns a line for each violation. Nothing is imported:
+all imports in the source count, including those inside functions, because they hide cycles too.
 """
 
 import ast
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One import: the module that it names and, for `from … import`, the name that it takes."""
+    """An import: the module and, for `from … import`, the imported name."""
 
     module: str
     name: str
@@ -35,7 +35,7 @@ class Module:
         return top_of(self.name)
 
 
-#: A code base: every module by its dotted name; a package's own file has the package's name.
+#: All modules by their dotted names; an `__init__.py` has the package's name.
 CodeBase = Mapping[str, Module]
 
 
@@ -45,7 +45,7 @@ def top_of(name: str) -> str:
 
 
 def read_packages(root: Path, packages: Collection[str]) -> CodeBase:
-    """Read the source files of these top-level packages; one that is absent is left out."""
+    """Read the source files of these top-level packages; missing ones are left out."""
     sources = {}
     for package in packages:
         for path in sorted((root / package).rglob("*.py")):
@@ -57,7 +57,7 @@ def read_packages(root: Path, packages: Collection[str]) -> CodeBase:
 
 
 def parse(sources: Mapping[str, tuple[str, bool]]) -> CodeBase:
-    """Build a code base of texts, each with whether it is a package's own file."""
+    """Build a code base from texts, each with whether it is an `__init__.py`."""
     modules = {}
     for name, (text, is_package) in sources.items():
         tree = ast.parse(text, filename=name)
@@ -74,7 +74,7 @@ def top_level(module: Module) -> Module:
 
 
 def forbidden_arrows(code: CodeBase, allowed: Mapping[str, Collection[str]]) -> list[str]:
-    """Name the imports of one package of ours by another that may not know it."""
+    """Return imports between our packages that the layout does not allow."""
     return [
         f"{module.name}:{found.line}: {module.package} may not import {top_of(found.module)}"
         for module in code.values()
@@ -86,7 +86,7 @@ def forbidden_arrows(code: CodeBase, allowed: Mapping[str, Collection[str]]) -> 
 
 
 def forbidden_packages(code: CodeBase, packages: Collection[str]) -> list[str]:
-    """Name the imports of packages that are never installed."""
+    """Return imports of packages that are never installed."""
     return [
         f"{module.name}:{found.line}: {top_of(found.module)} is never installed"
         for module in code.values()
@@ -96,7 +96,7 @@ def forbidden_packages(code: CodeBase, packages: Collection[str]) -> list[str]:
 
 
 def import_cycles(code: CodeBase) -> list[str]:
-    """Name one cycle through each module that can reach itself by imports."""
+    """Return one cycle through each module that imports itself indirectly."""
     arrows = {name: _neighbours(code, module) for name, module in code.items()}
     cycles: dict[frozenset[str], str] = {}
     for name in code:
@@ -107,13 +107,13 @@ def import_cycles(code: CodeBase) -> list[str]:
 
 
 def room_of(name: str) -> str:
-    """Return the sub-package that a module lives in; a module of a package's root is its own."""
+    """Return the sub-package of a module; a module directly in a package is its own."""
     parts = name.split(".")
     return ".".join(parts[:2])
 
 
 def room_cycles(code: CodeBase) -> list[str]:
-    """Name one cycle through each sub-package that can reach itself by way of another one."""
+    """Return one cycle through each sub-package that imports itself indirectly."""
     arrows: dict[str, set[str]] = {room_of(name): set() for name in code}
     for name, module in code.items():
         room = room_of(name)
@@ -127,7 +127,7 @@ def room_cycles(code: CodeBase) -> list[str]:
 
 
 def crowded_rooms(code: CodeBase, most: int) -> list[str]:
-    """Name each folder with more than `most` modules, its own file not counted."""
+    """Return each folder with more than `most` modules, not counting `__init__.py`."""
     folders = Counter(name.rpartition(".")[0] for name in code if "." in name)
     for name in code:
         if name in folders and "." in name:
@@ -136,7 +136,7 @@ def crowded_rooms(code: CodeBase, most: int) -> list[str]:
 
 
 def undescribed_rooms(code: CodeBase) -> list[str]:
-    """Name each package and sub-package whose own file does not say what it owns."""
+    """Return each package and sub-package whose `__init__.py` has no docstring."""
     folders = {name.rpartition(".")[0] for name in code if "." in name}
     return [
         folder
@@ -146,7 +146,7 @@ def undescribed_rooms(code: CodeBase) -> list[str]:
 
 
 def type_checking_blocks(code: CodeBase) -> list[str]:
-    """Name each use of TYPE_CHECKING, by whatever spelling."""
+    """Return each use of TYPE_CHECKING, in any spelling."""
     return [
         f"{module.name}:{node.lineno}: TYPE_CHECKING hides an import"
         for module in code.values()
@@ -161,10 +161,10 @@ def strayed_libraries(
     homes: Mapping[str, Collection[str]],
     lent: Mapping[tuple[str, str], Collection[str]],
 ) -> list[str]:
-    """Name the imports of a library outside its home.
+    """Return the imports of a library outside its home.
 
-    `homes` gives for each library the prefixes of the modules where it lives; `lent` gives for a
-    (module, name) of a library the packages that may take just this name.
+    `homes` maps each library to the prefixes of the modules that may import it; `lent` maps a
+    (module, name) of a library to the packages that may import just this name.
     """
     return [
         f"{module.name}:{found.line}: {top_of(found.module)} is at home in {', '.join(home)}"
@@ -178,9 +178,9 @@ def strayed_libraries(
 
 
 def strayed_words(code: CodeBase, homes: Mapping[str, Collection[str]]) -> list[str]:
-    """Name the places outside its home where a word is written out as a text.
+    """Return the places outside its home where a word appears as a string literal.
 
-    `homes` gives for each word the prefixes of the modules that may.
+    `homes` maps each word to the prefixes of the modules that may contain it.
     """
     return [
         f"{module.name}:{node.lineno}: {node.value} is at home in {', '.join(homes[node.value])}"
@@ -194,10 +194,10 @@ def strayed_words(code: CodeBase, homes: Mapping[str, Collection[str]]) -> list[
 
 
 def heavy_imports(code: CodeBase, roots: Collection[str], allowed: Collection[str]) -> list[str]:
-    """Name what a process that starts at `roots` would load beyond `allowed` and Python itself.
+    """Return what a process that starts at `roots` would import beyond `allowed` and Python.
 
-    A prefix in `allowed` that ends with a dot stands for everything below it. Importing a module
-    also runs the files of the packages that it stands in.
+    A prefix in `allowed` that ends with a dot includes everything below it. Importing a module also
+    runs the `__init__.py` of its packages.
     """
     fine = tuple(allowed)
     problems = []
@@ -216,7 +216,7 @@ def heavy_imports(code: CodeBase, roots: Collection[str], allowed: Collection[st
 
 
 def environment_reads(code: CodeBase, allowed: Collection[str]) -> list[str]:
-    """Name the modules that look at the environment without being `allowed` to."""
+    """Return the modules that read the environment without being `allowed` to."""
     return [
         f"{module.name}:{line}: only the settings read the environment"
         for module in code.values()
@@ -226,7 +226,7 @@ def environment_reads(code: CodeBase, allowed: Collection[str]) -> list[str]:
 
 
 def needless_permissions(code: CodeBase, allowed: Collection[str]) -> list[str]:
-    """Name the modules that may look at the environment and do not: the list must stay true."""
+    """Return the allowed modules that do not read the environment."""
     return [
         f"{name} does not read the environment: take it off the list"
         for name in allowed
@@ -247,7 +247,7 @@ def _imports(tree: ast.Module, home: str) -> Iterator[Import]:
 
 
 def _origin(node: ast.ImportFrom, home: str) -> str:
-    """Return the absolute name of the module that a `from` names."""
+    """Return the absolute name of the module in a `from` import."""
     if node.level == 0:
         return node.module or ""
     parts = home.split(".")
@@ -262,7 +262,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _by_text(node: ast.Call) -> Iterator[Import]:
-    """Give the import of `import_module("a.b")`; one that is computed cannot be known."""
+    """Yield the import of `import_module("a.b")`; computed names cannot be known."""
     if node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
         yield Import(module=node.args[0].value, name="", line=node.lineno)
 
@@ -278,7 +278,7 @@ def _neighbours(code: CodeBase, module: Module) -> set[str]:
 
 
 def _loaded(code: CodeBase, module: Module) -> Iterator[str]:
-    """Give every module that runs when `module` is imported, packages' own files included."""
+    """Yield every module that runs when `module` is imported, including `__init__.py` files."""
     for found in module.imports:
         parts = _target(code, found).split(".")
         for length in range(1, len(parts) + 1):
@@ -286,7 +286,7 @@ def _loaded(code: CodeBase, module: Module) -> Iterator[str]:
 
 
 def _way_back(arrows: Mapping[str, set[str]], start: str) -> list[str]:
-    """Return a shortest way from `start` to itself, without its end; empty when there is none."""
+    """Return a shortest path from `start` to itself, without its end; empty if there is none."""
     ways = {start: [start]}
     waiting = [start]
     for name in waiting:
@@ -313,7 +313,7 @@ def _environment_lines(module: Module) -> list[int]:
 
 
 def wide_constructors(code: CodeBase, most: int) -> list[str]:
-    """Name each `__init__` with more than `most` parameters, `self` not counted."""
+    """Return each `__init__` with more than `most` parameters, not counting `self`."""
     return [
         f"{name}:{function.lineno}: {owner.name} takes {count} parameters"
         for name, module in code.items()
@@ -331,7 +331,7 @@ def _count_parameters(args: ast.arguments) -> int:
 
 
 def patched_constants(name: str, tree: ast.Module) -> list[str]:
-    """Name the constants of modules that a test replaces by `setattr`."""
+    """Return the module constants that a test replaces by `setattr`."""
     return [
         f"{name}:{node.lineno}: {constant} is patched: take it as a parameter"
         for node in ast.walk(tree)
@@ -344,7 +344,7 @@ def patched_constants(name: str, tree: ast.Module) -> list[str]:
 
 
 def asked_fixtures(name: str, tree: ast.Module, fixtures: Collection[str]) -> list[str]:
-    """Name the tests and fixtures that ask for one of these fixtures."""
+    """Return the tests and fixtures that use one of these fixtures."""
     return [
         f"{name}:{node.lineno}: {node.name} asks for {argument.arg}"
         for node in ast.walk(tree)
@@ -355,7 +355,7 @@ def asked_fixtures(name: str, tree: ast.Module, fixtures: Collection[str]) -> li
 
 
 def _replaced(call: ast.Call) -> str:
-    """Return the name of what `setattr(module, "name", …)` or `setattr("module.name", …)` sets."""
+    """Return the name that `setattr(module, "name", …)` or `setattr("module.name", …)` sets."""
     texts = [
         argument.value
         for argument in call.args[:2]

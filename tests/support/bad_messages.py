@@ -1,4 +1,4 @@
-"""Bodies that no one may act upon, by what is wrong with them; each a `Kill` gone bad or worse."""
+"""Invalid message bodies, by what is wrong with them; each is a spoiled `Kill`."""
 
 _START = b'{"type":"Kill","run_id":1,"reason":"'
 

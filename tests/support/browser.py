@@ -1,4 +1,4 @@
-"""Debian's Chromium, driven by Playwright: pages as people have them."""
+"""Debian's Chromium, driven by Playwright."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-#: None of these lets it speak to anybody but the console.
+#: Keep it from contacting anything but the console.
 ARGUMENTS = (
     "--headless",
     "--no-sandbox",
@@ -20,18 +20,18 @@ ARGUMENTS = (
     "--disable-quic",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
-#: How long a page may take to become what a test waits for.
+#: How long to wait for a page to reach the expected state.
 PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
 def chromium() -> str:
-    """Return the path of the browser, empty when it is not installed."""
+    """Return the path of the browser; empty if it is not installed."""
     return shutil.which("chromium") or ""
 
 
 def require_chromium() -> None:
-    """Skip the test on a machine without the browser, except in CI: there it must be."""
+    """Skip the test if the browser is not installed; in CI it must be."""
     if chromium():
         return
     reason = "Chromium is not installed: make services"
@@ -42,7 +42,7 @@ def require_chromium() -> None:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """Give a running browser; it ends with the block."""
+    """Yield a running browser; it closes with the block."""
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
         try:
@@ -52,9 +52,9 @@ def browser() -> Iterator[Browser]:
 
 
 def sign_in(page: Page, url: str, name: str, password: str) -> None:
-    """Sign in by the form and return when the next page has loaded, its scripts too.
+    """Sign in with the form; return when the next page and its scripts have loaded.
 
-    Whoever must choose a password first is on that page then.
+    For users who must change their password that is the account page.
     """
     page.goto(f"{url}/login")
     page.get_by_label("Name", exact=True).fill(name)
@@ -64,7 +64,7 @@ def sign_in(page: Page, url: str, name: str, password: str) -> None:
 
 
 def choose_password(page: Page, present: str, fresh: str) -> None:
-    """Choose the first password of one's own."""
+    """Change the temporary password."""
     page.get_by_label("Current password").fill(present)
     page.get_by_label("New password", exact=True).fill(fresh)
     page.get_by_label("Repeat new password").fill(fresh)

@@ -1,4 +1,4 @@
-"""A person at a console over HTTP who need not wait for the answer to what they have sent."""
+"""An HTTP client of the console that can send requests without waiting for the answers."""
 
 import http.client
 import re
@@ -6,19 +6,19 @@ import urllib.parse
 from http.cookies import SimpleCookie
 from typing import NamedTuple
 
-#: Longer than any page may take.
+#: Longer than any page takes.
 PATIENCE_SECONDS = 30.0
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """A response."""
 
     status: int
     text: str
 
 
 class Caller:
-    """Keeps cookies and the form's token; each request has a connection of its own."""
+    """Keeps cookies and the form's token; each request has its own connection."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -27,7 +27,7 @@ class Caller:
         self._token = ""
 
     def sign_in(self, name: str, password: str) -> None:
-        """Sign in, and learn the token of forms."""
+        """Sign in, and store the token of forms."""
         self.get("/login")
         answer = self.hear(self.send("/login", username=name, password=password))
         assert answer.status == 303, answer.text[:500]
@@ -38,15 +38,15 @@ class Caller:
         return self.hear(self.open(path))
 
     def open(self, path: str) -> http.client.HTTPConnection:
-        """Ask for a page; `hear` takes the answer, now or later."""
+        """Request a page; `hear` returns the answer, now or later."""
         return self._ask("GET", path)
 
     def send(self, path: str, **fields: object) -> http.client.HTTPConnection:
-        """Send a form; `hear` takes the answer, now or later."""
+        """Submit a form; `hear` returns the answer, now or later."""
         return self._ask("POST", path, urllib.parse.urlencode({"csrf_token": self._token} | fields))
 
     def hear(self, connection: http.client.HTTPConnection) -> Answer:
-        """Take the answer to what was asked or sent."""
+        """Return the answer to a request."""
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()

@@ -34,8 +34,8 @@ from tests.support.eventually import eventually
 from tests.support.faults import CuttableTransport, MortalDatabase
 from tests.support.instant_slots import InstantSlots
 
-#: For tests in which somebody dies: executors beat every 0.25 s in all tests of the whole. The real
-#: services take their time on a busy machine.
+#: For tests in which processes die; executors beat every 0.25 s here. Not shorter, as real services
+#: are slow on a busy machine.
 QUICK = Timeouts(
     dead_after=1.5,
     no_executor=1.0,
@@ -58,7 +58,7 @@ BRISK = Timeouts(
     settle=0.5,
 )
 
-#: For tests in which neither MariaDB nor RabbitMQ could make a difference.
+#: For tests in which neither MariaDB nor RabbitMQ makes a difference.
 on_memory = pytest.mark.parametrize("cluster", ["memory"], indirect=True)
 
 SECRET = "a secret of at least thirty-two characters"
@@ -125,7 +125,7 @@ def until_file(context: JobContext) -> str:
 
 
 class OpenNode(SchedulerNode):
-    """A scheduler whose roles are at hand, so that a test can call their `tick`."""
+    """A scheduler whose roles are accessible, so that tests can call their `tick`."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "roles":
@@ -137,7 +137,7 @@ class OpenNode(SchedulerNode):
 class Cluster:
     """Schedulers and executors that share one database and one broker.
 
-    Executors run handlers without processes unless they are asked for.
+    Executors run handlers without processes by default.
     """
 
     folder: Path
@@ -157,7 +157,7 @@ class Cluster:
         self.handlers.write_text(HANDLERS)
 
     def be_quick(self) -> None:
-        """Let schedulers made from now on judge soon."""
+        """Use short timeouts in schedulers created from now on."""
         self.timeouts = QUICK if self.database.dialect.is_embedded else BRISK
 
     # -- processes ----------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Cluster:
         return node
 
     def crash(self, node: SchedulerNode) -> None:
-        """End a scheduler as SIGKILL does: from here on it says and commits nothing."""
+        """End a scheduler as SIGKILL does: from now on it sends and commits nothing."""
         self.mortals[id(node)].die()
         self.cables[id(node)].die()
         node._loops.stop()
@@ -202,7 +202,7 @@ class Cluster:
         beat_seconds: float = 0.25,
     ) -> Executor:
         self.add_app(app)
-        # A busy test machine is no reason to call an executor busy, unless a test says so.
+        # A busy test machine does not make executors busy, unless a test wants that.
         busy = {"cpu_limit": 100.0, "memory_limit": memory_limit}
         others = {"drain_seconds": drain, "beat_seconds": beat_seconds}
         logs = RunLogs(self.folder / "logs")
@@ -265,7 +265,7 @@ class Cluster:
         self.apply(JobSpec(name=name, **({"handler": "noop", "app": APP} | fields)))
 
     def set_job(self, name: str, **columns: Any) -> None:
-        """Write a job's row directly, as another program might."""
+        """Change a job's row directly, as another program might."""
 
         def unit(session: Any) -> None:
             for column, value in columns.items():

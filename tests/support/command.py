@@ -1,4 +1,4 @@
-"""The real `warren` command as a process of its own, as a user runs it."""
+"""The real `warren` command as a separate process, as users run it."""
 
 import contextlib
 import ctypes
@@ -28,7 +28,7 @@ _LIBC = ctypes.CDLL(None)
 
 #: The console script of the environment that the tests run in.
 WARREN = Path(sys.executable).with_name("warren")
-#: Commands that do one thing and end, without a thread or a process of their own.
+#: Commands that do one thing and exit, without threads or processes.
 SHORT = {
     *("alarms", "apps", "audit", "check", "db", "executors", "jobs", "pause", "report", "resume"),
     *("runs", "schedulers", "users"),
@@ -37,10 +37,10 @@ _WARM = Path(__file__).with_name("warm_command.py")
 
 
 class Command:
-    """A running `warren`, in its own session, both outputs in one file.
+    """A running `warren` in its own session, with both outputs in one file.
 
-    It is not watched over: what it leaves behind stays, so that a test can see it. `close` ends the
-    whole tree, so a command is best used with `with`.
+    It is not supervised: processes it leaves behind stay, so that a test can see them. `close` ends
+    the whole tree, so a command is best used with `with`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Command:
         env: Mapping[str, str] | None = None,
         program: Path = WARREN,
     ) -> None:
-        """Start `warren ARGUMENTS` in `folder` with little more than `env` in its environment."""
+        """Start `warren ARGUMENTS` in `folder` with a minimal environment plus `env`."""
         # The parent-death signal is sent when the starting thread ends.
         assert threading.current_thread() is threading.main_thread(), "start it in the main thread"
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,23 +90,23 @@ class Command:
         return self.output.read_text(errors="replace")
 
     def wait_for(self, words: str, seconds: float = 60.0) -> str:
-        """Wait until a line holds `words` and return it; fail at once when the command ends."""
+        """Wait for a line that contains `words` and return it; fail at once if the command ends."""
         return eventually(lambda: self._line_with(words), seconds)
 
     def tree(self) -> list[Process]:
-        """Return every living process that it started, and remember them for `close`."""
+        """Return every live process that it started, and remember them for `close`."""
         found = descendants(self.pid)
         self._seen |= {process.pid: process for process in found}
         return found
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the command itself; ended already is fine."""
+        """Send a signal to the command itself, if it is still running."""
         self.tree()
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End the command itself, and nothing else, by SIGKILL and wait until it is gone."""
+        """Kill only the command itself by SIGKILL and wait until it is gone."""
         self.send(signal.SIGKILL)
         self._process.wait(30.0)
 
@@ -119,7 +119,7 @@ class Command:
             raise AssertionError(text) from error
 
     def close(self) -> None:
-        """End it and every process known to come from it, at once."""
+        """Kill it and every process known to come from it."""
         self.kill()
         for process in self._seen.values():
             if process.is_alive:
@@ -144,10 +144,10 @@ def run_warren(
     seconds: float = 120.0,
     said: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run `warren ARGUMENTS` to its end and return its status and its two outputs.
+    """Run `warren ARGUMENTS` and return its status and both outputs.
 
-    `said` is what it reads from its standard input. A short command is a fork of a process that
-    has imported it already; `tests/acceptance/test_cli_usage.py` runs each one as a program too.
+    `said` is its standard input. Short commands run in a fork of a process that has already
+    imported them; `tests/acceptance/test_cli_usage.py` runs each one as a program too.
     """
     environment = basic_environment() | {"HOME": str(folder)} | dict(env or {})
     if arguments[:1] and arguments[0] in SHORT:
@@ -162,7 +162,7 @@ def run_program(
     seconds: float = 120.0,
     said: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run `warren ARGUMENTS` as a program of its own, whatever the command."""
+    """Run `warren ARGUMENTS` as a separate program, even if the command is short."""
     return subprocess.run(
         [str(WARREN), *arguments],
         cwd=folder,
@@ -176,7 +176,7 @@ def run_program(
 
 
 class WarmCommands:
-    """Forks of one process that has imported the short commands; it is started when needed."""
+    """Runs commands in forks of a process that has imported them; it is started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -210,7 +210,7 @@ class WarmCommands:
             return subprocess.CompletedProcess(arguments, status, _text(stdout), _text(stderr))
 
     def end(self) -> None:
-        """Let the process go and wait until it is gone."""
+        """Let the process exit and wait until it is gone."""
         if self._process is not None and self._requests is not None:
             self._requests.close()
             self._process.wait(30.0)

@@ -1,4 +1,4 @@
-"""Executors of XXL-JOB in Java and Go: fetched and compiled when tests run, never kept."""
+"""XXL-JOB executors in Java and Go: downloaded and compiled when tests run, never kept."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).parents[1] / "interop/compiled"
-#: The last versions of Java's two lines, and the last of Go's that can be fetched.
+#: The newest of both major versions in Java, and the newest in Go that can be downloaded.
 JAVA_VERSIONS = ("2.4.2", "3.3.2")
 BUILD_SECONDS = 300
 
@@ -36,7 +36,7 @@ def go(folder: Path) -> Sequence[str]:
     return (str(folder / "interop"),)
 
 
-#: How each client is built, by its name in the tests.
+#: The build function of each client, by its name in the tests.
 CLIENTS: dict[str, Callable[[Path], Sequence[str]]] = {
     **{f"java-{one}": lambda folder, one=one: java(one, folder) for one in JAVA_VERSIONS},
     "go": go,
@@ -44,7 +44,7 @@ CLIENTS: dict[str, Callable[[Path], Sequence[str]]] = {
 
 
 def _tools(*names: str) -> list[str]:
-    """Return the paths of these programs, or skip the test where one is missing."""
+    """Return the paths of these programs; skip the test if one is missing."""
     paths = {name: shutil.which(name) for name in names}
     if missing := [name for name, path in paths.items() if path is None]:
         pytest.skip(f"not on this machine: {', '.join(missing)}")

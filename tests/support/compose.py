@@ -1,4 +1,4 @@
-"""docker-compose.yml as values, and its commands as plain processes."""
+"""Reads docker-compose.yml, and runs its commands as plain processes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-#: What says what a container may do.
+#: The keys that restrict a container.
 _CONFINING = {
     *("cap_add", "cap_drop", "mem_limit", "pids_limit", "privileged"),
     *("read_only", "security_opt", "tmpfs", "user"),
@@ -18,7 +18,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """One service; `volumes` are places in the container by what is mounted there."""
+    """A service; `volumes` maps places in the container to what is mounted there."""
 
     name: str
     image: str
@@ -34,24 +34,24 @@ class Service:
 
     @property
     def is_warren(self) -> bool:
-        """Whether it runs this project's image."""
+        """Whether it uses this project's image."""
         return self.image == "warren"
 
     @property
     def is_one_shot(self) -> bool:
-        """Whether it is to end by itself."""
+        """Whether it is expected to exit."""
         return self.restart == "no"
 
 
 def variables(text: str) -> dict[str, str | None]:
-    """Return the variables that a file asks for, with their defaults; None = it must be set."""
+    """Return the variables in a file with their defaults; None = required."""
     return {
         name: None if sign == "?" else default for name, sign, default in _VARIABLE.findall(text)
     }
 
 
 def read_services(path: Path, given: Mapping[str, str], *, profile: str = "") -> dict[str, Service]:
-    """Return the services that start, or those of a profile, by name, with variables replaced."""
+    """Return the services that start, or those of a profile, with variables replaced."""
 
     def replace(match: re.Match[str]) -> str:
         name, sign, words = match.groups()
@@ -69,7 +69,7 @@ def read_services(path: Path, given: Mapping[str, str], *, profile: str = "") ->
 
 
 def in_order(services: Mapping[str, Service]) -> Iterator[Service]:
-    """Give the services, each after those that it depends on."""
+    """Yield the services, each after its dependencies."""
     left = dict(services)
     done: set[str] = set()
     while left:

@@ -1,4 +1,4 @@
-"""A console without a server: an application on a database, and browsers that use it."""
+"""The console without a server: an application on a database, and browsers that use it."""
 
 import re
 from typing import Any
@@ -42,7 +42,7 @@ _COMPILED = _CompiledTemplates()
 
 
 class Clock:
-    """The database's clock, moved by hand."""
+    """The database's clock, set by hand."""
 
     def __init__(self, now_ms: int = 1_800_000_000_000) -> None:
         self.now = now_ms
@@ -55,7 +55,7 @@ class Clock:
 
 
 def make_app(database: Database, clock: Clock, **parts: Any) -> Flask:
-    """Return a console; `parts` replace those of its parts."""
+    """Return a console; `parts` replace the default services."""
     given = {
         "database": database,
         "now_ms": clock.now_ms,
@@ -70,21 +70,21 @@ def make_app(database: Database, clock: Clock, **parts: Any) -> Flask:
 
 
 def add_user(database: Database, name: str, role: Role, *apps: str, glue: bool = False) -> None:
-    """Make a user with PASSWORD."""
+    """Create a user with PASSWORD."""
     NamedUsers(database, who="cli:tests").add(
         name, PASSWORD, role=role, app_names=apps, may_edit_glue=glue
     )
 
 
 def make_password_quick(database: Database, name: str) -> None:
-    """Store PASSWORD with a hash that takes a millisecond; a hash says how it was made."""
+    """Store PASSWORD with a hash that takes only a millisecond."""
     quick = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1).hash(PASSWORD)
     statement = update(User).where(User.name == name).values(password=quick)
     database.write(lambda session: session.execute(statement))
 
 
 def snapshot(database: Database) -> dict[str, list[tuple[Any, ...]]]:
-    """Return every row of every table, to be compared or searched."""
+    """Return every row of every table, for comparing or searching."""
     return database.read(
         lambda session: {
             table.name: [tuple(row) for row in session.execute(select(table))]
@@ -94,7 +94,7 @@ def snapshot(database: Database) -> dict[str, list[tuple[Any, ...]]]:
 
 
 class Visit:
-    """A browser: keeps cookies, and sends the token of the page it saw last."""
+    """A browser: keeps cookies, and sends the form token of the last page."""
 
     def __init__(self, app: Flask, address: str = "127.0.0.1") -> None:
         self.client: FlaskClient = app.test_client()
@@ -108,18 +108,18 @@ class Visit:
         return answer
 
     def post(self, path: str, data: dict[str, Any] | None = None, **options: Any) -> TestResponse:
-        """Send a form with its token."""
+        """Submit a form with its token."""
         form = {"csrf_token": self.token} | (data or {})
         answer = self.client.post(path, data=form, environ_base=self._environ, **options)
         self._learn(answer)
         return answer
 
     def sign_in(self, name: str, password: str = PASSWORD, path: str = "/login") -> TestResponse:
-        """Sign in through the form; afterwards the new session's token is known."""
+        """Sign in with the form, and store the new session's form token."""
         self.get("/login")
         answer = self.post(path, {"username": name, "password": password})
         if answer.status_code == 303:
-            self.get("/nothing")  # every page has the new token; this one is made fastest
+            self.get("/nothing")  # every page has the new token; this one is the fastest
         return answer
 
     def cookie(self, name: str = "warren") -> str:
@@ -134,7 +134,7 @@ class Visit:
 
 
 def signed_in(app: Flask, name: str) -> Visit:
-    """Return a browser in which somebody has signed in."""
+    """Return a browser in which this user has signed in."""
     visit = Visit(app)
     assert visit.sign_in(name).status_code == 303
     return visit

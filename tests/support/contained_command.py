@@ -1,10 +1,10 @@
-"""Runs one command and ends everything that came from it; started as a program of its own.
+"""Runs a command and ends everything it started; used as a separate program.
 
     python contained_command.py PARENT COMMAND ARGUMENT...
 
-It ends when the command ends, on SIGTERM, or when the process PARENT is gone, be it by SIGKILL.
-Before it ends it kills every descendant, those included that made themselves daemons: it is their
-subreaper. It exits as the command did, or with 143 when it was ended.
+It ends when the command ends, on SIGTERM, or when the process PARENT is gone, even by SIGKILL.
+Before it ends it kills every descendant, including daemons, whose subreaper it is. It exits with
+the command's status, or with 143 if it was terminated.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _ENDED = 128 + signal.SIGTERM
-#: How long the process of a daemon that has ended stays in the table of processes.
+#: How long an exited daemon may stay a zombie.
 _REAP_SECONDS = 5.0
 
 
 def main(parent: int, command: list[str]) -> int:
-    """Keep `command` until it ends or nobody wants it any more; return its exit status."""
+    """Run `command` until it ends or is no longer needed; return its exit status."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
@@ -47,7 +47,7 @@ def main(parent: int, command: list[str]) -> int:
 
 
 def _reap_orphans(child: int) -> None:
-    """Reap the daemons that have ended, until `child` itself is the next one."""
+    """Reap exited daemons until `child` itself is next."""
     with contextlib.suppress(ChildProcessError):
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if ended.si_pid == child:
@@ -56,7 +56,7 @@ def _reap_orphans(child: int) -> None:
 
 
 def _end_descendants() -> None:
-    """Kill and reap until no descendant is left; each round catches what was just born."""
+    """Kill and reap until no descendant is left; each round catches new ones."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while _has_children():
         for pid in _descendants(os.getpid()):
@@ -66,7 +66,7 @@ def _end_descendants() -> None:
 
 
 def _has_children() -> bool:
-    """Reap what has ended and return whether anything is left."""
+    """Reap exited children and return whether any are left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -76,7 +76,7 @@ def _has_children() -> bool:
 
 
 def _descendants(root: int) -> list[int]:
-    """Return the process ids below `root`; here again, as this program imports nothing of ours."""
+    """Return the process ids below `root`; repeated here, as this program imports no others."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,4 +1,4 @@
-"""A Warren as an operator runs it: each scheduler and executor a `warren` command of its own."""
+"""A Warren as operators run it: each scheduler and executor is a separate `warren` command."""
 
 import shutil
 import sys
@@ -30,18 +30,17 @@ from tests.support.processes import Process, descendants, environment_of, every_
 from warren.database_access import now_ms
 
 SECRET = "a secret of at least thirty-two characters"
-#: Names a deployment in the environment of all that comes from it.
+#: Marks all processes of a deployment in their environment.
 MARK = "TEST_DEPLOYMENT_MARK"
 RUN_MARK = "WARREN_RUN_ID"
 GRACE_SECONDS = 1.0
 
 
 class Deployment:
-    """Commands that share one database and one broker, and a look at what they do.
+    """Commands that share one database and one broker, and ways to observe them.
 
-    `app` is the app of jobs and executors for which none is named. Whoever reads waits by
-    `eventually`; actions of users go through the command line where that is what is tested, else
-    through the same `Commands` as there.
+    `app` is the default app of jobs and executors. Reading methods wait with `eventually`; user
+    actions go through the command line if that is what is tested, else through the same `Commands`.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Deployment:
     ) -> Command:
         """Start an executor with the recording handlers; `settings` as in WARREN_…"""
         name = app or self.app
-        if name not in self._known_apps:  # once: later the database may be away
+        if name not in self._known_apps:  # only once: later the database may be down
             self.add_app(name)
         arguments = ("executor", "--app", name, "--address", address, self.handlers)
         env = {"WARREN_SECRET": "", "WARREN_APP_SECRET": app_key(SECRET, name)}
@@ -96,7 +95,7 @@ class Deployment:
         return self._start(*arguments, fate=fate, env=env)
 
     def gateway(self, env: dict[str, str]) -> Command:
-        """Start a gateway for executors of others, with this besides."""
+        """Start a gateway for XXL-JOB's executors, with these additional variables."""
         return self._start("gateway", env=env)
 
     def console(self, *fate: str) -> Command:
@@ -104,24 +103,24 @@ class Deployment:
         return self._start("console", fate=fate, env={"WARREN_PORT": "0"})
 
     def add_app(self, name: str) -> None:
-        """Make an app, unless it is there."""
+        """Create an app unless it exists."""
         self.database.write(lambda session: apps.ensure(session, name))
         self._known_apps.add(name)
 
     def warren(self, *arguments: str) -> str:
-        """Run a short command and return what it printed; it has to succeed."""
+        """Run a short command and return its output; it must succeed."""
         done = run_warren(*arguments, folder=self.folder, env=self.env)
         assert done.returncode == 0, f"warren {arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def warren_fails(self, *arguments: str) -> str:
-        """Run a short command that has to end with status 1; return all that it printed."""
+        """Run a short command that must exit with status 1; return its output."""
         done = run_warren(*arguments, folder=self.folder, env=self.env)
         assert done.returncode == 1, f"warren {arguments}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
     def await_schedulers(self, *commands: Command) -> None:
-        """Wait until schedulers have begun to schedule."""
+        """Wait until schedulers have started scheduling."""
         for command in commands:
             command.wait_for("scheduler_started")
 
@@ -131,16 +130,16 @@ class Deployment:
             command.wait_for("executor_welcomed")
 
     def running(self) -> list[Command]:
-        """Return the commands that were started here and still run."""
+        """Return the commands that were started here and are still running."""
         return [command for command in self._running if command.is_running]
 
     def logged(self, *words: str) -> list[str]:
-        """Return the log lines of running commands that hold all these words."""
+        """Return the log lines of running commands that contain all these words."""
         lines = [line for command in self.running() for line in command.text().splitlines()]
         return [line for line in lines if all(word in line for word in words)]
 
     def end(self, commands: Collection[Command]) -> None:
-        """End commands at once and see to it that nothing of them is left."""
+        """End commands at once and make sure that nothing of them is left."""
         for command in commands:
             command.close()
         self._running = [command for command in self._running if command not in commands]
@@ -153,7 +152,7 @@ class Deployment:
         return now_ms(self.database)
 
     def job(self, name: str, **fields: Any) -> None:
-        """Apply one job; a handler `noop` where none is given."""
+        """Apply one job, by default with the handler `noop`."""
         self.jobs(JobSpec(**{"name": name, "app": self.app, "handler": "noop", **fields}))
 
     def jobs(self, *specs: JobSpec) -> None:
@@ -167,7 +166,7 @@ class Deployment:
         )
 
     def stop_jobs(self) -> None:
-        """Let no schedule fire any more."""
+        """Stop all schedules."""
         statement = (
             select(App.name + "/" + Job.name)
             .select_from(Job)
@@ -178,7 +177,7 @@ class Deployment:
             self.commands.stop(name)
 
     def runs(self, job: str = "", **where: Any) -> list[Run]:
-        """Return runs, those of one tick together and its attempts in order; of one job or all."""
+        """Return runs in order of tick and attempt; of one job or all."""
         if job:
             where["job_id"] = self.job_row(job).id
         statement = (
@@ -199,7 +198,7 @@ class Deployment:
         return RunStatus(self.run(run_id).status)
 
     def skips(self, job: str) -> list[SkippedTicks]:
-        """Return what was skipped of a job."""
+        """Return the skipped ticks of a job."""
         statement = select(SkippedTicks).filter_by(job_id=self.job_row(job).id)
         return self.database.read(lambda session: list(session.execute(statement).scalars()))
 
@@ -220,7 +219,7 @@ class Deployment:
         return [self.await_status(run_id, *FINAL, seconds=seconds) for run_id in run_ids]
 
     def await_success(self, run_id: int, seconds: float = 90.0) -> Run:
-        """Wait until some attempt of a run that a person triggered has succeeded; return it."""
+        """Wait until an attempt of a manually triggered run has succeeded; return it."""
 
         def look() -> Run | None:
             attempts = self.runs(origin_id=run_id)
@@ -233,7 +232,7 @@ class Deployment:
         return found
 
     def await_all_final(self, seconds: float = 90.0) -> None:
-        """Wait until no run at all is open."""
+        """Wait until no run is open."""
 
         def look() -> bool:
             left = [f"{r.id} {r.status} {r.address}" for r in self.runs() if r.status not in FINAL]
@@ -243,7 +242,7 @@ class Deployment:
         eventually(look, seconds, every=0.05)
 
     def await_runs(self, count: int, seconds: float = 120.0) -> None:
-        """Wait until there are so many rows."""
+        """Wait until there are this many runs."""
         statement = select(func.count()).select_from(Run)
         eventually(
             lambda: self.database.read(lambda s: s.execute(statement).scalar_one()) >= count,
@@ -252,30 +251,30 @@ class Deployment:
         )
 
     def await_start(self, run_id: int, seconds: float = 60.0) -> dict[str, Any]:
-        """Wait until a run's handler has noted its start and return the note."""
+        """Wait until a run's handler has recorded its start; return the record."""
         return eventually(lambda: self.start_of(run_id), seconds, every=0.01) or {}
 
     def start_of(self, run_id: int) -> dict[str, Any] | None:
-        """Return the note of a run's start, None when there is none."""
+        """Return the record of a run's start; None if there is none."""
         return next((start for start in self.starts() if start["run"] == run_id), None)
 
     def starts(self) -> list[dict[str, Any]]:
-        """Return the notes of all starts."""
+        """Return the records of all starts."""
         return read_starts(self.folder / "starts.jsonl")
 
     # -- by hand ------------------------------------------------------------------------------
 
     def transport(self) -> Transport:
-        """Return a connection to the broker for messages by hand."""
+        """Return a connection to the broker for handmade messages."""
         return connect(BrokerSettings(urls=(self.broker_url,)))
 
     def sealer(self) -> Sealer:
-        """Return what signs messages as this deployment's own."""
+        """Return a sealer with this deployment's keys."""
         cluster_id = self.database.read(cluster.cluster_id)
         return Sealer(ClusterKeys(SECRET), cluster_id, lambda: time.time_ns() // 1_000_000)
 
     def publish(self, *messages: Outgoing) -> list[Confirm]:
-        """Publish messages by hand, and return what the broker said of each."""
+        """Publish handmade messages, and return their confirms."""
         transport = self.transport()
         try:
             publisher = transport.publisher("by hand")
@@ -287,12 +286,12 @@ class Deployment:
     # -- invariants -----------------------------------------------------------------------------
 
     def assert_sound(self) -> None:
-        """Stop all schedules, wait for what is open, and require the invariants."""
+        """Stop all schedules, wait for open runs, and check the invariants."""
         assert_sound(self, seconds=90.0)
         self.assert_nothing_left()
 
     def assert_nothing_left(self) -> None:
-        """Require that runs left no process, and that every process has a living command."""
+        """Check that runs left no process, and that every process has a live command."""
 
         def look() -> bool:
             assert not self.processes_of_runs(), f"left by runs: {self.processes_of_runs()}"
@@ -302,7 +301,7 @@ class Deployment:
         eventually(look, 10.0, every=0.05)
 
     def processes_of_runs(self, run_id: int | None = None) -> list[Process]:
-        """Return what runs started by exec and what still lives, of one run or of any."""
+        """Return the live processes started by one run or any run through exec."""
         wanted = None if run_id is None else str(run_id)
         return [
             process
@@ -311,14 +310,14 @@ class Deployment:
         ]
 
     def strays(self) -> list[Process]:
-        """Return living processes that came from a command which is gone."""
+        """Return live processes of commands that are gone."""
         marked = [process for process, _ in self._marked()]
         kept = {command.pid for command in self.running()}
         kept |= {process.pid for pid in list(kept) for process in descendants(pid)}
         return [process for process in marked if process.pid not in kept and process.is_alive]
 
     def close(self) -> None:
-        """Audit by the command line, end every command and require that nothing is left."""
+        """Audit on the command line, end every command and check that nothing is left."""
         try:
             self.warren("audit")
         finally:

@@ -1,4 +1,4 @@
-"""Finding code that decides by the kind of database, by reading the syntax trees."""
+"""Finds code that depends on the kind of database, by reading the syntax trees."""
 
 import ast
 import re
@@ -6,17 +6,17 @@ from collections.abc import Collection, Iterator
 
 from tests.support.architecture import CodeBase, Module
 
-#: Names of one kind of database, whether Warren works with it or not.
+#: Names of databases, supported or not.
 KINDS = re.compile(r"(mysql|mariadb|sqlite|postgres|oracle|mssql)", re.IGNORECASE)
-#: What tells the kind of a database that is connected to, or of a URL.
+#: Attributes that tell the kind of a connected database or of a URL.
 TELLING = {"is_mariadb", "is_sqlite", "get_backend_name", "drivername", "get_dialect"}
 _LIBRARIES = ("sqlalchemy.dialects", "sqlite3", "pymysql")
 
 
 def dialect_branches(code: CodeBase, home: str, allowed: Collection[str] = ()) -> list[str]:
-    """Name each place outside a package that knows one kind of database from another.
+    """Return each place outside a package that distinguishes kinds of databases.
 
-    Allowed is what is written `module: what`.
+    `allowed` are entries like `module: what`.
     """
     return [
         f"{module.name}:{line}: {what}"
@@ -46,7 +46,7 @@ def _branches(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _arguments_of_named(node: ast.AST) -> Iterator[ast.AST]:
-    """Give what is inside a call of `named(…)`, which chooses the dialect."""
+    """Yield what is inside a call of `named(…)`, which selects the dialect."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "named":
         for argument in node.args:
             yield from ast.walk(argument)

@@ -1,4 +1,4 @@
-"""Our wheel and sdist built from a copy of the sources, and environments to install them into."""
+"""Builds our wheel and sdist from a copy of the sources, and environments to install them in."""
 
 import hashlib
 import re
@@ -22,12 +22,12 @@ PACKAGES = ("admin_web", "broker", "executor", "scheduler", "sql", "warren")
 FILES = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "constraints.txt", "pyproject.toml")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "node_modules", "bundle")
 BUNDLE = "admin_web/static/bundle"
-#: Small, without dependencies, and among ours anyway: it tells whether PyPI can be reached.
+#: A small package without dependencies, which we need anyway, to test whether PyPI is reachable.
 PROBE = "tzdata"
 
 
 def copy_sources(folder: Path) -> Path:
-    """Return a copy of what is packaged, with scripts of the console that take no npm to build."""
+    """Return a copy of the packaged files, with console scripts that need no npm."""
     for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=NOT_COPIED)
     for name in FILES:
@@ -41,7 +41,7 @@ def copy_sources(folder: Path) -> Path:
 
 
 def build(sources: Path, into: Path, *what: str) -> None:
-    """Build with the setuptools that is here, so that no network is needed."""
+    """Build with the installed setuptools, so that no network is needed."""
     command = ["-m", "build", "--no-isolation", *what, "--outdir", str(into), str(sources)]
     run(Path(sys.executable), *command, folder=into.parent)
 
@@ -49,7 +49,7 @@ def build(sources: Path, into: Path, *what: str) -> None:
 def run(
     program: Path, *arguments: str, folder: Path, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; with `check` its outputs are shown when it fails."""
+    """Run a program; with `check`, show its output if it fails."""
     done = subprocess.run(
         [str(program), *arguments],
         cwd=folder,
@@ -64,7 +64,7 @@ def run(
 
 
 def contents(wheel: Path) -> dict[str, str]:
-    """Return each file of a wheel with a digest, but for the list of them."""
+    """Return the files of a wheel with digests, without its RECORD."""
     with zipfile.ZipFile(wheel) as archive:
         return {
             name: hashlib.sha256(archive.read(name)).hexdigest()
@@ -87,20 +87,20 @@ def metadata(wheel: Path) -> Message:
 
 
 def lowest_dependencies() -> list[str]:
-    """Return the oldest version of each library that the base distribution says it works with."""
+    """Return the oldest supported version of each library of the base distribution."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     return [re.sub(r">=([0-9.]+).*", r"==\1", one) for one in declared]
 
 
 def skip_without_pypi(folder: Path) -> None:
-    """Skip the test where no package index answers, in CI too: a network is nothing of ours."""
+    """Skip the test, even in CI, if no package index is reachable."""
     arguments = ("-m", "pip", "download", "-q", "--no-cache-dir", "--no-deps", "-d", str(folder))
     if run(Path(sys.executable), *arguments, PROBE, folder=folder, check=False).returncode:
         pytest.skip("PyPI cannot be reached, so nothing can be installed from it")
 
 
 def make_environment(folder: Path, packages: Sequence[str]) -> Path:
-    """Return the `bin` of a fresh environment that has only these packages and what they need."""
+    """Return the `bin` of a new environment with only these packages and their dependencies."""
     here = Path(sys.executable)
     run(here, "-m", "venv", "--without-pip", str(folder), folder=folder.parent)
     into = ("--python", str(folder / "bin/python"))

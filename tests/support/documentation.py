@@ -1,7 +1,7 @@
-"""Reads the documentation and what it is about, and tells where the two differ.
+"""Compares the documentation with the code.
 
-All checks return lines for people, none when all is well. What can be given a made-up text is given
-its text, so that each check can be shown to fail.
+All checks return a line for each problem. They take texts as arguments, so that each check can be
+shown to fail.
 """
 
 import ast
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import click
 
-#: Methods of a logger with the level of what they log.
+#: Methods of a logger with their levels.
 LEVELS = {
     "debug": "debug",
     "info": "info",
@@ -23,7 +23,7 @@ LEVELS = {
 }
 _LOGGERS = {"log", "_log", "logger", "_logger"}
 _EVENT = re.compile(r"[a-z]+(_[a-z]+)+")
-#: Words that tell what happened and do not end in `ed`, and what could not happen.
+#: Past participles that do not end in `ed`.
 _HAPPENED = {"came", "did", "died", "forgotten", "hung", "left", "lost", "made", "sent", "withheld"}
 _IMPOSSIBLE = {"routable", "unstorable"}
 
@@ -35,7 +35,7 @@ _VARIABLE = re.compile(r"\bWARREN_[A-Z][A-Z_]*\b")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One call that logs: the event, its level and where it stands."""
+    """A call that logs: the event, its level and its place."""
 
     name: str
     level: str
@@ -44,13 +44,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table: its cells as they are written."""
+    """A row of a table: its cells as written."""
 
     cells: tuple[str, ...]
 
     @property
     def key(self) -> str:
-        """What stands between backticks in the first cell, else empty."""
+        """The text between backticks in the first cell, or empty."""
         found = _CODE.match(self.cells[0])
         return found[1] if found else ""
 
@@ -63,7 +63,7 @@ def rows(text: str) -> list[Row]:
 
 
 def differences(what: str, documented: Iterable[str], there: Iterable[str]) -> list[str]:
-    """Return what is documented twice, is there and not documented, or is documented and gone."""
+    """Return what is documented twice, not documented, or documented but gone."""
     said, real = list(documented), set(there)
     twice = {name for name in said if said.count(name) > 1}
     return [
@@ -74,7 +74,7 @@ def differences(what: str, documented: Iterable[str], there: Iterable[str]) -> l
 
 
 def part(text: str, title: str) -> str:
-    """Return what stands under a heading of the second rank."""
+    """Return the text under a second-level heading."""
     found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found is not None, f"no heading {title!r}"
     return found[1]
@@ -92,13 +92,13 @@ def links(text: str) -> list[str]:
 
 
 def source_paths(text: str, folders: Collection[str]) -> list[str]:
-    """Return the files and folders in some folders that a page names: `sql/ids.py`, `sql/runs/`."""
+    """Return the files and folders in `folders` that a page mentions, such as `sql/ids.py`."""
     found = re.findall(r"`([\w./-]+)`", text)
     return [path for path in found if "/" in path and path.partition("/")[0] in folders]
 
 
 def class_paths(text: str, packages: Collection[str]) -> list[str]:
-    """Return the classes that a page names with their module, of some packages."""
+    """Return the classes of some packages that a page mentions with their modules."""
     found = re.findall(r"`(\w+(?:\.\w+)*\.[A-Z]\w*)`", text)
     return [path for path in found if path.partition(".")[0] in packages]
 
@@ -110,7 +110,7 @@ def anchored_links(text: str) -> list[tuple[str, str]]:
 
 
 def anchors(text: str) -> set[str]:
-    """Return what a link may put behind `#` to reach each heading of a page."""
+    """Return the anchors of a page's headings."""
     titles = re.findall(r"^#+ (.*)$", _FENCE.sub("", text), re.MULTILINE)
     slugs = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
     before = [slugs[:place].count(slug) for place, slug in enumerate(slugs)]
@@ -118,7 +118,7 @@ def anchors(text: str) -> set[str]:
 
 
 def contents(text: str) -> list[str]:
-    """Return the pages that the lists of contents name, without `.md`."""
+    """Return the pages listed in tables of contents, without `.md`."""
     lines = "\n".join(re.findall(r"^```{toctree}$(.*?)^```$", text, re.MULTILINE | re.DOTALL))
     entries = [line for line in lines.splitlines() if line and not line.startswith(":")]
     return [found[1] if (found := re.search("<(.+)>", line)) else line for line in entries]
@@ -128,7 +128,7 @@ def contents(text: str) -> list[str]:
 
 
 def foreign_variables(texts: Mapping[str, str], known: Collection[str]) -> list[str]:
-    """Return the variables with our prefix that are named anywhere and are no settings."""
+    """Return variables with our prefix that are mentioned but are no settings."""
     return [
         f"{name}: {variable} is no setting"
         for name, text in texts.items()
@@ -149,7 +149,7 @@ def wrong_defaults(table: Iterable[Row], defaults: Mapping[str, str]) -> list[st
 
 
 def leaves(group: click.Group, prefix: str = "warren") -> dict[str, click.Command]:
-    """Return every command that does something, by what is typed."""
+    """Return every command that is no group, by what users type."""
     context = click.Context(group)
     found: dict[str, click.Command] = {}
     for name in group.list_commands(context):
@@ -192,7 +192,7 @@ def option_differences(
 
 
 def without_example(parts: Mapping[str, str]) -> list[str]:
-    """Return the commands whose section shows no call of theirs."""
+    """Return the commands whose section has no example."""
     return [
         f"{name} has no example"
         for name, text in sorted(parts.items())
@@ -201,7 +201,7 @@ def without_example(parts: Mapping[str, str]) -> list[str]:
 
 
 def calls(text: str) -> Iterator[str]:
-    """Give each call of `warren` or `make` in the code blocks, as it is typed."""
+    """Yield each call of `warren` or `make` in the code blocks, as it is typed."""
     for block in _FENCE.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
             typed = re.sub(r"^(\$ |sudo )|^([A-Z_]+=\S+ )+", "", line.strip())
@@ -211,7 +211,7 @@ def calls(text: str) -> Iterator[str]:
 
 
 def broken_calls(text: str, root: click.Group, targets: Collection[str]) -> list[str]:
-    """Return each call of a command, a flag or a target that does not exist."""
+    """Return each call with an unknown command, flag or target."""
     problems = []
     for call in calls(text):
         program, *words = shlex.split(call)
@@ -231,7 +231,7 @@ def targets(makefile: str) -> set[str]:
 
 
 def events(source: str, where: str) -> Iterator[Event]:
-    """Give every event that a module logs; one whose name is no constant has an empty name."""
+    """Yield every event that a module logs; the name is empty if it is not a constant."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and (level := _level(node.func)):
             first = node.args[0] if node.args else None
@@ -241,12 +241,12 @@ def events(source: str, where: str) -> Iterator[Event]:
 
 
 def ill_named(found: Iterable[Event]) -> list[str]:
-    """Return each event that is no constant like noun_past_verb."""
+    """Return each event that is not a constant like noun_past_verb."""
     return [f"{event.where}: {event.name!r}" for event in found if not _tells(event.name)]
 
 
 def wrong_levels(table: Iterable[Row], found: Iterable[Event]) -> list[str]:
-    """Return each row whose second cell does not name the levels at which the event is logged."""
+    """Return each row whose second cell does not list the event's levels."""
     levels: dict[str, set[str]] = {}
     for event in found:
         levels.setdefault(event.name, set()).add(event.level)

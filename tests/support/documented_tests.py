@@ -1,6 +1,6 @@
-"""Reads pages whose tables name a test in the last cell of each line, and tells what is unproven.
+"""Checks pages whose tables name a test in the last cell of each line.
 
-What can be given a made-up text is given its text, so that each check can be shown to fail.
+The checks take texts as arguments, so that each can be shown to fail.
 """
 
 import re
@@ -9,12 +9,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
-#: One test, or several with commas between.
+#: One test, or several separated by commas.
 _TESTS = re.compile(rf"{_TEST.pattern}(?:, {_TEST.pattern})*")
 
 
 def table_lines(text: str) -> Iterator[list[str]]:
-    """Give the cells of each line of each table, without heads and rules."""
+    """Yield the cells of each line of each table, without heads and rulers."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
         is_head = number + 1 < len(lines) and lines[number + 1].startswith("|---")
@@ -23,17 +23,17 @@ def table_lines(text: str) -> Iterator[list[str]]:
 
 
 def unproven(text: str) -> list[str]:
-    """Return what each line without a test is about."""
+    """Return the subject of each line without a test."""
     return [cells[0] for cells in table_lines(text) if not _TESTS.fullmatch(cells[-1])]
 
 
 def named(text: str) -> list[tuple[str, str]]:
-    """Return the tests that are named anywhere: file and function."""
+    """Return the mentioned tests: file and function."""
     return _TEST.findall(text)
 
 
 def gone(text: str) -> list[str]:
-    """Return the tests that are named anywhere and that nobody has written."""
+    """Return the mentioned tests that do not exist."""
     return [
         f"{path}::{name}"
         for path, name in named(text)
@@ -43,7 +43,7 @@ def gone(text: str) -> list[str]:
 
 
 def uneven(text: str) -> list[str]:
-    """Return the beginning of each table whose lines have not as many cells as its head."""
+    """Return the beginning of each table whose lines differ from its head in number of cells."""
     found = []
     for part in text.split("\n\n"):
         widths = {line.count("|") for line in part.splitlines() if line.startswith("|")}

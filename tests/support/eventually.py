@@ -1,4 +1,4 @@
-"""Waiting for something to become true, without a guess at how long it takes."""
+"""Waits for something to become true, without guessing how long it takes."""
 
 import time
 from collections.abc import Callable
@@ -8,10 +8,13 @@ T = TypeVar("T")
 
 
 def eventually(check: Callable[[], T], seconds: float = 30.0, every: float = 0.005) -> T:
-    """Return the first truthy value of `check`, asked every few milliseconds.
+    """Return the first truthy value of `check`, which is called every few milliseconds.
 
-    Raises AssertionError after `seconds`, naming the check and its last value. A check that raises
-    AssertionError counts as not true yet; its last words are the cause of the failure.
+    A check that raises AssertionError counts as not true yet.
+
+    Raises:
+        AssertionError: after `seconds`, with the check and its last value or error.
+
     """
     deadline = time.monotonic() + seconds
     while True:

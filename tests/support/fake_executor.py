@@ -1,4 +1,4 @@
-"""An executor's side of the conversation, for tests of the scheduler."""
+"""A fake executor for tests of the scheduler."""
 
 import itertools
 import threading
@@ -47,7 +47,7 @@ _numbers = itertools.count(1)
 
 
 class FakeExecutor:
-    """One boot of an executor; beats until it is told not to, answers questions by `knowledge`."""
+    """One boot of an executor; sends heartbeats, and answers questions from `knowledge`."""
 
     def __init__(
         self,
@@ -148,9 +148,9 @@ class FakeExecutor:
     # -- hearing ------------------------------------------------------------------------------
 
     def take(self, count: int = 1, seconds: float = 30.0) -> list[Trigger]:
-        """Take and settle this many triggers; what else lies in the queue is not touched.
+        """Take and settle this many triggers; other messages stay in the queue.
 
-        With several in a message there may be more.
+        With several triggers per message there may be more.
         """
         queue = run_queue(self.app, self.address).name
         found: list[Trigger] = []
@@ -164,7 +164,7 @@ class FakeExecutor:
         return found
 
     def hold(self, count: int = 1, seconds: float = 30.0) -> list[Delivery]:
-        """Take deliveries and do not settle them."""
+        """Take deliveries without settling them."""
         if self._runs is None:
             queue = run_queue(self.app, self.address).name
             self._runs = self._transport.consumer("runs", [queue], prefetch=1000)
@@ -197,7 +197,7 @@ class FakeExecutor:
     # -- ending -------------------------------------------------------------------------------
 
     def die(self) -> None:
-        """End as SIGKILL does: without a word; what was not settled goes back to its queue."""
+        """End as SIGKILL does: silently; unsettled messages are requeued."""
         self.is_beating = False
         self.close()
 

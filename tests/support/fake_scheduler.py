@@ -1,4 +1,4 @@
-"""The schedulers' side of the conversation with one executor, for tests of the executor."""
+"""A fake scheduler for tests of the executor."""
 
 import itertools
 import threading
@@ -53,11 +53,11 @@ def now_ms() -> int:
 
 
 class FakeScheduler:
-    """Welcomes boots, sends them messages and keeps what they say.
+    """Welcomes boots, sends messages to them and stores what they send.
 
-    With `refuses` every boot is refused; with `open_ids` None every run asked about is open, and
-    `answers_which_open` False leaves such questions unanswered. `ahead_ms` is by how much its clock
-    is ahead of this machine's.
+    With `refuses` every boot is refused; with `open_ids` None every run is open, and with
+    `answers_which_open` False such questions get no answer. `ahead_ms` is how far its clock is
+    ahead of this machine's.
     """
 
     def __init__(self, transport: Transport, *, app: str = "demo", address: str = "exec-1") -> None:
@@ -161,7 +161,7 @@ class FakeScheduler:
         ]
 
     def expect(self, run_id: int, kind: type[R], seconds: float = 30) -> R:
-        """Return the first report of this kind on a run, once it is here."""
+        """Wait for the first report of this kind on a run and return it."""
         return eventually(lambda: self.reports_on(run_id, kind), seconds)[0]
 
     def declare_queues_of(self, boot_id: str) -> None:
@@ -173,7 +173,7 @@ class FakeScheduler:
         return self._admin.count_messages(queue)
 
     def forget(self, boot_id: str) -> None:
-        """Welcome a boot again with its next heartbeat, as schedulers do with each."""
+        """Welcome a boot again at its next heartbeat, as schedulers do at each."""
         self._greeted.discard(boot_id)
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class FakeScheduler:
             self._consumer.ack(deliveries)
 
     def _open(self, delivery: Delivery) -> None:
-        """Hear a message; as with real schedulers, one that is too old is asked again."""
+        """Handle a message; like real schedulers, ask again after an expired one."""
         with suppress(Expired):
             self._hear(
                 self.sealer.open(delivery, expect=ToScheduler, direction=Direction.FROM_EXECUTOR)
@@ -211,7 +211,7 @@ class FakeScheduler:
             self._say(StillOpen(asked=asked, open_ids=still))
 
     def _say(self, message: Message) -> bool:
-        """Send what may be lost, the executor asking again; whether the broker has taken it."""
+        """Send a message that may be lost; return whether the broker has confirmed it."""
         sealed = self.seal(message, self.command_queue, valid_seconds=60)
         [fate] = self._publisher.publish([sealed]).wait(30)
         return fate is Confirm.CONFIRMED

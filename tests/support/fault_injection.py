@@ -1,22 +1,22 @@
-"""The real `warren` command, but something happens to it at a chosen instruction.
+"""The real `warren` command with a fault injected at a chosen point.
 
     python fault_injection.py ACTION POINT COMMAND ARGUMENT...
 
-ACTION is SIGKILL or SIGSTOP, sent to itself the first time that it comes to POINT, or the path of a
-file: then it waits at POINT, every time, until that file is there.
+ACTION is SIGKILL or SIGSTOP, sent to itself when it first reaches POINT, or the path of a file:
+then it waits at POINT, every time, until that file exists.
 
-    ROLE:before-commit    a scheduler's role has changed runs and not committed it; the role of a
+    ROLE:before-commit    a scheduler's role has changed runs and not committed yet; the role of a
                           console's threads is waitress
     ROLE:after-commit     it has committed that and done nothing else
     page-read             a console has read runs for a page and its transaction is open
-    triggers-published    triggers were handed to the broker, no confirm was waited for
+    triggers-published    triggers were published, no confirm was awaited
     triggers-confirmed    the broker has confirmed them, SENT is not written
     trigger-accepted      an executor has a run in its journal and has not acknowledged the trigger
     run-started           a job process has the run
-    run-ended             its process is done with it, the journal does not know
+    run-ended             its process has finished, the journal does not know
     run-reported          the broker has the callback, the journal does not know
 
-Nothing of this is in the product: its classes are wrapped here, before its `main` is called.
+The product contains none of this: its classes are wrapped here, before its `main` is called.
 """
 
 import os
@@ -44,7 +44,7 @@ class Fate:
         if self._action in signal.Signals.__members__:
             if self._struck.acquire(blocking=False):
                 os.kill(os.getpid(), signal.Signals[self._action])
-                # Another thread may take the signal: this one goes no further until it has.
+                # Another thread may receive the signal: wait here until it has.
                 time.sleep(0.2)
             return
         while not Path(self._action).exists():
@@ -52,7 +52,7 @@ class Fate:
 
 
 def arrange(point: str, fate: Fate) -> None:
-    """Have `fate` strike at `point`."""
+    """Let `fate` strike at `point`."""
     role, _, moment = point.partition(":")
     if moment:
         _at_commit(role, moment, fate)

@@ -1,4 +1,4 @@
-"""What a crash and a cut cable look like to the others, inside one process."""
+"""Simulates crashes and cut network cables inside one process."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class MortalDatabase:
-    """A database as one process sees it: `die` and it commits nothing more.
+    """A database that commits nothing any more after `die`.
 
     `before_commit` and `after_commit` are called in each write, and may raise.
     """
@@ -53,10 +53,10 @@ class MortalDatabase:
 
 
 class CuttableTransport:
-    """A transport whose cable can be pulled: nothing goes out, nothing comes in, nobody is told.
+    """A transport whose cable can be cut: nothing is sent or received, and nobody is told.
 
-    A thread that uses it after the death of its process stands still from then on, and ends with
-    the test.
+    A thread that uses it after the death of its process blocks from then on, and ends with the
+    test.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -73,7 +73,7 @@ class CuttableTransport:
     def check_alive(self) -> None:
         if self.is_dead:
             self._is_over.wait()
-            raise SystemExit  # which ends a thread without a word
+            raise SystemExit  # ends a thread silently
 
     def publisher(self, name: str, *, only_asks: bool = False) -> "_Publisher":
         return _Publisher(self, self._transport.publisher(name, only_asks=only_asks))

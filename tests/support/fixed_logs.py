@@ -1,4 +1,4 @@
-"""Stands where the console's requester does: every run's log is the same text."""
+"""A fake requester for the console: every run's log is the same text."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -8,7 +8,7 @@ from broker.rpc import Question
 
 
 class FixedLogs:
-    """Answers at once; the whole text is the log from any line on, an empty one has no lines."""
+    """Answers at once with the whole text from any line on; an empty text has no lines."""
 
     def __init__(self, text: str) -> None:
         self.text = text

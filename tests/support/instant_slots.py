@@ -1,4 +1,4 @@
-"""Slots without processes: they act like the handlers of `tests.support.cluster`."""
+"""Slots without processes that act like the handlers of `tests.support.cluster`."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 
 
 class InstantSlots(SlotPool):
-    """Stands in for `executor.processes.slots.Slots`; each start is a line in the file `starts`."""
+    """Replaces `executor.processes.slots.Slots`; each start is a line in the file `starts`."""
 
     def __init__(
         self,

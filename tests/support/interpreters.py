@@ -1,4 +1,4 @@
-"""The interpreters that scripts need: there, absent, or stood in for."""
+"""The interpreters of scripts: installed, missing, or replaced by bash."""
 
 import os
 import shutil
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-#: Debian has no PowerShell: bash runs what such a script holds here.
+#: Debian has no PowerShell, so bash runs these scripts in tests.
 _STUB = '#!/bin/sh\nexec bash "$@"\n'
 
 
 def require(program: str) -> None:
-    """Skip the test on a machine without the interpreter, except in CI: there it must be."""
+    """Skip the test if the interpreter is missing; in CI it must be installed."""
     if shutil.which(program):
         return
     reason = f"{program} is not installed: make services"
@@ -21,7 +21,7 @@ def require(program: str) -> None:
 
 
 def stand_in(program: str, folder: Path) -> Path:
-    """Put a program of this name, which is bash, into a folder; return the folder."""
+    """Create a program of this name that is bash, in a folder; return the folder."""
     folder.mkdir(exist_ok=True)
     path = folder / program
     path.write_text(_STUB)

@@ -1,4 +1,4 @@
-"""What must hold at the end of every test of the whole, whatever was done to it."""
+"""What must be true at the end of every end-to-end test."""
 
 import json
 from collections import Counter, defaultdict
@@ -17,34 +17,34 @@ from sql.run_status import FINAL, Kind, RunStatus
 from sql.runs.ticks import tick_of
 from tests.support.eventually import eventually
 
-#: Ends after which no process can have been started, and ends that another attempt may follow.
+#: Final states of runs that never had a process, and those that another attempt may follow.
 _NEVER_STARTED = {RunStatus.UNDELIVERED, RunStatus.CANCELLED, RunStatus.REFUSED}
 _FOLLOWED = {RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED, RunStatus.LOST}
 
 
 class Subject(Protocol):
-    """Whatever runs jobs whose handlers note their starts in `starts.jsonl` of its folder."""
+    """Anything that runs jobs whose handlers record starts in `starts.jsonl` of its folder."""
 
     folder: Path
     database: Database
 
     def stop_jobs(self) -> None:
-        """Let no schedule fire any more."""
+        """Stop all schedules."""
 
 
 def assert_sound(subject: Subject, seconds: float = 60.0) -> None:
-    """Wait until every run is over, then hold the tallies against what happened."""
+    """Wait until every run is over, then check the invariants."""
     subject.stop_jobs()
     eventually(lambda: _is_over(subject.database), seconds, every=0.02)
     assert_sound_tallies(subject.database, subject.folder / "starts.jsonl")
 
 
 def assert_sound_tallies(database: Database, starts_file: Path) -> None:
-    """Hold the tallies of runs that are over against what happened.
+    """Check the invariants of finished runs.
 
     Every tick has exactly one row or skip, every run is final, no run was started twice, none that
     counts as never started was started, each attempt follows one that allows it, and each tick that
-    succeeded has one run of each child that its job has now.
+    succeeded has one run of each current child of its job.
     """
     assert _is_over(database)
     runs = read_runs(database)
@@ -60,7 +60,7 @@ def read_runs(database: Database) -> list[Run]:
 
 
 def read_starts(path: Path) -> list[dict[str, Any]]:
-    """Return what handlers noted: a mapping with `run`, `attempt` and `pid` for each start."""
+    """Return the records of handlers: `run`, `attempt` and `pid` of each start."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -89,12 +89,12 @@ def _assert_attempts_follow_each_other(runs: Sequence[Run]) -> None:
         attempts[run.job_id, run.scheduled_at, run.origin_id, run.shard_index].append(run)
     for tick, found in attempts.items():
         found.sort(key=lambda run: run.attempt)
-        # A broadcast that was expanded at a later attempt has its other shards from there on.
+        # If a broadcast was expanded at a later attempt, its other shards begin there.
         first = found[0].attempt if found[0].shard_index else 0
         assert [run.attempt for run in found] == list(range(first, first + len(found))), tick
         words = (tick, [(run.attempt, run.status) for run in found])
         followed = found[:-1]
-        # A refused attempt is followed by another one only when it was a retry.
+        # A refused attempt is followed by another only if it was a retry.
         assert {run.status for run in followed} <= _FOLLOWED | {RunStatus.REFUSED}, words
         assert {run.status for run in followed[:1]} <= _FOLLOWED, words
 
@@ -114,7 +114,7 @@ def _assert_children_ran_once(database: Database, runs: Sequence[Run]) -> None:
 
 
 def _succeeded(database: Database, runs: Sequence[Run]) -> Iterator[tuple[Run, tuple[int, ...]]]:
-    """Give the first run of each tick that succeeded, with the ids of its job's children."""
+    """Yield the first run of each tick that succeeded, with the ids of its job's children."""
     ticks = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.shard_index, run.attempt)):
         ticks[tick_of(run)].append(run)

@@ -1,4 +1,4 @@
-"""A real SMTP server on 127.0.0.1 that keeps what it is given, or refuses it, or hangs."""
+"""A real SMTP server on 127.0.0.1 that stores e-mails, refuses them, or hangs."""
 
 import ssl
 from email import message_from_bytes
@@ -12,9 +12,9 @@ from tests.support.ports import free_port
 
 
 class Mailbox:
-    """`refusal`, where set, answers every e-mail. `login` is the user and password it asks for.
+    """`refusal`, if set, is the answer to every e-mail; `login` is the required user and password.
 
-    With `tls` it speaks TLS from the first byte (`smtps`), or once it was asked to.
+    With `tls` it speaks TLS from the first byte (`smtps`), or after STARTTLS.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Mailbox:
 
     @property
     def url(self) -> str:
-        """What `WARREN_SMTP_URL` says for it."""
+        """The value of `WARREN_SMTP_URL` for it."""
         who = "{}:{}@".format(*self._login) if self._login else ""
         return f"{self._scheme}://{who}127.0.0.1:{self.port}?from=warren@example.com"
 
@@ -56,7 +56,7 @@ class Mailbox:
         self._controller.stop()
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Envelope) -> str:  # noqa: N802
-        """Take one e-mail; aiosmtpd calls this."""
+        """Store one e-mail; called by aiosmtpd."""
         if self.refusal:
             return self.refusal
         assert isinstance(envelope.content, bytes)

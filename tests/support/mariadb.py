@@ -1,6 +1,6 @@
-"""A private MariaDB on 127.0.0.1: own data folder, port and password, ended with the tests.
+"""A private MariaDB on 127.0.0.1: its own data folder, port and password; stopped after the tests.
 
-TEST_DATABASE=mysql puts a MySQL in its place.
+With TEST_DATABASE=mysql it is a MySQL instead.
 """
 
 import itertools
@@ -20,8 +20,7 @@ from tests.support.ports import free_port
 from tests.support.processes import Process
 from tests.support.service import Service
 
-# As durable as a server comes (a commit is flushed), with little memory. The log of changes for
-# replicas is off, as it is by default.
+# Fully durable (commits are flushed), with little memory. The binary log is off, as by default.
 _OPTIONS = (
     "--bind-address=127.0.0.1",
     "--innodb-buffer-pool-size=128M",
@@ -36,7 +35,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class _Product:
-    """A database server, and how it makes a data folder whose root has no password."""
+    """A database server, and how it creates a data folder whose root has no password."""
 
     server: str
     installer: str
@@ -47,7 +46,7 @@ class _Product:
 _MARIADB = _Product(
     server="mariadbd",
     installer="mariadb-install-db",
-    # --force: else it refuses where this machine's own name cannot be looked up.
+    # --force: otherwise it fails if this machine's own name cannot be resolved.
     install=("--auth-root-authentication-method=normal", "--skip-test-db", "--force"),
 )
 _MYSQL = _Product(
@@ -57,12 +56,12 @@ _MYSQL = _Product(
     options=("--skip-log-bin", "--mysqlx=OFF"),
 )
 _PRODUCT = {"mariadb": _MARIADB, "mysql": _MYSQL}[os.environ.get("TEST_DATABASE", "mariadb")]
-#: The name of the server's own process.
+#: The name of the server's process.
 SERVER = _PRODUCT.server
 
 
 class PrivateMariaDB:
-    """One server; `start` after `stop` or `kill` finds the same data at the same port."""
+    """One server; after `stop` or `kill`, `start` finds the same data at the same port."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,12 +74,12 @@ class PrivateMariaDB:
 
     @staticmethod
     def is_installed() -> bool:
-        """Whether this machine has MariaDB."""
+        """Whether the server is installed."""
         return None not in (_program(_PRODUCT.server), _program(_PRODUCT.installer))
 
     @property
     def pid(self) -> int:
-        """The id of the server's own process, for signals."""
+        """The id of the server's process, for signals."""
         return self._server
 
     def url(self, database: str) -> str:
@@ -88,11 +87,11 @@ class PrivateMariaDB:
         return f"mysql+pymysql://root:{self._password}@127.0.0.1:{self.port}/{database}"
 
     def processes(self) -> list[Process]:
-        """Return its living processes; none when it is stopped."""
+        """Return its live processes; empty if it is stopped."""
         return self._service.processes() if self._service else []
 
     def start(self) -> None:
-        """Start the server and wait until it answers: 2 s the first time, then half a second."""
+        """Start the server and wait until it answers: 2 s the first time, later half a second."""
         assert self._service is None, "started twice"
         if not self._data.exists():
             self._install()
@@ -116,31 +115,31 @@ class PrivateMariaDB:
         self._server = self._service.pid_of(_PRODUCT.server)
 
     def stop(self) -> None:
-        """Stop as an operator does: open transactions are rolled back, all is written down."""
+        """Stop cleanly: open transactions are rolled back, all data are written."""
         self._end_by(signal.SIGTERM)
 
     def close(self) -> None:
-        """End it at once, to be never started again: its data are not written down."""
+        """End it for good, at once, without writing its data."""
         service, self._service = self._service, None
         if service is not None:
             service.end()
 
     def kill(self) -> None:
-        """End it by SIGKILL, as a crash does."""
+        """Kill it by SIGKILL."""
         self._end_by(signal.SIGKILL)
 
     def create_database(self, name: str | None = None) -> str:
-        """Create an empty database and return its URL; without a name it is one of its own."""
+        """Create an empty database and return its URL; by default with a unique name."""
         name = name or next(self._names)
         self.execute(f"CREATE DATABASE `{name}`")
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database, whoever uses it."""
+        """Drop a database, even if it is in use."""
         self.execute(f"DROP DATABASE IF EXISTS `{name}`")
 
     def is_in_use(self, name: str) -> bool:
-        """Return whether somebody has a connection to a database."""
+        """Return whether a database has connections."""
         return bool(
             self.execute(f"SELECT 1 FROM information_schema.processlist WHERE db = '{name}'")
         )
@@ -159,7 +158,7 @@ class PrivateMariaDB:
             user="root",
             password=self._password,
             connect_timeout=5,
-            ssl_disabled=True,  # loading the authorities of this machine takes 40 ms
+            ssl_disabled=True,  # loading this machine's CA certificates takes 40 ms
         )
 
     def _install(self) -> None:
@@ -190,7 +189,7 @@ class PrivateMariaDB:
             f"--datadir={self._data}",
             f"--tmpdir={self._temporary()}",
             f"--port={self.port}",
-            # Seen from the data folder: an absolute path may be too long for a socket.
+            # Relative to the data folder, as an absolute path may be too long for a socket.
             "--socket=socket",
             "--pid-file=pid",
             f"--init-file={self._folder / 'init.sql'}",
@@ -198,7 +197,7 @@ class PrivateMariaDB:
         ]
 
     def _temporary(self) -> Path:
-        """In a shared folder each server that starts deletes the others' temporary tables."""
+        """Each server needs its own: on start it deletes temporary tables there."""
         folder = self._folder / "tmp"
         folder.mkdir(parents=True, exist_ok=True)
         return folder

@@ -1,8 +1,8 @@
-"""Monotonic seconds that pass when a test says so."""
+"""A monotonic clock that tests set."""
 
 
 class MovedClock:
-    """A clock to be called; `now` is moved by hand."""
+    """A callable clock; `now` is set by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000.0

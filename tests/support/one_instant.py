@@ -1,4 +1,4 @@
-"""Many jobs for one instant, started at once, so that the instant need not wait for the last."""
+"""Starts many jobs at once that are due at the same time."""
 
 from datetime import UTC, datetime
 
@@ -10,7 +10,7 @@ from sql.models import History, Job
 
 
 def start_all(database: Database, *, now_ms: int, in_seconds: int) -> int:
-    """Start all jobs as starting them one by one would, for one full second; return it."""
+    """Start all jobs, due at the same full second; return it in epoch milliseconds."""
     at_ms = (now_ms // 1_000 + in_seconds) * 1_000
     schedule = {
         "schedule_kind": "AT",

@@ -1,4 +1,4 @@
-"""What a change of an OpenAPI document takes from programs that were written before it."""
+"""Finds changes of an OpenAPI document that would break existing programs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ Document = dict[str, Any]
 
 
 def broken_promises(old: Document, new: Document) -> list[str]:
-    """Name everything that is gone, or that is needed now and was not before."""
+    """Return everything that was removed, or is newly required."""
     return [*_paths(old, new), *_schemas(old, new)]
 
 

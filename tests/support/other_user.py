@@ -1,6 +1,6 @@
-"""Lets another user read what the tests run from, in a mount namespace of its own.
+"""Lets other users read the files that the tests run from, in a separate mount namespace.
 
-An interpreter below /root, say, is out of everybody's reach; outside the namespace it stays so.
+For example, nobody else can reach an interpreter below /root; outside the namespace that stays so.
 """
 
 import os
@@ -11,24 +11,24 @@ import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-#: Tells a test that it runs in here.
+#: Tells a test that it runs inside the namespace.
 MARK = "TEST_IN_THE_OPEN"
 ROOT = Path(__file__).parents[2]
-#: What a job process imports from.
+#: The paths that job processes import from.
 NEEDED = (ROOT, Path(sys.executable).resolve(), *map(Path, site.getsitepackages()))
 
 
 def closed_folders(paths: Iterable[Path] = NEEDED) -> set[Path]:
-    """Return the folders above these paths that others cannot pass."""
+    """Return the folders above these paths that other users cannot enter."""
     return {place for path in paths for place in path.parents if not place.stat().st_mode & 0o001}
 
 
 def pytest_in_the_open(
     *arguments: str, capabilities: Collection[str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run pytest where the closed folders hold only what is needed, for everybody.
+    """Run pytest where the closed folders contain only what is needed, readable by all.
 
-    It runs as root with these capabilities (`setuid`, say) and no other.
+    It runs as root with only these capabilities (`setuid`, for example).
     """
     with tempfile.TemporaryDirectory() as staging:
         steps = [

@@ -1,4 +1,4 @@
-"""A real receiver of OTLP over HTTP on 127.0.0.1, which keeps the spans that it is sent."""
+"""A real receiver of OTLP over HTTP on 127.0.0.1 that stores spans."""
 
 import gzip
 import threading
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 
 class OtlpReceiver:
-    """`spans` are those that came, as OTLP has them; `services` who sent them."""
+    """`spans` are the received spans in OTLP's format; `services` are their senders."""
 
     def __init__(self) -> None:
         self.spans: list[Any] = []
@@ -35,7 +35,7 @@ class OtlpReceiver:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def take(self, body: bytes) -> None:
-        """Keep the spans of one request."""
+        """Store the spans of one request."""
         service = import_module("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
         request = service.ExportTraceServiceRequest.FromString(body)
         for resource in request.resource_spans:
@@ -46,7 +46,7 @@ class OtlpReceiver:
                 self.spans += scope.spans
 
     def by_name(self) -> dict[str, Any]:
-        """Return the spans by their names."""
+        """Return the spans by name."""
         return {span.name: span for span in self.spans}
 
     def __enter__(self) -> Self:

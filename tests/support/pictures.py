@@ -1,4 +1,4 @@
-"""Small PNG files of pages: what a browser has taken, told in 256 colours at most."""
+"""Converts screenshots to small PNG files with at most 256 colours."""
 
 import base64
 import struct
@@ -6,7 +6,7 @@ import zlib
 
 from playwright.sync_api import Page
 
-#: Decodes in the browser: the commonest colours are kept, others become the nearest of them.
+#: Runs in the browser: keeps the most frequent colours and maps the others to the nearest.
 _REDUCE = """
 async (source) => {
   const image = await createImageBitmap(await (await fetch(source)).blob());
@@ -35,7 +35,7 @@ async (source) => {
 
 
 def small_png(page: Page, taken: bytes) -> bytes:
-    """Return a picture as a PNG with a palette; `page` is one without a content policy."""
+    """Return a picture as a PNG with a palette; `page` must have no content policy."""
     source = "data:image/png;base64," + base64.b64encode(taken).decode()
     found = page.evaluate(_REDUCE, source)
     width, height = found["width"], found["height"]

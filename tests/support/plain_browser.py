@@ -1,4 +1,4 @@
-"""A browser without a screen for a console at a real port: cookies, tokens, and all that it got."""
+"""An HTTP client of a console at a real port, with cookies and form tokens."""
 
 import http.cookiejar
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     text: str
@@ -23,7 +23,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class PlainBrowser:
-    """Keeps cookies, sends the token of the page it saw last, follows nothing by itself."""
+    """Keeps cookies, sends the form token of the last page, and follows no redirects."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -39,12 +39,12 @@ class PlainBrowser:
         return self._ask(urllib.request.Request(self.url + path, headers=headers or {}))
 
     def post(self, path: str, **form: str) -> Answer:
-        """Send a form with the token."""
+        """Submit a form with its token."""
         data = urllib.parse.urlencode({"csrf_token": self._token} | form).encode()
         return self._ask(urllib.request.Request(self.url + path, data))
 
     def sign_in(self, name: str, password: str) -> Answer:
-        """Sign in by the form; afterwards the new session's token is known."""
+        """Sign in with the form, and store the new session's form token."""
         self.get("/login")
         answer = self.post("/login", username=name, password=password)
         self.get("/account")

@@ -1,20 +1,20 @@
-"""Free ports of 127.0.0.1 for services that tests start."""
+"""Free ports of 127.0.0.1 for services started by tests."""
 
 import random
 import socket
 
-# Below the kernel's ephemeral ports: there, a client of somebody else may hold the port of a
-# service that is just restarting, and a client that retries may even connect to itself.
+# Below the kernel's ephemeral ports: an ephemeral port may be taken by another client while a
+# service restarts, and a client that retries may even connect to itself.
 _FIRST, _LAST = 12000, 32000
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody used a moment ago."""
+    """Return a port of 127.0.0.1 that was free a moment ago."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different free ports, all held open until the last is known."""
+    """Return `count` different free ports, all reserved until the last one is known."""
     held: list[socket.socket] = []
     try:
         while len(held) < count:

@@ -1,6 +1,6 @@
-"""What lives on this machine, as /proc tells it, and the list of what the tests started.
+"""The processes of this machine, from /proc, and a list of those started by tests.
 
-A process may vanish between two looks; whatever is asked about it then is simply answered as gone.
+A process may vanish between two reads; functions then treat it as gone.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process; `born` (clock ticks since boot) tells it from a later one of the same id."""
+    """A process; `born` (clock ticks since boot) tells it from a later one with the same id."""
 
     pid: int
     parent: int
@@ -22,48 +22,48 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this very process lives; a zombie does not."""
+        """Whether this very process is alive; a zombie is not."""
         now = find(self.pid)
         return now is not None and now.born == self.born and now.state not in "ZX"
 
 
-#: Every process that the tests started by themselves; the last check of a session reads it.
+#: Every process that tests have started; checked at the end of a session.
 started: list[Process] = []
 
 
-#: Stands in the environment of whatever a test session starts, so that strays can be told.
-#: Not WARREN_…: those are settings, and job processes do not see them.
+#: A variable in the environment of everything that a test session starts, to detect strays. Not
+#: WARREN_…, as those are settings that job processes do not see.
 SESSION_MARK = "TEST_SESSION_MARK"
 
 
 def basic_environment() -> dict[str, str]:
-    """Return the environment that started programs get: little, and the session's mark."""
+    """Return the minimal environment for programs, with the session's mark."""
     kept = ("PATH", "TMPDIR", SESSION_MARK)
     return {"LANG": "C.UTF-8"} | {name: os.environ[name] for name in kept if name in os.environ}
 
 
 def find(pid: int) -> Process | None:
-    """Return the process of this id, or None when there is none."""
+    """Return the process with this id; None if there is none."""
     with contextlib.suppress(OSError):
         return _parse(pid, Path(f"/proc/{pid}/stat").read_text(errors="replace"))
     return None
 
 
 def identify(pid: int) -> Process:
-    """Return the process of this id, which the caller knows to exist, as an unreaped child does."""
+    """Return the process with this id, which must exist, such as an unreaped child."""
     process = find(pid)
     assert process is not None, f"no process {pid}"
     return process
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process of this id lives; a zombie does not."""
+    """Return whether a process with this id is alive; a zombie is not."""
     process = find(pid)
     return process is not None and process.is_alive
 
 
 def every_process() -> Iterator[Process]:
-    """Give each process of the machine, zombies included."""
+    """Yield each process of the machine, including zombies."""
     for entry in os.listdir("/proc"):  # noqa: PTH208 - called in tight polls
         if entry.isdigit():
             process = find(int(entry))
@@ -72,9 +72,9 @@ def every_process() -> Iterator[Process]:
 
 
 def descendants(pid: int) -> list[Process]:
-    """Return the living processes below `pid`, parents before children.
+    """Return the live processes below `pid`, parents before children.
 
-    Whoever lost its parent has left the tree, unless a subreaper of the tree adopted it.
+    Orphans have left the tree, unless a subreaper in it has adopted them.
     """
     children: dict[int, list[Process]] = {}
     for process in every_process():
@@ -86,13 +86,13 @@ def descendants(pid: int) -> list[Process]:
 
 
 def processes_with_env(name: str, value: str) -> list[Process]:
-    """Return the living processes that were started with this environment variable."""
+    """Return the live processes started with this environment variable."""
     wanted = f"{name}={value}".encode()
     return [p for p in every_process() if p.state not in "ZX" and wanted in _environment(p.pid)]
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """Return the environment that a process was started with; empty when it is gone."""
+    """Return the environment that a process was started with; empty if it is gone."""
     pairs = (pair.decode(errors="replace").partition("=") for pair in _environment(pid))
     return {name: value for name, _, value in pairs if name}
 
@@ -104,7 +104,7 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def _parse(pid: int, stat: str) -> Process:
-    # The name stands in brackets and may itself hold spaces and brackets.
+    # The name is in parentheses and may itself contain spaces and parentheses.
     head, _, tail = stat.rpartition(")")
     fields = tail.split()
     return Process(

@@ -1,4 +1,4 @@
-"""What an act costs this thread's processor, whatever else the machine does."""
+"""The processor time of a function in this thread, independent of other load."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ _TIMES = 5
 
 
 def least_seconds(act: Callable[[], object]) -> float:
-    """Return the least processor time of a few repetitions.
+    """Return the smallest processor time of a few repetitions.
 
     Beside other work the same instructions take longer: caches are cold, and cores are shared.
     """

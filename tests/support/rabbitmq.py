@@ -1,4 +1,4 @@
-"""A private RabbitMQ on 127.0.0.1: own data, ports, cookie and epmd, ended with the tests."""
+"""A private RabbitMQ on 127.0.0.1 with its own data, ports and cookie; ended with the tests."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ from tests.support.ports import free_ports
 from tests.support.processes import Process, basic_environment
 from tests.support.service import Service
 
-# Not the wrappers of /usr/sbin: those change the user and the folders.
+# Not the wrappers in /usr/sbin, which change the user and the folders.
 _BIN = Path("/usr/lib/rabbitmq/bin")
 
 _CONFIG = """\
@@ -32,7 +32,7 @@ end, [%s]).
 
 
 class PrivateRabbit:
-    """One broker; `start` after `stop` or `kill` finds the same data at the same port."""
+    """One broker; after `stop` or `kill`, `start` finds the same data at the same port."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -44,12 +44,12 @@ class PrivateRabbit:
 
     @staticmethod
     def is_installed() -> bool:
-        """Whether this machine has RabbitMQ."""
+        """Whether RabbitMQ is installed."""
         return (_BIN / "rabbitmq-server").exists()
 
     @property
     def url(self) -> str:
-        """The URL of the default vhost for the user guest, who may connect from this machine."""
+        """The URL of the default vhost for the user guest, who may connect locally."""
         return self.vhost_url("/")
 
     def vhost_url(self, vhost: str, user: str = "guest", password: str = "guest") -> str:
@@ -58,11 +58,11 @@ class PrivateRabbit:
 
     @property
     def pid(self) -> int:
-        """The id of the broker's own process, for signals."""
+        """The id of the broker's process, for signals."""
         return self._beam
 
     def processes(self) -> list[Process]:
-        """Return its living processes; none when it is stopped."""
+        """Return its live processes; empty if it is stopped."""
         return self._service.processes() if self._service else []
 
     def start(self) -> None:
@@ -83,27 +83,27 @@ class PrivateRabbit:
         self._beam = self._service.pid_of("beam.smp")
 
     def stop(self) -> None:
-        """Stop as an operator does: connections are closed, everything is written down."""
+        """Stop cleanly: connections are closed, all data are written."""
         self._end_by(signal.SIGTERM)
 
     def close(self) -> None:
-        """End it at once, to be never started again: its data are not written down."""
+        """End it for good, at once, without writing its data."""
         service, self._service = self._service, None
         if service is not None:
             service.end()
 
     def kill(self) -> None:
-        """End it by SIGKILL, as a crash does."""
+        """Kill it by SIGKILL."""
         self._end_by(signal.SIGKILL)
 
     def wipe(self) -> None:
-        """Forget all data of a stopped broker: queues, users, vhosts."""
+        """Delete all data of a stopped broker: queues, users, vhosts."""
         assert self._service is None, "stop it first"
         for path in sorted(self._data.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def ctl(self, *arguments: str) -> str:
-        """Run rabbitmqctl against this broker and return what it printed; each call costs 1 s."""
+        """Run rabbitmqctl and return its output; each call takes 1 s."""
         done = subprocess.run(
             [str(_BIN / "rabbitmqctl"), "--quiet", "--node", self._node, *arguments],
             env=basic_environment() | self._environment(),
@@ -116,15 +116,15 @@ class PrivateRabbit:
         return done.stdout
 
     def settle(self) -> None:
-        """Have it write down what was declared.
+        """Make it write declarations to disk.
 
-        RabbitMQ confirms a queue before the decision that made it is on disk: after a `kill` within
-        milliseconds the queue may be gone, confirmed messages included (seen with 3.10).
+        RabbitMQ confirms a queue's declaration before it is on disk: after a `kill` within
+        milliseconds the queue may be gone, with confirmed messages in it (seen with 3.10).
         """
         self.ctl("eval", "mnesia:sync_log().")
 
     def add_vhosts(self, count: int) -> list[str]:
-        """Add empty vhosts, open to guest, by one call: half a second and 10 ms for each."""
+        """Add empty vhosts with access for guest in one call: 0.5 s and 10 ms each."""
         names = [f"test-{uuid.uuid4().hex[:12]}" for _ in range(count)]
         self.ctl("eval", _ADD_VHOSTS % ",".join(f'<<"{name}">>' for name in names))
         return names
@@ -167,7 +167,7 @@ class PrivateRabbit:
         folder = self._folder
         return {
             "HOME": str(folder),
-            # A long name may be an address, so that no name has to be looked up.
+            # A long name may be an address, which needs no resolving.
             "RABBITMQ_USE_LONGNAME": "true",
             "RABBITMQ_NODENAME": self._node,
             "RABBITMQ_MNESIA_BASE": str(self._data),
@@ -179,7 +179,7 @@ class PrivateRabbit:
             "RABBITMQ_DIST_PORT": str(self._dist_port),
             "ERL_EPMD_PORT": str(self._epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            # Schedulers that spin while idle would take the processor from the tests.
+            # Erlang's schedulers would otherwise busy-wait and take processor time from the tests.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
                 "-kernel inet_dist_use_interface {127,0,0,1}"
                 " +sbwt none +sbwtdcpu none +sbwtdio none"

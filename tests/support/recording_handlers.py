@@ -1,6 +1,6 @@
-"""Handlers for executors under test: each notes its start before it does anything else.
+"""Handlers for executors under test: each first records its start.
 
-The file is copied into a folder; the notes are lines of `starts.jsonl` beside the copy.
+The file is copied into a folder; the records are lines of `starts.jsonl` beside the copy.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from pathlib import Path
 from warren import JobContext, job
 
 STARTS = Path(__file__).with_name("starts.jsonl")
-# Ignores SIGTERM, in a session of its own, and starts another one that does the same.
+# Ignores SIGTERM, in its own session, and starts another process that does the same.
 _DAEMON = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -27,7 +27,7 @@ time.sleep(600)
 
 
 def note(context: JobContext) -> None:
-    """Append a line that tells of this start, by one write."""
+    """Append a line about this start, in a single write."""
     line = {
         "run": context.run_id,
         "attempt": context.attempt,
@@ -74,7 +74,7 @@ def third_time_lucky(context: JobContext) -> str:
 
 @job("until-file")
 def until_file(context: JobContext) -> str:
-    """Work until the file that the parameter names is there."""
+    """Run until the file named by the parameter exists."""
     note(context)
     while not Path(context.param).exists():
         time.sleep(0.01)
@@ -83,7 +83,7 @@ def until_file(context: JobContext) -> str:
 
 @job("talk")
 def talk(context: JobContext) -> None:
-    """Print a line every now and then, until somebody ends it."""
+    """Print lines until stopped."""
     note(context)
     for number in itertools.count(1):
         context.log(f"line {number}")
@@ -92,7 +92,7 @@ def talk(context: JobContext) -> None:
 
 @job("tell-time")
 def tell_time(context: JobContext) -> None:
-    """Print what time it is in milliseconds, ten times a second, until somebody ends it."""
+    """Print the time in milliseconds ten times a second, until stopped."""
     note(context)
     while True:
         print(f"printed at {time.time_ns() // 1_000_000}")  # noqa: T201 - as users do
@@ -101,7 +101,7 @@ def tell_time(context: JobContext) -> None:
 
 @job("stubborn")
 def stubborn(context: JobContext) -> None:
-    """Ignore SIGTERM, and start daemons in other sessions that do so too; say when all are up."""
+    """Ignore SIGTERM, and start daemons in other sessions that do too; print when all are up."""
     note(context)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Executors that nobody here wrote, fetched from PyPI when tests run, and the gateway they call."""
+"""Third-party executors, downloaded from PyPI when tests run, and the gateway they call."""
 
 import fcntl
 import json
@@ -27,7 +27,7 @@ INTEROP = Path(__file__).parents[1] / "interop"
 
 
 def environment(shared: Path) -> Path:
-    """Return the `bin` of the environment with these clients, made once for all workers."""
+    """Return the `bin` of the environment with these clients, created once for all workers."""
     folder = shared / "interop-environment"
     with (shared / "interop.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -39,7 +39,7 @@ def environment(shared: Path) -> Path:
 
 
 class GatewayCase:
-    """A deployment with a gateway, and executors of others that register there."""
+    """A deployment with a gateway, and third-party executors that register there."""
 
     def __init__(self, deployment: Deployment, programs: Path) -> None:
         self.deployment = deployment
@@ -66,19 +66,19 @@ class GatewayCase:
         return command
 
     def pyxxl(self, *, port: int = 0) -> tuple[Command, str]:
-        """Start an executor of pyxxl and return it with its address, once it is welcome."""
+        """Start a pyxxl executor; return it with its address, once it is welcome."""
         port = port or free_port()
         command = self.program("pyxxl_app.py", str(port))
         self.await_registered(port)
         return command, f"127.0.0.1:{port}"
 
     def program(self, name: str, port: str, *, app: str = "", token: str = TOKEN) -> Command:
-        """Start a client of the interop folder."""
+        """Start a client from the interop folder."""
         program = [str(self._programs / "python"), str(INTEROP / name)]
         return self.start(program, port, path="/xxl-job-admin/api/", app=app, token=token)
 
     def compiled(self, program: Sequence[str], *, port: int = 0) -> tuple[Command, str]:
-        """Start a client in Java or Go and return it with its address, once it is welcome."""
+        """Start a client in Java or Go; return it with its address, once it is welcome."""
         port = port or free_port()
         command = self.start(program, str(port))
         self.await_registered(port)
@@ -93,7 +93,7 @@ class GatewayCase:
         app: str = "",
         token: str = TOKEN,
     ) -> Command:
-        """Start a client; `path` is that of the admin, as the client wants it."""
+        """Start a client; `path` is the admin's path as the client expects it."""
         command = Command(
             *program[1:],
             f"http://127.0.0.1:{self.port}{path}",
@@ -107,7 +107,7 @@ class GatewayCase:
         return command
 
     def release_file(self, name: str) -> str:
-        """Return the path of a file that does not exist yet; a job waits for it."""
+        """Return the path of a file that a job waits for; it does not exist yet."""
         return str(self.folder / f"{name}-{time.monotonic_ns()}")
 
     def await_registered(self, port: int) -> None:
@@ -120,11 +120,11 @@ class GatewayCase:
         return {one["address"]: one["state"] for one in map(json.loads, said.splitlines())}
 
     def await_gone(self, address: str) -> None:
-        """Wait until an executor is given no more runs."""
+        """Wait until an executor gets no more runs."""
         eventually(lambda: self.listed().get(address) != "alive", 20, every=0.1)
 
     def call(self, name: str, body: Any, *, token: str = TOKEN) -> dict[str, Any]:
-        """Call the gateway as an executor does, and return its reply."""
+        """Call the gateway as an executor does, and return its answer."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         request = Request(f"http://127.0.0.1:{self.port}/api/{name}", data=data)
         request.add_header("XXL-JOB-ACCESS-TOKEN", token)
@@ -134,7 +134,7 @@ class GatewayCase:
         return reply
 
     def end(self, commands: Collection[Command]) -> None:
-        """End clients at once, and wait until they are given no more runs."""
+        """End clients at once, and wait until they get no more runs."""
         for command in commands:
             command.send(signal.SIGTERM)
         for command in commands:
@@ -152,6 +152,6 @@ class GatewayCase:
 
 
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that all workers of a test session have in common."""
+    """Return the folder shared by all workers of a test session."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base

@@ -1,4 +1,4 @@
-"""Gives logs back to who had them after a command ran inside the tests' own process."""
+"""Restores logging after a command has run inside the tests' own process."""
 
 import logging
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ import structlog
 
 @pytest.fixture
 def restored_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what a command does to logs: it sends them to a stream that ends with its test.
+    """Undo a command's logging setup, whose stream ends with its test.
 
-    No logger keeps that stream: one that did could not be captured by a later test.
+    Loggers must not cache that stream, or later tests could not capture them.
     """
     configure = structlog.configure
 

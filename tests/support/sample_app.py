@@ -1,4 +1,4 @@
-"""An app with one of everything that the console shows, each free text in it as a test wants."""
+"""An app with one of everything that the console shows, with texts chosen by the test."""
 
 import json
 from collections.abc import Callable
@@ -30,21 +30,21 @@ from sql.registry.pauses import EVERY_APP
 from sql.run_status import Kind, RunStatus
 from tests.support.stored_rows import Rows
 
-#: Gives the text of a field, by the field's name.
+#: Returns the text of a field, given the field's name.
 Text = Callable[[str], str]
 MINUTE_MS = 60_000
 
 
 @dataclass
 class SampleApp:
-    """The ids of what was made; `fields` are the names of all texts that were asked for."""
+    """The ids of what was created; `fields` are the names of all texts that were requested."""
 
     app: str
     ids: dict[str, int] = field(default_factory=dict)
     fields: set[str] = field(default_factory=set)
 
     def values(self, arguments: set[str], *, script: bool = False) -> dict[str, Any]:
-        """Return what the arguments of a rule are for what was made."""
+        """Return values for the arguments of a rule."""
         known: dict[str, Any] = self.ids | {"filename": "console.css"}
         if script:
             known["job_id"] = self.ids["script_id"]
@@ -52,7 +52,7 @@ class SampleApp:
 
 
 def add_sample_app(rows: Rows, app: str, text: Text, now_ms: int) -> SampleApp:
-    """Make one of everything in an app; `text` is called once for each field."""
+    """Create one of everything in an app; `text` is called once for each field."""
     made = SampleApp(app)
 
     def of(name: str) -> str:
@@ -134,7 +134,7 @@ def _jobs(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
                 author="cut",
                 now_ms=now_ms,
             )
-            # A name of its own would be cut to its length.
+            # Set directly, as a user's name would be cut to its length.
             session.get_one(ScriptVersion, saved).author = of(f"{number}-scripter")
         return int(saved)
 
@@ -234,12 +234,12 @@ def _people(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
     made.ids["sign_in_id"] = 1
 
 
-#: What belongs to an app, and may not change because of somebody who does not have it.
+#: Tables with rows of apps, which users without those apps must not change.
 OF_APPS = (App, Job, Run, ScriptVersion, Registration, SkippedTicks, DayReport, AppDay, Pause)
 
 
 def dump(rows: Rows) -> list[list[Any]]:
-    """Return all rows of tables that belong to apps, to be compared."""
+    """Return all rows of these tables, for comparing."""
 
     def read(session: Any) -> list[list[Any]]:
         return [

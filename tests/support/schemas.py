@@ -1,4 +1,4 @@
-"""Databases with the newest schema and no rows, at hand at once: migrating takes half a second."""
+"""Ready-made databases with the newest schema and no rows: migrating takes half a second."""
 
 import shutil
 import uuid
@@ -14,12 +14,12 @@ from sql.schema import migration
 from sql.schema.version import version_of
 from tests.support.mariadb import PrivateMariaDB
 
-#: What the migration has put there: its rows stay.
+#: Tables filled by the migration; their rows are kept.
 _FILLED = ("warren_sequence", "warren_cluster")
 
 
 class SQLiteSchema:
-    """A migrated file, to be copied."""
+    """A migrated file, for copying."""
 
     def __init__(self, folder: Path) -> None:
         self._made = folder / "made.db"
@@ -30,7 +30,7 @@ class SQLiteSchema:
         database.close()
 
     def copy(self, path: Path) -> str:
-        """Make a database at `path` and return its URL."""
+        """Create a database at `path` and return its URL."""
         shutil.copy(self._made, path)
         url = f"sqlite:///{path}"
         _renew(url)
@@ -38,14 +38,14 @@ class SQLiteSchema:
 
 
 class MariaDBSchemas:
-    """Migrated databases of one server, emptied after one test and lent to the next."""
+    """Migrated databases of one server, emptied after each test and used again."""
 
     def __init__(self, server: PrivateMariaDB) -> None:
         self._server = server
         self._free: list[str] = []
 
     def lend(self) -> str:
-        """Return the URL of a database that nobody else has."""
+        """Return the URL of a database for exclusive use."""
         if self._free:
             url = self._free.pop()
             _renew(url)
@@ -57,7 +57,7 @@ class MariaDBSchemas:
         return url
 
     def take_back(self, url: str) -> None:
-        """Empty a database for the next test; drop it if somebody still has a connection to it."""
+        """Empty a database for the next test; drop it if it still has connections."""
         name = url.rpartition("/")[2]
         if self._server.is_in_use(name):
             self._server.drop_database(name)
@@ -69,7 +69,7 @@ class MariaDBSchemas:
 
 
 def ensure(database: Database) -> None:
-    """Migrate a database that has no schema yet; to ask costs less than to migrate once more."""
+    """Migrate a database that has no schema yet; checking costs less than migrating again."""
     with database.engine.connect() as connection:
         version = version_of(connection)
     if version is None:
@@ -77,7 +77,7 @@ def ensure(database: Database) -> None:
 
 
 def empty(session: Session) -> None:
-    """Delete all rows but those of the migration, which become as they were."""
+    """Delete all rows but those of the migration, which are reset."""
     for table in Model.metadata.sorted_tables:
         if table.name not in _FILLED:
             session.execute(table.delete())

@@ -1,4 +1,4 @@
-"""A publisher whose broker behaves as told, and remembers what it was given."""
+"""A publisher whose broker follows a script; it stores what is published."""
 
 import threading
 from collections import deque
@@ -8,7 +8,7 @@ from broker.transport import Confirm, Outgoing
 
 
 class ScriptedBatch:
-    """Fates known from the start; `wait` may be held up by `gate`."""
+    """Confirms known from the start; `gate` can delay `wait`."""
 
     def __init__(self, fates: list[Confirm], gate: threading.Event) -> None:
         self._fates = fates
@@ -25,7 +25,7 @@ class ScriptedBatch:
 
 
 class ScriptedPublisher:
-    """Each publish takes the next of `script`, one fate per message; then all is CONFIRMED."""
+    """Each publish takes the next entry of `script`, one confirm per message; then CONFIRMED."""
 
     def __init__(self, *script: Sequence[Confirm]) -> None:
         self.rounds: list[list[Outgoing]] = []

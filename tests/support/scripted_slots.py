@@ -2,7 +2,7 @@
 
 "ok"       ends at once, SUCCEEDED
 "hold"     runs until `finish` or a stop
-"stubborn" runs until `finish`, whatever it is told
+"stubborn" runs until `finish`, ignoring stops
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from executor.processes.interface import SlotEvents, SlotPool
 
 
 class ScriptedSlots(SlotPool):
-    """Stands in for `executor.processes.slots.Slots`; `started` keeps every trigger in order."""
+    """Replaces `executor.processes.slots.Slots`; `started` has every trigger in order."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ScriptedSlots(SlotPool):
         message: str = "done",
         on_recorded: Callable[[], None] | None = None,
     ) -> None:
-        """End a run; from any thread."""
+        """End a run; thread-safe."""
         self.loop.call_soon_threadsafe(self._end, run_id, outcome, message, on_recorded)
 
     def close(self, _grace_seconds: float) -> "asyncio.Future[None]":

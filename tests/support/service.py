@@ -1,4 +1,4 @@
-"""A service that the tests start for themselves: kept, ended and looked after by process id."""
+"""A service started by tests, tracked and ended by process id."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _CONTAINED = Path(__file__).with_name("contained_command.py")
 
 
 class Service:
-    """One running program with everything it started, in its own session, output in a file."""
+    """A running program with everything it started, in its own session, writing to a file."""
 
     def __init__(self, command: Sequence[str], *, env: dict[str, str], output: Path) -> None:
         self._output = output
@@ -39,15 +39,15 @@ class Service:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the program and all that it started are gone."""
+        """Whether the program and everything it started are gone."""
         return self._keeper.poll() is not None
 
     def processes(self) -> list[Process]:
-        """Return the program's processes that live now, its keeper left out."""
+        """Return the program's live processes, without its keeper."""
         return descendants(self._keeper.pid)
 
     def pid_of(self, name: str) -> int:
-        """Return the id of the one process called `name`, waiting for it a moment."""
+        """Return the id of the only process with this name, waiting for it briefly."""
         found = eventually(lambda: self._named(name))
         return found[0].pid
 
@@ -55,18 +55,18 @@ class Service:
         return [process for process in self.processes() if process.name == name]
 
     def signal(self, pid: int, number: signal.Signals) -> None:
-        """Send a signal to one of the program's processes; gone already is fine."""
+        """Send a signal to one of the program's processes, if it is still there."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until everything has ended; False when it has not in time."""
+        """Wait until everything has ended; return False on timeout."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._keeper.wait(seconds)
         return self.has_ended
 
     def end(self) -> None:
-        """End the program and everything that it started, at once, and wait for it."""
+        """End the program and everything it started, and wait for it."""
         self._keeper.terminate()
         if not self.wait(20.0):
             text = f"{self._keeper.args!r} did not end, see {self._output}"

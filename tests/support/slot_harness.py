@@ -1,4 +1,4 @@
-"""Slots with handlers of a test's own, on an event loop that the test turns itself."""
+"""Slots with a test's own handlers, on an event loop that the test runs."""
 
 import asyncio
 import contextlib
@@ -88,7 +88,7 @@ class SlotHarness:
         return trigger.run_id
 
     def start_batch(self, handler: str, params: Sequence[str], **fields: Any) -> list[int]:
-        """Start a run with all others handed ahead; the job has an idle process already."""
+        """Start a run with all others handed ahead; the job must have an idle process."""
         head, *followers = [self._trigger(handler, param, fields) for param in params]
         self.slots.start(head, followers)
         return [trigger.run_id for trigger in (head, *followers)]
@@ -110,7 +110,7 @@ class SlotHarness:
         return self.finished[run_id]
 
     def turn(self, check: Callable[[], T], seconds: float = 30.0) -> T:
-        """Let the loop work until `check` gives something true; return that."""
+        """Run the loop until `check` returns something true; return that."""
         deadline = time.monotonic() + seconds
         while not (value := check()):
             assert time.monotonic() < deadline, f"not true within {seconds} s: {value!r}"
@@ -118,7 +118,7 @@ class SlotHarness:
         return value
 
     def turn_for(self, seconds: float) -> None:
-        """Let the loop work, to see that something does not happen."""
+        """Run the loop for some time, to see that something does not happen."""
         deadline = time.monotonic() + seconds
         self.turn(lambda: time.monotonic() > deadline, seconds + 5)
 
@@ -133,7 +133,7 @@ class SlotHarness:
         return ""
 
     def note(self, name: str) -> str:
-        """Return what a handler wrote into a file of this folder."""
+        """Return what a handler wrote into a file in this folder."""
         with contextlib.suppress(FileNotFoundError):
             return (self.folder / name).read_text()
         return ""
@@ -174,7 +174,7 @@ class SlotHarness:
 
 
 def processes_holding(path: Path) -> list[Process]:
-    """Return the living processes that have a file open: marks a run's tree whatever it does."""
+    """Return the live processes that have a file open, which marks a run's tree."""
     return [p for p in every_process() if p.state not in "ZX" and _holds(p.pid, str(path))]
 
 

@@ -1,4 +1,4 @@
-"""A disk of a few megabytes: a tmpfs of its own, where this machine lets one be mounted."""
+"""A disk of a few megabytes: a tmpfs, if this machine allows mounting one."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[Path]:
-    """Mount a tmpfs of `size` bytes at a folder; skip where only somebody else may mount."""
+    """Mount a tmpfs of `size` bytes at a folder; skip the test if mounting is not permitted."""
     if os.geteuid() != 0:
         pytest.skip("a small disk is a tmpfs, which only root may mount")
     folder.mkdir()
@@ -26,12 +26,12 @@ def small_disk(folder: Path, size: int) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        # Lazily, so that the mount goes even where a failed test left something open.
+        # Lazily, so that it works even if a failed test left files open.
         subprocess.run(["umount", "-l", folder], check=True)
 
 
 def fill(folder: Path) -> Path:
-    """Take all that is free of the disk of a folder, as others than us do; return the file."""
+    """Use all free space of a folder's disk, as somebody else might; return the file."""
     path = folder / "somebody-elses"
     with path.open("wb", buffering=0) as file:
         try:

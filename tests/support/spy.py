@@ -1,6 +1,6 @@
-"""A handler and a script that look for secrets wherever a job process can look.
+"""A handler and a script that search for secrets everywhere a job process can look.
 
-What they look for is `hush-` and 32 digits: a pattern does not find itself in memory.
+They search for `hush-` and 32 digits; as a pattern, it does not find itself in memory.
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-#: Begins a process as root's without any capability, which is then a user like others.
+#: Starts a process of root's without capabilities, which has no more power than other users.
 _POWERLESS = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 
 SOURCE = r"""
@@ -92,7 +92,7 @@ print(json.dumps(found))
 
 
 def spy_on_executor(folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    """Start an executor of no privilege with this environment; return what its jobs found."""
+    """Start an unprivileged executor with this environment; return what its jobs found."""
     powerless = _POWERLESS if os.geteuid() == 0 else ()
     done = subprocess.run(
         [*powerless, sys.executable, "-c", _EXECUTOR, str(folder)],

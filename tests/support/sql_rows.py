@@ -1,4 +1,4 @@
-"""Rows, threads and statements for tests of the database."""
+"""Rows, threads and statements for database tests."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ def new_run(**values: Any) -> transitions.NewRun:
 
 
 def ticks(count: int, **values: Any) -> list[transitions.NewRun]:
-    """New runs of one job, one second apart."""
+    """Return new runs of one job, one second apart."""
     moments = [NOW_MS + 1_000 * number for number in range(count)]
     return [new_run(scheduled_at=moment, due_at=moment, **values) for moment in moments]
 
@@ -47,7 +47,7 @@ def plan(database: Database, *new: transitions.NewRun) -> list[int]:
 
 
 def planned_in(database: Database, status: RunStatus, count: int = 1, **values: Any) -> list[int]:
-    """Plan runs of a job of their own and put them into a status, whatever the arrows say."""
+    """Plan runs of a new job and set their status directly."""
     job_id = 1_000_000 + max((row.id for row in all_runs(database)), default=0)
     run_ids = plan(database, *ticks(count, **({"job_id": job_id} | values)))
     put(database, run_ids, status=status)
@@ -111,7 +111,7 @@ def add_job(database: Database, name: str = "job", **values: Any) -> int:
 
 
 def side_by_side(*works: Callable[[], T]) -> list[T]:
-    """Begin all works at the same moment, each in a thread, and return what they returned."""
+    """Start all functions at the same moment, each in a thread; return their results."""
     start = threading.Barrier(len(works))
 
     def begin(work: Callable[[], T]) -> T:
@@ -124,7 +124,7 @@ def side_by_side(*works: Callable[[], T]) -> list[T]:
 
 @contextmanager
 def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
-    """Collect what is sent to the database: text and parameters."""
+    """Collect the statements sent to the database: text and parameters."""
     sent: list[tuple[str, Any]] = []
 
     def note(_connection: Any, _cursor: Any, text: str, values: Any, *_rest: Any) -> None:
@@ -138,7 +138,7 @@ def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
 
 
 def trigger_at_once(database: Database, job: Job, count: int, *, now_ms: int) -> list[int]:
-    """Plan runs of a job that are all due now, in one transaction: one claim takes them all."""
+    """Plan runs of a job that are all due now, in one transaction, for a single claim."""
     first = new_run(
         app_id=job.app_id,
         job_id=job.id,

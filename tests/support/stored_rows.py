@@ -1,4 +1,4 @@
-"""Rows as a test wants them, put into a database by Warren's own functions."""
+"""Rows as a test needs them, inserted by Warren's own functions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support import schemas
 
 
 class Rows:
-    """A migrated database and short ways to fill it."""
+    """A migrated database with shortcuts to fill it."""
 
     def __init__(self, url: str) -> None:
         self.database = Database(url)
@@ -23,11 +23,11 @@ class Rows:
         self._ids = RunIds(self.database)
 
     def app(self, name: str = "reports") -> int:
-        """Make an app; return its id."""
+        """Create an app; return its id."""
         return self.database.write(lambda session: apps.ensure(session, name)[0])
 
     def job(self, name: str, app: str = "reports", **columns: Any) -> int:
-        """Make a job; return its id."""
+        """Create a job; return its id."""
         app_id = self.app(app)
 
         def unit(session: Any) -> int:
@@ -40,13 +40,13 @@ class Rows:
         return self.database.write(unit)
 
     def jobs(self, count: int, app: str = "reports", **columns: Any) -> None:
-        """Make very many jobs, all alike."""
+        """Create very many identical jobs."""
         values = {"app_id": self.app(app), "handler": "report"} | columns
         new = [values | {"name": f"one-{number}"} for number in range(count)]
         self.database.write(lambda session: session.execute(insert(Job), new))
 
     def run(self, job_id: int, at_ms: int, app: str = "reports", **columns: Any) -> int:
-        """Make a run of a job that came due at an instant; `status` and the like as given."""
+        """Create a run of a job that was due at this time; `status` and other columns as given."""
         app_id = self.app(app)
         new = transitions.NewRun(
             app_id=app_id,
@@ -75,7 +75,7 @@ class Rows:
         return self.database.write(unit)
 
     def runs(self, job_id: int, instants: Iterable[int], app: str = "reports") -> None:
-        """Make very many planned runs of a job, one for each instant."""
+        """Create very many planned runs of a job, one for each time."""
         app_id = self.app(app)
         new = [
             transitions.NewRun(
@@ -93,18 +93,18 @@ class Rows:
         self.database.write(lambda session: transitions.plan(session, new, self._ids))
 
     def set_run(self, run_id: int, **columns: Any) -> None:
-        """Change a run's row behind everybody's back."""
+        """Change a run's row directly."""
         self.database.write(
             lambda session: session.execute(update(Run).where(Run.id == run_id).values(**columns))
         )
 
     def watermark(self, job_id: int) -> int:
-        """Return the instant up to which every tick of a job is decided."""
+        """Return the time up to which every tick of a job is decided."""
         found = select(Job.last_tick_at).where(Job.id == job_id)
         return int(self.database.read(lambda session: session.execute(found).scalar_one()))
 
     def set_watermark(self, job_id: int, at_ms: int) -> None:
-        """Say that every tick of a job up to an instant is decided."""
+        """Declare every tick of a job decided up to this time."""
         self.database.write(
             lambda session: session.execute(
                 update(Job).where(Job.id == job_id).values(last_tick_at=at_ms)
@@ -112,7 +112,7 @@ class Rows:
         )
 
     def newest_run(self, job_id: int) -> int:
-        """Return the id of the run of a job that was planned last."""
+        """Return the id of a job's newest run."""
         newest = select(func.max(Run.id)).where(Run.job_id == job_id)
         return int(self.database.read(lambda session: session.execute(newest).scalar_one()))
 
@@ -139,13 +139,13 @@ class Rows:
         self.database.write(unit)
 
     def executor(self, address: str, beat_ms: int, load: str, app: str = "reports") -> int:
-        """Register an executor that was heard at an instant; return its id in the registry."""
+        """Register an executor last heard at this time; return its id in the registry."""
         self._hold(presence.EXECUTOR, app, address, beat_ms, load)
         found = self.database.read(lambda session: presence.listing(session, "EXECUTOR", app))
         return next(row.id for row in found if row.address == address)
 
     def scheduler(self, node: str, beat_ms: int) -> None:
-        """Register a scheduler that was heard at an instant."""
+        """Register a scheduler last heard at this time."""
         self._hold(presence.ADMIN, "scheduler", node, beat_ms, "")
 
     def _hold(self, group: str, key: str, address: str, beat_ms: int, load: str) -> None:

@@ -1,10 +1,10 @@
-"""Runs short `warren` commands in forks of a process that has imported them already.
+"""Runs short `warren` commands in forks of a process that has already imported them.
 
     python -P warm_command.py DESCRIPTOR COMMAND...
 
-Half a second of each such command is imports, which the tests would wait for hundreds of times.
-Each command is a process of its own, with its own folder, environment, outputs and status. It
-ends with its socket. It is a program, so it imports nothing of the tests.
+Imports take half a second of each command, and tests run hundreds. Each command is a separate
+process with its own folder, environment, outputs and status. The program ends with its socket. It
+imports nothing of the tests.
 """
 
 import gc
@@ -17,7 +17,7 @@ import time
 from importlib import import_module
 from typing import NoReturn
 
-#: Imported by commands when they need it.
+#: Modules that commands import only when they need them.
 _IMPORTED_LATER = (
     "alembic.command",
     "pika",
@@ -36,7 +36,7 @@ def serve(requests: socket.socket, commands: list[str]) -> None:
     for module in (*_IMPORTED_LATER, *(COMMANDS[command][0] for command in commands)):
         import_module(module)
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to wait for a watcher
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # watchers are reaped automatically
     while True:
         _, descriptors, _, _ = socket.recv_fds(requests, 1, 5)
         if not descriptors:
@@ -50,7 +50,7 @@ def serve(requests: socket.socket, commands: list[str]) -> None:
 
 
 def _watch(request: int, status: int, *streams: int) -> None:
-    """Tell the command's process id, then its status; only the command returns from here."""
+    """Send the command's process id, then its status; only the command returns from here."""
     pid = os.fork()
     if pid == 0:
         os.close(status)
@@ -77,7 +77,7 @@ def _run(request: int, streams: tuple[int, ...]) -> NoReturn:
     try:
         main()
     except SystemExit as end:
-        # Taking hundreds of modules apart would copy their memory, which is this fork's alone.
+        # Exit without tearing down hundreds of modules, which would copy their memory.
         sys.stdout.flush()
         os._exit(int(end.code or 0))
 

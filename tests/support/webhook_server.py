@@ -1,4 +1,4 @@
-"""A real HTTP server on 127.0.0.1 that keeps what it is sent, and answers as it is told."""
+"""A real HTTP server on 127.0.0.1 that stores requests and gives a prepared answer."""
 
 import json
 import socket
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class WebhookServer:
-    """`status`, `answer` and `headers` are its answer to everything; `posts` what came."""
+    """`status`, `answer` and `headers` are its answer to everything; `posts` are the requests."""
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         self.status = 200
@@ -61,7 +61,7 @@ class WebhookServer:
 
 
 class Silence:
-    """A server that takes connections and says nothing, or one letter at a time."""
+    """A server that accepts connections and sends nothing, or one byte at a time."""
 
     def __init__(self, *, drip: bytes = b"") -> None:
         self._drip = drip
@@ -77,7 +77,7 @@ class Silence:
 
     def __exit__(self, *_: object) -> None:
         self._closed.set()
-        # Closing alone leaves a thread that waits in accept() where it is.
+        # Closing alone would not wake a thread in accept().
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self._thread.join(30)

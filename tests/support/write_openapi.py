@@ -1,4 +1,4 @@
-"""Writes docs/openapi.json: what the API says of itself at /api/v1/openapi.json."""
+"""Writes docs/openapi.json: the description that the API serves at /api/v1/openapi.json."""
 
 import json
 from pathlib import Path

@@ -125,7 +125,7 @@ def columns(version: str) -> dict[str, dict[str, str]]:
 
 
 class XxlJobDatabase:
-    """A database with the tables of one version of XXL-JOB; made by a test, filled by it."""
+    """A database with the tables of one version of XXL-JOB; a test creates and fills it."""
 
     def __init__(self, server: PrivateMariaDB, version: str = "3.4.0") -> None:
         self.version = version
@@ -133,7 +133,7 @@ class XxlJobDatabase:
         url = make_url(server.create_database())
         self.name = str(url.database)
         self.password = str(url.password)
-        #: As it is given to the command: without a password.
+        #: For the command: without a password.
         self.url = f"mysql+pymysql://{url.username}@{url.host}:{url.port}/{self.name}"
         self._columns = columns(version)
         self.connection = pymysql.connect(
@@ -160,7 +160,7 @@ class XxlJobDatabase:
             return list(cursor.fetchall())
 
     def add(self, table: str, **values: Any) -> int:
-        """Insert a row, by the column names of 3.4; those that this version has not are left."""
+        """Insert a row, by 3.4's column names; columns that this version lacks are left out."""
         there = self._columns[f"xxl_job_{table}"]
         found = {self._known_as(name, there): value for name, value in values.items()}
         found = {name: value for name, value in found.items() if name in there}

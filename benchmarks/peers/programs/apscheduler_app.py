@@ -1,4 +1,4 @@
-"""APScheduler with its jobs in MySQL and a pool of processes; it is sender and worker in one."""
+"""APScheduler with its jobs in MySQL and a process pool; sender and worker in one."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""Celery over RabbitMQ, each task's end stored in MySQL; run as a program, the sender."""
+"""Celery over RabbitMQ, with results in MySQL; as a program, the sender."""
 
 import os
 
@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 DATABASE_URL = os.environ["BENCH_DATABASE_URL"]
 
 app = Celery("bench", broker=os.environ["BENCH_BROKER_URL"], backend=f"db+{DATABASE_URL}")
-#: Its name wherever it is imported from: the worker's module is not the sender's `__main__`.
+#: Named explicitly, as the worker's module is not the sender's `__main__`.
 noop = app.task(work.noop, name="noop")
 
 
@@ -22,7 +22,7 @@ def main() -> None:
         with engine.connect() as connection:
             return connection.execute(ended).scalar_one()
 
-    app.backend.ResultSession()  # makes the tables
+    app.backend.ResultSession()  # creates the tables
     sending.run(noop.delay, count)
 
 

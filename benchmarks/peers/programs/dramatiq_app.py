@@ -1,4 +1,4 @@
-"""Dramatiq over RabbitMQ, each message's result stored in Redis; run as a program, the sender."""
+"""Dramatiq over RabbitMQ, with results in Redis; as a program, the sender."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""RQ over Redis, which forks a process for each job; run as a program, the sender."""
+"""RQ over Redis, which forks a process for each job; as a program, the sender."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What every sender does: it warms up, waits for a line, sends its runs and waits for all ends."""
+"""The common sender: warms up, waits for a line, sends its runs and waits for all ends."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 WARM_UP_RUNS = 20
 LOOK_SECONDS = 0.1
-#: Then something is wrong.
+#: After this long something is wrong.
 PATIENCE_SECONDS = 240.0
 
 
@@ -29,7 +29,7 @@ def run(send: Callable[[int], object], count_ended: Callable[[], int]) -> None:
         send(WARM_UP_RUNS + number)
     _wait(count_ended, before + WARM_UP_RUNS + runs)
     print(time.monotonic() - began, flush=True)
-    sys.stdin.readline()  # so that its times can be read
+    sys.stdin.readline()  # keep running until its processor time has been read
 
 
 def _wait(count_ended: Callable[[], int], count: int) -> None:

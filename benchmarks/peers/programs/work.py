@@ -1,4 +1,4 @@
-"""The work: a line with the run's id for each start, as Warren's own benchmark writes it."""
+"""The work: writes a line with the run's id at each start, like Warren's own benchmark."""
 
 import os
 
