@@ -222,6 +222,10 @@ class Problem(Refused):
         """Return the same problem as one of this field."""
         return type(self)(self.code, field, **self.facts)
 
+    def about(self, **facts: object) -> Self:
+        """Return the same problem with further facts."""
+        return type(self)(self.code, self.field, **self.facts | facts)
+
 
 def found(check: Callable[[], object], field: str = "") -> tuple[Problem, ...]:
     """Return the problems that a check raises, assigned to the field if one is given."""

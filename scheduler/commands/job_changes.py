@@ -1,7 +1,8 @@
 """Creating, editing and deleting a job, inside the caller's transaction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -18,6 +19,7 @@ from scheduler.jobs.audit_records import record_of, record_of_fields
 from scheduler.jobs.edit_summary import differences, script_difference
 from scheduler.jobs.fields import Field, changed, columns_of
 from scheduler.jobs.spec import JobSpec
+from scheduler.problems import Problem
 from sql.accounts import preferences
 from sql.jobs import changed_jobs, child_links, jobs, script_versions
 from sql.models import Job, RouteMemory
@@ -83,8 +85,8 @@ class JobChanges:
         However many there are, it takes few statements, but for scripts and fixed delays.
 
         Raises:
-            Problem: one is to be started and can never fire, or the caller has no right to a script
-                that would change.
+            Problem: one is to be started and can never fire (the facts name its `app` and `job`),
+                or the caller has no right to a script that would change.
 
         """
         known = jobs.find_many(session, ((app_id, spec.name) for app_id, spec in wanted))
@@ -138,9 +140,12 @@ class JobChanges:
         if any(spec.script_language for _, spec in wanted):
             self._demand(Right.EDIT_GLUE)
         made = [new_job(app_id, spec, now_ms) for app_id, spec in wanted]
-        started = [job for job, (_, spec) in zip(made, wanted, strict=True) if spec.enabled]
-        for job in started:
-            self._schedules.begin(job, now_ms)
+        started = []
+        for job, (_, spec) in zip(made, wanted, strict=True):
+            if spec.enabled:
+                with _naming(spec):
+                    self._schedules.begin(job, now_ms)
+                started.append(job)
         session.add_all(made)
         session.flush()
         for job in started:
@@ -205,7 +210,8 @@ class JobChanges:
         after = record_of_fields(session, job, edit.fields)
         self._note(session, Action.JOB_UPDATE, job, now_ms, before=edit.before, after=after)
         if edit.reschedules:
-            self._schedules.enter(session, job, now_ms)
+            with _naming(edit.spec):
+                self._schedules.enter(session, job, now_ms)
         elif edit.changes({"misfire"}):
             self._schedules.record(session, job, now_ms)
 
@@ -215,16 +221,20 @@ class JobChanges:
         """Start and stop locked jobs as described; return what was done, by id."""
         off = [job for job, spec in wanted if spec.enabled is False]
         # A schedule that ended stays ended until it is changed, so applying twice is harmless.
-        on = [job for job, spec in wanted if spec.enabled and job.stop_reason is None]
+        on = [one for one in wanted if one[1].enabled and one[0].stop_reason is None]
         stopped = self._schedules.stop_all(session, off, now_ms)
         with session.no_autoflush:
-            started = {job.id for job in on if self._schedules.start(session, job, now_ms)}
+            started = {job.id for job, spec in on if self._start(session, job, spec, now_ms)}
         for job, _ in wanted:
             if job.id in stopped:
                 self._note(session, Action.JOB_STOP, job, now_ms)
             if job.id in started:
                 self._note(session, Action.JOB_START, job, now_ms)
         return dict.fromkeys(stopped, "stop") | dict.fromkeys(started, "start")
+
+    def _start(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> bool:
+        with _naming(spec):
+            return self._schedules.start(session, job, now_ms)
 
 
 def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
@@ -242,6 +252,15 @@ def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
         child_ids=None,
         **columns_of(spec),
     )
+
+
+@contextmanager
+def _naming(spec: JobSpec) -> Iterator[None]:
+    """Have a problem of a job say whose it is."""
+    try:
+        yield
+    except Problem as problem:
+        raise problem.about(app=spec.app, job=spec.name) from None
 
 
 def _source(job: Job) -> str:

@@ -65,7 +65,8 @@ class JobFileCommands:
 
         Raises:
             Problem: an app does not exist for the caller, a job could never fire, its children
-                are unknown or form a circle, or one that is to be deleted is another's child.
+                are unknown or form a circle, or one that is to be deleted is another's child. The
+                field of a job's problem begins with its place: `jobs/0/children`.
 
         """
         self._context.actor.demand(Right.OPERATE)
@@ -79,7 +80,12 @@ class JobFileCommands:
         unchanged = self._context.database.read(
             lambda session: self._compare(session, wanted_apps, specs, prune=prune)
         )
-        return self._context.write(Right.OPERATE, unit) if unchanged is None else unchanged
+        if unchanged is not None:
+            return unchanged
+        try:
+            return self._context.write(Right.OPERATE, unit)
+        except Problem as problem:
+            raise _placed(problem, specs) from problem
 
     def _compare(
         self,
@@ -195,6 +201,15 @@ class JobFileCommands:
         return [
             Change(action="delete", what="job", name=f"{app}/{job.name}") for job, app in doomed
         ]
+
+
+def _placed(problem: Problem, specs: Sequence[JobSpec]) -> Problem:
+    """Return a problem with the place of its job among `specs`, if it is of one of them."""
+    job = problem.facts.get("app"), problem.facts.get("job")
+    for number, spec in enumerate(specs):
+        if (spec.app, spec.name) == job:
+            return problem.at(f"jobs/{number}/{problem.field}".rstrip("/"))
+    return problem
 
 
 def _by_name(wanted_apps: Sequence[AppSpec], specs: Sequence[JobSpec]) -> dict[str, AppSpec | None]:

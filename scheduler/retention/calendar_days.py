@@ -33,6 +33,5 @@ class CalendarDays:
 
 def days_between(first: date, last: date) -> Iterator[date]:
     """Yield the days from `first` to `last`, both included."""
-    while first <= last:
-        yield first
-        first += _DAY
+    for number in range((last - first).days + 1):
+        yield first + number * _DAY

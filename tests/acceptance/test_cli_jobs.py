@@ -324,9 +324,10 @@ def test_children_are_applied_once_and_shown_by_name(desk: Desk) -> None:
     [
         ("children: [a]", "5: cannot save job a: its children form a circle: a -> b -> a"),
         ("children: [nobody]", "6: cannot save job b: unknown child 'nobody'"),
+        ("enabled: true", "6: cannot start job b: it has no schedule"),
     ],
 )
-def test_wrong_children_are_one_line_that_says_where_and_nothing_is_applied(
+def test_a_job_that_cannot_be_so_is_one_line_that_says_where_and_nothing_is_applied(
     desk: Desk, field: str, words: str
 ) -> None:
     name = desk.file(FAMILY.replace("name: b, app: reports", f"name: b, app: reports, {field}"))

@@ -78,7 +78,9 @@ def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> BeatSchedule:
     return found
 
 
-def _spec(key: str, entry: Mapping[str, Any], app: str, zone: str) -> JobSpec:
+def _spec(key: str, entry: Any, app: str, zone: str) -> JobSpec:
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"expected a dict, got: {type(entry).__name__}")  # noqa: TRY004 - as all else
     kind, value = _schedule(entry.get("schedule"))
     return JobSpec(
         name=_CONTROL.sub("_", key).strip()[:255],

@@ -18,6 +18,7 @@ from scheduler.jobs.rules import check_app_name, problems
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Problem
 from scheduler.schedules.cron_schedule import CronSchedule
+from warren.errors import CommandError
 from warren.importing.cron_fields import listed
 from warren.jobfile.export import job_file
 from warren.views.terminal import warn
@@ -65,7 +66,8 @@ class _Surroundings:
 
 def print_crontab(path: Path, *, app: str, timezone: str) -> None:
     """Print a crontab as a job file, and remarks on standard error."""
-    text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    text = _decoded(data, str(path))
     now_ms = time.time_ns() // 1_000_000
     crontab = read_crontab(text, app=app, timezone=timezone, now_ms=now_ms)
     print("".join(f"{line}\n" for line in job_file([AppSpec(name=app)], crontab.specs)), end="")
@@ -85,7 +87,7 @@ def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
         load_zone(timezone)
     crontab, around = Crontab(), _Surroundings(timezone=timezone)
     taken: set[str] = set()
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         assigned = _ASSIGNMENT.fullmatch(line)
@@ -107,10 +109,20 @@ def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
     return crontab
 
 
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        words = f"expected UTF-8, got the byte 0x{data[error.start]:02x}"
+        raise CommandError(f"{name}:{line}: {words}") from error
+
+
 def _assign(name: str, value: str, around: _Surroundings) -> None:
     if name == "CRON_TZ":
-        load_zone(value)
+        # Even if it is none: what follows is then left out, and not run in the zone before it.
         around.timezone = value
+        load_zone(value)
     if name == "MAILTO":
         emails = tuple(part.strip() for part in value.split(",") if part.strip())
         around.emails = tuple(email for email in emails if is_email(email))

@@ -50,17 +50,17 @@ def apply(client: LocalClient, file: JobFile, *, dry_run: bool, prune: bool) -> 
     """Apply a job file that has been read; return every change.
 
     Raises:
-        JobFileError: a job's app is neither in the file nor in the database, or its children are
-            not allowed.
+        JobFileError: a job's app is neither in the file nor in the database, it cannot have its
+            children, or it is to be started and can never fire.
 
     """
     file.check_apps(client.database.read(apps.ids_by_name))
     try:
         return client.commands.job_files.apply(file.apps, file.specs, dry_run=dry_run, prune=prune)
     except Problem as problem:
-        if problem.field != "children":
+        if not problem.field.startswith("jobs/"):
             raise
-        raise file.refused_children(problem) from problem
+        raise file.refused(problem) from problem
 
 
 def change_line(change: Change, *, dry_run: bool) -> str:

@@ -39,15 +39,14 @@ _APP = ("name", "title", "addresses", "alarm", "webhook")
 class JobFile:
     """A valid job file.
 
-    `app_lines` are the lines where jobs name their apps; `child_lines` those where a job, given by
-    app and name, lists its children.
+    `app_lines` says where jobs name their apps, `job_lines` where each job names its fields.
     """
 
     path: Path
     apps: tuple[AppSpec, ...]
     specs: tuple[JobSpec, ...]
     app_lines: Mapping[str, int]
-    child_lines: Mapping[tuple[str, str], int]
+    job_lines: tuple[Mapping[str, int], ...]
 
     def check_apps(self, existing: Iterable[str]) -> None:
         """Raise JobFileError if a job's app is neither in the file nor in `existing`."""
@@ -61,12 +60,12 @@ class JobFile:
             ],
         )
 
-    def refused_children(self, problem: Problem) -> JobFileError:
-        """Return a problem about children as an error with its line."""
-        job = str(problem.facts["app"]), str(problem.facts["job"])
-        line = self.child_lines.get(job)
-        place = self.path if line is None else f"{self.path}:{line}"
-        return JobFileError([f"{place}: {problem}"])
+    def refused(self, problem: Problem) -> JobFileError:
+        """Return the refusal of a job, `jobs/0/children`, with the line that it is about."""
+        _, number, field = [*problem.field.split("/"), ""][:3]
+        lines = self.job_lines[int(number)]
+        line = lines.get(field, lines["name"])
+        return JobFileError([f"{self.path}:{line}: {problem}"])
 
 
 def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:
@@ -81,9 +80,11 @@ def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) 
     return _read(path, lambda: read_tree(path), now_ms, added_routes)
 
 
-def read_job_text(data: bytes, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:
-    """Return the job file in these bytes, like `read_job_file`."""
-    return _read(Path("job file"), lambda: tree_of(data), now_ms, added_routes)
+def read_job_text(
+    data: bytes, path: Path, *, now_ms: int, added_routes: Sequence[str] = ()
+) -> JobFile:
+    """Return what the bytes of a job file say, as `read_job_file` does."""
+    return _read(path, lambda: tree_of(data), now_ms, added_routes)
 
 
 def _read(
@@ -98,7 +99,7 @@ def _read(
         apps=tuple(walk.apps.values()),
         specs=tuple(walk.specs),
         app_lines=walk.app_lines,
-        child_lines=walk.child_lines,
+        job_lines=tuple(walk.job_lines),
     )
 
 
@@ -135,9 +136,9 @@ class _FileReader:
         self.apps: dict[str, AppSpec] = {}
         self.specs: list[JobSpec] = []
         self.app_lines: dict[str, int] = {}
-        self.child_lines: dict[tuple[str, str], int] = {}
+        self.job_lines: list[Mapping[str, int]] = []
         self._job_reader = JobReader(self.reader, now_ms=now_ms, added_routes=added_routes)
-        self._job_lines: dict[tuple[str, str], int] = {}
+        self._name_lines: dict[tuple[str, str], int] = {}
 
     def file(self, root: yaml.Node) -> None:
         """Read the whole file."""
@@ -204,19 +205,18 @@ class _FileReader:
             return
         spec, lines = read
         self.specs.append(spec)
+        self.job_lines.append(lines)
         if spec.app:
             self.app_lines.setdefault(spec.app, lines["app"])
         if spec.app and spec.name:
             self._note_name(spec, lines["name"])
-            if "children" in lines:
-                self.child_lines[spec.app, spec.name] = lines["children"]
 
     def _note_name(self, spec: JobSpec, line: int) -> None:
         key = (spec.app, spec.name)
-        if key in self._job_lines:
+        if key in self._name_lines:
             name = f"{spec.name[:100]!r} in app {spec.app[:100]!r}"
-            self.reader.say(line, f"duplicate job {name}, first in line {self._job_lines[key]}")
-        self._job_lines.setdefault(key, line)
+            self.reader.say(line, f"duplicate job {name}, first in line {self._name_lines[key]}")
+        self._name_lines.setdefault(key, line)
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

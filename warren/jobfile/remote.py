@@ -1,11 +1,14 @@
 """`warren jobs apply --api`: sends a job file to the API instead of using the database."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from scheduler.commands.job_file import Change
 from warren.client import ApiError, Client
 from warren.errors import CommandError, JobFileError
 from warren.jobfile.apply import print_changes
+from warren.jobfile.upload import UPLOAD
+from warren.jobfile.yaml_tree import line_at, tree_of
 from warren.settings.settings import PREFIX, Settings
 
 
@@ -21,15 +24,14 @@ def apply_by_api(
     if settings.api_token is None:
         raise CommandError(f"{PREFIX}API_TOKEN: expected a token of the API, it is not set")
     try:
-        client = Client(url, settings.api_token)
-        found = client.apply(path.read_bytes(), dry_run=dry_run, prune=prune)
+        client, data = Client(url, settings.api_token), path.read_bytes()
+        found = client.apply(data, dry_run=dry_run, prune=prune)
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
         raise CommandError(str(error)) from error
     except ApiError as error:
-        lines = [str(one.get("detail", "")) for one in error.problem.get("errors", ())]
-        raise JobFileError(lines or [f"{url}: {error}"]) from error
+        raise JobFileError([*_problems(path, data, error)] or [f"{url}: {error}"]) from error
     changes = [
         Change(
             action=one["action"],
@@ -42,3 +44,15 @@ def apply_by_api(
     ]
     same = Change(action="unchanged", what="job", name="")
     print_changes([*changes, *[same] * found["unchanged"]], dry_run=dry_run, as_json=as_json)
+
+
+def _problems(path: Path, data: bytes, error: ApiError) -> Iterator[str]:
+    """Give each problem that the API names, with the file and the line where it can be found."""
+    for one in error.problem.get("errors", ()):
+        words, pointer = str(one.get("detail", "")), str(one.get("pointer", ""))
+        if words.startswith(f"{UPLOAD}:"):
+            yield f"{path}{words.removeprefix(UPLOAD)}"
+        elif pointer:
+            yield f"{path}:{line_at(tree_of(data), pointer)}: {words}"
+        else:
+            yield words

@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from scheduler.jobs.spec import AppSpec, JobSpec
 from warren.errors import JobFileError
 from warren.jobfile.reader import read_job_text
 from warren.route_plugins import route_names
+
+#: What stands for its path in what is said of it.
+UPLOAD = "job file"
 
 
 def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
@@ -18,7 +22,7 @@ def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
     """
     now_ms = time.time_ns() // 1_000_000
     try:
-        file = read_job_text(data, now_ms=now_ms, added_routes=route_names())
+        file = read_job_text(data, Path(UPLOAD), now_ms=now_ms, added_routes=route_names())
     except JobFileError as error:
         raise ValueError("\n".join(error.lines)) from error
     return file.apps, file.specs

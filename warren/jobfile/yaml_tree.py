@@ -79,6 +79,27 @@ def line_of(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
+def line_at(root: yaml.Node, pointer: str) -> int:
+    """Return the line of what a JSON pointer leads to, or of the last thing on the way to it."""
+    node, line = root, line_of(root)
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        found = next((child for child in _children(node) if child.name == name), None)
+        if found is None:
+            break
+        node, line = found.node, found.line
+    return line
+
+
+def _children(node: yaml.Node) -> Iterator[Entry]:
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            yield Entry(str(number), line_of(item), item)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield Entry(str(key.value), line_of(key), value)
+
+
 def entries(node: yaml.Node, what: str) -> Iterator[Entry | InvalidEntry]:
     """Yield the entries of a mapping, and problems of its keys: not text, or duplicate.
 

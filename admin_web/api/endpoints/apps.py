@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from admin_web.api.answer_types import page_type
 from admin_web.api.api_services import ApiServices
+from admin_web.api.bodies import FieldErrors, refuse
 from admin_web.api.endpoint import BASE, Call, Reply, endpoint
 from admin_web.api.endpoints.pauses import (
     Changed,
@@ -118,6 +119,10 @@ class AppEndpoints:
     @endpoint("PUT", "/apps/<app>", Scope.ADMIN, AppFacts, body=AppBody, also={201: "created"})
     def put(self, call: Call, app: str) -> Reply:
         """Create an app, or replace its settings."""
+        if call.body.name not in (None, app):
+            wrong = FieldErrors()
+            wrong.say("/name", f"expected {app[:100]!r} as in the path")
+            refuse(wrong)
         spec, commands = app_spec_of(app, call.body), self._services.commands(call.actor).apps
         try:
             app_id = self._id(call, app)

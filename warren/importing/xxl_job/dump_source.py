@@ -1,5 +1,6 @@
 """XXL-JOB's tables in a file written by mysqldump or mariadb-dump, plain or compressed."""
 
+import codecs
 import gzip
 import mmap
 import shutil
@@ -16,6 +17,7 @@ from warren.importing.dump.tokens import Data
 from warren.importing.xxl_job.tables import LOG, READ_WHOLE, RULES
 
 _GZIP = b"\x1f\x8b"
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 #: Bytes at the beginning and end with the tool's name, and its note that the dump is complete.
 _NOTE = 512
 _TOOLS = (b"-- MySQL dump", b"-- MariaDB dump")
@@ -26,7 +28,8 @@ class DumpSource:
     """Reads a dump once as a whole, and its runs only on request.
 
     Raises:
-        CommandError: it is incomplete, not a dump, or contains several databases of XXL-JOB.
+        CommandError: it is incomplete, not a dump, not UTF-8, or contains several databases of
+            XXL-JOB.
 
     """
 
@@ -100,7 +103,13 @@ class DumpSource:
 
 def _opened(path: Path) -> IO[bytes]:
     file = path.open("rb")
-    if file.read(2) != _GZIP:
+    start = file.read(2)
+    if start in _UTF_16:
+        file.close()
+        raise CommandError(
+            f"{path} is UTF-16, as PowerShell's > writes it; use mysqldump --result-file"
+        )
+    if start != _GZIP:
         return file
     with file, gzip.open(path) as packed:
         plain = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it

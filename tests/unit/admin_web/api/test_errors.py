@@ -242,5 +242,35 @@ def test_an_answer_names_a_hundred_problems_at_most(admin: Program) -> None:
     assert len(problem_of(answer, answer.status_code)["errors"]) == 100
 
 
-def test_the_first_day_of_all_is_a_day(admin: Program) -> None:
-    assert admin.get("/reports/days?until=0001-01-01").status_code == 200
+@pytest.mark.parametrize("days", ["until=0001-01-01", "since=9999-12-31&until=9999-12-31"])
+def test_the_first_and_the_last_day_of_all_are_days(admin: Program, days: str) -> None:
+    assert admin.get(f"/reports/days?{days}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("job", "field"),
+    [
+        ({"enabled": True}, "schedule"),
+        ({"enabled": True, "schedule": {"at": "2001-01-01T00:00:00Z"}}, "schedule"),
+        ({"children": ["nobody"]}, "children"),
+        ({"children": ["b"]}, "children"),
+    ],
+)
+def test_a_problem_of_a_job_file_leads_to_the_job(
+    admin: Program, rows: Rows, job: dict[str, Any], field: str
+) -> None:
+    jobs = [{"name": name, "app": "reports", "handler": "h"} for name in ("a", "b")]
+
+    answer = admin.post("/apply", {"jobs": [jobs[0], jobs[1] | job]})
+
+    [error] = problem_of(answer, 422)["errors"]
+    assert error["pointer"] == f"/jobs/1/{field}"
+
+
+def test_an_app_has_the_name_of_its_path(admin: Program) -> None:
+    refused = admin.put("/apps/letters", {"name": "mails"})
+    made = admin.put("/apps/letters", {"name": "letters"})
+
+    [error] = problem_of(refused, 422)["errors"]
+    assert error == {"pointer": "/name", "detail": "expected 'letters' as in the path"}
+    assert made.status_code == 201

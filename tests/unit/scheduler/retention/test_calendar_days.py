@@ -41,3 +41,7 @@ def test_days_between_two_are_both_included() -> None:
 
     assert found == [date(2026, 2, 27), date(2026, 2, 28), date(2026, 3, 1)]
     assert list(days_between(date(2026, 3, 2), date(2026, 3, 1))) == []
+
+
+def test_the_last_day_of_all_is_a_day() -> None:
+    assert list(days_between(date.max, date.max)) == [date.max]

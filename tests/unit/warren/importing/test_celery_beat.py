@@ -28,14 +28,17 @@ def crontab(**fields: set[int]) -> SimpleNamespace:
 
 def read(timezone: str = "UTC", **entry: Any) -> BeatSchedule:
     entries = {"nightly/one": {"task": "proj.add", "schedule": 60} | entry}
-    celery = SimpleNamespace(
+    return read_beat_schedule(_celery(entries, timezone), app="mails", now_ms=NOW_MS)
+
+
+def _celery(entries: Mapping[str, Any], timezone: str = "UTC") -> SimpleNamespace:
+    return SimpleNamespace(
         conf=SimpleNamespace(beat_schedule=entries),
         tasks={"proj.add": None, "celery.ping": None},
         timezone=timezone,
         loader=SimpleNamespace(import_default_modules=lambda: None),
         finalize=lambda: None,
     )
-    return read_beat_schedule(celery, app="mails", now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +89,12 @@ def test_entry_that_has_no_equal_is_left_out_and_named(
     [told] = found.remarks
     assert told.startswith("nightly/one is left out: ")
     assert words in told
+
+
+def test_entry_that_is_no_dict_is_left_out_and_named() -> None:
+    found = read_beat_schedule(_celery({"odd": 60}), app="mails", now_ms=NOW_MS)
+
+    assert found.remarks == ["odd is left out: expected a dict, got: int"]
 
 
 def test_what_has_no_effect_here_is_named() -> None:

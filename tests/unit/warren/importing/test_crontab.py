@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
 from warren.cli import root
-from warren.importing.crontab import Crontab, read_crontab
+from warren.errors import CommandError
+from warren.importing.crontab import Crontab, print_crontab, read_crontab
 from warren.jobfile.reader import read_job_file
 
 NOW_MS = 1_772_301_600_000
@@ -126,6 +127,46 @@ def test_line_that_cannot_be_a_job_is_named(line: str, words: str) -> None:
     [told] = crontab.remarks
     assert told.startswith("line 2 is left out: ")
     assert words in told
+
+
+def test_lines_after_an_unknown_zone_are_left_out_until_the_next_zone() -> None:
+    zones = (
+        "CRON_TZ=Asia/Tokyo\n0 1 * * * a\nCRON_TZ=Mars/Base\n0 1 * * * b\nCRON_TZ=UTC\n0 1 * * * c"
+    )
+
+    crontab = read(zones)
+
+    assert [(one.name, one.timezone) for one in crontab.specs] == [
+        ("a", "Asia/Tokyo"),
+        ("c", "UTC"),
+    ]
+    assert [told.partition(":")[0] for told in crontab.remarks] == [
+        "line 3 is left out",
+        "line 4 is left out",
+    ]
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    assert only("0 1 * * * echo a\x85b\r\n").script_source == "cd ~\necho a\x85b\n"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    (tmp_path / "crontab").write_bytes(b"\xef\xbb\xbf0 1 * * * date\n")
+
+    result = CliRunner().invoke(
+        root, ["import", "crontab", str(tmp_path / "crontab"), "--app", "nightly"]
+    )
+
+    assert (result.stderr, "name: date" in result.stdout) == ("", True)
+
+
+def test_what_is_no_utf_8_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "crontab").write_bytes(
+        "0 1 * * * date\n0 2 * * * echo caf\u00e9\n".encode("latin-1")
+    )
+
+    with pytest.raises(CommandError, match=r"crontab:2: expected UTF-8, got the byte 0xe9$"):
+        print_crontab(tmp_path / "crontab", app="nightly", timezone="")
 
 
 def test_same_commands_get_names_of_their_own() -> None:

@@ -1,11 +1,14 @@
 """A dump is cut into tables and rows; one that ends in the middle is named."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.errors import CommandError
 from warren.importing.dump.statements import RowInserted, Statements, TableMade
+from warren.importing.xxl_job.dump_source import DumpSource
 
 TABLE = """
 DROP TABLE IF EXISTS `jobs`;
@@ -43,6 +46,14 @@ def quoted(text: str) -> str:
     ):
         text = text.replace(plain, escaped)
     return f"'{text}'"
+
+
+def test_a_dump_that_powershell_wrote_is_told_what_to_do(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.sql"
+    dump.write_bytes(WHOLE.encode("utf-16"))
+
+    with pytest.raises(CommandError, match=r"dump.sql is UTF-16.*--result-file"):
+        DumpSource(dump)
 
 
 def test_table_has_its_columns_in_order_and_its_next_id() -> None:
