@@ -81,7 +81,8 @@ class Step:
 def crowded(mariadb: PrivateMariaDB) -> Iterator[Database]:
     """Many jobs, of which few are due, and many runs, of which few are open."""
     url = mariadb.create_database()
-    database = Database(url)
+    # On a machine that stands still for long, the server ends a connection in the middle of a read.
+    database = Database(url, retry_seconds=60)
     migration.upgrade(database)
     database.write(_fill)
     yield database
