@@ -7,7 +7,7 @@ A run stays PLANNED while its executor is full or offline, its route waits for a
 has just been paused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sqlalchemy.orm import Session
@@ -21,10 +21,15 @@ from scheduler.dispatch.workload import Workload
 from scheduler.jobs.script_cache import Scripts
 from scheduler.membership.roster import Roster
 from scheduler.node_context import NodeContext
+from scheduler.routing.choice import Memory
+from scheduler.routing.probe_answers import UNDERWAY_SECONDS
+from scheduler.routing.strategies import memory_of_underway, underway
 from sql.jobs import jobs, route_memory
 from sql.jobs.jobs import JobToRun
-from sql.runs import transitions
+from sql.runs import queries, transitions
 from sql.runs.run_rows import PlannedRun
+
+UNDERWAY_MS = round(UNDERWAY_SECONDS * 1000)
 
 
 class Claimer:
@@ -65,16 +70,29 @@ class Claimer:
             session, list(run_ids), app_id=context.app_id, now_ms=self._context.now_ms()
         )
         found = jobs.for_runs(session, {row.job_id for row in rows})
-        remembering = {job.id for job in found.values() if self._resolver.needs_memory(job)}
         context = replace(
             context,
             now_ms=self._context.now_ms(),
-            memories=route_memory.lock(session, remembering) if remembering else {},
+            memories=self._recall(session, found.values(), context.app),
             scripts=self._scripts.read(session, [row.script_version for row in rows]),
         )
         outcome = self._decide(session, rows, found, context)
         self._write(session, outcome, context.now_ms)
         return outcome
+
+    def _recall(self, session: Session, found: Iterable[JobToRun], app: str) -> dict[int, Memory]:
+        """Return what the routes of these jobs remember, locked until the transaction ends."""
+        wanted = {job.id for job in found if self._resolver.needs_memory(job)}
+        memories: dict[int, Memory] = dict(route_memory.lock(session, wanted)) if wanted else {}
+        remembered = [run_id for one in memories.values() for run_id in underway(one)]
+        if remembered:
+            since_ms = self._context.now_ms() - UNDERWAY_MS
+            sent = queries.underway(session, remembered, since_ms=since_ms)
+            self._resolver.learn_underway(app, sent)
+            for job_id in {job_id for job_id, one in memories.items() if underway(one)}:
+                of_job = [run.id for run in sent if run.job_id == job_id]
+                memories[job_id] = memory_of_underway(of_job)
+        return memories
 
     def _decide(
         self,

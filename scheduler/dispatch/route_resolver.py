@@ -1,7 +1,7 @@
 """Asks a run's route for a destination, with all that the route may look at."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from broker.reasons.codes import Why
@@ -13,7 +13,7 @@ from scheduler.routing.choice import Choice, Memory, Router, RouteRequest
 from scheduler.routing.probe_answers import Candidates
 from scheduler.routing.probes import Probes, Undecided
 from sql.jobs.jobs import JobToRun
-from sql.runs.run_rows import PlannedRun
+from sql.runs.run_rows import PlannedRun, RoutedRun
 
 
 class RouteFailed(ValueError):
@@ -37,6 +37,12 @@ class RouteResolver:
         router = self._routers.get(job.route)
         return router is not None and router.needs_memory
 
+    def learn_underway(self, app: str, sent: Iterable[RoutedRun]) -> None:
+        """Take into account which runs any scheduler has sent and executors may not have yet."""
+        self._probes.learn_sent(
+            ((app, run.address, run.boot_id), run.job_id, run.id) for run in sent
+        )
+
     def request(
         self,
         row: PlannedRun,
@@ -58,6 +64,7 @@ class RouteResolver:
         is_free = not wanted
         request = RouteRequest(
             job_id=job.id,
+            run_id=row.id,
             addresses=context.well(context.addresses) if is_free else tuple(context.live),
             memory=_own_memory(job, memory),
             wanted=context.well(wanted),

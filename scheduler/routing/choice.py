@@ -55,10 +55,11 @@ class RouteRequest:
     `addresses` are the live executors, sorted, or in the order of the app's own list; `away` are
     those of that list that are offline. `wanted` are those that a user named for this run, in the
     user's order. `probes` is None until executors were asked; one that is missing counts as not ok.
-    `shard_index` matters to a broadcast only.
+    `shard_index` matters to a broadcast only. `run_id` is the run that is to be sent.
     """
 
     job_id: int
+    run_id: int = 0
     addresses: tuple[str, ...]
     memory: Memory | None = None
     probes: Mapping[str, ProbeAnswer] | None = field(default=None, compare=False)

@@ -156,6 +156,14 @@ class ProbeAnswers:
                 if known.jobs.pop(job_id, None) is not None:
                     known.underway.setdefault(job_id, {})[run_id] = now
 
+    def learn(self, sent: Iterable[Sent], now: float) -> None:
+        """Record runs on their way that any scheduler has sent; what is known stays as it is."""
+        for boot, job_id, run_id in sent:
+            known = self._of(boot, now)
+            if run_id not in known.underway.get(job_id, {}):
+                known.jobs.pop(job_id, None)  # its answer may be older than the run
+                known.underway.setdefault(job_id, {})[run_id] = now
+
     def complete(
         self, router: Router, request: RouteRequest, among: Candidates, now: float, due_at: int
     ) -> RouteRequest:

@@ -120,6 +120,11 @@ class Probes:
         with self._lock:
             self._answers.count(sent, self._clock())
 
+    def learn_sent(self, sent: Iterable[Sent]) -> None:
+        """Record runs on their way to executors, whichever scheduler has sent them."""
+        with self._lock:
+            self._answers.learn(sent, self._clock())
+
     def note_missing(self, app: str, address: str) -> None:
         """Record that messages sent to an address came back."""
         with self._lock:

@@ -51,7 +51,9 @@ BUILT_IN: Mapping[str, Router] = MappingProxyType(
         Route.LEAST_FREQUENTLY_USED: Router(strategies.least_frequently_used, needs_memory=True),
         Route.LEAST_RECENTLY_USED: Router(strategies.least_recently_used, needs_memory=True),
         Route.FAILOVER: Router(strategies.failover, probe=Probe.BEAT, takes_first_ok=True),
-        Route.BUSYOVER: Router(strategies.busyover, probe=Probe.IDLE_BEAT, takes_first_ok=True),
+        Route.BUSYOVER: Router(
+            strategies.busyover, probe=Probe.IDLE_BEAT, takes_first_ok=True, needs_memory=True
+        ),
         Route.SHARDING_BROADCAST: Router(strategies.broadcast),
     }
 )

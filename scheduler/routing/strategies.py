@@ -1,12 +1,13 @@
 """The ten strategies. A memory left by another strategy, before an edit, is ignored."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
-from scheduler.routing.choice import Choice, ProbeAnswer, Route, RouteRequest
+from scheduler.routing.choice import Choice, Memory, ProbeAnswer, Route, RouteRequest
 from scheduler.routing.hash_ring import consistent_hash
 
 #: ROUND starts at a random count below this, so that jobs do not all start at one executor.
@@ -84,8 +85,26 @@ def failover(request: RouteRequest, _random: Random) -> Choice:
 
 
 def busyover(request: RouteRequest, _random: Random) -> Choice:
-    """Choose the first idle one, else the best of those that are not busy with this job."""
-    return _first_ok(Route.BUSYOVER, request)
+    """Choose the first idle one, else the best of those that are not busy with this job.
+
+    Remembers which runs are on their way, so that other schedulers ask executors about them too.
+    """
+    choice = _first_ok(Route.BUSYOVER, request)
+    if choice.address is None:
+        return choice
+    sent = (*underway(request.memory), request.run_id)
+    return replace(choice, memory=memory_of_underway(sent))
+
+
+def underway(memory: Memory | None) -> tuple[int, ...]:
+    """Return the runs that BUSYOVER remembers as on their way."""
+    is_own = memory is not None and memory.get("route") == Route.BUSYOVER
+    return tuple(memory["sent"]) if is_own and memory is not None else ()
+
+
+def memory_of_underway(run_ids: Iterable[int]) -> Memory:
+    """Return what BUSYOVER remembers when these runs are on their way."""
+    return {"route": Route.BUSYOVER, "sent": list(run_ids)}
 
 
 def broadcast(request: RouteRequest, _random: Random) -> Choice:

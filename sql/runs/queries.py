@@ -222,6 +222,13 @@ def by_ids(session: Session, run_ids: Iterable[int]) -> list[RoutedRun]:
     ]
 
 
+def underway(session: Session, run_ids: Iterable[int], *, since_ms: int) -> list[RoutedRun]:
+    """Return those of these runs whose trigger may be on its way, routed after `since_ms`."""
+    coming = (RunStatus.ROUTED, RunStatus.SENT)
+    found = by_ids(session, run_ids)
+    return [run for run in found if run.status in coming and run.routed_at > since_ms]
+
+
 def wanted_dead(session: Session, *, now_ms: int) -> list[RoutedRun]:
     """Return runs in flight that somebody asked to kill, oldest first."""
     return fetch(

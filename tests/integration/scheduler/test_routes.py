@@ -2,7 +2,9 @@
 
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
+from scheduler.dispatch.claim import ClaimOutcome
 from scheduler.node import SchedulerNode
 from scheduler.routing.hash_ring import consistent_hash
 from scheduler.timeouts import Timeouts
@@ -310,6 +312,32 @@ def test_busyover_sends_twenty_brief_jobs_of_one_second_to_eight_slots(cluster: 
     done = [cluster.wait_final(run_id) for run_id in [trigger(cluster, name) for name in names]]
 
     assert [run.status for run in done] == [RunStatus.SUCCEEDED] * 20
+
+
+@on_memory
+def test_busyover_passes_over_an_executor_to_which_another_scheduler_has_sent_the_job(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    release = tmp_path / "release"
+    slow, quick = cluster.scheduler(), cluster.scheduler()
+    for address in ("one", "two"):
+        cluster.executor(address)
+    cluster.wait_online("one", "two")
+    cluster.job("long", route="BUSYOVER", handler="until-file", param=str(release))
+    with patch.object(quick.dispatcher._claimer, "claim", lambda *_: ClaimOutcome()):
+        # It stands still between the commit and the message.
+        slow.dispatcher._sender.send = lambda *_: None
+        first = trigger(cluster, "long")
+        cluster.wait_status(first, RunStatus.ROUTED)
+        slow.dispatcher._claimer.claim = lambda *_: ClaimOutcome()
+
+    second = trigger(cluster, "long")
+    eventually(lambda: cluster.run(second).address)
+    release.touch()
+
+    assert {cluster.run(first).address, cluster.run(second).address} == {"one", "two"}
+    assert "a run of the job is " in cluster.run(second).trigger_message
+    assert cluster.wait_final(second).status == RunStatus.SUCCEEDED
 
 
 def test_busyover_refuses_only_a_job_that_runs_on_every_executor(

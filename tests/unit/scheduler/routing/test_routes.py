@@ -46,9 +46,9 @@ class Job:
         self.memory: Memory | None = None
 
     def next(self, addresses: tuple[str, ...] = ABC, wanted: tuple[str, ...] = ()) -> str | None:
-        choice = choose(
-            self.route, request(addresses, memory=self.memory, wanted=wanted), self.random
-        )
+        idle = {address: ProbeAnswer(ok=True, words="idle") for address in addresses}
+        asked = request(addresses, memory=self.memory, wanted=wanted).with_probes(idle)
+        choice = choose(self.route, asked, self.random)
         if choice.memory is not None:
             self.memory = json.loads(json.dumps(choice.memory))
         return choice.address
@@ -353,6 +353,7 @@ def test_only_strategies_with_needs_ask_and_remember() -> None:
         Route.ROUND,
         Route.LEAST_FREQUENTLY_USED,
         Route.LEAST_RECENTLY_USED,
+        Route.BUSYOVER,
     }
 
 
