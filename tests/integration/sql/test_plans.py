@@ -1,7 +1,7 @@
 """Each question of the schedulers' loops goes through the index that is meant for it."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sized, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from sql.engine import Database
 from sql.explanation import Explanation
 from sql.instants import at
 from sql.jobs import child_links, history, jobs, parked
-from sql.listings import dashboard, job_search, outlook
+from sql.listings import app_listing, dashboard, job_search, outlook
 from sql.listings.job_search import JobFilter, Order
 from sql.registry import presence
 from sql.run_status import Kind, RunStatus
@@ -358,11 +358,30 @@ def test_what_the_dashboard_asks_of_jobs_and_runs_goes_through_their_indexes(
     assert {step.key for step in steps if step.table != "xxl_job_group"} == keys
 
 
-def test_apps_with_enabled_jobs_are_found_by_one_job_of_each(crowded: Database) -> None:
-    found, rows = crowded.read(lambda s: counting_rows(s, recipients.waiting_apps))
+@pytest.mark.parametrize(
+    "ask",
+    [
+        recipients.waiting_apps,
+        lambda s: app_listing.with_started_jobs(s, None),
+        lambda s: app_listing.with_started_jobs(s, [1, 2, 3, 4, 5]),
+    ],
+)
+def test_apps_with_enabled_jobs_are_found_by_one_job_of_each(
+    crowded: Database, ask: Callable[[Session], Sized]
+) -> None:
+    found, rows = crowded.read(lambda s: counting_rows(s, ask))
 
     assert len(found) == 5
     assert rows < 100
+
+
+def test_enabled_jobs_of_an_app_are_read_up_to_a_bound(crowded: Database) -> None:
+    found, rows = crowded.read(
+        lambda s: counting_rows(s, lambda one: app_listing.started_jobs(one, "app-1", limit=500))
+    )
+
+    assert len(found) == 500
+    assert rows < 1_100
 
 
 def test_changes_of_schedules_are_read_along_the_index_of_jobs(crowded: Database) -> None:

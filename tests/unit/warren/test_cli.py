@@ -35,6 +35,7 @@ COMMANDS = [
     "runs kill",
     "runs clear",
     "executors list",
+    "executors show",
     "schedulers list",
     "report",
     "alarms list",
