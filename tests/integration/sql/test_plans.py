@@ -1,7 +1,7 @@
 """Each question of the schedulers' loops goes through the index that is meant for it."""
 
 import re
-from collections.abc import Callable, Iterator, Sized, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar
