@@ -8,6 +8,8 @@ import pytest
 
 from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
+from tests.support.eventually import eventually
+from tests.support.ports import free_port
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.remote_executors import GatewayCase, environment, shared_folder
 
@@ -90,3 +92,31 @@ def test_result_that_comes_while_the_broker_is_away_is_kept(
     [run] = deployment.await_final(run_id, seconds=60)
     assert (run.status, run.message) == (RunStatus.SUCCEEDED, "released")
     assert len(deployment.starts()) == 1
+
+
+@pytest.mark.timeout(600)  # a gateway that is refused tries again after 30 s
+def test_executor_of_a_gateway_that_died_is_served_by_the_other_one(case: GatewayCase) -> None:
+    deployment = case.deployment
+    gateway = case.gateway()
+    other = free_port()
+    case.gateway(gateway_port=other, state_dir=deployment.folder / "other-gateway")
+    case.ports.append(other)
+    port = free_port()
+    case.program("flask_app.py", str(port))
+    eventually(lambda: "alive" in case.listed().values(), 60, every=0.2)
+    path = case.release_file("two")
+    deployment.job("under-way", handler="flask", param=path)
+    deployment.job("waiting", handler="flask")
+    under_way = deployment.trigger("under-way")
+    deployment.await_status(under_way, RunStatus.RUNNING)
+
+    gateway.kill()
+    waiting = deployment.trigger("waiting")
+    served = deployment.await_success(waiting, seconds=200)
+    [lost] = deployment.await_final(under_way)
+    Path(path).touch()
+    eventually(lambda: deployment.logged("remote_callback_ignored", str(under_way)), 60)
+
+    assert lost.status == RunStatus.LOST
+    assert deployment.status(under_way) == RunStatus.LOST
+    assert sorted(start["run"] for start in deployment.starts()) == sorted([under_way, served.id])

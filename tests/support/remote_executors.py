@@ -46,6 +46,8 @@ class GatewayCase:
         self.folder = deployment.folder
         self.app = deployment.app
         self.port = free_port()
+        #: Of the gateways that clients are told of.
+        self.ports = [self.port]
         self._programs = programs
         self.remotes: list[Command] = []
         self.tokens = self.folder / "gateway-tokens"
@@ -96,7 +98,7 @@ class GatewayCase:
         """Start a client; `path` is the admin's path as the client expects it."""
         command = Command(
             *program[1:],
-            f"http://127.0.0.1:{self.port}{path}",
+            ",".join(f"http://127.0.0.1:{one}{path}" for one in self.ports),
             port,
             str(self.folder),
             folder=self.folder,
