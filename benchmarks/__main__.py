@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from benchmarks import broadcasts, chains, comparison, measures, routes, throughput
+from benchmarks import broadcasts, chains, comparison, embedded, measures, routes, throughput
 from benchmarks.rates import Rate
 from benchmarks.stack import Servers, Stack, servers
 from benchmarks.table import Row, Table
@@ -33,6 +33,7 @@ class Sizes:
     ticking_jobs: int = 200
     ticking_seconds: float = 10.0
     storm_jobs: int = 2_000
+    embedded_jobs: int = 3_000
     decisions: int = 20_000
     executors: int = 50
     broadcasts: int = 40
@@ -48,6 +49,7 @@ QUICK = Sizes(
     ticking_jobs=10,
     ticking_seconds=2.0,
     storm_jobs=50,
+    embedded_jobs=50,
     decisions=200,
     executors=10,
     broadcasts=3,
@@ -92,6 +94,7 @@ def _measure(own: Servers, stack: Stack, table: Table, arguments: argparse.Names
     table.add(_fresh_rows(stack, found[0].ours, sizes))
     table.add(_lateness_rows(stack, sizes))
     table.add(_storm_rows(stack, sizes))
+    table.add(_embedded_rows(sizes))
     table.add(_chain_rows(stack, sizes))
     table.add(_broadcast_rows(stack, sizes))
     table.add(_route_rows(sizes))
@@ -126,6 +129,11 @@ def _storm_rows(stack: Stack, sizes: Sizes) -> list[Row]:
         Row(f"{jobs}: all sent after", f"{storm.sent_seconds:.2f} s", "", "<= 2 s"),
         Row(f"{jobs}: all done after", f"{storm.done_seconds:.2f} s"),
     ]
+
+
+def _embedded_rows(sizes: Sizes) -> list[Row]:
+    what = f"embedded, {sizes.embedded_jobs:,} jobs due in one second: all done after"
+    return [Row(what, f"{embedded.storm(sizes.embedded_jobs):.2f} s", "", "<= 1.2 s")]
 
 
 def _chain_rows(stack: Stack, sizes: Sizes) -> list[Row]:

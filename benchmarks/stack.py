@@ -307,7 +307,9 @@ def none_unsent(session: Session) -> bool:
     return session.execute(select(Run.id).where(Run.status.in_(unsent)).limit(1)).first() is None
 
 
-def count_planned(session: Session) -> int:
-    """Return how many runs are PLANNED."""
-    planned = select(func.count()).where(Run.status == RunStatus.PLANNED)
-    return session.execute(planned).scalar_one()
+def count_of_tick(session: Session, at_ms: int) -> int:
+    """Return how many runs there are of an instant's ticks."""
+    counted = select(func.count()).where(
+        Run.scheduled_at == at_ms, Run.status != RunStatus.CANCELLED
+    )
+    return session.execute(counted).scalar_one()
