@@ -4,7 +4,8 @@ import click
 
 from broker.keys import app_key, webhook_secret
 from warren.command_options import examples, takes_settings
-from warren.settings.settings import Settings, needed_secret
+from warren.settings.home import known_secret
+from warren.settings.settings import Settings
 
 
 @click.group()
@@ -23,7 +24,7 @@ def app_secret(settings: Settings, name: str) -> None:
     It is derived from WARREN_SECRET, is the same each time, and is valid for this app only.
     WARREN_SECRET cannot be computed from it.
     """
-    print(app_key(needed_secret(settings), name))
+    print(app_key(known_secret(settings), name))
 
 
 @secrets.command("webhook", epilog=examples("warren secrets webhook reports"))
@@ -35,4 +36,4 @@ def webhook(settings: Settings, name: str) -> None:
     It is derived from WARREN_SECRET and is the same each time. Neither WARREN_SECRET nor another
     app's key can be computed from it.
     """
-    print(webhook_secret(needed_secret(settings), name))
+    print(webhook_secret(known_secret(settings), name))

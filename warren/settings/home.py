@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 
 from warren.settings.file_lock import FileLock
-from warren.settings.settings import DATABASE_FILE, HOME, Settings
+from warren.settings.settings import DATABASE_FILE, HOME, Settings, needed_secret
 
 LOG_FILE = HOME / "warren.log"
 _SECRET_FILE = HOME / "secret"
@@ -37,6 +37,20 @@ def home_secret(settings: Settings) -> str:
     if not _SECRET_FILE.exists():
         _write_secret(_SECRET_FILE)
     return _SECRET_FILE.read_text(encoding="ascii").strip()
+
+
+def known_secret(settings: Settings) -> str:
+    """Return the secret of the settings, else that of `warren up` in this folder.
+
+    With a database of its own, only the settings can know its secret.
+
+    Raises:
+        SettingsError: there is neither.
+
+    """
+    if settings.secret is None and settings.database_url is None and _SECRET_FILE.exists():
+        return home_secret(settings)
+    return needed_secret(settings)
 
 
 def _write_secret(path: Path) -> None:

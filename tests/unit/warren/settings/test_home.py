@@ -4,9 +4,11 @@ import stat
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from warren.errors import CommandError
-from warren.settings.home import home_secret, open_home
+from warren.cli import root
+from warren.errors import CommandError, SettingsError
+from warren.settings.home import home_secret, known_secret, open_home
 from warren.settings.settings import Settings
 
 
@@ -58,3 +60,27 @@ def test_second_one_on_the_folder_is_refused() -> None:
 
     with pytest.raises(CommandError, match=r"another `warren up` is using .*\.warren"):
         open_home()
+
+
+@pytest.mark.parametrize("command", ["app", "webhook"])
+def test_keys_of_its_apps_are_printed_without_settings(command: str) -> None:
+    open_home()
+    secret = home_secret(Settings())
+
+    printed = CliRunner().invoke(root, ["secrets", command, "reports"]).stdout
+
+    assert (
+        printed
+        == CliRunner(env={"WARREN_SECRET": secret})
+        .invoke(root, ["secrets", command, "reports"])
+        .stdout
+    )
+    assert len(printed) > 32
+
+
+def test_another_database_does_not_have_its_secret() -> None:
+    open_home()
+    home_secret(Settings())
+
+    with pytest.raises(SettingsError, match="WARREN_SECRET"):
+        known_secret(Settings(database_url="sqlite:///other.db"))
