@@ -17,6 +17,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+_PATH = "/api/v1"
 #: Statuses after which the same call may succeed a little later.
 _AGAIN = frozenset({429, 503})
 #: How many seconds one request waits for an end; the API allows 60.
@@ -55,7 +56,7 @@ class Client:
     """Calls one API with one token.
 
     Args:
-        url: the API's address, such as `https://warren.example.com`.
+        url: the API's address, such as `https://warren.example.com`, with or without `/api/v1`.
         token: as printed by `warren tokens add`.
         timeout: seconds to wait for an answer.
         patience: seconds for which a failed call is repeated, if it may succeed later.
@@ -77,7 +78,7 @@ class Client:
     ) -> None:
         if urlsplit(url).scheme not in ("http", "https"):
             raise ValueError(f"expected url to be an http(s) URL, got: {url!r}")
-        self._base = f"{url.rstrip('/')}/api/v1"
+        self._base = f"{url.rstrip('/').removesuffix(_PATH)}{_PATH}"
         self._token = token.strip()
         if not self._token.isascii() or not self._token.isprintable():
             raise ValueError("expected token to be what `warren tokens add` printed")
@@ -212,8 +213,7 @@ class Client:
             request = Request(self._base + path, data=data, headers=given, method=method)  # noqa: S310 - http(s), looked at above
             try:
                 with self._opener.open(request, timeout=self._timeout + wait_seconds) as answer:
-                    text = answer.read()
-                    return (json.loads(text) if text else None), _headers(answer.headers)
+                    return _answer(answer.read(), answer.status), _headers(answer.headers)
             except HTTPError as error:
                 refused, wait = _refused(error)
             except (OSError, HTTPException, URLError) as error:
@@ -233,6 +233,18 @@ class _NoRedirect(HTTPRedirectHandler):
         """Return None, so that a redirect is an error."""
 
 
+def _answer(data: bytes, status: int) -> Any:
+    """Return what an answer says; raises ApiError if Warren's API does not answer like that."""
+    try:
+        return json.loads(data) if data else None
+    except ValueError as error:
+        raise ApiError(status, _foreign(status)) from error
+
+
+def _foreign(status: int) -> dict[str, str]:
+    return {"detail": f"status {status}, but not from Warren's API; is the address right?"}
+
+
 def _refused(error: HTTPError) -> tuple[ApiError, float | None]:
     """Return the error in an answer, and its Retry-After seconds if any."""
     try:
@@ -241,7 +253,8 @@ def _refused(error: HTTPError) -> tuple[ApiError, float | None]:
         problem = {}
     after = error.headers.get("Retry-After", "")
     wait = float(after) if after.isdecimal() else None
-    return ApiError(error.code, problem if isinstance(problem, dict) else {}), wait
+    is_ours = isinstance(problem, dict) and "detail" in problem
+    return ApiError(error.code, problem if is_ours else _foreign(error.code)), wait
 
 
 def _headers(found: HTTPMessage) -> dict[str, str]:

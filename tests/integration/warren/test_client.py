@@ -29,9 +29,13 @@ class Unreliable:
         self.app = app
         #: What becomes of the next answers: a status and a wait, or 0 = the connection is cut.
         self.spoiled: list[tuple[int, str]] = []
+        #: The status of a page that is sent instead of every answer; 0 = none is.
+        self.pages = 0
         self._served = app.wsgi_app
 
     def __call__(self, environ: Any, start: Any) -> Any:
+        if self.pages:
+            return Response("<p>Hello</p>", status=self.pages)(environ, start)
         answer = Response.from_app(self._served, environ)
         if not self.spoiled:
             return answer(environ, start)
@@ -103,6 +107,22 @@ def test_what_is_refused_is_told_and_not_sent_again(client: Client, path: Unreli
     assert refused.value.status == 404
     with pytest.raises(ValueError, match="expected job to be APP/NAME"):
         client.trigger("nightly")
+
+
+def test_the_address_may_name_the_version(url: str, token: str) -> None:
+    assert Client(f"{url}/api/v1/", token).get("/whoami")["owner"] == "admin"
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_a_server_that_is_not_warrens_is_told_apart(
+    client: Client, path: Unreliable, status: int
+) -> None:
+    path.pages = status
+
+    with pytest.raises(ApiError, match=f"^status {status}, but not from Warren's API") as refused:
+        client.get("/jobs")
+
+    assert refused.value.status == status
 
 
 def test_an_api_that_is_not_there_is_given_up(token: str) -> None:
