@@ -36,12 +36,9 @@ class ApiError(Exception):
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
         self.problem = dict(problem)
-        errors = [
-            f"{one.get('pointer') or one.get('parameter') or ''}: {one.get('detail', '')}"
-            for one in problem.get("errors", ())
-        ]
         said = str(problem.get("detail", "")) or f"status {status}"
-        super().__init__("; ".join([said, *errors]) if len(errors) > 1 else said)
+        errors = [one for one in problem.get("errors", ()) if one.get("detail") != said]
+        super().__init__("; ".join([said, *map(_placed, errors)]))
 
 
 class RunFailed(Exception):
@@ -231,6 +228,11 @@ class _NoRedirect(HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Return None, so that a redirect is an error."""
+
+
+def _placed(error: Mapping[str, Any]) -> str:
+    place = error.get("pointer") or error.get("parameter")
+    return f"{place}: {error.get('detail')}" if place else str(error.get("detail"))
 
 
 def _answer(data: bytes, status: int) -> Any:

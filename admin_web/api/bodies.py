@@ -105,7 +105,11 @@ def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
         except msgspec.ValidationError as error:
             wrong.append(_parameter(name, str(error)))
     if wrong:
-        words = "the query has parameters that are not known" if unknown else "not acceptable"
+        words = (
+            "the query has parameters that are not known"
+            if unknown
+            else "the query is not acceptable"
+        )
         raise Refusal(400 if unknown else 422, words, errors=wrong)
     return kind(**made)
 

@@ -109,6 +109,15 @@ def test_what_is_refused_is_told_and_not_sent_again(client: Client, path: Unreli
         client.trigger("nightly")
 
 
+def test_one_thing_that_is_wrong_is_named_too(client: Client) -> None:
+    with pytest.raises(ApiError, match="limit: Expected `int` <= 200"):
+        client.get("/jobs?limit=201")
+    with pytest.raises(ApiError, match=r"not acceptable; /jobs/0/app: missing field 'app'$"):
+        client.apply({"jobs": [{"name": "x"}]})
+    with pytest.raises(ApiError, match="acceptable; job file:1: unknown field 'job', did you mean"):
+        client.apply("job: []")
+
+
 def test_the_address_may_name_the_version(url: str, token: str) -> None:
     assert Client(f"{url}/api/v1/", token).get("/whoami")["owner"] == "admin"
 
