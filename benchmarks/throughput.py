@@ -17,7 +17,7 @@ from sql.run_status import OPEN
 PLANNING_MS_PER_RUN = 0.6
 PLANNING_MS_PER_KB = 0.1
 #: Seconds between two polls while many runs are open, and how many are few; then every 10 ms.
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 FEW = 200
 
 
@@ -43,7 +43,7 @@ def measure(
     assert stack.clock.now_ms() < due_at, "planning took longer than expected"
     time.sleep((due_at - stack.clock.now_ms()) / 1000)
     meter, read = cpu.Meter(stack.clocks()), stack.rows_read()
-    stack.wait(_few_open, every=LOOK_SECONDS)
+    stack.wait(_few_open, every=POLL_SECONDS)
     final_at = stack.wait(none_open)
     cpu_us, rows_read = meter.spent(runs), (stack.rows_read() - read) / runs
     assert stack.check(job_ids) == before + runs

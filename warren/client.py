@@ -19,7 +19,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 _PATH = "/api/v1"
 #: Statuses after which the same call may succeed a little later.
-_AGAIN = frozenset({429, 503})
+_RETRYABLE = frozenset({429, 503})
 #: How many seconds one request waits for an end; the API allows 60.
 _WAIT_SECONDS = 30
 #: Attempts to read the rest of a finished run's log.
@@ -36,9 +36,9 @@ class ApiError(Exception):
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
         self.problem = dict(problem)
-        said = str(problem.get("detail", "")) or f"status {status}"
-        errors = [one for one in problem.get("errors", ()) if one.get("detail") != said]
-        super().__init__("; ".join([said, *map(_placed, errors)]))
+        detail = str(problem.get("detail", "")) or f"status {status}"
+        errors = [one for one in problem.get("errors", ()) if one.get("detail") != detail]
+        super().__init__("; ".join([detail, *map(_placed, errors)]))
 
 
 class RunFailed(Exception):
@@ -145,8 +145,8 @@ class Client:
 
     def follow(self, run_id: int, *, from_line: int = 1) -> Iterator[str]:
         """Yield the lines of a run's log, without line ends, until the run is over."""
-        in_vain = 0
-        while in_vain < _LOG_TRIES:
+        empty_reads = 0
+        while empty_reads < _LOG_TRIES:
             found, headers = self._call(
                 "GET",
                 f"/runs/{int(run_id)}/log?{urlencode({'from_line': from_line})}",
@@ -161,7 +161,7 @@ class Client:
                 return
             if not found["text"]:
                 is_over = self._call("GET", f"/runs/{int(run_id)}")[0]["tick"]["is_over"]
-                in_vain = in_vain + 1 if is_over else 0
+                empty_reads = empty_reads + 1 if is_over else 0
                 if is_over or "Preference-Applied" not in headers:
                     self._pause(1.0)
 
@@ -217,7 +217,7 @@ class Client:
                 refused, wait = ApiError(0, {"detail": f"no answer: {error}"}), None
             tries += 1
             wait = min(_LONGEST_PAUSE, 0.1 * 2.0**tries) if wait is None else wait
-            may_pass = refused.status == 0 or refused.status in _AGAIN
+            may_pass = refused.status == 0 or refused.status in _RETRYABLE
             if not may_pass or time.monotonic() + wait > give_up_at:
                 raise refused
             self._pause(wait * random.uniform(1.0, 1.2))  # noqa: S311 - jitter

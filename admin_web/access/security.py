@@ -59,8 +59,8 @@ class Security:
         app.config["MAX_FORM_MEMORY_SIZE"] = BODY_BYTES
         app.config["MAX_FORM_PARTS"] = FORM_FIELDS
         app.before_request(self.check)
-        app.after_request(self.dress)
-        app.after_request(self.note)
+        app.after_request(self.set_headers)
+        app.after_request(self.log_refusal)
 
     def check(self) -> None:
         """Refuse a host name that is not ours (DNS rebinding), and cross-site requests."""
@@ -75,20 +75,20 @@ class Security:
         if request.method not in _SAFE and request.mimetype not in _FORMS:
             abort(415)
 
-    def dress(self, response: Response) -> Response:
+    def set_headers(self, response: Response) -> Response:
         """Set the security headers and Cache-Control."""
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         if self._is_https:
             response.headers.setdefault(*HTTPS_ONLY)
-        if _is_kept_for_good():
+        if _is_immutable():
             response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         else:
             response.headers.setdefault("Cache-Control", "no-store")
         response.headers.pop("Server", None)
         return response
 
-    def note(self, response: Response) -> Response:
+    def log_refusal(self, response: Response) -> Response:
         """Log a 403: a right, token or origin was missing."""
         if response.status_code == Forbidden.code:
             known = known_visitor()
@@ -108,17 +108,17 @@ class Security:
     def _is_own_page(self) -> bool:
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
             return False
-        told = request.headers.get("Origin")
-        if told is None:
+        origin = request.headers.get("Origin")
+        if origin is None:
             return True
-        page = urlsplit(told)
+        page = urlsplit(origin)
         if page.netloc == self._public != "":
             # A page that came by http may have been changed on its way to the browser.
             return page.scheme == self._scheme
         return page.netloc == request.host
 
 
-def _is_kept_for_good() -> bool:
+def _is_immutable() -> bool:
     """Whether it is a file whose URL changes whenever its content does."""
     name = str((request.view_args or {}).get("filename", ""))
     return request.endpoint == "static" and ("v" in request.args or name.startswith("bundle/"))

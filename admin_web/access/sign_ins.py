@@ -107,7 +107,7 @@ class SignIns:
         self._database.write(lambda session: sign_in_attempts.refund(session, limits))
         return user
 
-    def open_again(self, visitor: Visitor, *, agent: str) -> str:
+    def reopen(self, visitor: Visitor, *, agent: str) -> str:
         """Sign a visitor in again after a change of password; return the new token."""
 
         def unit(session: Session) -> str:

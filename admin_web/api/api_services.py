@@ -32,7 +32,7 @@ class Limits:
     heavy: int = 4
     heavy_of_user: int = 2
     #: Seconds between two polls for all waiting requests.
-    look_seconds: float = 0.2
+    poll_seconds: float = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

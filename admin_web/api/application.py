@@ -9,7 +9,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wrappers import Response
 
 from admin_web.api.api_services import ApiServices, JobFiles
-from admin_web.api.authentication import Authentication, too_often
+from admin_web.api.authentication import Authentication, too_many_requests
 from admin_web.api.bodies import parsed, read_body, read_query
 from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
 from admin_web.api.endpoints import groups
@@ -49,7 +49,7 @@ def create_api(services: ApiServices) -> Flask:
     polling = LongPolling(
         services.database,
         places=ConcurrencyLimits(limits.waiting, limits.waiting_of_user),
-        look_seconds=limits.look_seconds,
+        poll_seconds=limits.poll_seconds,
     )
     heavy = ConcurrencyLimits(limits.heavy, limits.heavy_of_user)
     server = _Server(Authentication(services), heavy, polling)
@@ -57,16 +57,16 @@ def create_api(services: ApiServices) -> Flask:
         app.add_url_rule(
             BASE + one.endpoint.rule,
             endpoint=one.name,
-            view_func=server.serving(one),
+            view_func=server.view_function(one),
             methods=[one.endpoint.method],
         )
     app.add_url_rule("/healthz", endpoint=_HEALTH, view_func=lambda: _health(services))
-    strays = {rule.endpoint for rule in app.url_map.iter_rules()}
-    strays -= {one.name for one in views} | {_HEALTH}
-    if strays:
-        raise LookupError(f"routes that are no views: {', '.join(sorted(strays))}")
+    unmarked = {rule.endpoint for rule in app.url_map.iter_rules()}
+    unmarked -= {one.name for one in views} | {_HEALTH}
+    if unmarked:
+        raise LookupError(f"routes that are no views: {', '.join(sorted(unmarked))}")
     ProblemAnswers().install(app)
-    app.after_request(_dress)
+    app.after_request(_set_headers)
     app.extensions["warren_views"] = views
     app.extensions["warren_polling"] = polling
     if services.trusted_proxies:
@@ -75,7 +75,7 @@ def create_api(services: ApiServices) -> Flask:
     return app
 
 
-def described() -> dict[str, Any]:
+def api_description() -> dict[str, Any]:
     """Return the API's description in OpenAPI, without a database."""
     # No view is called, so this database is never opened.
     database = Database("sqlite:////dev/null")
@@ -104,7 +104,7 @@ class _Server:
         self._heavy = heavy
         self._polling = polling
 
-    def serving(self, one: Mounted) -> Callable[..., Response]:
+    def view_function(self, one: Mounted) -> Callable[..., Response]:
         """Return the function that Flask calls for a view."""
 
         def serve(**names: Any) -> Response:
@@ -119,7 +119,7 @@ class _Server:
                 return self._held_or_written(call, one.view(call, **names), one)
             with self._heavy.taken(call.user_id) as is_taken:
                 if not is_taken:
-                    raise too_often("too much of this kind is at work; send it again", 1)
+                    raise too_many_requests("too much of this kind is at work; send it again", 1)
                 return _written(one.view(call, **names), one)
 
         return serve
@@ -178,7 +178,7 @@ def _written(result: Any, one: Mounted) -> Response:
     return answer
 
 
-def _dress(response: Response) -> Response:
+def _set_headers(response: Response) -> Response:
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers.setdefault("Cache-Control", "no-store")

@@ -45,7 +45,7 @@ class Authentication:
             Refusal: 401 without a valid token, 429 if it calls too often, 403 without the scope.
 
         """
-        if endpoint.opens is OpenAccess.ANYONE:
+        if endpoint.access is OpenAccess.ANYONE:
             return None
         token, owner = self._found(request.headers.get("Authorization", ""))
         self._limit(token.id, endpoint)
@@ -57,9 +57,9 @@ class Authentication:
             owner=owner.name,
             scopes=scopes_of(token),
         )
-        if isinstance(endpoint.opens, Scope):
-            demand(call, endpoint.opens)
-        if endpoint.tells_of_apps and call.actor.job_ids is not None:
+        if isinstance(endpoint.access, Scope):
+            require_scope(call, endpoint.access)
+        if endpoint.needs_whole_apps and call.actor.job_ids is not None:
             raise Refusal(403, "this token is for some jobs only, and this is about whole apps")
         return call
 
@@ -103,14 +103,14 @@ class Authentication:
         )
         if wait_ms:
             log.warning("token_guesses_limited", origin=origin)
-            raise too_often("too many unknown tokens from this address", wait_ms / 1000)
+            raise too_many_requests("too many unknown tokens from this address", wait_ms / 1000)
 
     def _limit(self, token_id: int, endpoint: Endpoint) -> None:
         wait = self._requests.take(token_id)
-        if not wait and endpoint.opens is Scope.TRIGGER:
+        if not wait and endpoint.access is Scope.TRIGGER:
             wait = self._triggers.take(token_id)
         if wait:
-            raise too_often("this token calls too often", wait)
+            raise too_many_requests("this token calls too often", wait)
 
     def _see(self, token: KnownToken) -> None:
         now_ms, token_id = self._services.now_ms(), token.id
@@ -127,7 +127,7 @@ class Authentication:
         )
 
 
-def demand(call: Call, scope: Scope) -> None:
+def require_scope(call: Call, scope: Scope) -> None:
     """Raise Refusal 403 unless token and owner both have what a scope requires."""
     if not call.has(scope):
         raise Refusal(403, f"the token has no scope {scope.value}")
@@ -135,7 +135,7 @@ def demand(call: Call, scope: Scope) -> None:
         raise Refusal(403, f"the token's owner has no right to what scope {scope.value} allows")
 
 
-def too_often(detail: str, wait_seconds: float) -> Refusal:
+def too_many_requests(detail: str, wait_seconds: float) -> Refusal:
     """Return a refusal with status 429 and Retry-After."""
     seconds = str(max(1, math.ceil(wait_seconds)))
     return Refusal(429, detail, headers={"Retry-After": seconds})

@@ -11,7 +11,7 @@ from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import fingerprint
 
 #: Characters of an entity tag after the job's version.
-_TOLD_LENGTH = 16
+_HASH_LENGTH = 16
 HEADERS = {
     "If-Match": "The `ETag` that it must still have; `*` = any.",
     "If-None-Match": "`*`: it must not exist yet.",
@@ -28,8 +28,8 @@ def version(spec: JobSpec) -> str:
 
 def etag(spec: JobSpec, answer: msgspec.Struct) -> str:
     """Return the entity tag of an answer about a job: its version, and a hash of the rest."""
-    told = hashlib.sha256(msgspec.json.encode(answer)).hexdigest()[:_TOLD_LENGTH]
-    return f"{version(spec)}-{told}"
+    digest = hashlib.sha256(msgspec.json.encode(answer)).hexdigest()[:_HASH_LENGTH]
+    return f"{version(spec)}-{digest}"
 
 
 def is_known() -> bool:

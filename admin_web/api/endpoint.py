@@ -34,28 +34,28 @@ class OpenAccess(StrEnum):
 class Endpoint:
     """Where a view is found, who may call it, what it takes and returns.
 
-    `query`, `body` and `answer` are types that msgspec knows; `status` is that of success; `also`
-    are other answers by status, with their descriptions. `headers` are the request headers it
-    reads, with their descriptions; `media` are the types its body may have, and `gives` those of
-    its answer. `is_heavy`: it is expensive, so only few run at a time. `tells_of_apps`: it concerns
+    `query`, `body` and `answer` are types that msgspec knows; `status` is that of success;
+    `other_answers` are descriptions by status. `headers` are the request headers it reads, with
+    their descriptions; `media` are the types its body may have, and `answer_media` those of its
+    answer. `is_heavy`: it is expensive, so only few run at a time. `needs_whole_apps`: it concerns
     whole apps, so tokens for single jobs are refused.
     """
 
     method: str
     rule: str
-    opens: Scope | OpenAccess
+    access: Scope | OpenAccess
     answer: Any
     status: int = 200
     query: type | None = None
     body: type | None = None
     body_bytes: int = BODY_BYTES
     media: tuple[str, ...] = (JSON,)
-    gives: tuple[str, ...] = (JSON,)
-    also: Mapping[int, str] = field(default_factory=dict)
+    answer_media: tuple[str, ...] = (JSON,)
+    other_answers: Mapping[int, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     is_conditional: bool = False
     is_heavy: bool = False
-    tells_of_apps: bool = False
+    needs_whole_apps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +109,10 @@ class Group(Protocol):
 
 
 def endpoint(
-    method: str, rule: str, opens: Scope | OpenAccess, answer: Any, **more: Any
+    method: str, rule: str, access: Scope | OpenAccess, answer: Any, **more: Any
 ) -> Callable[[View], View]:
     """Mark a method as a view; it takes a Call and the variables of the rule."""
-    mark = Endpoint(method=method, rule=rule, opens=opens, answer=answer, **more)
+    mark = Endpoint(method=method, rule=rule, access=access, answer=answer, **more)
 
     def decorate(view: View) -> View:
         setattr(view, _MARK, mark)
@@ -139,7 +139,7 @@ def mounted(groups: Iterable[Group]) -> list[Mounted]:
         for name in dir(type(group))
         if isinstance(mark := getattr(getattr(type(group), name), _MARK, None), Endpoint)
     ]
-    shut = [one.name for one in found if not isinstance(one.endpoint.opens, Scope | OpenAccess)]
+    shut = [one.name for one in found if not isinstance(one.endpoint.access, Scope | OpenAccess)]
     if shut:
         raise LookupError(f"views without a scope: {', '.join(sorted(shut))}")
     return sorted(found, key=lambda one: (one.endpoint.rule, one.endpoint.method))

@@ -29,7 +29,7 @@ HOLD = "warren.hold"
 #: The key of the held request when the server calls the application again.
 HELD = "warren.held"
 #: Requests that must be polled one by one: polls a second in total, and the pause of each.
-LOOKS_PER_SECOND, LOOK_PAUSE_SECONDS = 50, 0.5
+POLLS_PER_SECOND, POLL_PAUSE_SECONDS = 50, 0.5
 
 log = structlog.get_logger()
 
@@ -69,7 +69,7 @@ class Wait:
         at_once: the answer if it cannot be held.
         later: returns the answer, or None = not yet, ask again. Its argument says whether it must
             answer now.
-        is_looked_at: whether to ask `later` from time to time before the tick is over.
+        is_polled: whether to ask `later` from time to time before the tick is over.
 
     """
 
@@ -77,7 +77,7 @@ class Wait:
     seconds: float
     at_once: Reply
     later: Callable[[bool], Reply | None]
-    is_looked_at: bool = False
+    is_polled: bool = False
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class HeldRequest:
     user_id: int
     wait: Wait
     end_at: float
-    look_at: float
+    poll_at: float
 
     def begin(self, connection: HeldConnection) -> None:
         """Wait on this connection; the server calls it once it has put it aside."""
@@ -105,7 +105,7 @@ class LongPolling:
     Args:
         database: where runs are.
         places: limits how many may wait at a time.
-        look_seconds: seconds between two polls.
+        poll_seconds: seconds between two polls.
         clock: monotonic seconds.
 
     """
@@ -115,12 +115,12 @@ class LongPolling:
         database: Database,
         *,
         places: ConcurrencyLimits,
-        look_seconds: float,
+        poll_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._places = places
-        self._look_seconds = look_seconds
+        self._poll_seconds = poll_seconds
         self._clock = clock
         self._changed = threading.Condition()
         #: All requests that have a place, and those of them that are not being answered right now.
@@ -145,7 +145,7 @@ class LongPolling:
             user_id=user_id,
             wait=wait,
             end_at=now + wait.seconds,
-            look_at=self._next_look(now, wait),
+            poll_at=self._next_poll(now, wait),
         )
         with self._changed:
             self._held.add(held)
@@ -163,7 +163,7 @@ class LongPolling:
         if reply is not None:
             self.end(held)
             return reply
-        held.look_at = self._next_look(now, held.wait)
+        held.poll_at = self._next_poll(now, held.wait)
         hold = cast(ApiRequest, request).hold
         assert hold is not None
         hold(held)
@@ -193,12 +193,12 @@ class LongPolling:
             self._is_stopped = True
             return self._changed.wait_for(lambda: not self._held, timeout)
 
-    def _next_look(self, now: float, wait: Wait) -> float:
-        if not wait.is_looked_at:
+    def _next_poll(self, now: float, wait: Wait) -> float:
+        if not wait.is_polled:
             return float("inf")
         with self._changed:
-            looked_at = sum(1 for one in self._held if one.wait.is_looked_at)
-        return now + max(LOOK_PAUSE_SECONDS, looked_at / LOOKS_PER_SECOND)
+            polled = sum(1 for one in self._held if one.wait.is_polled)
+        return now + max(POLL_PAUSE_SECONDS, polled / POLLS_PER_SECOND)
 
     def _look(self) -> None:
         """Watch until no request waits, in spite of errors."""
@@ -207,25 +207,25 @@ class LongPolling:
                 self._watch()
             except Exception as error:  # noqa: BLE001 - the top of a loop
                 log.warning("waiting_not_looked_at", error=str(error))
-                time.sleep(self._look_seconds)
+                time.sleep(self._poll_seconds)
             else:
                 return
 
     def _watch(self) -> None:
         """Watch until no request waits. Only this thread resumes and drops connections."""
-        looked_at = float("-inf")
+        polled_at = float("-inf")
         with selectors.DefaultSelector() as selector:
             clients = _Clients(selector)
             while waiting := self._still_waiting():
-                for held in clients.left(waiting, self._look_seconds):
+                for held in clients.left(waiting, self._poll_seconds):
                     clients.forget(held)
                     self._taken(held).drop()
                     self.end(held)
-                if self._clock() - looked_at >= self._look_seconds:
+                if self._clock() - polled_at >= self._poll_seconds:
                     for held in self._ready():
                         clients.forget(held)
                         self._taken(held).resume()
-                    looked_at = self._clock()
+                    polled_at = self._clock()
 
     def _still_waiting(self) -> dict[HeldRequest, HeldConnection]:
         with self._changed:
@@ -245,7 +245,7 @@ class LongPolling:
         return [
             one
             for one in waiting
-            if self._is_stopped or min(one.end_at, one.look_at) <= now or one.wait.run_id in over
+            if self._is_stopped or min(one.end_at, one.poll_at) <= now or one.wait.run_id in over
         ]
 
     def _over(self, run_ids: set[int]) -> set[int]:
@@ -294,7 +294,7 @@ class _Clients:
             self._selector.unregister(connection)
 
 
-def wished_seconds() -> float:
+def preferred_wait_seconds() -> float:
     """Return how long the client is willing to wait (`Prefer: wait=30`); 0 by default."""
     for preference in request.headers.get("Prefer", "").split(","):
         name, _, value = preference.partition(";")[0].partition("=")

@@ -69,13 +69,13 @@ def _operation(one: Mounted, schemas: dict[str, Any]) -> dict[str, Any]:
         "operationId": one.name.replace(".", "_"),
         "tags": [one.group],
         "summary": summary,
-        "x-scope": str(endpoint.opens),
+        "x-scope": str(endpoint.access),
         "parameters": [*_names(endpoint), *_query(endpoint, schemas), *_headers(endpoint)],
         "responses": _responses(endpoint),
     }
     if more.strip():
         found["description"] = more.strip()
-    if endpoint.opens is OpenAccess.ANYONE:
+    if endpoint.access is OpenAccess.ANYONE:
         found["security"] = []
     if endpoint.body is not None:
         schema = {"$ref": _REF.format(name=endpoint.body.__name__)}
@@ -120,7 +120,7 @@ def _headers(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
 
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
     found = {str(endpoint.status): _success(endpoint, "success")}
-    for status, words in endpoint.also.items():
+    for status, words in endpoint.other_answers.items():
         is_empty = status == 304  # noqa: PLR2004 - not modified
         found[str(status)] = {"description": words} if is_empty else _success(endpoint, words)
     problem = {"schema": {"$ref": _REF.format(name=ProblemBody.__name__)}}
@@ -139,6 +139,6 @@ def _success(endpoint: Endpoint, words: str) -> dict[str, Any]:
         "description": words,
         "content": {
             media: {"schema": schema if media == JSON else {"type": "string"}}
-            for media in endpoint.gives
+            for media in endpoint.answer_media
         },
     }

@@ -39,16 +39,16 @@ def page(
     kind: Any,
     query: Any,
     rows: Sequence[T],
-    told: Callable[[T], Any],
+    to_item: Callable[[T], Any],
     place: Callable[[T], Any],
 ) -> Any:
     """Return a page of rows, of which one more than the limit was read.
 
-    `told` converts a row to an item; `place` returns the position after it.
+    `to_item` converts a row to an item; `place` returns the position after it.
     """
     shown = rows[: query.limit]
     more = cursor(query, place(shown[-1])) if len(rows) > query.limit else None
-    return kind(items=[told(row) for row in shown], next=more)
+    return kind(items=[to_item(row) for row in shown], next=more)
 
 
 def instant_ms(name: str, text: str | None) -> int | None:

@@ -94,7 +94,7 @@ class PausePages:
         outcome = self._services.commands(visitor().actor).cluster.pause(
             app.id if app else EVERY_APP, reason=form.reason.data or "", until_ms=form.until_ms
         )
-        flash(_told(outcome, app))
+        flash(_outcome_text(outcome, app))
         return redirect(_place(app), 303)
 
 
@@ -108,7 +108,7 @@ def _place(app: App | None) -> str:
     return url_for("apps.index") if app else url_for("schedulers.index")
 
 
-def _told(outcome: PauseOutcome, app: App | None) -> str:
+def _outcome_text(outcome: PauseOutcome, app: App | None) -> str:
     if outcome is PauseOutcome.ALREADY:
         return str(gettext("Nothing to save."))
     if outcome is PauseOutcome.CHANGED:

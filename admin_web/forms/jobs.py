@@ -171,9 +171,9 @@ class JobForm(ConsoleForm):
         fields = [self[name] for name in names]
         return any(one.errors or _text(one) != str(one.default or "") for one in fields)
 
-    def told(self, names: Iterable[str]) -> list[tuple[str, str]]:
+    def labelled_values(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """Return labels and values of these fields as texts, without empty ones."""
-        found = [(str(self[name].label.text), _said(self[name])) for name in names]
+        found = [(str(self[name].label.text), _display_text(self[name])) for name in names]
         return [(label, words) for label, words in found if words]
 
     @property
@@ -253,7 +253,7 @@ def _shown(value: Any) -> object:
     return _CHOICES[value] if value is None or isinstance(value, bool) else str(value)
 
 
-def _said(field: Field) -> str:
+def _display_text(field: Field) -> str:
     """Return what a field shows: its text, or the label of its choice."""
     choices: Iterable[Any] = field.iter_choices() if isinstance(field, SelectField) else ()
     named = [str(choice.label) for choice in choices if choice.selected]

@@ -46,7 +46,7 @@ class AccountPages:
         if not (form.validate() and self._is_right(known, form) and self._changed(known, form)):
             return self._page(form, _preferences(known)), 422
         session.clear()
-        session[TOKEN] = self._sign_ins.open_again(known, agent=request.user_agent.string)
+        session[TOKEN] = self._sign_ins.reopen(known, agent=request.user_agent.string)
         flash(gettext("Password changed. Your other sessions have ended."))
         # A user who had to change it wanted to go to the dashboard.
         return redirect(

@@ -69,7 +69,7 @@ class GluePages:
         job, app = self._find(job_id)
         form = ScriptForm(request.form)
         source = _line_ends(form.source.data or "", job)
-        flaw = _flaw(source)
+        flaw = _source_problem(source)
         if not form.validate() or flaw:
             form.source.errors = (flaw,) if flaw else ()
             return self._page(job, app, form), 422
@@ -86,7 +86,7 @@ class GluePages:
             mine = _number(form.based_on.data)
             # After seeing this page, the user may overwrite that version.
             form.based_on.data = str(problem.facts["version_id"])
-            form.add_error(_meanwhile(problem))
+            form.add_error(_conflict_text(problem))
             return self._page(job, app, form, mine=mine), 409
         if saved is None:
             flash(gettext("Nothing to save."))
@@ -146,7 +146,7 @@ class GluePages:
             if problem.code is not Code.SCRIPT_CHANGED:
                 raise
             form = _form_of(job)
-            form.add_error(_meanwhile(problem))
+            form.add_error(_conflict_text(problem))
             return self._page(job, app, form), 409
         if saved is None:
             flash(gettext("Nothing to save."))
@@ -233,7 +233,7 @@ def _saved_at(version: ListedVersion | VersionSource) -> int:
     return epoch_ms(version.add_time) if version.add_time else 0
 
 
-def _flaw(source: str) -> str:
+def _source_problem(source: str) -> str:
     """Return what is wrong with a script; empty if nothing is."""
     try:
         check_source(source)
@@ -251,7 +251,7 @@ def _line_ends(source: str, job: Job) -> str:
     return plain
 
 
-def _meanwhile(problem: Problem) -> str:
+def _conflict_text(problem: Problem) -> str:
     return str(
         gettext(
             "%(who)s saved version %(n)s in the meantime. Nothing was changed. Compare it with "

@@ -45,7 +45,7 @@ class SignInPages:
         )
         if isinstance(answer, SignedIn):
             target = local_path(request.args.get("next"))
-            return _let_in(answer.token, page_of(target) or target)
+            return _start_session(answer.token, page_of(target) or target)
         if isinstance(answer, TooManyAttempts):
             form.add_error(gettext("Too many attempts. Try again in %(s)s s.", s=answer.seconds))
             headers = {"Retry-After": str(answer.seconds)}
@@ -82,7 +82,7 @@ class SignInPages:
         return answer
 
 
-def _let_in(token: str, target: str) -> Response:
+def _start_session(token: str, target: str) -> Response:
     # Drop the previous session: somebody else may have planted its cookie.
     session.clear()
     session[TOKEN] = token

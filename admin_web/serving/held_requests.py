@@ -25,7 +25,7 @@ class HoldableRequest(HTTPRequestParser):
     given: dict[str, Any] | None = None
     is_put_aside = False
 
-    def once_more(self, held: HeldRequest, given: dict[str, Any]) -> "HoldableRequest":
+    def held_copy(self, held: HeldRequest, given: dict[str, Any]) -> "HoldableRequest":
         """Return the copy that is queued while it is held; the body has been read."""
         again = copy.copy(self)
         again.body_rcv = None
@@ -58,7 +58,7 @@ class HoldingTask(WSGITask):
             raise
         if self._held is not None:
             assert self._given is not None
-            self.channel.line_up(self.request.once_more(self._held, self._given))
+            self.channel.queue_next(self.request.held_copy(self._held, self._given))
 
     def write(self, data: bytes) -> None:
         """Send a part of the answer, unless the request is held."""
@@ -81,11 +81,11 @@ class HoldableChannel(HTTPChannel):
     _fileno: int
 
     @property
-    def is_to_be_put_aside(self) -> bool:
+    def is_next_held(self) -> bool:
         """Whether the next request is held."""
         return bool(self.requests) and bool(getattr(self.requests[0], "is_put_aside", False))
 
-    def line_up(self, request: HoldableRequest) -> None:
+    def queue_next(self, request: HoldableRequest) -> None:
         """Queue a request right after the one that is being served."""
         with self.requests_lock:
             self.requests.insert(1, request)
@@ -99,7 +99,7 @@ class HoldableChannel(HTTPChannel):
         self.del_channel()
         held.begin(AsideConnection(self))
 
-    def take_up(self) -> None:
+    def rejoin(self) -> None:
         """Join the loop and serve the request; called in the loop's thread."""
         self._fileno = self.socket.fileno()
         self.add_channel()
@@ -129,7 +129,7 @@ class AsideConnection:
 
     def resume(self) -> None:
         """Serve its request soon."""
-        self._in_loop(self._channel.take_up)
+        self._in_loop(self._channel.rejoin)
 
     def drop(self) -> None:
         """Close it soon."""

@@ -47,7 +47,7 @@ class ConnectionTimeouts:
         answer_seconds: for an answer to be read, which may be a file of up to 60 MB.
         speed_seconds: over which a client must read `least_speed` bytes a second.
         silent_seconds: after which a client that neither sends nor reads is dropped.
-        look_seconds: between two checks of all connections.
+        check_seconds: between two checks of all connections.
 
     """
 
@@ -57,7 +57,7 @@ class ConnectionTimeouts:
     speed_seconds: float = 30.0
     least_speed: int = 20_000
     silent_seconds: int = 30
-    look_seconds: int = 2
+    check_seconds: int = 2
 
 
 class SlowRequest(Error):
@@ -208,7 +208,7 @@ class TimedServer(TcpWSGIServer):
 
     def add_task(self, task: Any) -> None:
         """Serve a connection's next request, or put the connection aside if it is held."""
-        if task.is_to_be_put_aside:
+        if task.is_next_held:
             self.trigger.pull_trigger(task.put_aside)
         else:
             super().add_task(task)

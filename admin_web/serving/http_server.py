@@ -64,7 +64,7 @@ class ConsoleServer:
             # Never reached: TimedServer accepts fewer. The server's own sockets count too.
             connection_limit=limits.total + HEALTH_CONNECTIONS + 10,
             channel_timeout=timeouts.silent_seconds,
-            cleanup_interval=timeouts.look_seconds,
+            cleanup_interval=timeouts.check_seconds,
             max_request_header_size=HEADER_BYTES,
             max_request_body_size=body_bytes,
             ident="",

@@ -28,7 +28,7 @@ runner = PyxxlRunner(
     )
 )
 held = threading.Lock()
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 
 
 def note_start() -> None:
@@ -89,7 +89,7 @@ async def sleep() -> str:
 async def until_file() -> str:
     note_start()
     while not is_released():  # noqa: ASYNC110 - it looks for a file
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
     return "released"
 
 
@@ -99,7 +99,7 @@ async def deaf() -> str:
     note_start()
     while not is_released():
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
     return "went on"
 
 
@@ -107,7 +107,7 @@ async def deaf() -> str:
 def thread() -> str:
     note_start()
     while not is_released():
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return "threaded"
 
 

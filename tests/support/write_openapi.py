@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from admin_web.api.application import described
+from admin_web.api.application import api_description
 
 TARGET = Path(__file__).parents[2] / "docs" / "openapi.json"
 
 if __name__ == "__main__":
-    TARGET.write_text(json.dumps(described(), indent=2, ensure_ascii=False) + "\n")
+    TARGET.write_text(json.dumps(api_description(), indent=2, ensure_ascii=False) + "\n")

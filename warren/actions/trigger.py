@@ -14,7 +14,7 @@ from warren.views.nodes import is_scheduler_alive
 from warren.views.terminal import print_json, warn
 
 #: How often the tick's rows are read.
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 SUCCEEDED, DID_NOT_SUCCEED = 0, 1
 
 
@@ -35,12 +35,12 @@ def trigger_job(
             client.ids.job(name), param=param, addresses=addresses
         )
         if not wait:
-            _say_planned(run_id, as_json=as_json)
+            _print_planned(run_id, as_json=as_json)
             return SUCCEEDED
         if not is_scheduler_alive(database):
             warn(f"run {run_id} is queued, but no scheduler is online to dispatch it")
         rows = wait_for_tick(database, run_id)
-    return _say_outcome(run_id, rows, as_json=as_json)
+    return _print_outcome(run_id, rows, as_json=as_json)
 
 
 def wait_for_tick(database: Database, run_id: int) -> list[DetailedRun]:
@@ -52,7 +52,7 @@ def wait_for_tick(database: Database, run_id: int) -> list[DetailedRun]:
         rows = database.read(lambda session: recent.tick(session, run_id))
         if all(row.status in FINAL for row in rows):
             return rows
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def last_attempts(rows: Sequence[DetailedRun]) -> list[DetailedRun]:
@@ -60,14 +60,14 @@ def last_attempts(rows: Sequence[DetailedRun]) -> list[DetailedRun]:
     return list({row.shard_index: row for row in rows}.values())
 
 
-def _say_planned(run_id: int, *, as_json: bool) -> None:
+def _print_planned(run_id: int, *, as_json: bool) -> None:
     if as_json:
         print_json({"id": run_id})
     else:
         print(f"run {run_id} queued; to see it: warren runs show {run_id}")
 
 
-def _say_outcome(run_id: int, rows: Sequence[DetailedRun], *, as_json: bool) -> int:
+def _print_outcome(run_id: int, rows: Sequence[DetailedRun], *, as_json: bool) -> int:
     last = last_attempts(rows)
     bad = [row for row in last if row.status != RunStatus.SUCCEEDED]
     told = (bad or last)[0]

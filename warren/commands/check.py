@@ -51,7 +51,7 @@ def check(settings: Settings, kind: str | None, alive: bool) -> int:
     else:
         known = _of_host(settings) if kind in _WITHOUT_DATABASE else _of_all(settings)
         checks = {name: known[name] for name in NEEDED.get(kind or "", EVERYTHING)}
-    outcomes = [_say(name, one) for name, one in checks.items()]
+    outcomes = [_run_check(name, one) for name, one in checks.items()]
     return 0 if all(outcomes) else FOUND_PROBLEMS
 
 
@@ -89,7 +89,7 @@ def _alive(settings: Settings, kind: str | None) -> Checks:
     return {key: lambda: server_checks.check_alive(settings, key)}
 
 
-def _say(name: str, one: Callable[[], str]) -> bool:
+def _run_check(name: str, one: Callable[[], str]) -> bool:
     try:
         print(f"ok     {name}: {one()}")
     except WarrenError as error:

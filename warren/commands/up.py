@@ -26,7 +26,7 @@ from warren.wiring.signals import Signals, log_thread_failures
 
 #: At shutdown, running jobs get SIGTERM at once and SIGKILL after this many seconds.
 GRACE_SECONDS = 2.0
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 @click.command(
@@ -85,9 +85,9 @@ def up(
             platform.start(app=name, count=executors, sources=sources)
             platform.wait_until_welcome(signals)
             jobs.apply(frame, database)
-            _say_what_runs(frame, name, executors, platform)
+            _print_summary(frame, name, executors, platform)
         finally:
-            _say_password(platform.console)
+            _print_password(platform.console)
         _serve(platform, signals)
     print("stopped; `warren up` continues with the same data")
 
@@ -105,7 +105,7 @@ def _embedded(settings: Settings) -> Settings:
     return replace(settings, grace_seconds=GRACE_SECONDS, drain_seconds=0.0)
 
 
-def _say_what_runs(settings: Settings, app: str, executors: int, platform: AllInOne) -> None:
+def _print_summary(settings: Settings, app: str, executors: int, platform: AllInOne) -> None:
     command = own_name(sys.argv[0], shutil.which("warren"))
     print(
         f"""
@@ -125,7 +125,7 @@ Ctrl-C stops everything.
     )
 
 
-def _say_password(console: UpConsole) -> None:
+def _print_password(console: UpConsole) -> None:
     """Print the first administrator's password even after errors: it is shown only once."""
     if console.password:
         print(
@@ -143,7 +143,7 @@ def own_name(called: str, on_path: str | None) -> str:
 
 
 def _serve(platform: AllInOne, signals: Signals) -> None:
-    while not signals.wait(LOOK_SECONDS):
+    while not signals.wait(POLL_SECONDS):
         platform.finished.show()
         if platform.failure:
             raise CommandError(platform.failure)

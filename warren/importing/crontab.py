@@ -56,7 +56,7 @@ class Crontab:
 
 
 @dataclass(slots=True)
-class _Surroundings:
+class _Environment:
     """The settings made by earlier lines."""
 
     variables: dict[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
     check_app_name(app)
     if timezone:
         load_zone(timezone)
-    crontab, around = Crontab(), _Surroundings(timezone=timezone)
+    crontab, environment = Crontab(), _Environment(timezone=timezone)
     taken: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -93,9 +93,9 @@ def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
         assigned = _ASSIGNMENT.fullmatch(line)
         try:
             if assigned:
-                _assign(assigned[1].strip("\"'"), _unquoted(assigned[2]), around)
+                _assign(assigned[1].strip("\"'"), _unquoted(assigned[2]), environment)
                 continue
-            made = list(_jobs(line.strip(), app, around, taken))
+            made = list(_jobs(line.strip(), app, environment, taken))
             for spec in made:
                 _check(spec, now_ms)
             crontab.specs += made
@@ -118,21 +118,21 @@ def _decoded(data: bytes, name: str) -> str:
         raise CommandError(f"{name}:{line}: {words}") from error
 
 
-def _assign(name: str, value: str, around: _Surroundings) -> None:
+def _assign(name: str, value: str, environment: _Environment) -> None:
     if name == "CRON_TZ":
-        # Even if it is none: what follows is then left out, and not run in the zone before it.
-        around.timezone = value
+        # Even if it is invalid: later lines are then left out instead of run in the previous zone.
+        environment.timezone = value
         load_zone(value)
     if name == "MAILTO":
         emails = tuple(part.strip() for part in value.split(",") if part.strip())
-        around.emails = tuple(email for email in emails if is_email(email))
+        environment.emails = tuple(email for email in emails if is_email(email))
         if unknown := [email for email in emails if not is_email(email)]:
             raise ValueError(f"not an e-mail address: {', '.join(unknown)}")
     elif name != "CRON_TZ":
-        around.variables[name] = value
+        environment.variables[name] = value
 
 
-def _jobs(line: str, app: str, around: _Surroundings, taken: set[str]) -> Iterator[JobSpec]:
+def _jobs(line: str, app: str, environment: _Environment, taken: set[str]) -> Iterator[JobSpec]:
     when, command = _split(line)
     if not command:
         raise ValueError("it has no command")
@@ -145,10 +145,10 @@ def _jobs(line: str, app: str, around: _Surroundings, taken: set[str]) -> Iterat
             app=app,
             schedule_kind=CronSchedule.kind,
             schedule_value=cron,
-            timezone=around.timezone,
+            timezone=environment.timezone,
             script_language="shell",
-            script_source=_script(command, around.variables),
-            alarm_emails=around.emails,
+            script_source=_script(command, environment.variables),
+            alarm_emails=environment.emails,
         )
 
 

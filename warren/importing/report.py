@@ -8,7 +8,12 @@ from scheduler.imports.findings import Finding, Verdict, counted
 from scheduler.imports.outcomes import ImportAction, Outcome
 from warren.views.terminal import print_json, visible
 
-_TOLD = (ImportAction.CONFLICT, ImportAction.DELETED, ImportAction.LEFT_OUT, ImportAction.START)
+_IMPORTANT = (
+    ImportAction.CONFLICT,
+    ImportAction.DELETED,
+    ImportAction.LEFT_OUT,
+    ImportAction.START,
+)
 
 
 def print_findings(findings: Iterable[Finding], *, as_json: bool) -> None:
@@ -36,7 +41,7 @@ def print_outcomes(outcomes: Sequence[Outcome], *, as_json: bool, is_preview: bo
     for outcome in outcomes:
         if as_json:
             print_json({"type": "outcome", **asdict(outcome)})
-        elif outcome.did in _TOLD or outcome.words:
+        elif outcome.did in _IMPORTANT or outcome.words:
             words = f": {outcome.words}" if outcome.words else ""
             print(visible(f"{outcome.did:8}  {outcome.what} {outcome.name}{words}"))
     if as_json:

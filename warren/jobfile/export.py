@@ -50,8 +50,8 @@ def read_specs(
     specs = [job_spec(job, owner, children.get(job.id, ())) for job, owner in rows]
     wanted = {owner for _, owner in rows} | ({app} if app else set())
     found = exports.apps(session)
-    told = [one for one in found if one.name in wanted or not (app or names)]
-    return [app_spec(one) for one in told], specs
+    shown = [one for one in found if one.name in wanted or not (app or names)]
+    return [app_spec(one) for one in shown], specs
 
 
 def sound_specs(
@@ -95,8 +95,8 @@ def _app_lines(app: AppSpec) -> Iterator[str]:
         yield from _field("title", app.title)
     if app.addresses:
         yield from _field("addresses", app.addresses)
-    yield from _told_lines("alarm", app.alarm)
-    yield from _told_lines("webhook", app.webhook)
+    yield from _target_lines("alarm", app.alarm)
+    yield from _target_lines("webhook", app.webhook)
 
 
 def _job_lines(spec: JobSpec) -> Iterator[str]:
@@ -125,9 +125,9 @@ def _script_lines(spec: JobSpec) -> Iterator[str]:
     yield from text_field("source", spec.script_source, deeper)
 
 
-def _told_lines(group: str, told: AlarmTargets | RunWebhook) -> Iterator[str]:
+def _target_lines(group: str, target: AlarmTargets | RunWebhook) -> Iterator[str]:
     values: dict[str, Inline] = {
-        field.name: value for field in fields(told) if (value := getattr(told, field.name))
+        field.name: value for field in fields(target) if (value := getattr(target, field.name))
     }
     if values:
         yield _at(f"{group}: {braces(values)}")
@@ -136,8 +136,8 @@ def _told_lines(group: str, told: AlarmTargets | RunWebhook) -> Iterator[str]:
 _GROUPS: Mapping[str, Callable[[JobSpec], Iterator[str]]] = {
     "schedule": _schedule_lines,
     "script": _script_lines,
-    "alarm": lambda spec: _told_lines("alarm", spec.alarm),
-    "webhook": lambda spec: _told_lines("webhook", spec.webhook),
+    "alarm": lambda spec: _target_lines("alarm", spec.alarm),
+    "webhook": lambda spec: _target_lines("webhook", spec.webhook),
 }
 
 

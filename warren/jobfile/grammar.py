@@ -64,29 +64,29 @@ class JobReader:
         found = self._reader.fields(node, "a job", _KNOWN)
         if not isinstance(node, yaml.MappingNode):
             return None
-        self._say_missing(node, found)
+        self._check_required(node, found)
         values = _values(self._reader, found, _VALUES)
         values |= self._schedule(found.get("schedule"))
         for group in ("alarm", "webhook"):
-            values |= read_told(self._reader, found.get(group), group)
+            values |= read_targets(self._reader, found.get(group), group)
         values |= self._script(found.get("script"))
         spec = JobSpec(**({"name": "", "app": ""} | values))
         self._check(spec, found, values)
         return spec, {name: entry.line for name, entry in found.items()}
 
-    def _say_missing(self, node: yaml.Node, found: Mapping[str, Entry]) -> None:
+    def _check_required(self, node: yaml.Node, found: Mapping[str, Entry]) -> None:
         for name in _NEEDED:
             if name not in found:
-                self._reader.say(line_of(node), f"missing field {name!r}")
+                self._reader.add_problem(line_of(node), f"missing field {name!r}")
         if "handler" not in found and "script" not in found:
-            self._reader.say(line_of(node), "missing field 'handler' or 'script'")
+            self._reader.add_problem(line_of(node), "missing field 'handler' or 'script'")
 
     def _check(self, spec: JobSpec, found: Mapping[str, Entry], values: Mapping[str, Any]) -> None:
         for problem in rules.problems(spec, now_ms=self._now_ms, added_routes=self._added_routes):
             field = problem.field.partition("/")[0]
             # Missing and unreadable fields have been reported; here they have valid defaults.
             if field in found and (field not in _VALUES or field in values):
-                self._reader.say(found[field].line, str(problem))
+                self._reader.add_problem(found[field].line, str(problem))
 
     def _schedule(self, entry: Entry | None) -> dict[str, Any]:
         if entry is None or is_null(entry.node):
@@ -94,7 +94,7 @@ class JobReader:
         if isinstance(entry.node, yaml.ScalarNode):
             if entry.node.value != NoSchedule.keyword:
                 said = entry.node.value[:100]
-                self._reader.say(entry.line, f"unknown schedule {said!r}; expected {_WHEN}")
+                self._reader.add_problem(entry.line, f"unknown schedule {said!r}; expected {_WHEN}")
             return {}
         before = len(self._reader.wrong)
         found = self._reader.fields(entry.node, "schedule", (*_SCHEDULES, "timezone"))
@@ -103,7 +103,7 @@ class JobReader:
             return {"timezone": zone or ""} | self._when(*found.values())
         if len(self._reader.wrong) == before:
             got = " and ".join(map(repr, found)) or "none of these"
-            self._reader.say(entry.line, f"expected schedule to be {_WHEN}, got: {got}")
+            self._reader.add_problem(entry.line, f"expected schedule to be {_WHEN}, got: {got}")
         return {}
 
     def _when(self, entry: Entry) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class JobReader:
         if len(self._reader.wrong) == before:
             for key in ("language", "source"):
                 if not values.get(f"script_{key}"):
-                    self._reader.say(entry.line, f"missing field {key!r} of script")
+                    self._reader.add_problem(entry.line, f"missing field {key!r} of script")
         return values if len(self._reader.wrong) == before else {}
 
 
@@ -131,7 +131,7 @@ def read_group(reader: YamlReader, entry: Entry, group: str) -> dict[str, Any]:
     return values if len(reader.wrong) == before else {}
 
 
-def read_told(reader: YamlReader, entry: Entry | None, group: str) -> dict[str, Any]:
+def read_targets(reader: YamlReader, entry: Entry | None, group: str) -> dict[str, Any]:
     """Return the alarm targets or the webhook of a job or app; empty if they are invalid."""
     if entry is None or is_null(entry.node):
         return {}

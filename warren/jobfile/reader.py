@@ -18,7 +18,7 @@ from scheduler.jobs import rules as job_rules
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Problem
 from warren.errors import JobFileError
-from warren.jobfile.grammar import JobReader, read_told, texts
+from warren.jobfile.grammar import JobReader, read_targets, texts
 from warren.jobfile.yaml_reader import YamlReader, did_you_mean
 from warren.jobfile.yaml_tree import (
     Entry,
@@ -144,7 +144,7 @@ class _FileReader:
         """Read the whole file."""
         found = self.reader.fields(root, "the file", ("apps", "jobs"))
         if not found and not self.reader.wrong:
-            self.reader.say(line_of(root), "expected 'apps' or 'jobs', got neither")
+            self.reader.add_problem(line_of(root), "expected 'apps' or 'jobs', got neither")
         for node in self._list(found.get("apps")):
             self._app(node)
         for node in self._list(found.get("jobs")):
@@ -158,13 +158,13 @@ class _FileReader:
     def _app(self, node: yaml.Node) -> None:
         found = self.reader.fields(node, "an app", _APP)
         if isinstance(node, yaml.MappingNode) and "name" not in found:
-            self.reader.say(line_of(node), "missing field 'name'")
+            self.reader.add_problem(line_of(node), "missing field 'name'")
         name = self.reader.value(text, found.get("name"))
         title = self.reader.value(text, found.get("title"))
         if name is None:
             return
         if name in self.apps:
-            self.reader.say(found["name"].line, f"duplicate app {name[:100]!r}")
+            self.reader.add_problem(found["name"].line, f"duplicate app {name[:100]!r}")
         self.reader.check(found["name"].line, lambda: job_rules.check_app_name(name))
         if title is not None:
             self.reader.check(found["title"].line, lambda: job_rules.check_title(title))
@@ -184,20 +184,20 @@ class _FileReader:
         return addresses
 
     def _alarm(self, entry: Entry | None) -> AlarmTargets:
-        said = read_told(self.reader, entry, "alarm")
+        said = read_targets(self.reader, entry, "alarm")
         targets = AlarmTargets(**{name.removeprefix("alarm_"): said[name] for name in said})
-        self._say(entry, target_rules.problems(targets))
+        self._add_problems(entry, target_rules.problems(targets))
         return targets
 
     def _webhook(self, entry: Entry | None) -> RunWebhook:
-        said = read_told(self.reader, entry, "webhook")
+        said = read_targets(self.reader, entry, "webhook")
         webhook = RunWebhook(**{name.removeprefix("webhook_"): said[name] for name in said})
-        self._say(entry, target_rules.webhook_problems(webhook))
+        self._add_problems(entry, target_rules.webhook_problems(webhook))
         return webhook
 
-    def _say(self, entry: Entry | None, problems: Iterable[Problem]) -> None:
+    def _add_problems(self, entry: Entry | None, problems: Iterable[Problem]) -> None:
         for problem in problems:
-            self.reader.say(line_of(entry.node) if entry else 0, str(problem))
+            self.reader.add_problem(line_of(entry.node) if entry else 0, str(problem))
 
     def _job(self, node: yaml.Node) -> None:
         read = self._job_reader.read(node)
@@ -215,7 +215,9 @@ class _FileReader:
         key = (spec.app, spec.name)
         if key in self._name_lines:
             name = f"{spec.name[:100]!r} in app {spec.app[:100]!r}"
-            self.reader.say(line, f"duplicate job {name}, first in line {self._name_lines[key]}")
+            self.reader.add_problem(
+                line, f"duplicate job {name}, first in line {self._name_lines[key]}"
+            )
         self._name_lines.setdefault(key, line)
 
 

@@ -17,7 +17,7 @@ class YamlReader:
     def __init__(self) -> None:
         self.wrong: list[InvalidEntry] = []
 
-    def say(self, line: int, words: str) -> None:
+    def add_problem(self, line: int, words: str) -> None:
         """Add a problem."""
         self.wrong.append(InvalidEntry(line, words))
 
@@ -31,7 +31,7 @@ class YamlReader:
                 elif entry.name in known:
                     found[entry.name] = entry
                 else:
-                    self.say(
+                    self.add_problem(
                         entry.line,
                         f"unknown field {entry.name[:100]!r}{did_you_mean(entry.name, known)}",
                     )
@@ -58,7 +58,7 @@ class YamlReader:
         try:
             rule()
         except ValueError as error:
-            self.say(line, str(error))
+            self.add_problem(line, str(error))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from warren.views.terminal import relative
 HEADERS = ("name", "app", "schedule", "next", "state", "last run", "last due")
 
 #: Declared fields without a line of their own; other lines show them.
-_TOLD_ELSEWHERE = frozenset(
+_SHOWN_ELSEWHERE = frozenset(
     {"name", "app", "handler", "children", "enabled"}
     | {name for name, field in FIELDS.items() if field.kind.group in ("schedule", "script")}
 )
@@ -47,7 +47,7 @@ def job_facts(job: JobView, *, now_ms: int, zone: ZoneInfo, waits: str) -> dict[
         **{
             field.title: field.kind.shown(getattr(job.spec, name))
             for name, field in FIELDS.items()
-            if name not in _TOLD_ELSEWHERE
+            if name not in _SHOWN_ELSEWHERE
         },
         "children": ", ".join(job.children),
     }

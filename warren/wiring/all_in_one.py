@@ -34,7 +34,7 @@ WELCOME_SECONDS = 10.0
 EXECUTOR_SECONDS = 4.0
 #: How long the scheduler may take to store the executors' last reports.
 SETTLING_SECONDS = 1.0
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 class AllInOne:
@@ -86,7 +86,7 @@ class AllInOne:
         """Wait until every executor is registered, up to WELCOME_SECONDS, or until a signal."""
         boots = {one.identity.boot_id for one in self._executors}
         deadline = time.monotonic() + WELCOME_SECONDS
-        while not signals.wait(_LOOK_SECONDS * 5) and time.monotonic() < deadline:
+        while not signals.wait(_POLL_SECONDS * 5) and time.monotonic() < deadline:
             rows, _ = registrations(self._database, presence.EXECUTOR)
             if boots <= {row.boot_id for row in rows}:
                 return
@@ -115,7 +115,7 @@ class AllInOne:
         told = signals.count
         deadline = time.monotonic() + EXECUTOR_SECONDS
         while not all(one.join(0) for one in self._executors):
-            signals.wait(_LOOK_SECONDS)
+            signals.wait(_POLL_SECONDS)
             if signals.count > told or time.monotonic() > deadline:
                 told, deadline = signals.count, time.monotonic() + EXECUTOR_SECONDS
                 for one in self._executors:
@@ -125,4 +125,4 @@ class AllInOne:
         deadline = time.monotonic() + SETTLING_SECONDS
         with contextlib.suppress(Exception):
             while self._database.read(recent.count_in_flight) and time.monotonic() < deadline:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)

@@ -126,7 +126,9 @@ class ActivityEndpoints:
             lambda row: row.id,
         )
 
-    @endpoint("GET", "/reports/days", Scope.READ, DaysAnswer, query=DaysQuery, tells_of_apps=True)
+    @endpoint(
+        "GET", "/reports/days", Scope.READ, DaysAnswer, query=DaysQuery, needs_whole_apps=True
+    )
     def days(self, call: Call) -> DaysAnswer:
         """Count the runs of each day by outcome."""
         today = self._days.of(at(self._services.now_ms()))

@@ -14,8 +14,8 @@ from admin_web.api.endpoints.pauses import (
     Changed,
     PauseBody,
     PauseFacts,
-    facts_of,
     pause,
+    pause_answer,
 )
 from admin_web.api.job_bodies import without_secret
 from admin_web.api.paging import PageQuery, page, place_of
@@ -116,7 +116,9 @@ class AppEndpoints:
         )
         return _answer(call, found, usage.job_count, held.get(app_id))
 
-    @endpoint("PUT", "/apps/<app>", Scope.ADMIN, AppFacts, body=AppBody, also={201: "created"})
+    @endpoint(
+        "PUT", "/apps/<app>", Scope.ADMIN, AppFacts, body=AppBody, other_answers={201: "created"}
+    )
     def put(self, call: Call, app: str) -> Reply:
         """Create an app, or replace its settings."""
         if call.body.name not in (None, app):
@@ -139,14 +141,14 @@ class AppEndpoints:
         self._services.commands(call.actor).apps.delete(self._id(call, app))
 
     @endpoint(
-        "POST", "/apps/<app>/pause", Scope.OPERATE, Changed, body=PauseBody, tells_of_apps=True
+        "POST", "/apps/<app>/pause", Scope.OPERATE, Changed, body=PauseBody, needs_whole_apps=True
     )
     def pause(self, call: Call, app: str) -> Changed:
         """Stop sending runs of an app; they are still planned, and wait."""
         commands = self._services.commands(call.actor).cluster
         return pause(commands, call, self._id(call, app))
 
-    @endpoint("POST", "/apps/<app>/resume", Scope.OPERATE, Changed, tells_of_apps=True)
+    @endpoint("POST", "/apps/<app>/resume", Scope.OPERATE, Changed, needs_whole_apps=True)
     def resume(self, call: Call, app: str) -> Changed:
         """Resume sending runs of an app; those that waited are sent now."""
         commands = self._services.commands(call.actor).cluster
@@ -200,5 +202,5 @@ def _answer(call: Call, app: App, jobs: int, held: ShownPause | None) -> AppFact
         alarm=alarm if spec.alarm else None,
         webhook=webhook if spec.webhook else None,
         jobs=jobs,
-        pause=facts_of(held),
+        pause=pause_answer(held),
     )

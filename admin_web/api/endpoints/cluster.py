@@ -56,7 +56,7 @@ class ClusterEndpoints:
         self._services = services
 
     @endpoint(
-        "GET", "/executors", Scope.READ, ExecutorPage, query=ExecutorsQuery, tells_of_apps=True
+        "GET", "/executors", Scope.READ, ExecutorPage, query=ExecutorsQuery, needs_whole_apps=True
     )
     def executors(self, call: Call) -> Any:
         """List executors by app and address, including listed ones that are offline."""
@@ -81,7 +81,7 @@ class ClusterEndpoints:
         )
 
     @endpoint(
-        "POST", "/executors/<app>/<address>/drain", Scope.OPERATE, Changed, tells_of_apps=True
+        "POST", "/executors/<app>/<address>/drain", Scope.OPERATE, Changed, needs_whole_apps=True
     )
     def drain(self, call: Call, app: str, address: str) -> Changed:
         """Drain an executor: it takes no new runs, finishes the running ones and exits."""

@@ -120,7 +120,7 @@ class JobFileEndpoints:
         Scope.WRITE,
         JobFileAnswer,
         query=ExportQuery,
-        gives=(JSON, YAML),
+        answer_media=(JSON, YAML),
         is_heavy=True,
     )
     def export(self, call: Call) -> Reply:
@@ -182,7 +182,7 @@ class JobFileEndpoints:
             ]
         for number, app in enumerate(apps):
             wrong += [error_detail(one, f"/apps/{number}") for one in rules_of_app(app)]
-        wrong += _doubles(apps, specs)
+        wrong += _duplicates(apps, specs)
         refuse(wrong)
         return apps, specs
 
@@ -214,7 +214,7 @@ def rules_of_app(app: AppSpec) -> list[Problem]:
     ]
 
 
-def _doubles(apps: Sequence[AppSpec], specs: Sequence[JobSpec]) -> list[dict[str, str]]:
+def _duplicates(apps: Sequence[AppSpec], specs: Sequence[JobSpec]) -> list[dict[str, str]]:
     seen: set[tuple[str, ...]] = set()
     wrong = []
     keyed = [

@@ -111,12 +111,14 @@ class JobEndpoints:
 
         return page(JobPage, query, rows, told, lambda row: job_search.place(row, Order.NAME))
 
-    @endpoint("GET", JOB, Scope.READ, JobAnswer, also={304: "not modified"})
+    @endpoint("GET", JOB, Scope.READ, JobAnswer, other_answers={304: "not modified"})
     def show(self, call: Call, app: str, name: str) -> Reply:
         """Show a job; changes need its `ETag`."""
         return self._shown(call, job_id_of(self._services, call, app, name))
 
-    @endpoint("GET", "/jobs/by-id/<id:job_id>", Scope.READ, JobAnswer, also={304: "not modified"})
+    @endpoint(
+        "GET", "/jobs/by-id/<id:job_id>", Scope.READ, JobAnswer, other_answers={304: "not modified"}
+    )
     def show_by_id(self, call: Call, job_id: int) -> Reply:
         """Show a job, by its id."""
         return self._shown(call, job_id)
@@ -127,7 +129,7 @@ class JobEndpoints:
         Scope.WRITE,
         JobAnswer,
         body=JobBody,
-        also={201: "created"},
+        other_answers={201: "created"},
         headers=conditions.HEADERS,
         is_conditional=True,
     )

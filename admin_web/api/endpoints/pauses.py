@@ -48,6 +48,6 @@ def _end_ms(text: str | msgspec.UnsetType | None) -> int | None:
         raise Refusal(422, refusal.detail, errors=errors) from refusal
 
 
-def facts_of(one: ShownPause | None) -> PauseFacts | None:
+def pause_answer(one: ShownPause | None) -> PauseFacts | None:
     """Return the answer about an app's pause; None if it is not paused."""
     return PauseFacts(**pause_facts(one)) if one else None

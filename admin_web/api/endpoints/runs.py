@@ -13,7 +13,7 @@ from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
 from admin_web.api.endpoints.apps import app_id_of
 from admin_web.api.endpoints.job_lookup import job_id_of
-from admin_web.api.long_polling import LONGEST_SECONDS, Wait, wished_seconds
+from admin_web.api.long_polling import LONGEST_SECONDS, Wait, preferred_wait_seconds
 from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, cursor, instant_ms, place_of
 from admin_web.api.refusals import at_parameter
 from admin_web.api.run_answers import (
@@ -125,12 +125,12 @@ class RunEndpoints:
         RunWithTick,
         status=202,
         body=TriggerBody,
-        also={200: "the whole tick is over"},
+        other_answers={200: "the whole tick is over"},
         headers=_KEY_HEADER | _WAIT | _TRACE,
     )
     def trigger(self, call: Call, app: str, name: str) -> Reply | Wait:
         """Run a job now, whether it is started or stopped."""
-        seconds, once = wished_seconds(), _once(call)
+        seconds, once = preferred_wait_seconds(), _once(call)
         job_id = job_id_of(self._services, call, app, name)
         self._services.run_ids.reserve()
         run_id, is_new = self._services.commands(call.actor).runs.trigger_once(
@@ -173,7 +173,7 @@ class RunEndpoints:
     @endpoint("GET", "/runs/<id:run_id>", Scope.READ, RunWithTick, headers=_WAIT)
     def show(self, call: Call, run_id: int) -> Reply | Wait:
         """Show a run and the state of its tick."""
-        seconds = wished_seconds()
+        seconds = preferred_wait_seconds()
         return self._held(call, run_id, seconds, {}, if_open=200)
 
     @endpoint("GET", "/runs/<id:run_id>/tick", Scope.READ, TickAnswer)
@@ -194,12 +194,12 @@ class RunEndpoints:
         Scope.LOGS,
         LogAnswer,
         query=LogQuery,
-        gives=(JSON, TEXT),
+        answer_media=(JSON, TEXT),
         headers=_WAIT,
     )
     def log(self, call: Call, run_id: int) -> Reply | Wait:
         """Read a run's log from a line on; as text if that is accepted."""
-        seconds = wished_seconds()
+        seconds = preferred_wait_seconds()
         run, part = self._read_log(call, run_id)
         if not seconds or run.status in FINAL or part.text:
             return _log_reply(part)
@@ -209,7 +209,7 @@ class RunEndpoints:
             return _log_reply(part) if is_last or part.text or run.status in FINAL else None
 
         at_once = _log_reply(part)
-        return Wait(run_id=run_id, seconds=seconds, at_once=at_once, later=later, is_looked_at=True)
+        return Wait(run_id=run_id, seconds=seconds, at_once=at_once, later=later, is_polled=True)
 
     def _read_log(self, call: Call, run_id: int) -> tuple[DetailedRun, LogAnswer]:
         run, _ = self._read(call, run_id)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 WARM_UP_RUNS = 20
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 #: After this long something is wrong.
 PATIENCE_SECONDS = 240.0
 
@@ -37,4 +37,4 @@ def _wait(count_ended: Callable[[], int], count: int) -> None:
     while (ended := count_ended()) < count:
         if time.monotonic() > give_up_at:
             sys.exit(f"expected {count} ends, got: {ended}")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)

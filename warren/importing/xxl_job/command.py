@@ -62,12 +62,12 @@ def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
         raise CommandError("--watch needs --take-over")
     with open_source(options.place, options.password_file) as source:
         now_ms = time.time_ns() // 1_000_000
-        silence = _Silence(source, options.watch or QUIET_SECONDS)
+        quiet = _QuietCheck(source, options.watch or QUIET_SECONDS)
         if options.take_over:
-            silence.await_end()
+            quiet.wait()
         arrivals = read_arrivals(source, zone=zone, now_ms=now_ms, app=options.app)
         if options.take_over:
-            silence.check()
+            quiet.check()
         if options.as_file:
             _print_file(arrivals)
             return
@@ -75,15 +75,15 @@ def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
             _import(context_on(database, settings), options, arrivals, source)
 
 
-class _Silence:
+class _QuietCheck:
     """Checks that nothing changes in XXL-JOB's database for some seconds."""
 
     def __init__(self, source: LiveSource | DumpSource, seconds: int) -> None:
         self._source = source
         self._seconds = seconds
-        self._before = self._pulse()
+        self._before = self._activity()
 
-    def await_end(self) -> None:
+    def wait(self) -> None:
         """Watch for the whole time; raise like `check` as soon as something has changed."""
         end_at = time.monotonic() + self._seconds
         while (left := end_at - time.monotonic()) > 0:
@@ -97,14 +97,14 @@ class _Silence:
             CommandError: something has changed.
 
         """
-        if self._pulse() != self._before:
+        if self._activity() != self._before:
             raise CommandError(
                 f"{self._source.name} changed within {self._seconds} s: XXL-JOB's admin is at "
                 "work; stop it before --take-over, or both start every run"
             )
 
-    def _pulse(self) -> object:
-        return self._source.pulse() if isinstance(self._source, LiveSource) else None
+    def _activity(self) -> object:
+        return self._source.activity() if isinstance(self._source, LiveSource) else None
 
 
 def _import(
@@ -118,7 +118,7 @@ def _import(
         source=options.source,
         overwrite=options.overwrite,
         today=datetime.fromtimestamp(now_ms / 1_000, zone).date(),
-        keep=None if options.dry_run else _keeper(options.passwords),
+        keep=None if options.dry_run else _password_writer(options.passwords),
         take_over=options.take_over,
     )
     importer = Importer(context, how)
@@ -148,7 +148,7 @@ def _print_file(arrivals: Arrivals) -> None:
             warn(finding_line(finding))
 
 
-def _keeper(path: Path | None) -> Callable[[Mapping[str, str]], None] | None:
+def _password_writer(path: Path | None) -> Callable[[Mapping[str, str]], None] | None:
     """Return a function that writes passwords into a new file that only its owner may read."""
     if path is None:
         return None

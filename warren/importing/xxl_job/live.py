@@ -6,7 +6,7 @@ from datetime import datetime
 from sql.imports.foreign import ForeignDatabase, Values
 from warren.importing.xxl_job.tables import INFO, LOG, REPORT
 
-_PULSE = {
+_ACTIVITY = {
     INFO: ("trigger_status", "trigger_last_time", "trigger_next_time"),
     REPORT: ("running_count", "suc_count", "fail_count", "update_time"),
     "xxl_job_registry": ("update_time",),
@@ -47,12 +47,12 @@ class LiveSource:
         for page in self._database.pages(LOG, columns, first - 1):
             yield from page
 
-    def pulse(self) -> object:
+    def activity(self) -> object:
         """Return what changes while an admin is running: ticks, its report, registrations."""
         there = self.columns()
         wanted = {
             table: [name for name in ("id", *columns) if name in there[table]]
-            for table, columns in _PULSE.items()
+            for table, columns in _ACTIVITY.items()
             if table in there
         }
         return self.rows(wanted)

@@ -29,7 +29,7 @@ LIMITS = ConnectionLimits()
 
 
 #: Ends what is slow soon, so that the tests do.
-SHORT = ConnectionTimeouts(head_seconds=0.5, request_seconds=1.0, silent_seconds=1, look_seconds=0)
+SHORT = ConnectionTimeouts(head_seconds=0.5, request_seconds=1.0, silent_seconds=1, check_seconds=0)
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def test_every_scope_opens_its_own_routes_and_no_other(
             continue
         for scope, program in programs.items():
             answer = call(program, one, values)
-            opens = one.endpoint.opens in (scope, *OpenAccess)
+            opens = one.endpoint.access in (scope, *OpenAccess)
             assert (answer.status_code != 403) == opens, (one.name, scope, answer.text)
             assert answer.status_code < 500, (one.name, answer.text)
 
@@ -66,7 +66,7 @@ def test_what_changes_anything_is_shut_to_every_other_scope(
         if one.endpoint.method == "GET":
             continue
         for scope, program in programs.items():
-            if one.endpoint.opens != scope:
+            if one.endpoint.access != scope:
                 answer = call(program, one, VALUES | made.ids)
                 assert answer.status_code == 403, (one.name, scope, answer.text)
 
@@ -91,7 +91,7 @@ def test_a_foreign_app_does_not_exist_on_any_route(
     for one in views(api):
         answer = call(stranger, one, values)
         is_about_an_app = "<" in one.endpoint.rule
-        if is_about_an_app and one.endpoint.opens is not Scope.ADMIN:
+        if is_about_an_app and one.endpoint.access is not Scope.ADMIN:
             # A condition on what is not there cannot hold; all else is not found.
             assert answer.status_code in (404, 412, 422), (one.name, answer.text)
         assert "hidden" not in answer.text, one.name

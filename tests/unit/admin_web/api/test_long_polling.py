@@ -50,7 +50,7 @@ def begin(polling: LongPolling, connection: Connection) -> None:
 
 def polling() -> LongPolling:
     places = ConcurrencyLimits(10, 10)
-    return LongPolling(cast(Database, NoDatabase()), places=places, look_seconds=0.01)
+    return LongPolling(cast(Database, NoDatabase()), places=places, poll_seconds=0.01)
 
 
 def test_a_connection_that_is_closed_already_is_dropped_and_another_answered() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.api.application import described
+from admin_web.api.application import api_description
 from tests.support.api import BASE
 from tests.support.openapi_changes import broken_promises
 
@@ -20,7 +20,7 @@ PROMISED = json.loads((ROOT / "tests/data/openapi_v1.json").read_text())
 
 
 def test_the_committed_document_is_what_the_views_are() -> None:
-    assert described() == COMMITTED, "make openapi"
+    assert api_description() == COMMITTED, "make openapi"
 
 
 def test_what_is_served_is_the_committed_document(api: Flask) -> None:
