@@ -206,7 +206,7 @@ class LongPolling:
             try:
                 self._watch()
             except Exception as error:  # noqa: BLE001 - the top of a loop
-                log.warning("waiting_not_looked_at", error=str(error))
+                log.warning("waiting_runs_not_checked", error=str(error))
                 time.sleep(self._poll_seconds)
             else:
                 return
@@ -252,7 +252,7 @@ class LongPolling:
         try:
             return self._database.read(lambda session: tick_ends.over(session, run_ids))
         except Exception as error:  # noqa: BLE001 - the top of a loop
-            log.warning("waiting_not_looked_at", error=str(error))
+            log.warning("waiting_runs_not_checked", error=str(error))
             return set()
 
 

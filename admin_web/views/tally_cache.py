@@ -104,7 +104,7 @@ class TallyCache:
             try:
                 cached = self._compute(key)
             except Exception as error:  # noqa: BLE001 - the top of a loop
-                log.warning("ledger_not_computed", job_id=key.job_id, error=str(error))
+                log.warning("tally_not_computed", job_id=key.job_id, error=str(error))
                 cached = CachedTally(at_ms=self._now_ms(), tally=None, reasons={})
             with self._lock:
                 self._known[key] = cached

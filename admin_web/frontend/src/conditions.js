@@ -29,7 +29,7 @@ export function watchConditions() {
 }
 
 /** Show in the banner that the form was not submitted. */
-export function sayHeld() {
+export function showNotSubmitted() {
   const held = box?.querySelector("[data-held]");
   if (!held) return;
   held.hidden = false;
@@ -91,7 +91,7 @@ function lose(what) {
   if (what === "database" && document.querySelector("[data-cached]")) return;
   const banner = bannerOf(what);
   const since = banner.querySelector("time");
-  if (since) tellTime(since, new Date());
+  if (since) showTime(since, new Date());
   banner.querySelector("[data-sign-in]")?.setAttribute("href", signInPath(banner));
   shown = null;
   box.replaceChildren(banner);
@@ -102,7 +102,7 @@ const bannerOf = (what) => document.querySelector(`template[data-lost="${what}"]
 // Not by reloading, which would submit again the form that this page answers.
 export const signIn = () => location.replace(signInPath(bannerOf("session")) + location.hash);
 
-function tellTime(place, now) {
+function showTime(place, now) {
   place.dateTime = now.toISOString();
   place.textContent = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium", timeZone: box.dataset.zone }).format(now);
 }

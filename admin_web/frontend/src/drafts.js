@@ -1,6 +1,6 @@
 // Keeps what is typed into a form until the console has accepted it, in spite of an expired session,
 // an outage or a reload. Stored in this tab for one user, and only what differs from the page.
-import { lost, onReturn, sayHeld } from "./conditions.js";
+import { lost, onReturn, showNotSubmitted } from "./conditions.js";
 
 const PREFIX = "warren-draft:";
 const PAUSE_MS = 300;
@@ -36,7 +36,7 @@ function sending(event) {
   if (event.defaultPrevented || form.method !== "post") return;
   if (lost() || "sent" in form.dataset) {
     event.preventDefault();
-    if (lost()) sayHeld();
+    if (lost()) showNotSubmitted();
     return;
   }
   if (isKept(form)) save(form, true);

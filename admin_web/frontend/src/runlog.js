@@ -2,7 +2,7 @@
 //
 // Each answer says what asking the executor gave, whether there are more lines now, and whether the
 // run is still open. Lines are text, never HTML.
-import { rememberLooks } from "./loglooks.js";
+import { rememberView } from "./logview.js";
 import { sessionLost } from "./conditions.js";
 import { searchLog } from "./logsearch.js";
 import { searchWholeLog } from "./wholelog.js";
@@ -39,7 +39,7 @@ class Follower {
     this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
     document.addEventListener("visibilitychange", () => document.hidden || this.plan(0));
     document.getElementById("log-further").hidden = true;
-    rememberLooks(this.box);
+    rememberView(this.box);
     searchWholeLog(this.box);
     this.settle();
     if ("ended" in this.text && !location.hash) this.box.scrollTop = this.box.scrollHeight;

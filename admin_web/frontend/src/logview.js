@@ -1,6 +1,6 @@
 // Remembers in the browser, for all logs, whether to show times and to wrap lines.
 
-export function rememberLooks(box) {
+export function rememberView(box) {
   for (const choice of document.querySelectorAll("[data-log-look]")) {
     const name = choice.dataset.logLook;
     choice.checked = stored(name) === "1";
