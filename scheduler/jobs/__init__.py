@@ -1,1 +1,1 @@
-"""What a job is: its description, its rules, its children and its script. Nothing here acts."""
+"""What a job is: its fields, rules, children and script. Nothing here changes a job."""

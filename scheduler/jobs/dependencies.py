@@ -1,7 +1,7 @@
-"""Children of jobs: names become ids; unknown ones, circles and orphans are refused.
+"""Resolves the names of child jobs to ids; refuses unknown names, circles and orphans.
 
-Every function works in a transaction that holds `families.lock`, so that two people who save at
-the same time cannot close a circle between them.
+Every caller's transaction holds `child_links.lock`, so that two people who save at the same time
+cannot make a circle together.
 """
 
 from collections import defaultdict, deque
@@ -19,25 +19,25 @@ from sql.registry import apps
 def link(
     session: Session, job: Job, children: Sequence[str], app_ids: Collection[int] | None = None
 ) -> str | None:
-    """Give a locked job its children, named NAME or APP/NAME.
+    """Set the children of a locked job, given as NAME or APP/NAME.
 
-    `app_ids` are the apps that the caller may see, None = all; children in others are kept.
+    `app_ids` are the apps that the caller may see, None = all; children in other apps are kept.
 
     Returns:
-        what changed, in words; None when nothing did.
+        a sentence about what changed; None if nothing did.
 
     Raises:
-        Problem: one is unknown, or they are too many; its facts name `app` and `job`.
+        Problem: a child is unknown, or there are too many; its facts name `app` and `job`.
 
     """
-    found = find(session, job.app_id, children, apps.ids_by_name(session, app_ids))
-    unknown = [child for child, job_id in zip(children, found, strict=True) if job_id is None]
+    child_ids = find(session, job.app_id, children, apps.ids_by_name(session, app_ids))
+    unknown = [child for child, job_id in zip(children, child_ids, strict=True) if job_id is None]
     if unknown:
         listed = ", ".join(repr(child[:100]) for child in unknown)
         raise _problem(session, job.id, Code.CHILDREN_UNKNOWN, children=listed)
     before = child_links.children_of(session, job.id)
     hidden = _hidden(session, before, app_ids)
-    after = tuple(dict.fromkeys([job_id for job_id in found if job_id is not None] + hidden))
+    after = tuple(dict.fromkeys([job_id for job_id in child_ids if job_id is not None] + hidden))
     if before == after:
         return None
     if len(after) > CHILDREN:
@@ -45,16 +45,16 @@ def link(
         raise _problem(session, job.id, Code.CHILDREN_TOO_MANY, **facts)
     child_links.set_children(session, job, after)
     names = _names(session, job.app_id, {*before, *after})
-    told = [[job_id for job_id in ids if job_id not in hidden] for ids in (before, after)]
-    return f"children: {_listed(told[0], names)} -> {_listed(told[1], names)}"
+    seen = [[job_id for job_id in ids if job_id not in hidden] for ids in (before, after)]
+    return f"children: {_listed(seen[0], names)} -> {_listed(seen[1], names)}"
 
 
 def find(
     session: Session, app_id: int, children: Sequence[str], app_ids: Mapping[str, int]
 ) -> list[int | None]:
-    """Return the id of each child of a job of this app, None for one that does not exist.
+    """Return the id of each named child of a job of this app; None for an unknown name.
 
-    `app_ids` are the apps, by name, in which APP/NAME is looked for.
+    `app_ids` are the ids of the apps that APP/NAME may name.
     """
     places = []
     for child in children:
@@ -69,7 +69,7 @@ def find(
 
 
 def refuse_circles(session: Session, job_ids: Iterable[int]) -> None:
-    """Raise Problem, naming the path, when one of the jobs is its own descendant."""
+    """Raise Problem with the path if one of the jobs is its own descendant."""
     starts = list(job_ids)
     children = _descendants(session, starts)
     for start in starts:
@@ -82,15 +82,15 @@ def refuse_circles(session: Session, job_ids: Iterable[int]) -> None:
 
 
 def refuse_orphans(session: Session, job_ids: Collection[int]) -> None:
-    """Raise Problem, naming the parents, when jobs to be deleted are children of others."""
-    left = [row for row in child_links.parents(session, job_ids) if row.id not in job_ids]
-    if not left:
+    """Raise Problem with the parents if jobs to be deleted are children of jobs that stay."""
+    staying = [row for row in child_links.parents(session, job_ids) if row.id not in job_ids]
+    if not staying:
         return
-    kept = child_links.children(session, [row.id for row in left]).values()
+    kept = child_links.children(session, [row.id for row in staying]).values()
     orphans = {child for child_ids in kept for child in child_ids} & set(job_ids)
     names = child_links.names(session, orphans)
     children = ", ".join(sorted("/".join(name) for name in names.values()))
-    parents = ", ".join(f"{row.app}/{row.name}" for row in left)
+    parents = ", ".join(f"{row.app}/{row.name}" for row in staying)
     raise Problem(Code.STILL_A_CHILD, job=children, parents=parents)
 
 
@@ -100,52 +100,52 @@ def _problem(session: Session, job_id: int, code: Code, **facts: object) -> Prob
 
 
 def find_circle(start: int, children: Mapping[int, Sequence[int]]) -> list[int] | None:
-    """Return the shortest way from a job back to itself, both ends included; None without one."""
+    """Return the shortest path from a job back to itself, both ends included; None without one."""
     came_from: dict[int, int] = {}
     waiting = deque([start])
     while waiting:
         parent = waiting.popleft()
         for child in children.get(parent, ()):
             if child == start:
-                return _way(start, parent, came_from)
+                return _path(start, parent, came_from)
             if child not in came_from:
                 came_from[child] = parent
                 waiting.append(child)
     return None
 
 
-def _way(start: int, last: int, came_from: Mapping[int, int]) -> list[int]:
-    way = [start]
+def _path(start: int, last: int, came_from: Mapping[int, int]) -> list[int]:
+    backwards = [start]
     while last != start:
-        way.append(last)
+        backwards.append(last)
         last = came_from[last]
-    return [start, *reversed(way)]
+    return [start, *reversed(backwards)]
 
 
 def _descendants(session: Session, job_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    found: dict[int, tuple[int, ...]] = {}
+    children: dict[int, tuple[int, ...]] = {}
     frontier = set(job_ids)
     seen = set(frontier)
     while frontier:
         generation = child_links.children(session, frontier)
-        found |= generation
+        children |= generation
         frontier = {child for ids in generation.values() for child in ids} - seen
         seen |= frontier
-    return found
+    return children
 
 
 def _hidden(session: Session, job_ids: Sequence[int], app_ids: Collection[int] | None) -> list[int]:
-    """Return which of the jobs exist outside these apps, None = all apps."""
+    """Return those of the jobs that exist in other apps than these; None = all apps."""
     if app_ids is None:
         return []
     known = apps.ids_by_name(session, app_ids)
-    found = child_links.names(session, job_ids)
-    return [job_id for job_id in job_ids if job_id in found and found[job_id][0] not in known]
+    names = child_links.names(session, job_ids)
+    return [job_id for job_id in job_ids if job_id in names and names[job_id][0] not in known]
 
 
 def _names(session: Session, app_id: int, job_ids: Collection[int]) -> dict[int, str]:
-    """Return the jobs' names as a job of this app would write them."""
-    own = {name for name, found in apps.ids_by_name(session).items() if found == app_id}
+    """Return the jobs' names as seen from this app: NAME for its own jobs, else APP/NAME."""
+    own = {name for name, known_id in apps.ids_by_name(session).items() if known_id == app_id}
     return {
         job_id: name if app in own else f"{app}/{name}"
         for job_id, (app, name) in child_links.names(session, job_ids).items()

@@ -1,4 +1,4 @@
-"""What an edit changes about a job, in the words of a job file."""
+"""Describes what an edit changes about a job, in the terms of a job file."""
 
 import difflib
 from collections.abc import Sequence
@@ -8,25 +8,25 @@ from scheduler.jobs.spec import JobSpec
 from scheduler.schedules.registry import written
 from sql.models import Job
 
-#: Lines shown of a script's difference, and of how many lines there is one: finding it takes long.
+#: Most lines of a diff that are shown, and most lines of both sources for which one is computed.
 DIFF_LINES, COMPARED_LINES = 60, 4_000
 
 _WHEN = ("schedule_kind", "schedule_value")
 
 
 def differences(job: Job, spec: JobSpec, changed: Sequence[Field]) -> tuple[str, ...]:
-    """Return a line for each field that is to change; `job` still is as it was."""
+    """Return a line for each field that changes; `job` still has the old values."""
     lines = (_line(job, spec, field) for field in changed)
     return tuple(dict.fromkeys(lines))
 
 
 def script_difference(before: str, after: str) -> tuple[str, ...]:
-    """Return the lines of a unified diff of two sources, the end left out of a long one."""
+    """Return the lines of a unified diff of two sources; a long diff is cut."""
     old, new = _source_lines(before), _source_lines(after)
     if len(old) + len(new) > COMPARED_LINES:
         return () if before == after else (f"{len(old)} lines -> {len(new)} lines",)
-    found = difflib.unified_diff(old, new, "stored", "new", lineterm="")
-    lines = [line.replace("\r", "␍") for line in found]
+    diff = difflib.unified_diff(old, new, "stored", "new", lineterm="")
+    lines = [line.replace("\r", "␍") for line in diff]
     if len(lines) > DIFF_LINES:
         return (*lines[:DIFF_LINES], f"… and {len(lines) - DIFF_LINES} more lines")
     return tuple(lines)

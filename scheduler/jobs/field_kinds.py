@@ -1,99 +1,102 @@
-"""The kinds of a job's fields: what each may be, how it is stored, and how it is shown."""
+"""The kinds of job fields: which values each allows, how it is stored and how it is shown."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-#: How much of a changed value is shown, and how much of that before the first difference.
+#: Characters shown of a changed value, and how many of them before the first difference.
 SHOWN_LENGTH, BEFORE_DIFFERENCE = 60, 15
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text, and what all kinds have in common; NULL in a row is the empty text.
+    """Any text, and the base of all kinds; NULL in a row is the empty text.
 
-    `group` is the mapping of a job file in which it is. `column` is the attribute of the row, where
-    it is not called like the field. A field `apart` is more than a column: a script has
-    versions, and a job that is enabled has a next tick. What `is_secret` opens something elsewhere;
-    the audit log says only that it is there.
+    Attributes:
+        group: the mapping of the job file that holds the field; empty = the top level.
+        column: the attribute of the row, if its name differs from the field's.
+        custom: storing the field takes more than writing its column: a script has versions, and
+            an enabled job has a next tick.
+        is_secret: the audit log notes only whether the field is set.
+
     """
 
     _: KW_ONLY
     group: str = ""
     column: str = ""
-    apart: bool = False
+    custom: bool = False
     is_secret: bool = False
 
     def stored(self, value: Any) -> Any:
-        """Return what a row holds for a value."""
+        """Return the stored form of a value."""
         return value
 
     def value(self, stored: Any) -> Any:
-        """Return the value for what a row holds."""
+        """Return the value of a stored form."""
         return stored or ""
 
     def shown(self, value: Any) -> str:
-        """Return a value as people read it; "" = there is nothing to show."""
+        """Return a value as people read it; empty = do not show it."""
         return str(value)
 
     def change(self, before: Any, after: Any) -> tuple[str, str]:
-        """Return how two values that differ are shown."""
-        return _texts(before, after)
+        """Return two different values as an edit summary shows them."""
+        return _quoted(before, after)
 
 
 @dataclass(frozen=True, slots=True)
 class Line(Text):
-    """A text of one line, without spaces at its ends."""
+    """One line of text without spaces at its ends, of up to `longest` characters."""
 
     longest: int
 
 
 class TimeZone(Text):
-    """The IANA name of a time zone; none, NULL in a row, is the scheduler's."""
+    """The IANA name of a time zone; empty, NULL in a row, is the scheduler's zone."""
 
     __slots__ = ()
 
     def stored(self, value: str) -> str | None:
-        """Return NULL for no zone, which is not UTC."""
+        """Return the name, or NULL for no zone."""
         return value or None
 
 
 class Webhook(Text):
-    """A URL that lets anybody who has it post to it."""
+    """A URL that anybody who knows it can post to."""
 
     __slots__ = ()
 
     def change(self, before: str, after: str) -> tuple[str, str]:
-        """Leave out the secret part."""
+        """Return both without the secret part."""
         return _origin(before), _origin(after)
 
 
 class Texts(Text):
-    """Several texts, with commas between them in a row."""
+    """Several texts, separated by commas in a row."""
 
     __slots__ = ()
 
     def stored(self, value: Sequence[str]) -> str:
-        """Join them."""
+        """Return the texts joined by commas."""
         return ",".join(value)
 
     def value(self, stored: str | None) -> tuple[str, ...]:
-        """Split them."""
+        """Return the separate texts."""
         return tuple(text for text in (stored or "").split(",") if text)
 
     def shown(self, value: Sequence[str]) -> str:
-        """List them."""
+        """Return the texts as a list for people."""
         return ", ".join(value)
 
     def change(self, before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
-        """Show them as they are stored."""
-        return _texts(self.stored(before), self.stored(after))
+        """Return both in their stored form."""
+        return _quoted(self.stored(before), self.stored(after))
 
 
 @dataclass(frozen=True, slots=True)
 class Tags(Texts):
-    """A few short words, each once; `longest` characters together with their commas."""
+    """Up to `most` short words, each once, of up to `longest` characters with their commas."""
 
     most: int
     longest: int
@@ -101,40 +104,40 @@ class Tags(Texts):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Text):
-    """One of some names."""
+    """One of the `known` names."""
 
     known: tuple[str, ...]
 
     def change(self, before: str, after: str) -> tuple[str, str]:
-        """Leave out the quotes, which no name needs."""
+        """Return both as they are, without quotes."""
         return before, after
 
 
 @dataclass(frozen=True, slots=True)
 class Number(Text):
-    """A whole number; 0 of a `unit` is none."""
+    """A whole number from `least` to `most`; with a `unit`, 0 means none."""
 
     least: int
     most: int
     unit: str = ""
 
     def value(self, stored: int) -> int:
-        """Return it as it is."""
+        """Return the stored number."""
         return stored
 
     def shown(self, value: int) -> str:
-        """Add the unit."""
+        """Return the number with its unit."""
         if not self.unit:
             return str(value)
         return f"{value} {self.unit}" if value else "none"
 
     def change(self, before: int, after: int) -> tuple[str, str]:
-        """Show it in digits."""
+        """Return both in digits."""
         return str(before), str(after)
 
 
 class YesOrNo(Text):
-    """Yes or no, 1 and -1 in a row; None, 0 in a row, leaves it to the executor."""
+    """Yes or no, stored as 1 and -1; None, stored as 0, leaves it to the executor."""
 
     __slots__ = ()
 
@@ -147,17 +150,17 @@ class YesOrNo(Text):
         return stored > 0 if stored else None
 
     def shown(self, value: bool | None) -> str:
-        """Show nothing where it is left to the executor."""
+        """Return "yes" or "no", or nothing if the executor decides."""
         return {None: "", True: "yes", False: "no"}[value]
 
     def change(self, before: bool | None, after: bool | None) -> tuple[str, str]:
-        """Say whose choice it is."""
+        """Return both in words."""
         words = {None: "the executor's", True: "true", False: "false"}
         return words[before], words[after]
 
 
-def _texts(before: str, after: str) -> tuple[str, str]:
-    """Return two texts in quotes; of long ones, the part where they begin to differ."""
+def _quoted(before: str, after: str) -> tuple[str, str]:
+    """Return two texts in quotes; of long ones, only the part around the first difference."""
     if max(len(before), len(after)) <= SHOWN_LENGTH:
         return repr(before), repr(after)
     both = list(zip(before, after, strict=False))
@@ -172,7 +175,7 @@ def _cut(text: str, start: int) -> str:
 
 
 def _origin(url: str) -> str:
-    """Return the part of a webhook that is no secret."""
+    """Return the part of a webhook's URL that is not secret."""
     if not url:
         return "none"
     parts = urlsplit(url)

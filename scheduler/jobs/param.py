@@ -1,4 +1,4 @@
-"""How large a run's parameter may be; `warren try` asks too, so nothing else is imported here."""
+"""The limit on a run's parameter; `warren try` imports this, so it must import little."""
 
 from scheduler.problems import Code, Problem
 
@@ -6,7 +6,7 @@ PARAM_BYTES = 65_536
 
 
 def check_param(param: str) -> None:
-    """Raise Problem unless this can be a run's parameter."""
+    """Raise Problem if the parameter is longer than PARAM_BYTES in UTF-8."""
     size = len(param.encode(errors="replace"))
     if size > PARAM_BYTES:
         raise Problem(Code.PARAM_TOO_LONG, "param", most=PARAM_BYTES, got=size)

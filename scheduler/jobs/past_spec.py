@@ -1,4 +1,4 @@
-"""A job as it was: made of its record, and of what the audit log says of each change since then."""
+"""Reconstructs a job at an earlier time from its record and its later entries in the audit log."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,40 +11,40 @@ from scheduler.jobs.script_cache import language_of
 from scheduler.jobs.spec import JobSpec
 
 Record = Mapping[str, Any]
-#: How the audit log ends a value that it has cut.
+#: How the audit log marks a value that it has cut, and one that is secret.
 _CUT, _HIDDEN = "…", "***"
 
 
 @dataclass(frozen=True, slots=True)
 class PastSpec:
-    """A job as it was; `missing` are the fields whose values the audit log has not, or has cut."""
+    """A job at an earlier time; `missing` names fields that the audit log lacks or has cut."""
 
     spec: JobSpec
     missing: Sequence[str] = field(default=())
 
 
 def undone(record: Record, later: Iterable[Record]) -> dict[str, Any]:
-    """Return a record as it was before some changes, given by what was before each, last first."""
-    found = dict(record)
+    """Return a record with changes undone; `later` are their old values, newest change first."""
+    earlier = dict(record)
     for before in later:
-        found |= before
-    return found
+        earlier |= before
+    return earlier
 
 
 def child_ids(record: Record) -> list[int]:
-    """Return the children that a record names."""
+    """Return the ids of the children in a record."""
     return [int(one) for one in str(record.get(CHILDREN) or "").split(",") if one.isdecimal()]
 
 
 def past_spec(
     record: Record, *, app: str, children: Sequence[str] = (), present: JobSpec | None = None
 ) -> PastSpec:
-    """Return the job that a record is of; what it lacks is as at present, or as by default."""
+    """Return the job of a record; missing values come from `present`, else from the defaults."""
     values: dict[str, Any] = {}
     missing = []
     for one in WRITTEN:
         stored = _stored(record, one.name)
-        if _is_lost(one.name, stored):
+        if _is_missing(one.name, stored):
             missing.append(one.name)
             stored = None
             if present is not None:
@@ -72,7 +72,7 @@ def _stored(record: Record, name: str) -> Any:
     return next((record.get(column) for column, one in FIELD_OF.items() if one.name == name), None)
 
 
-def _is_lost(name: str, stored: Any) -> bool:
+def _is_missing(name: str, stored: Any) -> bool:
     is_secret = any(FIELD_OF[column].name == name for column in SECRETS if column in FIELD_OF)
     if is_secret:
         return bool(stored == _HIDDEN)

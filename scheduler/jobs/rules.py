@@ -1,4 +1,4 @@
-"""What a job may look like, for the job file, the command line and the console alike."""
+"""The rules for jobs and apps, for job file, command line, console and API alike."""
 
 import re
 from collections import Counter
@@ -18,11 +18,11 @@ from scheduler.schedules.registry import read_schedule
 
 LANGUAGES = tuple(ScriptLanguage)
 
-#: What the columns hold.
+#: The lengths of the columns.
 _LONGEST = {"timezone": 64, "schedule": 128, "title": 64, "addresses": 65_535}
 #: Most children of a job.
 CHILDREN = 1_000
-#: A tag stands between commas, in a link and in a list of words.
+#: Tags are stored separated by commas, and appear in links.
 _TAG = re.compile(r"[^\s,\x00-\x1f\x7f-\x9f]{1,32}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -30,8 +30,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) -> list[Problem]:
     """Return everything that is wrong with a job.
 
-    A cron must still fire after `now_ms`; `added_routes` are those that an installation has besides
-    XXL-JOB's.
+    A cron expression must fire again after `now_ms`; `added_routes` are the installation's own
+    routes, besides XXL-JOB's.
     """
     return [
         *_of_kinds(spec, added_routes),
@@ -48,19 +48,19 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
 
 
 def check_app_name(name: str) -> None:
-    """Raise Problem unless this can be an app's name."""
+    """Raise Problem unless the name matches APP_PATTERN."""
     if not re.fullmatch(APP_PATTERN, name):
         raise Problem(Code.APP_NAME, "app", pattern=APP_PATTERN, got=name[:100])
 
 
 def check_title(title: str) -> None:
-    """Raise Problem unless this can be an app's title."""
+    """Raise Problem if an app's title is too long or has control characters."""
     if len(title) > _LONGEST["title"] or _CONTROL.search(title):
         raise Problem(Code.TITLE, "title", most=_LONGEST["title"], got=title[:100])
 
 
 def check_addresses(addresses: Sequence[str]) -> None:
-    """Raise Problem unless this can be an app's own list of executors."""
+    """Raise Problem if an app's list of executors is invalid, too long, or has duplicates."""
     for address in addresses:
         if not re.fullmatch(ADDRESS_PATTERN, address):
             raise Problem(Code.ADDRESS, "addresses", pattern=ADDRESS_PATTERN, got=address[:100])
@@ -79,7 +79,7 @@ def _of_kinds(spec: JobSpec, added_routes: Sequence[str]) -> Iterator[Problem]:
 
 
 def _of_kind(field: Field, value: Any, added_routes: Sequence[str]) -> Iterator[Problem]:
-    """Give what is wrong with a value by the kind of its field."""
+    """Yield the problems of a value by the kind of its field."""
     kind, what = field.kind, FieldName(field.name)
     if isinstance(kind, Choice):
         known = (*kind.known, *added_routes) if what == "route" else kind.known
@@ -157,6 +157,6 @@ def _check_schedule(spec: JobSpec, now_ms: int) -> None:
     if len(spec.schedule_value) > _LONGEST["schedule"]:
         length = len(spec.schedule_value)
         raise Problem(Code.SCHEDULE_TOO_LONG, most=_LONGEST["schedule"], got=length)
-    # A wrong time zone is a problem of its own; the expression can be read in any.
+    # A wrong time zone is reported on its own; the expression can be read in any zone.
     zone = "UTC" if found(lambda: load_zone(spec.timezone or "UTC")) else spec.timezone or "UTC"
     read_schedule(spec.schedule_kind, spec.schedule_value, zone).check_new(now_ms)

@@ -1,4 +1,4 @@
-"""The sources of scripts for triggers: read once, since a version never changes."""
+"""Caches the sources of scripts for triggers; a version never changes, so it is read once."""
 
 import threading
 from collections import OrderedDict
@@ -13,8 +13,8 @@ from sql.runs.run_rows import RoutedRun
 
 #: Characters of sources kept in memory.
 KEPT_CHARACTERS = 16_000_000
-#: Most versions read in one statement, and scripts sent again in one round: of the longest sources
-#: there may be that is 16 MB.
+#: Most versions read in one statement, and most scripts sent again in one round: 16 MB if all have
+#: the longest source allowed.
 READ_LIMIT = 32
 
 _TYPE_PREFIX = "GLUE_"
@@ -29,23 +29,23 @@ class Script:
 
 
 def script_type(language: str) -> str:
-    """Return what XXL-JOB calls a job whose script is in this language, as `GLUE_SHELL`."""
+    """Return XXL-JOB's type of a job with a script in this language, such as `GLUE_SHELL`."""
     return _TYPE_PREFIX + language.upper()
 
 
 def language_of(script_type: str) -> str:
-    """Return the language of a type, empty for a job without a script."""
+    """Return the language of a type; empty for a job without a script."""
     language = _language_name(script_type)
     return language if language in list(ScriptLanguage) else ""
 
 
 def _language_name(script_type: str) -> str:
-    """Return what a type calls its language, known or not: executors tell what they do not know."""
+    """Return the language of a type, known or not: executors reject those they do not know."""
     return script_type.removeprefix(_TYPE_PREFIX).lower()
 
 
 def few_scripts(rows: Sequence[RoutedRun]) -> list[RoutedRun]:
-    """Return all runs of handlers, and the first READ_LIMIT of scripts."""
+    """Return all runs of handlers, and the first READ_LIMIT runs of scripts."""
     left = READ_LIMIT
     few = []
     for row in rows:
@@ -66,9 +66,9 @@ class Scripts:
         self._characters = 0
 
     def read(self, session: Session, versions: Iterable[int | None]) -> dict[int, Script | None]:
-        """Return versions by id; None = it is gone.
+        """Return versions by id; None for one that was deleted.
 
-        Of those that must be read, READ_LIMIT are; the others are left out until next time.
+        At most READ_LIMIT are read from the database; the caller asks again for the others.
         """
         wanted = dict.fromkeys(version for version in versions if version is not None)
         with self._lock:

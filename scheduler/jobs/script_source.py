@@ -1,4 +1,4 @@
-"""What the source of a script may be, and the form in which it is kept."""
+"""Checks the source of a script, and normalizes it for storage."""
 
 import re
 
@@ -9,8 +9,8 @@ from scheduler.problems import Code, Problem
 
 #: Longest source, in bytes of UTF-8.
 SOURCE_BYTES = 524_288
-#: Longest source as it stands in a message, where quotes and line feeds take two bytes: of the
-#: 1,000,000 bytes of a message this leaves a parameter of 64 kB room, and its own quotes too.
+#: Longest source in a message, in bytes of JSON, where quotes and line feeds take two bytes. A
+#: message may have 1,000,000 bytes, so this leaves room for a parameter of 64 kB, escaped too.
 MESSAGE_BYTES = 800_000
 REMARK_LENGTH = 128
 
@@ -19,7 +19,7 @@ _LINE_END = re.compile(r"\r+\n")
 
 
 def check_source(source: str) -> None:
-    """Raise Problem unless this can be a script."""
+    """Raise Problem if a source is empty, too long, or has characters that no script may have."""
     if not source.strip():
         raise Problem(Code.SOURCE_EMPTY, "script/source")
     if "\0" in source:
@@ -37,10 +37,10 @@ def check_source(source: str) -> None:
 
 
 def normal_source(language: str, source: str) -> str:
-    r"""Return a source with plain line feeds and no byte order mark; PowerShell's as it is.
+    r"""Return a source with plain line feeds and no byte order mark; PowerShell's unchanged.
 
-    A shell takes `\r` for part of the command, and PHP prints a byte order mark. PowerShell
-    accepts both, and older versions need the mark.
+    A shell takes `\r` as part of the command, and PHP prints a byte order mark. PowerShell
+    accepts both, and its older versions need the mark.
     """
     if language == ScriptLanguage.POWERSHELL:
         return source

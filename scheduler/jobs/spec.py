@@ -1,4 +1,4 @@
-"""What a user says about a job: one value for job file, command line and console."""
+"""Jobs and apps as users describe them, in the same form for job file, API and console."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -29,11 +29,15 @@ DELIVERIES = tuple(DeliveryGuarantee)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppSpec:
-    """An app as somebody wants it; `title` None = leave it as it is.
+    """The desired state of an app.
 
-    `addresses` are the executors to route to, in this order; none = all that register.
-    `alarm` is told of failures of its jobs that name nobody, and that it has no executor.
-    `webhook` hears of the ends of runs of its jobs that name none.
+    Attributes:
+        title: None = leave it unchanged.
+        addresses: the executors to route to, in this order; empty = all that register.
+        alarm: who gets failure alarms of jobs without targets of their own, and the alarm that
+            the app has no executor.
+        webhook: receives the ends of runs of jobs without a webhook of their own.
+
     """
 
     name: str
@@ -45,30 +49,33 @@ class AppSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A job as its author wants it. Each field is declared here and nowhere else.
+    """The desired state of a job. Each field is declared here and nowhere else.
 
-    From name, type, default and kind follow its rule, its place in a job file, in JSON and in the
-    console's form, its column, what counts as a change of it, and what the audit log keeps of it.
+    Everything else about a field follows from its name, type, default and kind: its rule, its place
+    in a job file, in JSON and in the console's form, its column, how it is compared, and what the
+    audit log stores of it. Durations are whole seconds.
 
-    `schedule_kind` is one of `scheduler.schedules.registry`, `schedule_value` what it reads.
-    `timezone` "" = the scheduler's. Durations are whole seconds.
-    A job with a `script_language` (a ScriptLanguage) has a script and no `handler`.
-    `fresh_process` None = as its executor has it.
-    `children` are NAME of a job in the same app, or APP/NAME.
-    `enabled` None = leave the state as it is, stopped when new.
+    Attributes:
+        schedule_kind: a kind of `scheduler.schedules.registry`, which reads `schedule_value`.
+        timezone: empty = the scheduler's.
+        script_language: a ScriptLanguage; such a job has a script and no `handler`.
+        fresh_process: None = the executor decides.
+        children: NAME of a job in the same app, or APP/NAME.
+        enabled: None = leave the state unchanged; a new job is stopped.
+
     """
 
     name: Annotated[str, Line(255)]
-    app: Annotated[str, Text(column="app_id", apart=True)]
+    app: Annotated[str, Text(column="app_id", custom=True)]
     author: Annotated[str, Line(64)] = ""
     tags: Annotated[tuple[str, ...], Tags(10, 128)] = ()
     schedule_kind: Annotated[str, Text(group="schedule")] = NO_SCHEDULE
     schedule_value: Annotated[str, Text(group="schedule")] = ""
     timezone: Annotated[str, TimeZone(group="schedule")] = ""
     handler: Annotated[str, Line(255)] = ""
-    script_language: Annotated[str, Text(group="script", column="script_type", apart=True)] = ""
-    script_source: Annotated[str, Text(group="script", apart=True)] = ""
-    script_remark: Annotated[str, Text(group="script", apart=True)] = ""
+    script_language: Annotated[str, Text(group="script", column="script_type", custom=True)] = ""
+    script_source: Annotated[str, Text(group="script", custom=True)] = ""
+    script_remark: Annotated[str, Text(group="script", custom=True)] = ""
     param: Annotated[str, Text()] = ""
     route: Annotated[str, Choice(ROUTES)] = "FIRST"
     block: Annotated[str, Choice(BLOCKS)] = "SERIAL_EXECUTION"
@@ -79,13 +86,13 @@ class JobSpec:
     retries: Annotated[int, Number(0, 1_000)] = 0
     retry_delay: Annotated[int, Number(0, 9_999_999, "s")] = 0
     fresh_process: Annotated[bool | None, YesOrNo()] = None
-    children: Annotated[tuple[str, ...], Texts(column="child_ids", apart=True)] = ()
+    children: Annotated[tuple[str, ...], Texts(column="child_ids", custom=True)] = ()
     alarm_emails: Annotated[tuple[str, ...], Texts(group="alarm", column="alarm_email")] = ()
     alarm_webhook: Annotated[str, Webhook(group="alarm", is_secret=True)] = ""
     alarm_style: Annotated[str, Text(group="alarm")] = ""
     webhook_url: Annotated[str, Webhook(group="webhook", is_secret=True)] = ""
     webhook_when: Annotated[str, Text(group="webhook")] = ""
-    enabled: Annotated[bool | None, YesOrNo(column="is_enabled", apart=True)] = None
+    enabled: Annotated[bool | None, YesOrNo(column="is_enabled", custom=True)] = None
 
     @property
     def alarm(self) -> AlarmTargets:
@@ -96,5 +103,5 @@ class JobSpec:
 
     @property
     def webhook(self) -> RunWebhook:
-        """What it wants to hear of its ends."""
+        """Its webhook for the ends of runs."""
         return RunWebhook(url=self.webhook_url, when=self.webhook_when)

@@ -1,4 +1,4 @@
-"""A stored job or app as its author would describe it: the way back from rows to values."""
+"""Converts the rows of apps and jobs back to specs."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from sql.registry import apps
 
 
 def app_spec(app: App) -> AppSpec:
-    """Return an app as a job file describes it."""
+    """Return the spec of a stored app."""
     return AppSpec(
         name=app.name,
         title=None if app.title == app.name else app.title,
@@ -25,7 +25,7 @@ def app_spec(app: App) -> AppSpec:
 
 
 def job_spec(job: Job, app: str, children: Sequence[str], *, with_source: bool = True) -> JobSpec:
-    """Return a job as it is described; `children` are APP/NAME."""
+    """Return the spec of a stored job; `children` are APP/NAME."""
     values = {field.name: field.value(job) for field in WRITTEN}
     language = language_of(job.script_type)
     if language:
@@ -44,6 +44,6 @@ def job_spec(job: Job, app: str, children: Sequence[str], *, with_source: bool =
 
 
 def fingerprint(spec: JobSpec) -> str:
-    """Return what tells one content of a job from another, whether it is enabled or not."""
+    """Return a hash of a job's fields, without `enabled`; equal specs have equal fingerprints."""
     values = {name: value for name, value in asdict(spec).items() if name != "enabled"}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
