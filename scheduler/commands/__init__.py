@@ -1,1 +1,1 @@
-"""What people do with jobs, runs, apps, executors and users, all of it in the audit log."""
+"""Commands on jobs, runs, apps, executors, users and tokens; each writes to the audit log."""

@@ -1,4 +1,4 @@
-"""What people do with apps, one at a time: the console's counterpart of the job file's `apps`."""
+"""Commands on single apps; job files change apps through `job_file`."""
 
 from dataclasses import asdict
 
@@ -20,21 +20,21 @@ from sql.models import App
 from sql.registry import apps
 from sql.registry.liveness import state
 
-#: Jobs that a refusal names.
-NAMED = 5
+#: Most jobs that a refusal names.
+JOBS_NAMED = 5
 
 
 class AppCommands:
-    """Adds, changes and deletes apps, for callers with a right to all of them."""
+    """Adds, changes and deletes apps; only for administrators."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
 
     def add(self, spec: AppSpec) -> int:
-        """Make an app; return its id.
+        """Create an app; return its id.
 
         Raises:
-            Problem: the description is not acceptable, or the name is taken.
+            Problem: the spec is invalid, or the name is taken.
 
         """
         _check(spec)
@@ -45,17 +45,17 @@ class AppCommands:
                 raise Problem(Code.APP_NAME_TAKEN, "name", name=spec.name)
             app_id, _ = apps.ensure(session, spec.name, spec.title)
             app = app_listing.lock(session, app_id)
-            _describe(session, app, spec)
-            self._note(session, Action.APP_CREATE, app, after=_shown(app))
+            _apply_spec(session, app, spec)
+            self._note(session, Action.APP_CREATE, app, after=_record(app))
             return app_id
 
         return self._context.write(Right.ADMINISTER, unit)
 
     def change(self, app_id: int, spec: AppSpec) -> bool:
-        """Change an app as described, except for its name; False when nothing is different.
+        """Change an app to the spec, except for its name; return False if nothing changes.
 
         Raises:
-            Problem: the description is not acceptable.
+            Problem: the spec is invalid.
             NotFound: there is no such app.
 
         """
@@ -63,10 +63,10 @@ class AppCommands:
 
         def unit(session: Session) -> bool:
             app = app_listing.lock(session, app_id)
-            before = _shown(app)
+            before = _record(app)
             apps.ensure(session, app.name, spec.title)
-            _describe(session, app, spec)
-            after = _shown(app)
+            _apply_spec(session, app, spec)
+            after = _record(app)
             if before != after:
                 self._note(session, Action.APP_UPDATE, app, before=before, after=after)
             return before != after
@@ -74,19 +74,19 @@ class AppCommands:
         return self._context.write(Right.ADMINISTER, unit)
 
     def delete(self, app_id: int) -> None:
-        """Delete an unused app, and take it from every user who had it.
+        """Delete an unused app, and remove it from the rights of all users.
 
         Raises:
             NotFound: there is no such app.
-            Problem: it has jobs, open runs, or executors that live, which its facts name.
+            Problem: it has jobs, open runs or live executors; the facts name them.
 
         """
 
         def unit(session: Session) -> None:
-            # Jobs are made under this lock, so that none appears in between.
+            # Jobs are created under this lock, so that none appears after the check.
             child_links.lock(session)
             app = app_listing.lock(session, app_id)
-            usage = app_listing.usage(session, app_id, names=NAMED)
+            usage = app_listing.usage(session, app_id, names=JOBS_NAMED)
             now_ms = self._context.now_ms()
             executors = [
                 row.address
@@ -96,7 +96,7 @@ class AppCommands:
             if usage.job_count or usage.has_open_runs or executors:
                 facts = {"app": app.name, "executors": executors, **asdict(usage)}
                 raise Problem(Code.APP_IN_USE, **facts)
-            self._note(session, Action.APP_DELETE, app, before=_shown(app))
+            self._note(session, Action.APP_DELETE, app, before=_record(app))
             user_accounts.take_away_app(session, app_id)
             app_listing.remove(session, app)
 
@@ -118,12 +118,12 @@ def _check(spec: AppSpec) -> None:
         raise problem
 
 
-def _describe(session: Session, app: App, spec: AppSpec) -> None:
+def _apply_spec(session: Session, app: App, spec: AppSpec) -> None:
     apps.list_addresses(session, app.id, spec.addresses)
     recipients.set_app(session, app.id, columns_of(spec.alarm, spec.webhook))
 
 
-def _shown(app: App) -> dict[str, str]:
+def _record(app: App) -> dict[str, str]:
     return {
         "title": app.title,
         "addresses": app.address_list or "",

@@ -1,4 +1,4 @@
-"""Audit log entries: what one person does, written in the transaction that does it."""
+"""Writes audit log entries, in the transaction of the action itself."""
 
 import json
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from scheduler.jobs.audit_records import SECRETS
 from sql.accounts import audit_log
 from sql.models import AuditEntry
 
-#: Characters kept of each value.
+#: Most characters stored of each value.
 LONGEST_VALUE = 2_000
 
 
 class Action(StrEnum):
-    """What can be done, as the audit log names it: the kind of object, and the verb."""
+    """The actions of the audit log: kind of object, dot, verb."""
 
     APP_CREATE = "app.create"
     APP_UPDATE = "app.update"
@@ -52,11 +52,11 @@ class Action(StrEnum):
 
 
 class AuditLog:
-    """Writes down what one person does.
+    """Writes entries for one actor.
 
     Args:
         who: a user's name, or `cli:<user>@<host>`.
-        origin: the address that it comes from, or `cli`.
+        origin: the client's address, or `cli`.
 
     """
 
@@ -75,7 +75,7 @@ class AuditLog:
         before: Mapping[str, Any] | None = None,
         after: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write one entry; `before` and `after` are what changed of the object."""
+        """Write one entry; `before` and `after` are the changed values of the object."""
         entry = AuditEntry(
             at=now_ms,
             who=self._who,

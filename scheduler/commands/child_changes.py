@@ -1,4 +1,4 @@
-"""Giving a job children, inside the caller's transaction."""
+"""Changes the children of jobs, in the caller's transaction."""
 
 from collections.abc import Collection
 
@@ -16,10 +16,10 @@ from sql.runs.transitions import at
 
 
 class ChildChanges:
-    """Links jobs on behalf of the caller, and notes it in the audit log.
+    """Links jobs on behalf of one actor, and writes audit log entries.
 
-    Jobs of apps that this person may not see cannot become children, keep their present parents,
-    and are not named.
+    Jobs in apps that the actor may not see cannot become children; they keep their present parents
+    and are never named.
     """
 
     def __init__(self, context: CommandContext) -> None:
@@ -35,9 +35,9 @@ class ChildChanges:
         *,
         parents: Collection[int] | None = None,
     ) -> tuple[int, str | None]:
-        """Give a job that was applied its children; return its id and what changed, in words.
+        """Set the children of a stored job; return its id and a sentence about what changed.
 
-        `parents` are all jobs that have children, where somebody has looked already.
+        `parents` are the ids of all jobs that have children, if the caller knows them.
 
         Raises:
             Problem: a child is unknown.
@@ -66,7 +66,7 @@ class ChildChanges:
         return job.id, words
 
     def refuse_circles(self, session: Session, job_ids: Collection[int]) -> None:
-        """Raise Problem when one of the jobs is its own descendant."""
+        """Raise Problem if one of the jobs is its own descendant."""
         try:
             dependencies.refuse_circles(session, job_ids)
         except Problem as circle:
@@ -76,7 +76,7 @@ class ChildChanges:
             raise Problem(Code.HIDDEN_CIRCLE, "children", **facts) from None
 
     def refuse_orphans(self, session: Session, job_ids: Collection[int]) -> None:
-        """Raise Problem when jobs to be deleted are children of others."""
+        """Raise Problem if jobs to be deleted are children of jobs that stay."""
         try:
             dependencies.refuse_orphans(session, job_ids)
         except Problem:

@@ -1,4 +1,4 @@
-"""What every command needs: who acts, on which database, by which clock."""
+"""What every command needs: the actor, the database and its clock."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
-    """Who acts, and where.
+    """What the commands of one actor share.
 
     Attributes:
-        database: where everything is.
-        now_ms: the database's clock.
-        actor: recorded in the history and in the audit log; what is not theirs does not exist.
-        timezone: of jobs that name none.
-        added_routes: those that an installation has besides XXL-JOB's.
-        run_ids: for callers that trigger a lot; None = one is fetched for each run.
+        database: the database to act on.
+        now_ms: the database's clock, in epoch milliseconds.
+        actor: recorded in the schedule history and the audit log; it limits which apps and jobs
+            exist for the commands.
+        timezone: the zone of jobs that have none of their own.
+        added_routes: the installation's own routes, besides XXL-JOB's.
+        run_ids: reserved run ids, for callers that trigger often; None = one is fetched per run.
 
     """
 
@@ -39,20 +40,20 @@ class CommandContext:
     run_ids: RunIds | None = None
 
     def write(self, right: Right, unit: Callable[[Session], T]) -> T:
-        """Commit a unit of work of somebody who has the right to it.
+        """Commit a unit of work that needs a right.
 
         Raises:
-            Problem: they have not.
+            Problem: the actor does not have the right.
 
         """
         self.actor.demand(right)
         return self.database.write(unit)
 
     def job(self, session: Session, job_id: int, *, lock: bool = False) -> Job:
-        """Return a job, locked if wanted.
+        """Return a job; with `lock`, its row is locked.
 
         Raises:
-            Problem: there is none, or the caller may not see it.
+            Problem: there is no such job, or the actor may not see it.
 
         """
         job = session.get(Job, job_id)
@@ -71,7 +72,7 @@ class CommandContext:
         before: Mapping[str, Any] | None = None,
         after: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write into the audit log what is done, and what it changes."""
+        """Write an audit log entry; `before` and `after` are the changed values."""
         AuditLog(who=self.actor.who, origin=self.actor.origin).note(
             session,
             action,
@@ -92,6 +93,6 @@ class CommandContext:
         before: Mapping[str, Any] | None = None,
         after: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write into the audit log what is done to a job."""
+        """Write an audit log entry about a job."""
         name = f"{session.get_one(App, job.app_id).name}/{job.name}"
         self.note(session, action, name, job.id, now_ms, before=before, after=after)

@@ -1,4 +1,4 @@
-"""Everything that people can do, for the console, the command line and programs alike."""
+"""All commands, for console, command line and API alike."""
 
 from scheduler.commands.apps import AppCommands
 from scheduler.commands.bulk.bulk_jobs import BulkJobCommands
@@ -14,10 +14,10 @@ from scheduler.commands.users import UserCommands
 
 
 class Commands:
-    """What one actor may do, by what it is about.
+    """The commands of one actor, grouped by what they act on.
 
-    Each command asks for a right, takes ids, refuses with `Problem` or `Refused`, and leaves an
-    entry in the audit log, in the transaction that does it.
+    Each command checks a right, takes ids, refuses with `Problem` or `Refused`, and writes an audit
+    log entry in its own transaction.
     """
 
     def __init__(self, context: CommandContext) -> None:

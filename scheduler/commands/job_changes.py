@@ -1,4 +1,4 @@
-"""Creating, editing and deleting a job, inside the caller's transaction."""
+"""Creates, edits and deletes jobs, in the caller's transaction."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -28,15 +28,15 @@ from sql.runs import transitions
 from sql.runs.transitions import at
 
 _SCHEDULE = frozenset({"schedule_kind", "schedule_value", "timezone"})
-#: Fields that may have made a job stop by itself; changing one gives it a new chance.
+#: Fields that may have made a job stop by itself; a change of one clears the reason.
 _STOPPING = _SCHEDULE | {"misfire"}
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What was done to a job: create, update, start, stop or unchanged.
+    """The result for one job: create, update, start, stop or unchanged.
 
-    `details` has a line for each field that changed, `diff` the lines of its script's unified diff.
+    `details` has a line for each changed field, `diff` the lines of a unified diff of the script.
     """
 
     action: str
@@ -49,7 +49,7 @@ CREATED, UNCHANGED = Applied("create"), Applied("unchanged")
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """How a job is to change; no words = it is as described."""
+    """The changes to a job; `words` has a line for each, empty = nothing changes."""
 
     job: Job
     spec: JobSpec
@@ -66,9 +66,9 @@ class _Edit:
 
 
 class JobChanges:
-    """Changes jobs on behalf of the caller, and notes it in the audit log.
+    """Changes jobs on behalf of one actor, and writes audit log entries.
 
-    A job's script is given, changed and taken away by those only who may edit scripts.
+    Any change to a job's script needs the right to edit scripts.
     """
 
     def __init__(self, context: CommandContext) -> None:
@@ -80,30 +80,31 @@ class JobChanges:
     def apply(
         self, session: Session, wanted: Sequence[tuple[int, JobSpec]], now_ms: int
     ) -> list[Applied]:
-        """Make jobs as described, each given once with its app's id; return what was done to each.
+        """Create or change jobs, each given once with its app's id; return the result for each.
 
-        However many there are, it takes few statements, but for scripts and fixed delays.
+        The number of statements is small however many jobs there are, except for scripts and fixed
+        delays.
 
         Raises:
-            Problem: one is to be started and can never fire (the facts name its `app` and `job`),
-                or the caller has no right to a script that would change.
+            Problem: a job is to be started and can never fire (the facts name its `app` and `job`),
+                or a script would change and the actor may not change scripts.
 
         """
         known = jobs.find_many(session, ((app_id, spec.name) for app_id, spec in wanted))
-        found = [(known.get((app_id, spec.name)), spec) for app_id, spec in wanted]
+        stored = [(known.get((app_id, spec.name)), spec) for app_id, spec in wanted]
         self._create(
-            session, [one for one, (job, _) in zip(wanted, found, strict=True) if not job], now_ms
+            session, [one for one, (job, _) in zip(wanted, stored, strict=True) if not job], now_ms
         )
-        differing = [(job, spec) for job, spec in found if job and not is_as_described(job, spec)]
+        differing = [(job, spec) for job, spec in stored if job and not is_as_described(job, spec)]
         done = self._change(session, differing, now_ms)
-        return [done.get(job.id, UNCHANGED) if job else CREATED for job, _ in found]
+        return [done.get(job.id, UNCHANGED) if job else CREATED for job, _ in stored]
 
     def edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
-        """Change a locked job, its name too; return what changed, in words.
+        """Change a locked job, including its name; return a line for each change.
 
         Raises:
-            Problem: it is enabled and could never fire again, or its script would change and
-                the caller has no right to that.
+            Problem: the job is enabled and could never fire again, or its script would change
+                and the actor may not change scripts.
 
         """
         [words] = self._edit(session, [(job, spec)], now_ms)
@@ -111,11 +112,11 @@ class JobChanges:
         return words
 
     def switch(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
-        """Start or stop a locked job as described; return what was done, in words."""
+        """Start or stop a locked job as the spec says; return a line if that changed it."""
         return _state(self._switch(session, [(job, spec)], now_ms).get(job.id))
 
     def delete(self, session: Session, job: Job, now_ms: int) -> None:
-        """Remove a locked job; its runs are kept."""
+        """Delete a locked job; its runs are kept, those still planned are cancelled."""
         before = record_of(session, job, child_links.children_of(session, job.id))
         self._note(session, Action.JOB_DELETE, job, now_ms, before=before)
         self._schedules.stop(session, job, now_ms)
@@ -139,19 +140,19 @@ class JobChanges:
     def _create(self, session: Session, wanted: Sequence[tuple[int, JobSpec]], now_ms: int) -> None:
         if any(spec.script_language for _, spec in wanted):
             self._demand(Right.EDIT_GLUE)
-        made = [new_job(app_id, spec, now_ms) for app_id, spec in wanted]
+        created = [new_job(app_id, spec, now_ms) for app_id, spec in wanted]
         started = []
-        for job, (_, spec) in zip(made, wanted, strict=True):
+        for job, (_, spec) in zip(created, wanted, strict=True):
             if spec.enabled:
                 with _naming(spec):
                     self._schedules.begin(job, now_ms)
                 started.append(job)
-        session.add_all(made)
+        session.add_all(created)
         session.flush()
         for job in started:
             self._schedules.record(session, job, now_ms)
         with session.no_autoflush:
-            for job, (_, spec) in zip(made, wanted, strict=True):
+            for job, (_, spec) in zip(created, wanted, strict=True):
                 apply_script(session, job, spec, who=self._who, now_ms=now_ms)
                 record = record_of(session, job)
                 self._note(session, Action.JOB_CREATE, job, now_ms, after=record)
@@ -160,7 +161,7 @@ class JobChanges:
     def _change(
         self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
     ) -> dict[int, Applied]:
-        """Lock jobs, then edit, start and stop them; return what was done, by id."""
+        """Lock jobs, then edit, start and stop them; return the results by id."""
         locked = jobs.lock_all(session, [job.id for job, _ in wanted]).values()
         sources = {job.id: _source(job) for job in locked}
         edited = self._edit(session, wanted, now_ms)
@@ -178,11 +179,12 @@ class JobChanges:
     def _edit(
         self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
     ) -> list[tuple[str, ...]]:
-        """Change locked jobs; return what changed of each, in words. The jobs are not written."""
+        """Change locked jobs, without flushing them; return the lines about each job's changes."""
         with session.no_autoflush:
             edits = [self._edit_of(session, job, spec, now_ms) for job, spec in wanted]
             real = [edit for edit in edits if edit.words]
-            self._schedules.leave(session, [one.job for one in real if one.reschedules], now_ms)
+            rescheduled = [edit.job for edit in real if edit.reschedules]
+            self._schedules.settle_old(session, rescheduled, now_ms)
             for edit in real:
                 self._carry_out(session, edit, now_ms)
             transitions.update_planned(
@@ -191,7 +193,7 @@ class JobChanges:
         return [edit.words for edit in edits]
 
     def _edit_of(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> _Edit:
-        """Return how a locked job is to change; its script has changed already."""
+        """Return the changes to a locked job; its script is changed already."""
         if not has_script(job, spec):
             self._demand(Right.EDIT_GLUE)
         fields = changed(job, spec)
@@ -211,14 +213,14 @@ class JobChanges:
         self._note(session, Action.JOB_UPDATE, job, now_ms, before=edit.before, after=after)
         if edit.reschedules:
             with _naming(edit.spec):
-                self._schedules.enter(session, job, now_ms)
+                self._schedules.start_new(session, job, now_ms)
         elif edit.changes({"misfire"}):
             self._schedules.record(session, job, now_ms)
 
     def _switch(
         self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
     ) -> dict[int, str]:
-        """Start and stop locked jobs as described; return what was done, by id."""
+        """Start and stop locked jobs as the specs say; return "start" or "stop" by id."""
         off = [job for job, spec in wanted if spec.enabled is False]
         # A schedule that ended stays ended until it is changed, so applying twice is harmless.
         on = [one for one in wanted if one[1].enabled and one[0].stop_reason is None]
@@ -238,7 +240,7 @@ class JobChanges:
 
 
 def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
-    """Return a job that is stopped and not stored yet."""
+    """Return a stopped job that is not stored yet."""
     return Job(
         app_id=app_id,
         add_time=at(now_ms),
@@ -247,7 +249,7 @@ def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
         next_tick_at=0,
         is_enabled=0,
         script_type="BEAN",
-        # Spelled out; otherwise each row would be read again after it was stored.
+        # Explicit, because otherwise each row would be read again after the insert.
         script_version=None,
         child_ids=None,
         **columns_of(spec),

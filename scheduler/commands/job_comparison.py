@@ -1,4 +1,4 @@
-"""Compares apps and jobs with a file's descriptions, without locks."""
+"""Compares stored apps and jobs with the specs of a job file, without locks."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -13,22 +13,22 @@ from sql.models import App, Job
 
 
 def is_app_as_described(app: App, wanted: AppSpec | None) -> bool:
-    """Whether there is nothing to do to an app; None = it only has to be there."""
+    """Whether an app needs no change; `wanted` None = it only has to exist."""
     if wanted is None:
         return True
     stored = app_spec(app)
     is_titled = wanted.title is None or wanted.title == app.title
-    return is_titled and _told(stored) == _told(wanted)
+    return is_titled and _settings(stored) == _settings(wanted)
 
 
-def _told(app: AppSpec) -> tuple[object, ...]:
+def _settings(app: AppSpec) -> tuple[object, ...]:
     return app.addresses, app.alarm, app.webhook
 
 
 def is_as_described(job: Job, spec: JobSpec) -> bool:
-    """Whether there is nothing to do to a job but for its children; it need not be locked for that.
+    """Whether a job needs no change, apart from its children; the job need not be locked.
 
-    One that ended by itself and is to be stopped may have runs to cancel.
+    A job whose schedule ended by itself and that is to be stopped may still have runs to cancel.
     """
     if changed(job, spec) or not has_script(job, spec):
         return False
@@ -39,7 +39,7 @@ def is_as_described(job: Job, spec: JobSpec) -> bool:
 
 
 class StoredJobs:
-    """The jobs of some apps, given by name and id, to compare with descriptions of them."""
+    """The stored jobs of some apps; `app_ids` are their ids by name."""
 
     def __init__(self, session: Session, app_ids: Mapping[str, int]) -> None:
         self._session = session
@@ -47,28 +47,28 @@ class StoredJobs:
         self._parents = child_links.with_children(session)
 
     def are_as_described(self, specs: Sequence[JobSpec]) -> bool:
-        """Whether each of them is there, and is so with its children."""
+        """Whether each of these jobs exists and matches its spec, children included."""
         keys = [(self._app_ids[spec.app], spec.name) for spec in specs]
-        found = jobs.find_many(self._session, keys)
+        stored = jobs.find_many(self._session, keys)
         if not all(
-            key in found and is_as_described(found[key], spec)
+            key in stored and is_as_described(stored[key], spec)
             for key, spec in zip(keys, specs, strict=True)
         ):
             return False
-        parents = {job.id for job in found.values()} & self._parents
+        parents = {job.id for job in stored.values()} & self._parents
         children = self._children(parents)
         return all(
-            children.get(found[key].id, ()) == _children_of(spec)
+            children.get(stored[key].id, ()) == _children_of(spec)
             for key, spec in zip(keys, specs, strict=True)
         )
 
     def _children(self, parents: Collection[int]) -> dict[int, tuple[tuple[str, str], ...]]:
-        """Return the children of jobs by app and name; "" for one that was deleted."""
-        found = child_links.children(self._session, parents)
-        names = child_links.names(self._session, {one for ids in found.values() for one in ids})
+        """Return each parent's children by app and name; both empty for a deleted child."""
+        child_ids = child_links.children(self._session, parents)
+        names = child_links.names(self._session, {one for ids in child_ids.values() for one in ids})
         return {
             parent: tuple(names.get(child, ("", "")) for child in ids)
-            for parent, ids in found.items()
+            for parent, ids in child_ids.items()
         }
 
 

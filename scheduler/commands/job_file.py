@@ -1,8 +1,8 @@
-"""Applies a whole job file: apps, jobs, their children, and jobs that it no longer names.
+"""Applies a whole job file: apps, jobs and their children; deletes jobs that it no longer names.
 
-Most files are applied again and again, and change little: so all is compared first, without a lock.
-What is to be done is done in one transaction, which looks at everything again, under
-the lock that keeps two saves from making a circle.
+Most files are applied again and again with few changes, so everything is first compared without a
+lock. If anything differs, one transaction compares again and applies the changes, under the lock
+that keeps two saves from making a circle.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,11 +28,15 @@ from sql.registry import apps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What applying a job file did, or would do.
+    """What applying a job file does to one app or job.
 
-    `action` is create, update, start, stop, delete or unchanged; `what` is app or job; `name` is
-    the app's name, or APP/NAME. `details` has a line for each field that changed, `diff` the lines
-    of a unified diff of its script.
+    Attributes:
+        action: create, update, start, stop, delete or unchanged.
+        what: app or job.
+        name: the app's name, or APP/NAME.
+        details: a line for each changed field.
+        diff: the lines of a unified diff of the script.
+
     """
 
     action: str
@@ -43,7 +47,7 @@ class Change:
 
 
 class JobFileCommands:
-    """Applies job files for one person or program."""
+    """Applies job files on behalf of one actor."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -58,15 +62,15 @@ class JobFileCommands:
         dry_run: bool,
         prune: bool,
     ) -> list[Change]:
-        """Make apps and jobs as described, all or nothing; return what changed, in order.
+        """Make apps and jobs match the specs, all or nothing; return the changes in order.
 
-        `prune` deletes the jobs of the named apps that `specs` leaves out. Applying twice changes
-        nothing.
+        `prune` deletes the jobs of the named apps that `specs` leaves out; `dry_run` changes
+        nothing. Applying the same file again changes nothing.
 
         Raises:
-            Problem: an app does not exist for the caller, a job could never fire, its children
-                are unknown or form a circle, or one that is to be deleted is another's child. The
-                field of a job's problem begins with its place: `jobs/0/children`.
+            Problem: an app does not exist for the actor, a job can never fire, its children are
+                unknown or form a circle, or a job to be deleted is another job's child. The field
+                of a job's problem begins with the job's position: `jobs/0/children`.
 
         """
         self._context.actor.demand(Right.OPERATE)
@@ -95,9 +99,9 @@ class JobFileCommands:
         *,
         prune: bool,
     ) -> list[Change] | None:
-        """Return what `apply` would if all is as described; None if there is something to do.
+        """Return the result of `apply` if nothing has to change, else None.
 
-        It takes no lock: nobody waits for a large file to be compared.
+        It takes no lock, so that comparing a large file delays nobody.
         """
         known = {app.name: app for app in exports.apps(session)}
         wanted = _by_name(wanted_apps, specs)
@@ -147,7 +151,7 @@ class JobFileCommands:
                     self._context.now_ms(),
                     after={"changed": list(words)},
                 )
-        # Kept, because the session forgets unreferenced objects and each job needs its app.
+        # A session drops unreferenced objects, and every job's audit log entry needs its app.
         held = [session.get_one(App, app_id) for app_id in app_ids.values()]
         applied = [
             change for part in _parts(specs) for change in self._apply_jobs(session, app_ids, part)
@@ -175,7 +179,7 @@ class JobFileCommands:
         app_ids: dict[str, int],
         applied: Sequence[Change],
     ) -> list[Change]:
-        """Make jobs the children of others, now that all of them are there."""
+        """Set the children of jobs, after all jobs were created."""
         changes, linked = [], []
         parents = child_links.with_children(session)
         named = set(child_links.names(session, parents).values())
@@ -192,19 +196,19 @@ class JobFileCommands:
         self._children.refuse_circles(session, linked)
         return changes
 
-    def _prune(self, session: Session, doomed: Sequence[tuple[Job, str]]) -> list[Change]:
-        if not doomed:
+    def _prune(self, session: Session, left_out: Sequence[tuple[Job, str]]) -> list[Change]:
+        if not left_out:
             return []
-        self._children.refuse_orphans(session, {job.id for job, _ in doomed})
-        for job, _ in doomed:
+        self._children.refuse_orphans(session, {job.id for job, _ in left_out})
+        for job, _ in left_out:
             self._changes.delete(session, jobs.lock(session, job.id), self._context.now_ms())
         return [
-            Change(action="delete", what="job", name=f"{app}/{job.name}") for job, app in doomed
+            Change(action="delete", what="job", name=f"{app}/{job.name}") for job, app in left_out
         ]
 
 
 def _placed(problem: Problem, specs: Sequence[JobSpec]) -> Problem:
-    """Return a problem with the place of its job among `specs`, if it is of one of them."""
+    """Return a problem with the position of its job in `specs`, if the job is among them."""
     job = problem.facts.get("app"), problem.facts.get("job")
     for number, spec in enumerate(specs):
         if (spec.app, spec.name) == job:
@@ -213,7 +217,7 @@ def _placed(problem: Problem, specs: Sequence[JobSpec]) -> Problem:
 
 
 def _by_name(wanted_apps: Sequence[AppSpec], specs: Sequence[JobSpec]) -> dict[str, AppSpec | None]:
-    """Return all apps of a file, None for one that only its jobs name."""
+    """Return all apps of a file by name; None for an app that only jobs name."""
     unnamed = dict.fromkeys(spec.app for spec in specs)
     return unnamed | {app.name: app for app in wanted_apps}
 
@@ -232,7 +236,7 @@ def _parts(specs: Iterable[JobSpec]) -> Iterator[list[JobSpec]]:
 def _left_out(
     session: Session, app_ids: Mapping[str, int], specs: Sequence[JobSpec]
 ) -> list[tuple[Job, str]]:
-    """Return the jobs of these apps, with their app's name, that the file does not name."""
+    """Return the jobs of these apps that the file does not name, with their app's name."""
     kept = {(spec.app, spec.name) for spec in specs}
     return [
         (job, app)
@@ -249,7 +253,7 @@ def _change(
 
 
 def _also(change: Change, words: str) -> Change:
-    """Return a change with further details."""
+    """Return a change with another detail."""
     if change.action == "create":
         return change
     state = (f"state: {change.action}",) if change.action in ("start", "stop") else change.details
@@ -257,12 +261,12 @@ def _also(change: Change, words: str) -> Change:
 
 
 def _apply_app(session: Session, name: str, wanted: AppSpec | None) -> tuple[int, tuple[str, ...]]:
-    """Make an app as described; return its id and what changed, in words."""
+    """Create or change an app; return its id and the changed settings."""
     app_id, is_changed = apps.ensure(session, name, wanted.title if wanted else None)
     words = ["title"] if is_changed else []
     if wanted and apps.list_addresses(session, app_id, wanted.addresses):
         words.append(f"addresses: {', '.join(wanted.addresses) or 'all that register'}")
-    told = columns_of(wanted.alarm, wanted.webhook) if wanted else {}
-    changed = recipients.set_app(session, app_id, told)
+    columns = columns_of(wanted.alarm, wanted.webhook) if wanted else {}
+    changed = recipients.set_app(session, app_id, columns)
     words += dict.fromkeys(column.partition("_")[0] for column in changed)
     return app_id, tuple(words)

@@ -1,4 +1,4 @@
-"""What people do with jobs: make, change, delete, start and stop them, by their ids."""
+"""Commands on single jobs: create, change, delete, start and stop."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -21,7 +21,7 @@ from sql.registry import apps
 
 
 class JobCommands:
-    """Acts on jobs for one person or program."""
+    """Acts on jobs on behalf of one actor."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -30,10 +30,10 @@ class JobCommands:
         self._children = ChildChanges(context)
 
     def create(self, spec: JobSpec) -> int:
-        """Make a job; return its id.
+        """Create a job; return its id.
 
         Raises:
-            Refused: it cannot be so, or its app has a job of that name.
+            Refused: the spec is invalid, or the app already has a job of that name.
 
         """
 
@@ -49,14 +49,18 @@ class JobCommands:
     def update(
         self, job_id: int, spec: JobSpec, *, seen: str | None, enabled: bool | None = None
     ) -> tuple[str, ...]:
-        """Change a job; return what changed, in words.
+        """Change a job, but not its app; return a line for each change.
 
-        It keeps its app, and whether it is enabled where `enabled` does not say. `seen` is the
-        `fingerprint` of what the person has seen, None = whatever it is. Children that do not
-        exist for this person are kept.
+        Children that the actor may not see are kept.
+
+        Args:
+            job_id: the job.
+            spec: its new state; `enabled` in it is ignored.
+            seen: the `fingerprint` that the job must still have; None = do not check.
+            enabled: whether to start or stop the job; None = neither.
 
         Raises:
-            Refused: there is no such job, it cannot be so, or somebody else changed it meanwhile.
+            Refused: there is no such job, the spec is invalid, or the job has changed since.
 
         """
 
@@ -69,39 +73,39 @@ class JobCommands:
             now_ms = self._context.now_ms()
             words = self._changes.edit(session, job, wanted, now_ms)
             words += self._changes.switch(session, job, wanted, now_ms)
-            _, kin = self._link(session, job.app_id, wanted)
-            return (*words, "children") if kin else words
+            _, linked = self._link(session, job.app_id, wanted)
+            return (*words, "children") if linked else words
 
         return self._context.write(Right.OPERATE, unit)
 
     def delete(self, job_ids: Collection[int], *, seen: str | None = None) -> list[str]:
-        """Remove jobs, all or none; return their names as APP/NAME.
+        """Delete jobs, all or none; return their names as APP/NAME.
 
-        `seen` is the `fingerprint` that each must still have, None = whatever it is.
+        `seen` is the `fingerprint` that each must still have; None = do not check.
 
         Raises:
-            Problem: one does not exist, is a child of a job that stays, or has just changed.
+            Problem: a job does not exist, has changed, or is the child of a job that stays.
 
         """
 
         def unit(session: Session) -> list[str]:
             child_links.lock(session)
-            doomed = [
+            to_delete = [
                 self._context.job(session, job_id, lock=True) for job_id in sorted(set(job_ids))
             ]
             if seen is not None:
-                for job in doomed:
+                for job in to_delete:
                     _check_seen(self.read(session, job.id)[1], seen)
-            self._children.refuse_orphans(session, {job.id for job in doomed})
-            names = [f"{self._app(session, job).name}/{job.name}" for job in doomed]
-            for job in doomed:
+            self._children.refuse_orphans(session, {job.id for job in to_delete})
+            names = [f"{self._app(session, job).name}/{job.name}" for job in to_delete]
+            for job in to_delete:
                 self._changes.delete(session, job, self._context.now_ms())
             return names
 
         return self._context.write(Right.OPERATE, unit)
 
     def start(self, job_id: int) -> bool:
-        """Start a job's schedule; False when it is started already.
+        """Start a job's schedule; return False if it is already started.
 
         Raises:
             Problem: there is no such job, it has no schedule, or one that can never fire.
@@ -110,16 +114,21 @@ class JobCommands:
         return self._switch(job_id, Action.JOB_START, self._schedules.start)
 
     def stop(self, job_id: int) -> bool:
-        """Stop a job's schedule and cancel what is planned; False when it is stopped already."""
+        """Stop a job's schedule and cancel its planned runs; return False if already stopped.
+
+        Raises:
+            Problem: there is no such job.
+
+        """
         return self._switch(job_id, Action.JOB_STOP, self._schedules.stop)
 
     def undo_stop(self, job_id: int, *, stopped: range) -> bool:
-        """Start a job's schedule that this person stopped in these milliseconds.
+        """Start a schedule that this actor stopped within `stopped`, in epoch milliseconds.
 
-        False when something else was the last to change the schedule.
+        Returns False if the schedule has changed since.
 
         Raises:
-            Problem: as `start`.
+            Problem: as for `start`.
 
         """
 
@@ -135,7 +144,7 @@ class JobCommands:
     def read(
         self, session: Session, job_id: int, *, lock: bool = False
     ) -> tuple[Job, JobSpec, tuple[str, ...]]:
-        """Return a job, how it is described, and its children that do not exist for this person.
+        """Return a job, its spec, and the names of its children that the actor may not see.
 
         Raises:
             Problem: there is no such job.
@@ -169,22 +178,22 @@ class JobCommands:
         return self._context.write(Right.OPERATE, unit)
 
     def _check(self, session: Session, spec: JobSpec, app_id: int, own: Job | None) -> None:
-        found = rules.problems(
+        problems = rules.problems(
             spec, now_ms=self._context.now_ms(), added_routes=self._context.added_routes
         )
         namesake = jobs.find_in_app(session, app_id, spec.name)
         if namesake is not None and (own is None or namesake.id != own.id):
             facts = {"app": spec.app, "name": spec.name}
-            found.append(Problem(Code.JOB_NAME_TAKEN, "name", **facts))
+            problems.append(Problem(Code.JOB_NAME_TAKEN, "name", **facts))
         own_apps = apps.ids_by_name(session, self._context.actor.app_ids)
         children = dependencies.find(session, app_id, spec.children, own_apps)
-        found += [
+        problems += [
             Problem(Code.UNKNOWN_CHILD, "children", got=child[:100])
             for child, child_id in zip(spec.children, children, strict=True)
             if child_id is None
         ]
-        if found:
-            raise Refused(found)
+        if problems:
+            raise Refused(problems)
 
     def _link(self, session: Session, app_id: int, spec: JobSpec) -> tuple[int, str | None]:
         job_id, words = self._children.link(session, app_id, spec, self._context.now_ms())
@@ -192,10 +201,10 @@ class JobCommands:
         return job_id, words
 
     def _app_id(self, session: Session, name: str) -> int:
-        found = apps.ids_by_name(session).get(name)
-        if found is None or not self._context.actor.knows(found):
+        app_id = apps.ids_by_name(session).get(name)
+        if app_id is None or not self._context.actor.knows(app_id):
             raise Problem(Code.UNKNOWN_APP, "app", got=name[:100])
-        return found
+        return app_id
 
     def _app(self, session: Session, job: Job) -> App:
         return session.get_one(App, job.app_id)

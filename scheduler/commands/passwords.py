@@ -1,4 +1,4 @@
-"""Which passwords are accepted, and how they are stored."""
+"""Checks and hashes passwords."""
 
 import secrets
 from functools import cache
@@ -11,16 +11,16 @@ from scheduler.problems import Code, Problem
 
 SHORTEST, LONGEST = 8, 200
 
-#: Argon2id as in the password storage cheat sheet of OWASP: 19 MiB, 2 passes, 1 lane; about 25 ms.
-#: Each hash holds 16 random bytes of salt and these figures, so they may grow later.
+#: Argon2id with the parameters of OWASP's password storage cheat sheet: 19 MiB, 2 passes, 1 lane;
+#: about 25 ms. Each hash contains its salt of 16 bytes and these parameters, so they can be raised.
 _HASHER = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 
 
 def password_problem(password: str, user_name: str) -> Code | None:
-    """Return why a user may not have a password, None when they may.
+    """Return why a user may not have this password; None if they may.
 
-    Any characters are good, and none is asked for: that is what NIST SP 800-63B and OWASP's
-    ASVS 6.2 advise, together with a list of common passwords.
+    All characters are allowed and none is required, but common passwords are refused, as NIST
+    SP 800-63B and OWASP's ASVS 6.2 advise.
     """
     if not SHORTEST <= len(password) <= LONGEST:
         return Code.WEAK_LENGTH
@@ -36,25 +36,25 @@ def password_problem(password: str, user_name: str) -> Code | None:
 
 
 def check_password(password: str, user_name: str) -> None:
-    """Raise Problem, which never holds the password, unless a user may have it."""
+    """Raise Problem unless a user may have this password; the problem never contains it."""
     flaw = password_problem(password, user_name)
     if flaw is not None:
         raise Problem(flaw, "password", least=SHORTEST, most=LONGEST, got=len(password))
 
 
 def hash_password(password: str) -> str:
-    """Return what is kept of a password."""
+    """Return the Argon2id hash of a password."""
     return _HASHER.hash(password)
 
 
 @cache
 def dummy_hash() -> str:
-    """Return the hash of a password that nobody has, for names that nobody has."""
+    """Return the hash of a random password, to check passwords of unknown users against."""
     return hash_password(secrets.token_urlsafe())
 
 
 def is_password(password_hash: str, password: str) -> bool:
-    """Return whether a password is the one that was kept; takes as long for a wrong one."""
+    """Return whether a password matches a hash; a wrong one takes equally long."""
     try:
         return _HASHER.verify(password_hash, password)
     except (VerificationError, InvalidHashError):
@@ -63,7 +63,7 @@ def is_password(password_hash: str, password: str) -> bool:
 
 @cache
 def common_passwords() -> frozenset[str]:
-    """Return the 8,000 passwords of a fitting length that are used most, in lower case."""
+    """Return the 8,000 most common passwords of an allowed length, in lower case."""
     text = resources.files("scheduler.commands").joinpath("common_passwords.txt").read_text("utf-8")
     _origin, _, words = text.partition("\n\n")
     return frozenset(words.split("\n")) - {""}

@@ -1,6 +1,6 @@
-"""What people do with runs: trigger, kill and clear them.
+"""Commands on runs: trigger, kill and clear.
 
-Nothing here talks to the broker: a trigger and a kill are rows.
+They only write rows; triggers and kills reach the broker through the scheduler's roles.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,12 +29,12 @@ from sql.registry import apps, presence
 from sql.run_status import OPEN, Kind, RunStatus
 from sql.runs import transitions
 
-#: How long a key that came with a trigger counts.
+#: How long an idempotency key is remembered.
 KEY_MS = 86_400_000
 
 
 class RunCommands:
-    """Acts on runs for one person or program."""
+    """Acts on runs on behalf of one actor."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -44,7 +44,12 @@ class RunCommands:
     def trigger(
         self, job_id: int, *, param: str | None = None, addresses: Sequence[str] = ()
     ) -> int:
-        """Plan a run of a job now; return its id. `param` None = the job's own.
+        """Plan a run of a job now; return its id.
+
+        Args:
+            job_id: the job.
+            param: the run's parameter; None = the job's own.
+            addresses: the executors to choose from; empty = any of the app's.
 
         Raises:
             Problem: there is no such job, the parameter is too long, or an address is neither
@@ -63,19 +68,19 @@ class RunCommands:
         once: IdempotentRequest | None = None,
         traceparent: str | None = None,
     ) -> tuple[int, bool]:
-        """Plan a run of a job now, as `trigger`; return its id, and whether it was planned now.
+        """Plan a run like `trigger`; return its id, and whether this call planned it.
 
-        What was asked for `once` already, within a day, is not planned again: the id is that of
-        the run of then. `traceparent` is the caller's span; what is none is ignored.
+        If the same `once` was used within a day, nothing is planned, and the id is that of the
+        earlier run. `traceparent` is the caller's span; an invalid one is ignored.
 
         Raises:
-            Problem: as `trigger`, or the key came with another request.
+            Problem: as for `trigger`, or the key was used for a different request.
 
         """
         self._context.actor.demand(Right.OPERATE)
         check_param(param or "")
         context = trace_context.parsed(traceparent)
-        # Taken before, so that a commit whose answer was lost is not planned a second time.
+        # Reserved before the transaction, so that a retry after a lost answer plans nothing twice.
         run_id = self._ids.one()
 
         def unit(session: Session) -> int:
@@ -102,36 +107,35 @@ class RunCommands:
                 traceparent=context.header if context else None,
             )
             transitions.plan(session, [run], self._ids)
-            told = {"run": run_id, "param": run.param, "addresses": run.wanted_addresses or ""}
-            self._context.note_job(session, Action.JOB_TRIGGER, job, now_ms, after=told)
+            after = {"run": run_id, "param": run.param, "addresses": run.wanted_addresses or ""}
+            self._context.note_job(session, Action.JOB_TRIGGER, job, now_ms, after=after)
             return run_id
 
         planned = self._context.write(Right.OPERATE, unit)
         return planned, planned == run_id
 
     def kill(self, run_id: int) -> str:
-        """Stop a run wherever it is; return in words what was done.
+        """Cancel a planned run, or request the kill of one in flight; return which, in words.
 
         Raises:
-            Problem: there is no such run, or it is over already.
+            Problem: there is no such run, or it has already ended.
 
         """
 
         def unit(session: Session) -> str:
-            found = transitions.lock(session, [run_id])
-            actor = self._context.actor
-            if not found or not actor.knows_job(found[0].app_id, found[0].job_id):
+            run = next(iter(transitions.lock(session, [run_id])), None)
+            if run is None or not self._context.actor.knows_job(run.app_id, run.job_id):
                 raise Problem(Code.NO_RUN, id=run_id)
-            status = RunStatus(found[0].status)
+            status = RunStatus(run.status)
             if status not in OPEN:
                 raise Problem(Code.RUN_OVER, id=run_id, status=status.value)
             now_ms = self._context.now_ms()
-            told = {"status": status.value, "job": found[0].job_id}
-            self._context.note(session, Action.RUN_KILL, str(run_id), run_id, now_ms, before=told)
+            before = {"status": status.value, "job": run.job_id}
+            self._context.note(session, Action.RUN_KILL, str(run_id), run_id, now_ms, before=before)
             if status is not RunStatus.PLANNED:
                 transitions.request_kill(session, run_id, now_ms=now_ms)
                 return "kill requested"
-            self._completion.end(session, [self._cancelled(run_id, now_ms)])
+            self._completion.end(session, [cancelled(run_id, self._context.actor.who, now_ms)])
             return "cancelled before it was sent"
 
         return self._context.write(Right.OPERATE, unit)
@@ -143,13 +147,13 @@ class RunCommands:
         dry_run: bool = False,
         on_progress: Callable[[int], None] = lambda _count: None,
     ) -> int:
-        """Delete runs that are over, a little at a time; return how many.
+        """Delete final runs in small steps; return how many.
 
-        `on_progress` is called after each step with the count so far. With `dry_run` they are only
-        counted.
+        `on_progress` is called after each step with the count so far. With `dry_run`, runs are
+        only counted.
 
         Raises:
-            Problem: it is about an app that does not exist for the caller.
+            Problem: the criteria name an app or job that does not exist for the actor.
 
         """
         self._context.write(
@@ -175,18 +179,20 @@ class RunCommands:
             now_ms = self._context.now_ms()
             self._context.note(session, Action.RUN_CLEAR, "runs", 0, now_ms, after=wanted)
 
-    def _cancelled(self, run_id: int, now_ms: int) -> End:
-        return End(
-            run_id=run_id,
-            status=RunStatus.CANCELLED,
-            message=Why.CANCELLED_BY(who=self._context.actor.who),
-            finished_at=now_ms,
-            never_started=True,
-        )
+
+def cancelled(run_id: int, who: str, now_ms: int) -> End:
+    """Return the end of a planned run that somebody cancels."""
+    return End(
+        run_id=run_id,
+        status=RunStatus.CANCELLED,
+        message=Why.CANCELLED_BY(who=who),
+        finished_at=now_ms,
+        never_started=True,
+    )
 
 
 def _claimed(session: Session, once: IdempotentRequest, run_id: int, now_ms: int) -> int:
-    """Return the run of a key: this one, or the one of an earlier request."""
+    """Return the run id of a key: `run_id`, or that of an earlier request."""
     noted = idempotency.claim(session, once, run_id=run_id, now_ms=now_ms, kept_ms=KEY_MS)
     if noted.body_hash != once.body_hash:
         raise Problem(Code.KEY_REUSED)

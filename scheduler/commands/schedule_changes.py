@@ -1,7 +1,7 @@
-"""Starting, stopping and replacing a job's schedule, inside the caller's transaction.
+"""Starts, stops and replaces a job's schedule, in the caller's transaction.
 
-Each first decides the ticks that nobody has decided yet, so that no due time is lost between an
-old schedule and a new one, and never goes below the watermark.
+Each change first records overdue ticks as skipped, so that no due time is lost between the old
+schedule and the new one, and never moves the watermark back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,22 +23,26 @@ from sql.models import Job, SkippedTicks
 from sql.run_status import OPEN, Kind
 from sql.runs import ticks, transitions
 
-#: What a schedule's tick becomes; a retry of it as well, once a person has said stop.
+#: The runs of a schedule's ticks; stopping a job cancels their retries too.
 TICKS = (Kind.SCHEDULE, Kind.MISFIRE)
 _TICKS_AND_RETRIES = (*TICKS, Kind.RETRY)
 
 
 class ScheduleChanges:
-    """Changes schedules on behalf of the caller."""
+    """Changes schedules on behalf of one actor."""
 
     def __init__(self, context: CommandContext) -> None:
         self._timezone = context.timezone
         self._who = context.actor.who
 
     def start(self, session: Session, job: Job, now_ms: int) -> bool:
-        """Start a locked job's schedule; False when it is started already.
+        """Start a locked job's schedule; return False if it is already started.
 
-        A fixed delay fires at once, or after the end of what its schedule has caused before.
+        A fixed delay fires at once, or when the open runs of its schedule have ended.
+
+        Raises:
+            Problem: the job has no schedule, or one that never fires again.
+
         """
         if job.is_enabled == 1:
             return False
@@ -47,29 +51,29 @@ class ScheduleChanges:
         return True
 
     def begin(self, job: Job, now_ms: int) -> None:
-        """Start the schedule of a job that is not stored yet; `record` it when storing.
+        """Start the schedule of a job that is not stored yet; call `record` once it is.
 
         Raises:
-            Problem: it has no schedule, or one that never fires again.
+            Problem: the job has no schedule, or one that never fires again.
 
         """
         self._begin(None, job, now_ms)
 
     def take_over(self, session: Session, job: Job, next_ms: int, now_ms: int) -> None:
-        """Start a locked job whose ticks another scheduler has decided, up to before `next_ms`.
+        """Start a locked job that another scheduler has run; its next tick there was `next_ms`.
 
-        Those from then to now are late, and left to the job's misfire policy. `next_ms` 0 = nobody
-        knows: it starts now.
+        Ticks from then to now are late, and the job's misfire policy decides about them. `next_ms`
+        0 = unknown: the job starts now.
 
         Raises:
-            Problem: it has no schedule, or one that never fires again.
+            Problem: the job has no schedule, or one that never fires again.
 
         """
         if not next_ms:
             self.start(session, job, now_ms)
             return
         schedule = self._schedule(job)
-        # Before a tick to come nothing else is due, but by a rate that began there a moment ago.
+        # A fixed rate also has ticks before `next_ms`; the other scheduler has decided those.
         period_ms = schedule.period_ms if isinstance(schedule, FixedRate) else 0
         watermark = min(next_ms - 1, now_ms)
         if period_ms:
@@ -96,14 +100,17 @@ class ScheduleChanges:
         job.last_tick_at, job.next_tick_at = watermark, tick
 
     def stop(self, session: Session, job: Job, now_ms: int) -> bool:
-        """Stop a locked job's schedule and cancel what it has planned; False if it is stopped."""
+        """Stop a locked job's schedule and cancel its planned runs.
+
+        Returns False if there was nothing to stop or cancel.
+        """
         return job.id in self.stop_all(session, [job], now_ms)
 
     def stop_all(self, session: Session, jobs: Sequence[Job], now_ms: int) -> set[int]:
-        """Stop the schedules of locked jobs and cancel what they have planned.
+        """Stop the schedules of locked jobs and cancel their planned runs.
 
-        What a schedule that has come to its end still has planned is cancelled too. Returns the
-        ids of those jobs for which there was anything to do.
+        Returns the ids of the jobs that had something to stop or cancel; a schedule that ended by
+        itself may still have planned runs.
         """
         reason = explanation(Why.STOPPED_BY(who=self._who))
         enabled = [job for job in jobs if job.is_enabled == 1]
@@ -115,21 +122,21 @@ class ScheduleChanges:
             self.record(session, job, now_ms)
         return cancelled | {job.id for job in enabled}
 
-    def leave(self, session: Session, jobs: Sequence[Job], now_ms: int) -> None:
-        """Decide what is left of the schedules of locked jobs before they are replaced."""
+    def settle_old(self, session: Session, jobs: Sequence[Job], now_ms: int) -> None:
+        """Skip overdue ticks and cancel planned ones before locked jobs' schedules change."""
         reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
         enabled = [job for job in jobs if job.is_enabled == 1]
         self._decide_overdue(session, enabled, now_ms, reason)
         self._cancel(session, jobs, now_ms, reason, TICKS)
 
-    def enter(self, session: Session, job: Job, now_ms: int) -> None:
-        """Begin with the schedule that a locked job has now, if it is enabled."""
+    def start_new(self, session: Session, job: Job, now_ms: int) -> None:
+        """Start a locked job's new schedule, if the job is enabled."""
         if job.is_enabled == 1:
             job.is_enabled = 0
             self.start(session, job, now_ms)
 
     def record(self, session: Session, job: Job, now_ms: int) -> None:
-        """Write into the history by which schedule a stored job goes from now on."""
+        """Record the present schedule of a stored job in its history."""
         history.record_change(
             session,
             job,
@@ -142,16 +149,16 @@ class ScheduleChanges:
     def _decide_overdue(
         self, session: Session, jobs: Sequence[Job], now_ms: int, reason: Explanation
     ) -> None:
-        """Record the ticks that came due and were never planned as skipped, up to now."""
+        """Record the due ticks that were never planned as skipped, up to now."""
         skips = [self._overdue(job, now_ms, reason) for job in jobs]
         history.record_skips(session, [skip for skip in skips if skip is not None])
         for job in jobs:
             job.last_tick_at = max(job.last_tick_at, now_ms)
 
     def _overdue(self, job: Job, now_ms: int, reason: Explanation) -> SkippedTicks | None:
-        """Return the ticks of a job that came due and were never planned, None without any.
+        """Return the record of a job's due ticks that were never planned; None if there are none.
 
-        A schedule that cannot be read has no ticks; it must not keep a job from being stopped.
+        A schedule that cannot be read counts as having no ticks, so that its job can be stopped.
         """
         schedule: Schedule
         try:
@@ -179,8 +186,8 @@ class ScheduleChanges:
         reason: Explanation,
         kinds: Iterable[Kind],
     ) -> set[int]:
-        """Cancel what schedules have planned; return the ids of the jobs that had anything."""
-        with session.no_autoflush:  # or jobs would be written twice
+        """Cancel the planned runs of jobs' schedules; return the ids of jobs that had any."""
+        with session.no_autoflush:  # otherwise jobs would be written twice
             cancelled = transitions.cancel(
                 session,
                 [job.id for job in jobs],
@@ -196,12 +203,12 @@ class ScheduleChanges:
 
 
 def _is_at_work(session: Session, job_id: int) -> bool:
-    """Whether anything is open of what a locked job's schedule has caused.
+    """Whether a run of a locked job's schedule is open.
 
-    The runs are locked, so that whoever is just ending one is waited for; it may have planned a
-    further attempt, so they are looked for again.
+    Locking the runs waits for transactions that are just ending them. Those may have planned
+    another attempt, so the query is repeated.
     """
-    while found := ticks.open_ids(session, job_id):
-        if any(run.status in OPEN for run in transitions.lock(session, found)):
+    while run_ids := ticks.open_ids(session, job_id):
+        if any(run.status in OPEN for run in transitions.lock(session, run_ids)):
             return True
     return False

@@ -1,4 +1,4 @@
-"""Giving a job a script, another one, or none, inside the caller's transaction."""
+"""Gives a job a script, changes or removes it, in the caller's transaction."""
 
 from sqlalchemy.orm import Session
 
@@ -10,7 +10,7 @@ from sql.models import Job
 
 
 def has_script(job: Job, spec: JobSpec) -> bool:
-    """Whether a job's script is as described, or neither has one."""
+    """Whether a job's script matches the spec, or neither has one."""
     if not spec.script_language or job.script_version is None:
         return not spec.script_language and job.script_version is None
     wanted = normal_source(spec.script_language, spec.script_source)
@@ -21,13 +21,13 @@ def has_script(job: Job, spec: JobSpec) -> bool:
 def apply_script(
     session: Session, job: Job, spec: JobSpec, *, who: str, now_ms: int
 ) -> tuple[str, ...]:
-    """Make a locked job's script as described; return what changed, in words.
+    """Make a locked job's script match the spec; return a line if that changes it.
 
-    A change of source or language saves a version; what is planned keeps the one it was planned
-    with. Another remark is given to the current version.
+    A new source or language is saved as a version; runs that are already planned keep theirs. A new
+    remark alone changes the remark of the current version.
     """
     if not spec.script_language:
-        return _take_away(job)
+        return _remove(job)
     wanted = script_type(spec.script_language)
     source = normal_source(spec.script_language, spec.script_source)
     if job.script_version is None or (job.script_type, job.script_source) != (wanted, source):
@@ -49,7 +49,7 @@ def apply_script(
     return ()
 
 
-def _take_away(job: Job) -> tuple[str, ...]:
+def _remove(job: Job) -> tuple[str, ...]:
     if job.script_version is None:
         return ()
     words = f"script: {_words(job)} -> none"

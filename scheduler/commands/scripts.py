@@ -1,4 +1,4 @@
-"""What people do with the script of a job that has one: save it, restore a version of it."""
+"""Commands on the script of a job that has one: save it, restore a version."""
 
 from sqlalchemy.orm import Session
 
@@ -14,19 +14,19 @@ from sql.models import Job
 
 
 class ScriptCommands:
-    """Acts on scripts for one person or program."""
+    """Acts on scripts on behalf of one actor."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
 
     def save(self, job_id: int, source: str, *, remark: str, based_on: int) -> int | None:
-        """Make a source the current version; return its number, None when nothing is different.
+        """Save a source as the current version; return its number, or None if nothing changed.
 
-        Runs that are planned already keep the version that they were planned with.
+        Runs that are already planned keep their version.
 
         Raises:
-            Problem: there is no such job, it has no script, the source or the remark is not
-                acceptable, or the current version is not `based_on`.
+            Problem: there is no such job, it has no script, source or remark are invalid, or the
+                id of the current version is not `based_on`.
 
         """
         check_source(source)
@@ -39,19 +39,20 @@ class ScriptCommands:
         return self._context.write(Right.EDIT_GLUE, unit)
 
     def restore(self, job_id: int, version: int, *, remark: str, based_on: int) -> int | None:
-        """Make an earlier version the current one again, as a new version; as `save` otherwise.
+        """Save an earlier version again as the current one; otherwise like `save`.
 
         Raises:
             NotFound: the job has no such version.
+            Problem: as for `save`.
 
         """
         _check_remark(remark)
 
         def unit(session: Session) -> int | None:
             job = self._lock(session, job_id, based_on)
-            found = script_versions.version(session, job_id, version)
-            kind = found.script_type or job.script_type
-            return self._save(session, job, found.source or "", kind, remark)
+            earlier = script_versions.version(session, job_id, version)
+            kind = earlier.script_type or job.script_type
+            return self._save(session, job, earlier.source or "", kind, remark)
 
         return self._context.write(Right.EDIT_GLUE, unit)
 

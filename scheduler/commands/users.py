@@ -1,4 +1,4 @@
-"""What people do with users: the same for the command line and the console."""
+"""Commands on users, for command line and console alike."""
 
 import re
 import secrets
@@ -15,7 +15,7 @@ from sql.accounts import preferences, tokens, user_accounts, users
 from sql.accounts.users import Rights, Role
 from sql.models import App, User
 
-#: The administrator that a first start makes; 16 characters of password, 96 bits.
+#: The administrator that the first start creates, with a password of 16 characters (96 bits).
 FIRST_NAME = "admin"
 FIRST_PASSWORD_BYTES = 12
 
@@ -23,10 +23,10 @@ NAME_PATTERN = r"[A-Za-z0-9_.-]{4,50}"
 
 
 class UserCommands:
-    """Adds and changes users, and notes it in the audit log.
+    """Adds, changes and deletes users, and writes audit log entries.
 
-    Whoever is signed in as a user whose password or rights change, or who is disabled, is so no
-    longer. A user who is disabled, or given a password by somebody else, loses every token.
+    A change of password or rights, and disabling, end all sessions of a user. Disabling, and a
+    password set by somebody else, also revoke all tokens of the user.
     """
 
     def __init__(self, context: CommandContext) -> None:
@@ -35,18 +35,22 @@ class UserCommands:
     def add(
         self, name: str, password: str | None, rights: Rights, *, must_change: bool = False
     ) -> int:
-        """Make a user; return the id. With `must_change` the password is good for one sign-in.
+        """Create a user; return the id.
 
-        One without a password is a program's: nobody can sign in, its tokens work.
+        Args:
+            name: the user's name.
+            password: None = for a program, which uses tokens and cannot sign in.
+            rights: role and apps.
+            must_change: the user must choose another password at the first sign-in.
 
         Raises:
-            Problem: name, password or rights are not acceptable, or the name is taken.
+            Problem: name, password or rights are invalid, or the name is taken.
 
         """
         check_user_name(name)
         if password is not None:
             check_password(password, name)
-        # Nobody knows it, so a wrong password is refused as slowly as for anybody.
+        # Without a password, store the hash of a random one: sign-ins then fail as slowly as usual.
         password_hash = hash_password(password or secrets.token_urlsafe())
 
         def unit(session: Session) -> int:
@@ -62,9 +66,9 @@ class UserCommands:
         return self._context.write(Right.ADMINISTER, unit)
 
     def add_first(self) -> str | None:
-        """Make the first administrator, `admin`; return the password, None when there are users.
+        """Create the first administrator, `admin`; return the password, or None if users exist.
 
-        Only the caller ever knows it, and it must be changed at the first sign-in.
+        The password is stored nowhere, and must be changed at the first sign-in.
         """
         password = secrets.token_urlsafe(FIRST_PASSWORD_BYTES)
         password_hash = hash_password(password)
@@ -80,16 +84,16 @@ class UserCommands:
         return self._context.write(Right.ADMINISTER, unit)
 
     def set_password(self, user_id: int, password: str, *, must_change: bool = False) -> None:
-        """Give a user another password, which everybody may do with their own.
+        """Set a user's password; users may set their own, administrators everybody's.
 
-        With `must_change` it is good for one sign-in, at which another is to be chosen.
+        With `must_change`, the user must choose another one at the next sign-in.
 
         Raises:
-            Problem: there is no such user, or the password is not acceptable.
+            Problem: there is no such user, the password is invalid, or the actor has no right.
 
         """
         user = self._context.database.read(lambda session: session.get(User, user_id))
-        # By the exact name: `olga` is not `Olga` where a database has both.
+        # Compare exactly: a database may have both `olga` and `Olga`.
         if user is None or user.name != self._context.actor.who:
             self._context.actor.demand(Right.ADMINISTER)
         if user is None:
@@ -98,7 +102,7 @@ class UserCommands:
         password_hash = hash_password(password)
 
         def unit(session: Session) -> None:
-            user = _found(session, user_id, lock=True)
+            user = _user(session, user_id, lock=True)
             users.set_password(user, password_hash)
             user.must_change_password = int(must_change)
             self._note(session, Action.USER_PASSWORD, user.name, user.id)
@@ -108,11 +112,11 @@ class UserCommands:
         self._context.write(Right.ACCOUNT, unit)
 
     def set_rights(self, user_id: int, rights: Rights) -> None:
-        """Give a user other rights.
+        """Change a user's rights.
 
         Raises:
-            Problem: there is no such user or app, the rights are not acceptable, it is whoever
-                asks, or there would be no administrator.
+            Problem: there is no such user or app, the rights are invalid, the user is the actor,
+                or no administrator would remain.
 
         """
 
@@ -120,34 +124,34 @@ class UserCommands:
             user = self._lock_other(session, user_id, leaves=rights.role is not Role.ADMINISTRATOR)
             before, given = _record(users.rights_of(user)), _checked(session, rights)
             users.set_rights(user, given)
-            told = {"before": before, "after": _record(given)}
-            self._note(session, Action.USER_RIGHTS, user.name, user.id, **told)
+            values = {"before": before, "after": _record(given)}
+            self._note(session, Action.USER_RIGHTS, user.name, user.id, **values)
 
         self._context.write(Right.ADMINISTER, unit)
 
     def disable(self, user_id: int) -> None:
-        """Keep a user from signing in until `enable`; password, rights and apps stay.
+        """Keep a user from signing in until `enable`; password, rights and apps are kept.
 
         Raises:
-            Problem: there is no such user, it is the caller, or the last administrator.
+            Problem: there is no such user, or it is the actor or the last administrator.
 
         """
         self._set_disabled(user_id, Action.USER_DISABLE, is_disabled=True)
 
     def enable(self, user_id: int) -> None:
-        """Let a user sign in again.
+        """Let a disabled user sign in again.
 
         Raises:
-            Problem: there is no such user, or it is the caller.
+            Problem: there is no such user, or it is the actor.
 
         """
         self._set_disabled(user_id, Action.USER_ENABLE, is_disabled=False)
 
     def delete(self, user_id: int) -> None:
-        """Remove a user with every sign-in; what they did stays in the audit log.
+        """Delete a user and all their sessions; their audit log entries are kept.
 
         Raises:
-            Problem: there is no such user, it is the caller, or the last administrator.
+            Problem: there is no such user, or it is the actor or the last administrator.
 
         """
 
@@ -180,7 +184,7 @@ class UserCommands:
     def _lock_other(self, session: Session, user_id: int, *, leaves: bool) -> User:
         # Lock administrators first: if two demote each other at once, the second sees the first.
         administrators = user_accounts.lock_administrators(session)
-        user = _found(session, user_id, lock=True)
+        user = _user(session, user_id, lock=True)
         if self._is_own(user.name):
             raise Problem(Code.OWN_USER, name=user.name)
         if leaves and administrators == [user.name]:
@@ -202,12 +206,12 @@ class UserCommands:
 
 
 def check_user_name(name: str) -> None:
-    """Raise Problem unless this can be a user's name."""
+    """Raise Problem unless the name matches NAME_PATTERN."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise Problem(Code.USER_NAME, "name", pattern=NAME_PATTERN, got=name[:100])
 
 
-def _found(session: Session, user_id: int, *, lock: bool = False) -> User:
+def _user(session: Session, user_id: int, *, lock: bool = False) -> User:
     user = session.get(User, user_id, with_for_update=lock or None, populate_existing=lock)
     if user is None:
         raise Problem(Code.NO_USER, id=user_id)
@@ -223,7 +227,12 @@ def _record(rights: Rights) -> dict[str, object]:
 
 
 def _checked(session: Session, rights: Rights) -> Rights:
-    """Return rights as they are stored: an administrator has every one, and names no app."""
+    """Return the rights to store; an administrator has all rights and names no apps.
+
+    Raises:
+        Problem: the rights contradict the role, or an app does not exist.
+
+    """
     if rights.role is Role.ADMINISTRATOR:
         if rights.app_ids:
             raise Problem(Code.ADMINISTRATOR_WITH_APPS, "apps")

@@ -7,7 +7,7 @@ from werkzeug.test import TestResponse
 
 from admin_web.api.api_services import ApiServices, JobFiles, Limits
 from admin_web.api.application import create_api
-from scheduler.commands.tokens.scopes import OF_JOBS, RIGHTS, Scope
+from scheduler.commands.tokens.scopes import JOB_SCOPES, RIGHTS, Scope
 from scheduler.commands.tokens.token_commands import TokenSpec
 from scheduler.resolver import Resolver
 from sql.accounts import users
@@ -46,7 +46,7 @@ def every_scope(role: Role, *, glue: bool, of_jobs: bool) -> list[Scope]:
         lacking |= {Scope.ADMIN} | (set() if glue else {Scope.SCRIPTS})
     if role is Role.VIEWER:
         lacking |= {scope for scope in Scope if RIGHTS[scope] != RIGHTS[Scope.READ]}
-    return [one for one in Scope if one not in lacking and (not of_jobs or one in OF_JOBS)]
+    return [one for one in Scope if one not in lacking and (not of_jobs or one in JOB_SCOPES)]
 
 
 class Program:

@@ -1,1 +1,1 @@
-"""What people do with many things at once: in small units of work, each on record."""
+"""Commands on many jobs or runs at once, in small transactions."""

@@ -1,4 +1,4 @@
-"""Acts on many jobs: each is a unit of its own, but for deleting, which takes some together."""
+"""Commands on many jobs: a transaction for each job, but deletions in batches."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -11,33 +11,33 @@ from scheduler.problems import Problem, ProblemKind
 from sql.accounts.idempotency import FormKey, IdempotentRequest
 from sql.batch import chunks
 
-#: Jobs that are told of together, and jobs deleted in one transaction.
-AT_ONCE, DELETED_AT_ONCE = 20, 100
+#: Jobs per reported part, and jobs deleted in one transaction.
+PART, DELETE_BATCH = 20, 100
 
 
 class BulkJobCommands:
-    """Acts on many jobs for one person or program."""
+    """Acts on many jobs on behalf of one actor. Each method yields the outcomes part by part."""
 
     def __init__(self, context: CommandContext) -> None:
         self._jobs = JobCommands(context)
         self._runs = RunCommands(context)
 
     def start(self, job_ids: Sequence[int]) -> Iterator[Part]:
-        """Start schedules; give what came of each part."""
+        """Start schedules."""
         return _each(job_ids, lambda job_id: _switched(self._jobs.start(job_id)))
 
     def stop(self, job_ids: Sequence[int]) -> Iterator[Part]:
-        """Stop schedules; give what came of each part."""
+        """Stop schedules."""
         return _each(job_ids, lambda job_id: _switched(self._jobs.stop(job_id)))
 
     def undo_stop(self, job_ids: Sequence[int], stopped: range) -> Iterator[Part]:
-        """Start schedules that this person stopped in these milliseconds; give as `start`."""
+        """Start the schedules that this actor stopped within `stopped`, in epoch milliseconds."""
         return _each(
             job_ids, lambda job_id: _switched(self._jobs.undo_stop(job_id, stopped=stopped))
         )
 
     def trigger(self, job_ids: Sequence[int], form: FormKey) -> Iterator[Part]:
-        """Run jobs once, each with its own param; give what came of each part."""
+        """Run jobs once, each with its own param; a form sent twice triggers once."""
 
         def act(job_id: int) -> Outcome:
             key = f"{form.key}:job/{job_id}"
@@ -48,48 +48,48 @@ class BulkJobCommands:
         return _each(job_ids, act)
 
     def delete(self, job_ids: Sequence[int]) -> Iterator[Part]:
-        """Delete jobs; give what came of each part.
+        """Delete jobs.
 
-        One that is a child of another is tried again after that one, if that one is among them.
+        A job that another one has as a child is tried again after that one was deleted.
         """
         pending = list(job_ids)
         while pending:
             refused: list[tuple[int, Problem]] = []
-            for part in chunks(pending, DELETED_AT_ONCE):
-                gone, problems = self._delete(part)
+            for part in chunks(pending, DELETE_BATCH):
+                deleted, problems = self._delete(part)
                 refused += problems
-                if gone:
-                    yield Part(Counter({Outcome.DONE: gone}))
+                if deleted:
+                    yield Part(Counter({Outcome.DONE: deleted}))
             if len(refused) == len(pending):
                 yield _refused([problem for _, problem in refused])
                 return
             pending = [job_id for job_id, _ in refused]
 
     def _delete(self, job_ids: Sequence[int]) -> tuple[int, list[tuple[int, Problem]]]:
-        """Delete jobs together, or else one by one; return how many, and what was refused."""
+        """Delete jobs together, or else one by one; return how many, and the refusals by id."""
         try:
             return len(self._jobs.delete(job_ids)), []
         except Problem as problem:
             if len(job_ids) == 1:
                 return 0, [(job_ids[0], problem)]
-        gone, refused = 0, []
+        deleted, refused = 0, []
         for job_id in job_ids:
-            one, problems = self._delete([job_id])
-            gone += one
+            count, problems = self._delete([job_id])
+            deleted += count
             refused += problems
-        return gone, refused
+        return deleted, refused
 
 
 def _each(job_ids: Sequence[int], act: Callable[[int], Outcome]) -> Iterator[Part]:
-    for part in chunks(job_ids, AT_ONCE):
+    for part in chunks(job_ids, PART):
         counts, problems = Counts(), []
         for job_id in part:
             try:
                 counts[act(job_id)] += 1
             except Problem as problem:
                 problems.append(problem)
-        told = _refused(problems)
-        yield Part(counts + told.counts, told.problems)
+        refused = _refused(problems)
+        yield Part(counts + refused.counts, refused.problems)
 
 
 def _refused(problems: Sequence[Problem]) -> Part:

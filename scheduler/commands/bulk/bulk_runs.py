@@ -1,7 +1,7 @@
-"""Runs many runs again, or kills them: some at a time, each part a transaction of its own.
+"""Runs many runs again, or kills them: in parts, each with its own transaction and audit log entry.
 
-A part that was committed stays, whatever becomes of the rest; each leaves an entry in the audit
-log. What is sent a second time with the same key plans nothing a second time.
+Committed parts stay if a later one fails. A request that is sent again with the same key plans
+nothing twice.
 """
 
 from collections import Counter
@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.bulk.outcomes import Counts, Outcome, Part
 from scheduler.commands.command_context import CommandContext
+from scheduler.commands.runs import cancelled
 from scheduler.completion.completion import Completion
-from scheduler.completion.retry_policy import End
 from scheduler.routing.routes import planned_shards
 from sql.accounts import idempotency
 from sql.accounts.idempotency import FormKey
@@ -30,7 +29,7 @@ from sql.run_status import OPEN, Kind, RunStatus
 from sql.runs import transitions
 from sql.runs.ticks import Tick, tick_of
 
-#: Runs of one transaction. A kill locks the rows that it is about, so it takes fewer.
+#: Runs per transaction; fewer for kills, because they lock the rows.
 AGAIN_AT_ONCE, KILLED_AT_ONCE = 500, 100
 
 
@@ -45,7 +44,7 @@ class _PastRun(NamedTuple):
 
 
 class BulkRunCommands:
-    """Acts on many runs for one person or program."""
+    """Acts on many runs on behalf of one actor. Each method yields the outcomes part by part."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
@@ -53,17 +52,17 @@ class BulkRunCommands:
         self._completion = Completion(self._ids, context.now_ms)
 
     def again(self, run_ids: Sequence[int], once: FormKey) -> Iterator[Part]:
-        """Plan the jobs of runs again, each with the run's param; give the counts of each part.
+        """Plan the jobs of runs again, each with the run's param.
 
-        All attempts and shards of a tick make one run, as a trigger by hand does.
+        All attempts and shards of a tick become one run, like a trigger by hand.
         """
         for part in chunks(run_ids, AGAIN_AT_ONCE):
-            # Taken before, so that a commit whose answer was lost is recognized.
+            # Reserved before the transaction, so that a retry after a lost answer is recognized.
             first = self._context.database.write(partial(take_block, size=len(part)))
             yield self._part(partial(self._again, run_ids=part, first=first, once=once))
 
     def kill(self, run_ids: Sequence[int]) -> Iterator[Part]:
-        """Stop runs wherever they are; give the counts of each part."""
+        """Cancel runs that are planned, and request kills of those in flight."""
         for part in chunks(run_ids, KILLED_AT_ONCE):
             yield self._part(partial(self._kill, run_ids=part))
 
@@ -71,15 +70,15 @@ class BulkRunCommands:
         return Part(self._context.write(Right.OPERATE, unit))
 
     def _again(self, session: Session, run_ids: Sequence[int], first: int, once: FormKey) -> Counts:
-        found = [
+        runs = [
             run
             for run in fetch(session, _PastRun, query(_PastRun, Run).where(Run.id.in_(run_ids)))
             if self._context.actor.knows_job(run.app_id, run.job_id)
         ]
-        known = jobs.by_ids(session, {run.job_id for run in found})
-        counts = Counter({Outcome.UNKNOWN: len(run_ids) - len(found)})
+        known = jobs.by_ids(session, {run.job_id for run in runs})
+        counts = Counter({Outcome.UNKNOWN: len(run_ids) - len(runs)})
         wanted: dict[Tick, _PastRun] = {}
-        for run in found:
+        for run in runs:
             if run.status in OPEN:
                 counts[Outcome.OPEN] += 1
             elif run.job_id not in known:
@@ -87,68 +86,60 @@ class BulkRunCommands:
             elif wanted.setdefault(tick_of(run), run) is not run:
                 counts[Outcome.REPEATED] += 1
         now_ms = self._context.now_ms()
-        offered = {tick: first + place for place, tick in enumerate(wanted)}
-        mine = _claimed(session, once, offered, now_ms)
+        new_ids = {tick: first + index for index, tick in enumerate(wanted)}
+        ticks = _claimed(session, once, new_ids, now_ms)
         planned = [
-            _run_again(wanted[tick], known[tick.job_id], offered[tick], now_ms) for tick in mine
+            _run_again(wanted[tick], known[tick.job_id], new_ids[tick], now_ms) for tick in ticks
         ]
         transitions.plan(session, planned, self._ids)
-        counts += Counter({Outcome.DONE: len(mine), Outcome.REPEATED: len(offered) - len(mine)})
-        told = {
-            "runs": [wanted[tick].id for tick in mine],
-            "planned": [offered[tick] for tick in mine],
+        counts += Counter({Outcome.DONE: len(ticks), Outcome.REPEATED: len(new_ids) - len(ticks)})
+        after = {
+            "runs": [wanted[tick].id for tick in ticks],
+            "planned": [new_ids[tick] for tick in ticks],
         }
-        self._note(session, Action.RUN_AGAIN, len(mine), now_ms, told)
+        self._note(session, Action.RUN_AGAIN, len(ticks), now_ms, after)
         return counts
 
     def _kill(self, session: Session, run_ids: Sequence[int]) -> Counts:
-        found = [
+        runs = [
             run
             for run in transitions.lock(session, run_ids)
             if self._context.actor.knows_job(run.app_id, run.job_id)
         ]
-        planned = [run.id for run in found if run.status == RunStatus.PLANNED]
-        flying = [
+        planned = [run.id for run in runs if run.status == RunStatus.PLANNED]
+        in_flight = [
             run.id
-            for run in found
+            for run in runs
             if run.status in OPEN - {RunStatus.PLANNED} and run.kill_requested_at is None
         ]
         now_ms = self._context.now_ms()
-        transitions.request_kills(session, flying, now_ms=now_ms)
-        self._completion.end(session, [self._cancelled(run_id, now_ms) for run_id in planned])
-        done = [*planned, *flying]
+        transitions.request_kills(session, in_flight, now_ms=now_ms)
+        who = self._context.actor.who
+        self._completion.end(session, [cancelled(run_id, who, now_ms) for run_id in planned])
+        done = [*planned, *in_flight]
         self._note(session, Action.RUN_KILL, len(done), now_ms, {"runs": sorted(done)})
         return Counter(
             {
                 Outcome.DONE: len(done),
-                Outcome.NOTHING: len(found) - len(done),
-                Outcome.UNKNOWN: len(run_ids) - len(found),
+                Outcome.NOTHING: len(runs) - len(done),
+                Outcome.UNKNOWN: len(run_ids) - len(runs),
             }
         )
 
     def _note(
-        self, session: Session, action: Action, count: int, now_ms: int, told: dict[str, list[int]]
+        self, session: Session, action: Action, count: int, now_ms: int, after: dict[str, list[int]]
     ) -> None:
         if count:
-            self._context.note(session, action, f"{count} runs", 0, now_ms, after=told)
-
-    def _cancelled(self, run_id: int, now_ms: int) -> End:
-        return End(
-            run_id=run_id,
-            status=RunStatus.CANCELLED,
-            message=Why.CANCELLED_BY(who=self._context.actor.who),
-            finished_at=now_ms,
-            never_started=True,
-        )
+            self._context.note(session, action, f"{count} runs", 0, now_ms, after=after)
 
 
-def _claimed(session: Session, once: FormKey, offered: dict[Tick, int], now_ms: int) -> list[Tick]:
+def _claimed(session: Session, once: FormKey, new_ids: dict[Tick, int], now_ms: int) -> list[Tick]:
     """Return the ticks that this form has not planned before."""
-    keys = {"/".join(map(str, tick)): run_id for tick, run_id in offered.items()}
+    keys = {"/".join(map(str, tick)): run_id for tick, run_id in new_ids.items()}
     noted = idempotency.claim_many(session, once, keys, now_ms=now_ms)
     return [
         tick
-        for (tick, run_id), key in zip(offered.items(), keys, strict=True)
+        for (tick, run_id), key in zip(new_ids.items(), keys, strict=True)
         if noted.get(key) == run_id
     ]
 

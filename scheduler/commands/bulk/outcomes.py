@@ -1,4 +1,4 @@
-"""What became of things that were acted on together."""
+"""The outcomes of commands on many jobs or runs."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from scheduler.problems import Problem
 
 
 class Outcome(StrEnum):
-    """What became of one of the things that were chosen."""
+    """The outcome for one job or run."""
 
     DONE = "DONE"
-    #: Done already by the same form; a run: or for another attempt or shard of its tick.
+    #: The same form has done it before, or another attempt or shard of the same tick was chosen.
     REPEATED = "REPEATED"
-    #: A run that is still open, and cannot run again.
+    #: The run is still open, so it cannot run again.
     OPEN = "OPEN"
-    #: There was nothing to do: the run is over, the job is started or stopped already.
+    #: Nothing to do: the run has ended, or the job is already started or stopped.
     NOTHING = "NOTHING"
-    #: A run whose job was deleted.
+    #: The run's job was deleted.
     JOB_GONE = "JOB_GONE"
-    #: It is gone, or does not exist for whoever acts.
+    #: It does not exist, or the actor may not see it.
     UNKNOWN = "UNKNOWN"
-    #: It was refused, for a problem that is told.
+    #: Refused; `Part.problems` has the reason.
     REFUSED = "REFUSED"
 
 
@@ -30,7 +30,7 @@ Counts = Counter[Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What came of a part of them, and why some were refused."""
+    """The outcomes of some of the jobs or runs, and the reasons for refusals."""
 
     counts: Counts
     problems: tuple[Problem, ...] = ()

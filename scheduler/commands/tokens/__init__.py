@@ -1,1 +1,1 @@
-"""Tokens that let programs act for users: how they look, what they may do, making and ending."""
+"""API tokens, with which programs act for users: their text, scopes, creation and revocation."""

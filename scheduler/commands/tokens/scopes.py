@@ -1,4 +1,4 @@
-"""What a token may do: its scopes, and never more than its owner may at that moment."""
+"""The scopes of API tokens; a token never allows more than its owner may do at that moment."""
 
 from enum import StrEnum
 
@@ -10,25 +10,25 @@ from sql.models import ApiToken, User
 
 
 class Scope(StrEnum):
-    """A part of the API that a token opens."""
+    """A part of the API that a token gives access to."""
 
-    #: Everything that can be seen, but for logs and what opens something elsewhere.
+    #: Read everything except logs and secrets.
     READ = "read"
-    #: What runs have printed.
+    #: Read the output of runs.
     LOGS = "logs"
-    #: To run jobs.
+    #: Run jobs.
     TRIGGER = "trigger"
-    #: To start and stop jobs, kill runs, drain executors.
+    #: Start and stop jobs, kill runs, drain executors.
     OPERATE = "operate"
-    #: To make, change and delete jobs.
+    #: Create, change and delete jobs.
     WRITE = "write"
-    #: To change scripts too, which means to run any program.
+    #: Change scripts too, and so run any program.
     SCRIPTS = "scripts"
-    #: Apps, pausing, the audit log.
+    #: Apps, pauses, the audit log.
     ADMIN = "admin"
 
 
-#: What each needs of its owner.
+#: The right that each scope requires of the token's owner.
 RIGHTS = {
     Scope.READ: Right.VIEW,
     Scope.LOGS: Right.VIEW,
@@ -38,29 +38,29 @@ RIGHTS = {
     Scope.SCRIPTS: Right.EDIT_GLUE,
     Scope.ADMIN: Right.ADMINISTER,
 }
-#: What a token for some jobs only may have.
-OF_JOBS = frozenset({Scope.READ, Scope.LOGS, Scope.TRIGGER, Scope.OPERATE})
+#: The scopes that a token limited to some jobs may have.
+JOB_SCOPES = frozenset({Scope.READ, Scope.LOGS, Scope.TRIGGER, Scope.OPERATE})
 
-#: What reaches beyond every app, so that a token for some apps only cannot have it.
-OF_ALL = frozenset({Scope.ADMIN})
+#: The scopes that reach beyond single apps; a token limited to some apps cannot have them.
+GLOBAL_SCOPES = frozenset({Scope.ADMIN})
 
 
 _BY_WORD = {scope.value: scope for scope in Scope}
 
 
 def scopes_of(token: ApiToken | KnownToken) -> frozenset[Scope]:
-    """Return a token's scopes; a word that this version does not know opens nothing."""
+    """Return a token's scopes; words that this version does not know are ignored."""
     return frozenset(_BY_WORD[word] for word in token.scopes.split(",") if word in _BY_WORD)
 
 
 def actor_of(token: ApiToken | KnownToken, owner: User | Owner, *, origin: str) -> Actor:
-    """Return who acts by a token: with the rights that both it and its owner have now."""
+    """Return the actor of a token, with the rights that both the token and its owner have now."""
     held = Actor.of(owner.name, rights_of(owner), origin=origin)
     wanted = {RIGHTS[scope] for scope in scopes_of(token)}
     listed = tokens.ids_of(token.permission)
     app_ids = held.app_ids
     if listed is not None:
-        wanted -= {RIGHTS[scope] for scope in OF_ALL}
+        wanted -= {RIGHTS[scope] for scope in GLOBAL_SCOPES}
         app_ids = listed if app_ids is None else app_ids & listed
     return Actor(
         who=f"token:{token.name}",

@@ -1,4 +1,4 @@
-"""What people do with tokens: make and revoke them. No program can: the API has no such call."""
+"""Commands on API tokens: create and revoke. The API itself offers neither."""
 
 import re
 from collections.abc import Collection
@@ -9,23 +9,23 @@ from sqlalchemy.orm import Session
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
-from scheduler.commands.tokens.scopes import OF_ALL, OF_JOBS, RIGHTS, Scope, actor_of
+from scheduler.commands.tokens.scopes import GLOBAL_SCOPES, JOB_SCOPES, RIGHTS, Scope, actor_of
 from scheduler.commands.tokens.token_text import hash_of, new_token
 from scheduler.problems import Code, Problem
 from sql.accounts import tokens
 from sql.models import ApiToken, App, Job, User
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
-#: Days that a token lives where nobody says otherwise, and at most.
+#: A token's lifetime in days: the default, and the maximum.
 USUAL_DAYS, MOST_DAYS = 90, 366
-#: Jobs that a token may be limited to.
+#: Most jobs that a token may be limited to.
 MOST_JOBS = 50
 _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSpec:
-    """A token as somebody wants it; no apps and no jobs = all that its owner has."""
+    """A token to create; no apps and no jobs = all that its owner may see."""
 
     name: str
     owner_id: int
@@ -36,19 +36,19 @@ class TokenSpec:
 
 
 class TokenCommands:
-    """Makes and revokes tokens, and notes it in the audit log."""
+    """Creates and revokes tokens, and writes audit log entries."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
 
     def add(self, spec: TokenSpec) -> str:
-        """Make a token and return it: nobody can read it again.
+        """Create a token and return its text, which cannot be read again.
 
-        Administrators make them for anybody, everybody else for themselves.
+        Administrators may create tokens for everybody, other users only for themselves.
 
         Raises:
-            Problem: it cannot be so, the name was given before, or it would open more than its
-                owner may.
+            Problem: the spec is invalid, the name was used before, or the token would allow more
+                than its owner may do.
 
         """
         _check(spec)
@@ -71,10 +71,10 @@ class TokenCommands:
         return text
 
     def revoke(self, token_id: int) -> bool:
-        """Let a token open nothing any more, from the next request on; False when it is so already.
+        """Revoke a token, from the next request on; return False if it was already revoked.
 
         Raises:
-            Problem: there is no such token, or it is somebody else's.
+            Problem: there is no such token, or the actor has no right to it.
 
         """
 
@@ -116,9 +116,9 @@ def _check(spec: TokenSpec) -> None:
         raise Problem(Code.TOKEN_DAYS, "days", most=MOST_DAYS, got=spec.days)
     if len(set(spec.job_ids)) > MOST_JOBS:
         raise Problem(Code.TOKEN_JOBS, "jobs", most=MOST_JOBS, got=len(set(spec.job_ids)))
-    if spec.job_ids and (wide := sorted(set(spec.scopes) - OF_JOBS)):
+    if spec.job_ids and (wide := sorted(set(spec.scopes) - JOB_SCOPES)):
         raise Problem(Code.SCOPES_OF_JOBS, "scopes", got=", ".join(wide))
-    if spec.app_ids and (wide := sorted(set(spec.scopes) & OF_ALL)):
+    if spec.app_ids and (wide := sorted(set(spec.scopes) & GLOBAL_SCOPES)):
         raise Problem(Code.SCOPES_OF_APPS, "scopes", got=", ".join(wide))
 
 

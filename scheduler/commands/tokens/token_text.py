@@ -1,4 +1,4 @@
-"""How a token looks: what nobody can guess, and what a scanner of leaked secrets finds."""
+"""The text of API tokens: unguessable, with a prefix and checksum for secret scanners."""
 
 import hashlib
 import re
@@ -15,13 +15,13 @@ _SHAPE = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}[A-Za-z0-9]{{{_CHECK_LENGTH}}}
 
 
 def new_token() -> str:
-    """Return a token that nobody has."""
+    """Return a new random token."""
     body = secrets.token_urlsafe(_RANDOM_BYTES)
     return f"{PREFIX}{body}{_check(body)}"
 
 
 def is_token(text: str) -> bool:
-    """Return whether a text can be a token: one that was cut or mistyped cannot."""
+    """Return whether a text has a token's form and a correct checksum."""
     if not _SHAPE.fullmatch(text):
         return False
     body = text[len(PREFIX) : -_CHECK_LENGTH]
@@ -29,7 +29,7 @@ def is_token(text: str) -> bool:
 
 
 def hash_of(token: str) -> str:
-    """Return what is kept of a token. It has 256 random bits, so one quick hash will do."""
+    """Return the stored hash of a token; with 256 random bits, one fast hash is safe."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.actor import Actor, Right
 from scheduler.commands.commands import Commands
-from scheduler.commands.tokens.scopes import OF_ALL, Scope, actor_of
+from scheduler.commands.tokens.scopes import GLOBAL_SCOPES, Scope, actor_of
 from scheduler.commands.tokens.token_commands import TokenSpec
 from scheduler.commands.tokens.token_text import hash_of, is_token, new_token
 from scheduler.problems import Code, Problem
@@ -84,7 +84,7 @@ def test_a_token_acts_in_its_own_name_with_the_owners_apps(rows: Rows, commands:
 
 def test_what_an_owner_loses_the_token_loses_too(rows: Rows, commands: Commands) -> None:
     text = commands.tokens.add(
-        spec(rows, owner="alice", scopes=set(Scope) - OF_ALL, app_ids=[1, 2])
+        spec(rows, owner="alice", scopes=set(Scope) - GLOBAL_SCOPES, app_ids=[1, 2])
     )
     NamedUsers(rows.database, who="cli:ops@host").add("carol", None, role=Role.ADMINISTRATOR)
 
