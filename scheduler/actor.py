@@ -1,4 +1,4 @@
-"""Who acts, through the console, the command line or the API: from where, and with which rights."""
+"""The user or token that acts, through console, command line or API, and its rights."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -7,33 +7,33 @@ from enum import StrEnum
 from scheduler.problems import Code, Problem
 from sql.accounts.users import Rights, Role
 
-#: The origin of a command line in the audit log.
+#: The origin of commands from the command line, in the audit log.
 CLI = "cli"
 
 
 class Right(StrEnum):
     """The right that a command or a page of the console requires."""
 
-    #: Nothing: no sign-in needed.
+    #: No sign-in needed.
     ANYONE = "ANYONE"
-    #: What is one's own; also of somebody who must choose a new password first.
+    #: One's own account; users who must first choose a new password have only this.
     ACCOUNT = "ACCOUNT"
-    #: To see: every role, its own apps.
+    #: See one's apps: every role.
     VIEW = "VIEW"
-    #: To start, stop, trigger, kill and edit: operators with their own apps, administrators.
+    #: Start, stop, trigger, kill and edit: operators for their apps, and administrators.
     OPERATE = "OPERATE"
-    #: To change scripts: who operates and was given it.
+    #: Change scripts: operators who were given this right, and administrators.
     EDIT_GLUE = "EDIT_GLUE"
-    #: Users, apps, the audit log, pausing: administrators.
+    #: Users, apps, the audit log, pauses: administrators.
     ADMINISTER = "ADMINISTER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Who acts, by default a command line: that may do everything.
+    """Who acts; by default the command line, with all rights.
 
-    `app_ids` are the apps that exist for them, None = all; it goes into every query. `job_ids` are
-    the only jobs that do, None = all of these apps.
+    `app_ids` are the apps that exist for the actor, None = all; every query filters by them.
+    `job_ids` are the only jobs that exist for it, None = all of these apps.
     """
 
     who: str
@@ -44,7 +44,7 @@ class Actor:
 
     @classmethod
     def of(cls, who: str, rights: Rights, *, origin: str, is_limited: bool = False) -> "Actor":
-        """Return a user who acts; a limited one must choose a new password first."""
+        """Return the actor for a user; a limited one must first choose a new password."""
         return cls(
             who=who,
             origin=origin,
@@ -55,20 +55,20 @@ class Actor:
         )
 
     def may(self, right: Right | str) -> bool:
-        """Return whether somebody has a right, which templates ask for by its name."""
+        """Return whether the actor has a right; templates pass its name."""
         return right in self.rights
 
     def demand(self, right: Right) -> None:
-        """Raise Problem unless somebody has a right."""
+        """Raise Problem unless the actor has a right."""
         if not self.may(right):
             raise Problem(Code.NO_RIGHT, who=self.who)
 
     def knows(self, app_id: int | None) -> bool:
-        """Return whether an app exists for them; None = what belongs to no app."""
+        """Return whether an app exists for the actor; None = something that belongs to no app."""
         return self.app_ids is None or app_id in self.app_ids
 
     def knows_job(self, app_id: int | None, job_id: int) -> bool:
-        """Return whether a job of an app, or a run of it, exists for them."""
+        """Return whether a job of an app, or a run of it, exists for the actor."""
         return self.knows(app_id) and (self.job_ids is None or job_id in self.job_ids)
 
 

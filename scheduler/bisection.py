@@ -1,4 +1,4 @@
-"""Finds the one item that spoils a batch, so that it never holds up the others."""
+"""Finds the items that make a batch fail, so that they do not block the others."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -13,10 +13,12 @@ def bisect(
     act: Callable[[Sequence[T]], object],
     give_up: Callable[[T, Exception], None],
 ) -> None:
-    """Act on all items at once; when that fails, on halves, down to each item that is at fault.
+    """Act on all items at once; if that fails, on halves, down to single items.
+
+    `give_up` is called for each item that fails on its own, with its error.
 
     Raises:
-        DatabaseUnavailable: it is nobody's fault; what was done already is done.
+        DatabaseUnavailable: no item is at fault; parts that succeeded stay done.
 
     """
     if not items:
@@ -25,7 +27,7 @@ def bisect(
         act(items)
     except DatabaseUnavailable:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, one of the items is at fault
+    except Exception as error:  # noqa: BLE001 - any other error is the fault of an item
         if len(items) == 1:
             give_up(items[0], error)
             return

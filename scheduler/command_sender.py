@@ -1,6 +1,6 @@
 """Sends commands to single boots of executors.
 
-They are not durable: each role that sends one repeats it until it sees the effect.
+Commands are not durable: the role that sends one repeats it until it sees the effect.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from broker.messages import ToExecutor
 from broker.signing import Direction, Sealer
 from broker.transport import Batch, Outgoing, Publisher
 
-#: How long a command is good for.
+#: How long a command is valid, by default.
 VALID_SECONDS = 60.0
 
 
@@ -39,7 +39,7 @@ class CommandSender:
         return self._publisher.is_ready
 
     def send(self, commands: Sequence[Command]) -> Batch:
-        """Publish commands; the batch tells what became of each, in their order."""
+        """Publish commands; the returned batch has their confirms, in the same order."""
         return self._publisher.publish([self._seal(command) for command in commands])
 
     def _seal(self, command: Command) -> Outgoing:

@@ -15,16 +15,18 @@ HEARTBEAT_PREFETCH = 1_000
 class Connections:
     """Publishers, consumers and admins of one scheduler.
 
-    Triggers have a connection of their own, so that nothing delays them; and what settles runs has
-    an admin of its own, so that a slow drain keeps no newcomer waiting.
+    Triggers have a connection of their own, so that nothing delays them. The roles that settle runs
+    have their own admin, so that draining a queue does not delay new executors.
 
     Args:
-        node: the scheduler's name, which names its queues.
+        transport: makes the connections.
+        sealer: signs and verifies messages.
+        node: the scheduler's name; its queues contain it.
         quorum: whether the callback queue is a quorum queue.
 
     Raises:
         BrokerUnavailable: the broker does not answer.
-        TopologyError: an exchange or a queue exists with other arguments.
+        TopologyError: an exchange or queue exists with different arguments.
 
     """
 
@@ -55,5 +57,5 @@ class Connections:
             self._opened = opened.pop_all()
 
     def close(self) -> None:
-        """Close them all, the last one first; closing again does nothing."""
+        """Close all connections in reverse order; closing again does nothing."""
         self._opened.close()

@@ -1,4 +1,4 @@
-"""Counts of what happened in this process, by name; thread-safe."""
+"""Counts events of this process by name; thread-safe."""
 
 import threading
 from collections import Counter
@@ -17,6 +17,6 @@ class Counters:
             self._counts[name] += by
 
     def __getitem__(self, name: str) -> int:
-        """Return a counter; 0 when it was never counted."""
+        """Return the value of a counter; 0 if it was never counted."""
         with self._lock:
             return self._counts[name]

@@ -1,4 +1,4 @@
-"""Turns reasons and other texts into what rows store of them."""
+"""Converts reasons and other texts to the form that rows store."""
 
 from broker.messages import MESSAGE_LIMIT
 from broker.reasons.reason import Words
@@ -7,14 +7,14 @@ from sql.explanation import Explanation
 
 
 def explanation(words: Words) -> Explanation:
-    """Return what a row stores of a reason or text."""
+    """Return the stored form of a reason or text."""
     if isinstance(words, str):
         return Explanation(cut(words))
     return Explanation(cut(str(words)), to_json(words) or None)
 
 
 def cut(text: str, limit: int = MESSAGE_LIMIT) -> str:
-    """Return the text, shortened with a mark when it is longer than `limit` characters."""
+    """Return a text, cut to `limit` characters with a mark if it is longer."""
     if len(text) <= limit:
         return text
     mark = f"… (cut, {len(text)} characters)"

@@ -1,7 +1,7 @@
-"""One scheduler: a thread for each of its roles, from their start to an orderly end.
+"""One scheduler: starts and stops a thread for each of its roles.
 
-Stopping lets each role finish its round, notes what the broker has confirmed, and leaves the
-registry last, so that others take over what was routed and not confirmed.
+Stopping lets each role finish its round, then records what the broker has confirmed, then leaves
+the registry, so that others take over what was routed but not confirmed.
 """
 
 import time
@@ -17,18 +17,18 @@ from scheduler.roles import Roles
 from scheduler.rounds import wake_conditions
 from sql.clock import SAMPLE_SECONDS
 
-#: How long the stopping roles may take together to finish their rounds.
+#: How long all stopping roles together may take to finish their rounds.
 ROUND_SECONDS = 8.0
-#: How often the roles that settle runs of executors look: nothing that they do is urgent.
+#: Pause of the roles that settle runs of lost or silent executors; they are never urgent.
 SETTLE_SECONDS = 1.0
 
 log = structlog.get_logger()
 
 
 class SchedulerNode:
-    """A scheduler; start any number of them on one database and broker.
+    """A scheduler; any number of them can share one database and broker.
 
-    `roles` are its own, and are closed with it.
+    `roles` belong to it and are closed when it stops.
     """
 
     def __init__(self, roles: Roles) -> None:
@@ -39,7 +39,7 @@ class SchedulerNode:
         self._add_loops()
 
     def start(self) -> None:
-        """Begin to schedule.
+        """Start all roles.
 
         Raises:
             DatabaseUnavailable: the database does not answer; nothing was started.
@@ -55,13 +55,13 @@ class SchedulerNode:
         log.info("scheduler_started", node=self.name)
 
     def stop(self) -> None:
-        """End in order: the rounds under way, the last confirms, the registration."""
+        """Finish the current rounds, record the last confirms, and leave the registry."""
         give_up_at = time.monotonic() + ROUND_SECONDS
         self._loops.stop()
         self._alarm_loops.stop()
         busy = [*self._loops.join(ROUND_SECONDS)]
         self._leave()
-        # What an alarm's role is sending is sent again, by somebody else, when its claim runs out.
+        # If an alarm role is still sending, another scheduler sends again when its claim expires.
         busy += self._alarm_loops.join(max(0.0, give_up_at - time.monotonic()))
         for name in busy:
             log.warning("role_did_not_end", role=name)
@@ -69,20 +69,20 @@ class SchedulerNode:
         log.info("scheduler_stopped", node=self.name)
 
     def _leave(self) -> None:
-        """Note what was confirmed and give up the registration; none of it is essential."""
-        if self._living.failing:
-            return  # the database is away, and others notice our silence after 1.5 s
+        """Record the last confirms and leave the registry, if possible; neither is essential."""
+        if self._self_health.failing:
+            return  # the database is unavailable, and others notice our silence after 1.5 s
         try:
             if self._confirming.join(0):
                 self.roles.confirmations.drain()
             self.roles.leave()
-        except Exception as error:  # noqa: BLE001 - others send again what is not noted
+        except Exception as error:  # noqa: BLE001 - others send again what is not recorded
             log.warning("scheduler_left_untidy", error=str(error))
 
     def _add_loops(self) -> None:
         roles, loops = self.roles, self._loops
         loops.add("clock", lambda _now: roles.clock.tick(), longest_seconds=SAMPLE_SECONDS)
-        self._living = loops.add("self health", roles.self_health.tick)
+        self._self_health = loops.add("self health", roles.self_health.tick)
         loops.add_waiting("registrar", roles.registrar.tick, roles.registrar.awake)
         loops.add("presence", roles.presence.tick, on_stop=roles.presence.wake)
         loops.add("pending work", roles.work.tick)

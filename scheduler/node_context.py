@@ -1,4 +1,4 @@
-"""What nearly every role of one scheduler needs, as one value."""
+"""What nearly all roles of a scheduler need, as one value."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,10 +19,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext:
-    """One scheduler, as its roles share it.
+    """What the roles of one scheduler share.
 
-    `node` is its name, the owner of what it routes. `clock` is the database's. `ids` are for the
-    runs it makes. `wake` is set when the dispatcher has something to do before its pause is over.
+    Attributes:
+        node: the scheduler's name, stored as the owner of the runs that it routes.
+        database: where jobs and runs are stored.
+        clock: the database's clock.
+        ids: reserved ids for new runs.
+        app_names: names and ids of apps.
+        counters: counts events for monitoring.
+        timeouts: how long to wait for others.
+        wake: set to end the dispatcher's pause early.
+
     """
 
     node: str
@@ -35,13 +43,13 @@ class NodeContext:
     wake: WakeUp
 
     def now_ms(self) -> int:
-        """Return the database's clock in epoch milliseconds."""
+        """Return the time of the database's clock in epoch milliseconds."""
         return self.clock.now_ms()
 
     def write_runs(self, unit: Callable[[Session], T], *, has_planned: Callable[[T], object]) -> T:
-        """Commit a unit of work that may make runs, and wake the dispatcher when it did.
+        """Commit a unit of work that may plan runs, and wake the dispatcher if it did.
 
-        Ids are reserved before, so that their counter is not locked for as long as the unit takes.
+        Ids are reserved first, so that the transaction does not lock their counter.
         """
         self.ids.reserve()
         written = self.database.write(unit)

@@ -1,4 +1,4 @@
-"""What an installation may choose about its schedulers."""
+"""The options of a scheduler, from the settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,14 +14,16 @@ from scheduler.timeouts import Timeouts
 class NodeOptions:
     """The options of one scheduler.
 
-    `timezone`: for jobs that name none.
-    `quorum`: whether run and callback queues are quorum queues.
-    `timeouts`: how long it waits before it judges others.
-    `address_limit`: runs in flight that one executor may have.
-    `added_routes`: by name, routes besides XXL-JOB's.
-    `alarms`: how people are alerted; None = only those that jobs name.
-    `run_retention_days`: how many days finished runs are kept; 0 = for ever.
-    `spans`: where spans of runs go; None = there are none.
+    Attributes:
+        timezone: the zone of jobs that have none of their own.
+        quorum: whether run and callback queues are quorum queues.
+        timeouts: how long the scheduler waits for others.
+        address_limit: most runs in flight to one executor.
+        added_routes: the installation's own routes by name, besides XXL-JOB's.
+        alarms: how alarms are sent; None = only to the targets of jobs and apps.
+        run_retention_days: days that final runs are kept; 0 = forever.
+        spans: exports the spans of runs; None = no spans.
+
     """
 
     timezone: str
@@ -35,5 +37,5 @@ class NodeOptions:
 
     @property
     def alarm_policy(self) -> AlarmPolicy:
-        """How people are alerted to failures."""
+        """How alarms are sent."""
         return self.alarms or AlarmPolicy(timezone=self.timezone)

@@ -1,7 +1,7 @@
 """Refusals as values: a code, the field at fault, and the facts.
 
-Each code has its English sentence. Code that shows a problem builds the sentence in the reader's
-language; no code decides by its text.
+Each code has its English sentence. Console, command line and API translate it when they show a
+problem; no code depends on the text.
 """
 
 import difflib
@@ -11,20 +11,20 @@ from typing import Self
 
 
 class ProblemKind(StrEnum):
-    """The kind of a refusal, whatever it is about."""
+    """The kind of a refusal, independent of what it is about."""
 
     #: The input is never valid.
     INVALID = "invalid"
-    #: There is no such thing, or the caller may not see it.
+    #: It does not exist, or the actor may not see it.
     UNKNOWN = "unknown"
     #: The present state does not allow it.
     CONFLICT = "conflict"
-    #: The caller has no right to it.
+    #: The actor does not have the right.
     FORBIDDEN = "forbidden"
 
 
 class Word(StrEnum):
-    """Words in facts that are translated."""
+    """Words in facts that need translation."""
 
     SECOND = "second"
     MINUTE = "minute"
@@ -46,7 +46,7 @@ class FieldName(str):
 
 
 class Code(Enum):
-    """Everything that can be refused: the sentence with placeholders, and the kind."""
+    """All reasons for refusals: a sentence with placeholders for the facts, and the kind."""
 
     def __init__(self, sentence: str, kind: ProblemKind = ProblemKind.INVALID) -> None:
         self.sentence = sentence
@@ -194,7 +194,7 @@ class Code(Enum):
 
 
 class Refused(ValueError):
-    """Something cannot be done, because of one problem or several."""
+    """A command was refused because of one problem or several."""
 
     def __init__(self, problems: Iterable["Problem"]) -> None:
         self.problems = tuple(problems)
@@ -202,11 +202,11 @@ class Refused(ValueError):
 
 
 class Problem(Refused):
-    """One thing that is wrong.
+    """One reason for a refusal.
 
     Args:
         code: what is wrong.
-        field: a path in a job of a job file: `timeout`, `alarm/webhook`; empty = no field.
+        field: its path in a job file, such as `timeout` or `alarm/webhook`; empty = no field.
         facts: values for the placeholders of the code's sentence.
 
     """
@@ -219,7 +219,7 @@ class Problem(Refused):
         self.problems = (self,)
 
     def at(self, field: str) -> Self:
-        """Return the same problem as one of this field."""
+        """Return the same problem, assigned to this field."""
         return type(self)(self.code, field, **self.facts)
 
     def about(self, **facts: object) -> Self:
@@ -228,7 +228,7 @@ class Problem(Refused):
 
 
 def found(check: Callable[[], object], field: str = "") -> tuple[Problem, ...]:
-    """Return the problems that a check raises, assigned to the field if one is given."""
+    """Run a check and return the problems that it raises, assigned to `field` if given."""
     try:
         check()
     except Refused as error:
@@ -243,7 +243,7 @@ def unknown_word(
     known: Sequence[str],
     code: Code = Code.UNKNOWN_WORD,
 ) -> Problem:
-    """Return the problem of an unknown word."""
+    """Return the problem of an unknown word, with the nearest known word if one is close."""
     facts = {"what": what, "got": got[:100]}
     if near := difflib.get_close_matches(got, known, 1):
         return Problem(Code.UNKNOWN_WORD_NEAR, field, near=str(near[0]), **facts)

@@ -1,4 +1,4 @@
-"""Turns names into ids: console, command line and API ask here; commands take ids only."""
+"""Resolves names to ids for console, command line and API; commands take only ids."""
 
 from sql.accounts import tokens, users
 from sql.engine import Database
@@ -8,13 +8,13 @@ from sql.registry import apps, drains
 
 
 class Resolver:
-    """Finds ids by names; what has no such name raises NotFound, what several have Conflict."""
+    """Finds ids by name; raises NotFound for an unknown name, Conflict for an ambiguous one."""
 
     def __init__(self, database: Database) -> None:
         self._read = database.read
 
     def job(self, name: str) -> int:
-        """Return the id of a job: NAME, or APP/NAME where two apps share a name."""
+        """Return the id of a job, given as NAME, or as APP/NAME if two apps share the name."""
         return self._read(lambda session: jobs.find(session, name).id)
 
     def app(self, name: str) -> int:
@@ -22,7 +22,7 @@ class Resolver:
         return self._read(lambda session: apps.find(session, name).id)
 
     def executor(self, name: str) -> int:
-        """Return the id of an executor: ADDRESS, or APP/ADDRESS where two apps have one."""
+        """Return the id of an executor, given as ADDRESS, or APP/ADDRESS if two apps share it."""
         app, _, address = name.rpartition("/")
         return self._read(lambda session: drains.find(session, address, app or None))
 
@@ -32,7 +32,7 @@ class Resolver:
 
     def token(self, name: str) -> int:
         """Return the id of a token."""
-        found = self._read(lambda session: tokens.by_name(session, name))
-        if found is None:
+        token = self._read(lambda session: tokens.by_name(session, name))
+        if token is None:
             raise NotFound(f"no token named {name!r}")
-        return found.id
+        return token.id

@@ -1,10 +1,10 @@
-"""The roles of one scheduler, wired.
+"""Creates the roles of one scheduler and connects them.
 
-planner ─> rows ─> dispatcher ─> [broker] ─> executor ─> [broker] ─> callbacks ─> rows
-pending work: who has something to do  missed runs: what nobody could send in time
-self health, presence, registrar: who lives     rescuer, reaper, reconciler, killer: what broke
-load recorder: how busy executors were
-reporter: the day report                cleaner: what is past its time
+    planner ─> rows ─> dispatcher ─> [broker] ─> executor ─> [broker] ─> callbacks ─> rows
+
+Around this circle: pending work wakes roles that have work; self health, presence and registrar
+know which processes are alive; missed runs, rescuer, reaper, reconciler and killer handle what goes
+wrong; load recorder and reporter keep statistics; cleaner deletes expired runs.
 """
 
 import secrets
@@ -63,17 +63,17 @@ from sql.schema import version
 
 
 class Roles:
-    """Each role once, with everything that it depends on.
+    """All roles of one scheduler, with their dependencies.
 
     Args:
-        host: a name for people; the node's own name adds a suffix that no earlier start had.
-        database: where everything is.
-        transport: how messages travel.
-        keys: the master secret's, with which everything is signed.
-        options: what the installation chose.
+        host: the first part of the scheduler's name; a random suffix makes it new at each start.
+        database: where jobs and runs are stored.
+        transport: connects to the broker.
+        keys: sign and verify all messages.
+        options: from the settings.
 
     Raises:
-        SchemaMismatch: the database has another schema.
+        SchemaMismatch: the database has another version of the schema.
         DatabaseUnavailable: the database does not answer.
         BrokerUnavailable: the broker does not answer.
 
@@ -140,7 +140,7 @@ class Roles:
         return self.loops.failing + self.alarm_roles.loops.failing
 
     def leave(self) -> None:
-        """Give up leases and registration, so that others take over at once."""
+        """Release leases and leave the registry, so that others take over at once."""
         self.reporter.leave()
         self.cleaner.leave()
         self.self_health.leave()

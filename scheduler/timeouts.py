@@ -1,24 +1,25 @@
-"""How long a scheduler waits before it judges; one value, so that tests can be quick."""
+"""The timeouts of a scheduler, as one value, so that tests can shorten them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds, with the design's figures as defaults.
+    """Timeouts in seconds.
 
-    `dead_after`: silence of an executor, three missed heartbeats, after which it is called dead.
-    `lapse`: a gap between two checks of a scheduler's own health that ends that health.
-    `no_executor`: absence of every executor of an app after which its due runs are given up.
-    `silence`: time without news of a run after which its executor is asked about it.
-    `answer`: how long an executor may take to answer, also one whose address is claimed by another.
-    `probe`: how long an executor may take to say that it lives, or is idle, before a route skips
-    it.
-    `owner_silent`: silence of a scheduler after which others send what it routed.
-    `take_over`: age at which any scheduler sends an unconfirmed trigger again.
-    `fresh`: age up to which an unconfirmed trigger to a dead executor may still reach its queue.
-    `settle`: how long a dead executor's queue must stay empty before its runs are LOST; another
-    scheduler may just hold what was in it.
+    Attributes:
+        dead_after: silence after which an executor counts as dead; three missed heartbeats.
+        lapse: gap between two self checks after which a scheduler no longer judges others.
+        no_executor: how long all executors of an app may be absent before its due runs are ended.
+        silence: time without a report about a run before its executor is asked about it.
+        answer: how long an executor may take to answer, also if another one claims its address.
+        probe: how long an executor may take to answer a probe before a route skips it.
+        owner_silent: silence of a scheduler after which others send the runs that it routed.
+        take_over: age at which any scheduler sends an unconfirmed trigger again.
+        fresh: age up to which an unconfirmed trigger may still reach a dead executor's queue.
+        settle: how long a dead executor's queue must stay empty before its runs are LOST; another
+            scheduler may hold a message from it.
+
     """
 
     dead_after: float = 15.0

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from admin_web.api.answer_types import answer_type
-from scheduler.views.run_view import OF_PAGES, run_json
+from scheduler.views.run_view import PAGES_ONLY, run_json
 from sql.listings.recent import DetailedRun
 from sql.listings.tick_ends import TickRun
 from sql.run_status import FINAL, RunStatus
@@ -24,9 +24,11 @@ class TickEnd(msgspec.Struct, kw_only=True):
     run_ids: list[int]
 
 
-RunAnswer: Any = answer_type("Run", DetailedRun, without=OF_PAGES)
+RunAnswer: Any = answer_type("Run", DetailedRun, without=PAGES_ONLY)
 #: A run with the state of its tick.
-RunWithTick: Any = answer_type("RunWithTick", DetailedRun, without=OF_PAGES, more={"tick": TickEnd})
+RunWithTick: Any = answer_type(
+    "RunWithTick", DetailedRun, without=PAGES_ONLY, more={"tick": TickEnd}
+)
 
 
 def run_answer(run: DetailedRun) -> Any:

@@ -1,1 +1,1 @@
-"""Brings in apps, jobs, users and finished runs from elsewhere, and remembers where from."""
+"""Imports apps, jobs, users and finished runs from other schedulers; remembers their source ids."""

@@ -1,4 +1,4 @@
-"""What an import brings, in Warren's terms; the readers of each source make it."""
+"""What an import brings in, in Warren's terms; produced by the readers of each source."""
 
 import hashlib
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ _LONGEST_NAME = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppArrival:
-    """An app; further groups of the source that are the same app here are `merged_ids`."""
+    """An app; `merged_ids` are other groups of the source that become the same app here."""
 
     source_id: int
     spec: AppSpec
@@ -25,7 +25,7 @@ class AppArrival:
 
     @property
     def there(self) -> str:
-        """Return the fingerprint of the source's side."""
+        """Return the fingerprint of the app at the source."""
         return digest(self)
 
 
@@ -41,10 +41,19 @@ class VersionArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobArrival:
-    """A job. Its children are ids of the source; `spec` names none and starts nothing.
+    """A job; its `spec` has no children and does not enable it.
 
-    `stop_reasons`: why it may not be started as it is. `is_running`: it was started there;
-    `next_tick_ms` is then the first tick that nobody has decided yet, 0 = unknown.
+    Attributes:
+        source_id: the job's id at the source.
+        spec: the job in Warren's terms.
+        child_ids: the ids of its children at the source.
+        stop_reasons: why the imported job must stay stopped; empty = it may be started.
+        versions: earlier versions of its script.
+        added_at: when it was created at the source.
+        updated_at: when it was last changed there.
+        is_running: whether its schedule is started there.
+        next_tick_ms: its next tick there, in epoch milliseconds; 0 = unknown or not started.
+
     """
 
     source_id: int
@@ -59,7 +68,7 @@ class JobArrival:
 
     @property
     def there(self) -> str:
-        """Return the fingerprint of the source's side, whether it is started or not."""
+        """Return the fingerprint of the job at the source, without whether it is started."""
         return digest(
             replace(self, added_at=None, updated_at=None, is_running=False, next_tick_ms=0)
         )
@@ -67,7 +76,7 @@ class JobArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserArrival:
-    """A user, with the ids at the source of the apps that they may see."""
+    """A user; `app_ids` are the source's ids of the apps that they may see."""
 
     source_id: int
     name: str
@@ -76,13 +85,13 @@ class UserArrival:
 
     @property
     def there(self) -> str:
-        """Return the fingerprint of the source's side."""
+        """Return the fingerprint of the user at the source."""
         return digest(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayArrival:
-    """How the runs of one day ended."""
+    """The numbers of successful and failed runs of one day."""
 
     source_id: int
     day: date
@@ -92,7 +101,7 @@ class DayArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunArrival:
-    """A run that is over, with job and app by their ids at the source; instants in ms."""
+    """A finished run; `job_id` is the source's, instants are epoch milliseconds."""
 
     source_id: int
     job_id: int
@@ -110,7 +119,7 @@ class RunArrival:
 
 @dataclass(slots=True, kw_only=True)
 class Arrivals:
-    """All that arrives but the runs, and what was found on the way."""
+    """Everything that an import brings in, except the runs, and the reader's findings."""
 
     apps: list[AppArrival] = field(default_factory=list)
     jobs: list[JobArrival] = field(default_factory=list)
@@ -121,11 +130,11 @@ class Arrivals:
 
 
 def digest(value: object) -> str:
-    """Return a fingerprint of a dataclass, or of what JSON can hold."""
+    """Return a fingerprint of a dataclass or another value that JSON can hold."""
     return hashlib.sha256(msgspec.json.encode(value)).hexdigest()[:32]
 
 
 def numbered(name: str, number: int) -> str:
-    """Return a job's name that its id tells from others of the same name."""
+    """Return a job's name with its id appended, to make it unique."""
     suffix = f" #{number}"
     return name[: _LONGEST_NAME - len(suffix)] + suffix

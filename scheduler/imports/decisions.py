@@ -1,7 +1,8 @@
-"""Decides what an import does with each app and job. It reads, and writes nothing.
+"""Decides what an import does with each app and job; reads, but writes nothing.
 
-A thing that was imported before has two fingerprints, one of each side. Where only the source has
-changed since, it is updated; where both have, ours is kept, unless that is to be overwritten.
+For everything imported before, two fingerprints are stored: of the item at the source and of the
+item here. If only the source has changed since, the item is updated. If both have changed, ours is
+kept, unless the import overwrites.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,15 +20,15 @@ from sql.jobs import child_links
 from sql.models import App, Job
 
 APP, JOB = "app", "job"
-#: The highest id that their columns hold.
+#: The highest id that the columns of apps and jobs hold.
 HIGHEST_ID = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppStep:
-    """What is to be done with an app, and its id here."""
+    """What to do with an app; `target_id` is its id here."""
 
-    did: ImportAction
+    action: ImportAction
     arrival: AppArrival
     target_id: int
     words: str = ""
@@ -35,9 +36,9 @@ class AppStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStep:
-    """What is to be done with a job, its id here, and what it is to be."""
+    """What to do with a job; `target_id` is its id here, `spec` its new state."""
 
-    did: ImportAction
+    action: ImportAction
     arrival: JobArrival
     target_id: int
     spec: JobSpec
@@ -45,18 +46,18 @@ class JobStep:
 
     @property
     def is_written(self) -> bool:
-        """Whether anything is written."""
-        return self.did in (ImportAction.CREATE, ImportAction.UPDATE)
+        """Whether this step writes the job."""
+        return self.action in (ImportAction.CREATE, ImportAction.UPDATE)
 
 
 class IdSpace:
-    """Gives ids: the one of the source where it is free, else one above all."""
+    """Assigns ids: the source's id if it is free here, else a new one above all ids."""
 
     def __init__(self, highest: int, wanted: Collection[int]) -> None:
         self._next = max([highest, *wanted]) + 1
 
     def give(self, wanted: int, taken: Collection[int]) -> int:
-        """Return an id for what has `wanted` at the source."""
+        """Return an id for an item whose id at the source is `wanted`."""
         if 0 < wanted <= HIGHEST_ID and wanted not in taken:
             return wanted
         self._next += 1
@@ -67,7 +68,7 @@ class IdSpace:
 class Decider:
     """Decides for one import.
 
-    `source` names where everything comes from; `overwrite`: the source's side wins.
+    `source` is the name of the source. With `overwrite`, changes made here are lost.
     """
 
     source: str
@@ -79,7 +80,7 @@ class Decider:
     def make(
         cls, session: Session, arrivals: Arrivals, *, source: str, overwrite: bool
     ) -> "Decider":
-        """Return what decides about these arrivals."""
+        """Return the decider for these arrivals."""
         highest_app, highest_job = origins.highest_ids(session)
         return cls(
             source=source,
@@ -92,7 +93,7 @@ class Decider:
         """Decide about an app.
 
         Raises:
-            ValueError: what was imported under its id had another name.
+            ValueError: the last import brought an app with this id but another name.
 
         """
         known = origins.apps(session)
@@ -112,26 +113,28 @@ class Decider:
             target_id = self.app_ids.give(arrival.source_id, taken)
             words = _id_words(arrival.source_id, target_id)
             return AppStep(
-                did=ImportAction.CREATE, arrival=arrival, target_id=target_id, words=words
+                action=ImportAction.CREATE, arrival=arrival, target_id=target_id, words=words
             )
-        did = ImportAction.UPDATE if self.overwrite else ImportAction.UNCHANGED
+        action = ImportAction.UPDATE if self.overwrite else ImportAction.UNCHANGED
         words = (
-            "it already existed here and is left unchanged" if did is ImportAction.UNCHANGED else ""
+            "it already existed here and is left unchanged"
+            if action is ImportAction.UNCHANGED
+            else ""
         )
         words = "; ".join(filter(None, (words, _id_words(arrival.source_id, named.id))))
-        return AppStep(did=did, arrival=arrival, target_id=named.id, words=words)
+        return AppStep(action=action, arrival=arrival, target_id=named.id, words=words)
 
     def _known_app(self, arrival: AppArrival, origin: Origin, app: App) -> AppStep:
-        did = self._did(origin, there=arrival.there, here=app_here(app))
-        return AppStep(did=did, arrival=arrival, target_id=app.id)
+        action = self._action(origin, there=arrival.there, here=app_here(app))
+        return AppStep(action=action, arrival=arrival, target_id=app.id)
 
     def jobs(self, session: Session, app_id: int, arrivals: Sequence[JobArrival]) -> list[JobStep]:
-        """Decide about the jobs of one app, which may not be there yet."""
+        """Decide about the jobs of one app, which may not exist yet."""
         known = origins.read_some(session, self.source, JOB, [one.source_id for one in arrivals])
-        there = origins.app_ids(session, [origin.target_id for origin in known.values()])
-        here = _Here(
+        owners = origins.app_ids(session, [origin.target_id for origin in known.values()])
+        stored = _StoredJobs(
             session,
-            [known[one.source_id].target_id for one in arrivals if self._is_looked_at(one, known)],
+            [known[one.source_id].target_id for one in arrivals if self._must_compare(one, known)],
         )
         unknown = [one.source_id for one in arrivals if one.source_id not in known]
         taken = origins.taken_job_ids(session, unknown)
@@ -139,7 +142,7 @@ class Decider:
         steps = []
         for arrival in arrivals:
             origin = known.get(arrival.source_id)
-            owner = there.get(origin.target_id) if origin else None
+            owner = owners.get(origin.target_id) if origin else None
             if origin is None or (owner is None and self.overwrite):
                 step = self._new_job(arrival, taken, names)
             elif owner is None:
@@ -148,14 +151,14 @@ class Decider:
                 words = f"it is in app {arrival.spec.app} there now; delete it here to import it"
                 step = _step(ImportAction.CONFLICT, arrival, origin.target_id, words)
             else:
-                step = self._known_job(arrival, origin, here, names)
+                step = self._known_job(arrival, origin, stored, names)
             if step.is_written:
                 names[step.spec.name] = step.target_id
             steps.append(step)
         return steps
 
-    def _is_looked_at(self, arrival: JobArrival, known: Mapping[int, Origin]) -> bool:
-        """Whether it matters what an imported job is like here."""
+    def _must_compare(self, arrival: JobArrival, known: Mapping[int, Origin]) -> bool:
+        """Whether the decision depends on the job's present state here."""
         origin = known.get(arrival.source_id)
         return origin is not None and (self.overwrite or origin.there != arrival.there)
 
@@ -169,20 +172,20 @@ class Decider:
         return _named(step, names)
 
     def _known_job(
-        self, arrival: JobArrival, origin: Origin, here: "_Here", names: Mapping[str, int]
+        self, arrival: JobArrival, origin: Origin, stored: "_StoredJobs", names: Mapping[str, int]
     ) -> JobStep:
-        did = ImportAction.UNCHANGED
+        action = ImportAction.UNCHANGED
         if self.overwrite or origin.there != arrival.there:
-            found = here.of(origin.target_id, arrival.spec.app)
-            did = self._did(origin, there=arrival.there, here=found)
+            here = stored.fingerprint(origin.target_id, arrival.spec.app)
+            action = self._action(origin, there=arrival.there, here=here)
         words = (
             "it was changed on both sides; the version here is kept"
-            if did is ImportAction.CONFLICT
+            if action is ImportAction.CONFLICT
             else ""
         )
-        return _named(_step(did, arrival, origin.target_id, words), names)
+        return _named(_step(action, arrival, origin.target_id, words), names)
 
-    def _did(self, origin: Origin, *, there: str, here: str) -> ImportAction:
+    def _action(self, origin: Origin, *, there: str, here: str) -> ImportAction:
         if origin.there == there and not (self.overwrite and origin.here != here):
             return ImportAction.UNCHANGED
         if origin.here == here or self.overwrite:
@@ -190,34 +193,36 @@ class Decider:
         return ImportAction.CONFLICT
 
 
-class _Here:
-    """What some jobs are like here."""
+class _StoredJobs:
+    """The present state of some jobs here."""
 
     def __init__(self, session: Session, job_ids: Sequence[int]) -> None:
         self._jobs = origins.jobs(session, job_ids)
         self._children = child_links.children(session, job_ids)
 
-    def of(self, job_id: int, app: str) -> str:
-        """Return the fingerprint of one of them."""
+    def fingerprint(self, job_id: int, app: str) -> str:
+        """Return the fingerprint of one of the jobs."""
         return job_here(self._jobs[job_id], app, self._children.get(job_id, ()))
 
 
 def app_here(app: App) -> str:
-    """Return the fingerprint of an app as it is here."""
+    """Return the fingerprint of an app's present state here."""
     return digest(app_spec(app))
 
 
 def job_here(job: Job, app: str, child_ids: Sequence[int]) -> str:
-    """Return the fingerprint of a job as it is here, whether it is started or not."""
+    """Return the fingerprint of a job's present state here, without whether it is started."""
     return fingerprint(job_spec(job, app, [f"#{child}" for child in child_ids]))
 
 
-def _step(did: ImportAction, arrival: JobArrival, target_id: int, words: str = "") -> JobStep:
-    return JobStep(did=did, arrival=arrival, target_id=target_id, spec=arrival.spec, words=words)
+def _step(action: ImportAction, arrival: JobArrival, target_id: int, words: str = "") -> JobStep:
+    return JobStep(
+        action=action, arrival=arrival, target_id=target_id, spec=arrival.spec, words=words
+    )
 
 
 def _named(step: JobStep, names: Mapping[str, int]) -> JobStep:
-    """Give a job that is written a name that no other job of its app has."""
+    """Make the name of a job that is written unique within its app."""
     owner = names.get(step.spec.name, step.target_id)
     if not step.is_written or owner == step.target_id:
         return step

@@ -1,4 +1,4 @@
-"""What became of each thing at the source: the same here, different, stopped or left out."""
+"""The import report: whether each item of the source is the same here, different, or left out."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """How a thing compares with what it was at the source."""
+    """How an imported item compares with the source."""
 
     SAME = "same"
     DIFFERS = "differs"
@@ -17,7 +17,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the report: where at the source, which value, and what became of it."""
+    """One line of the report: table, id, column and value at the source, and the verdict."""
 
     verdict: Verdict
     table: str
@@ -28,6 +28,6 @@ class Finding:
 
 
 def counted(findings: Iterable[Finding]) -> dict[Verdict, int]:
-    """Return how many findings there are of each verdict."""
-    found = Counter(finding.verdict for finding in findings)
-    return {verdict: found[verdict] for verdict in Verdict}
+    """Return the number of findings by verdict."""
+    counts = Counter(finding.verdict for finding in findings)
+    return {verdict: counts[verdict] for verdict in Verdict}

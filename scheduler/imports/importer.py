@@ -1,7 +1,8 @@
-"""One import from beginning to end: in an order in which each part may be the last.
+"""Runs an import from beginning to end, in an order in which it may stop after any part.
 
-Run ids first, so that nothing that starts meanwhile meets an old log; then apps and jobs, stopped;
-then users and days. What ran there starts last, when all that it leads to is there.
+First the run ids are raised, so that no new run gets the id and the log of an imported one. Then
+come apps and jobs, all stopped, then users and days. Last, the jobs that were started at the source
+are started here, when their children exist.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,9 +24,13 @@ from sql.imports import origins
 class ImportOptions:
     """How to import.
 
-    `source` names where it comes from; `overwrite`: the source's side wins; `today` by the source's
-    calendar; `keep` keeps the passwords of new users, None = they are disabled. `take_over`: what
-    ran there is started here.
+    Attributes:
+        source: the name of the source.
+        overwrite: whether the source wins if an item was changed here.
+        today: the present day in the source's time zone.
+        keep: stores the passwords of new users; None = new users are disabled.
+        take_over: whether to start the jobs that are started at the source.
+
     """
 
     source: str
@@ -36,7 +41,7 @@ class ImportOptions:
 
 
 class Importer:
-    """Imports arrivals on behalf of the caller."""
+    """Imports on behalf of one actor."""
 
     def __init__(self, context: CommandContext, options: ImportOptions) -> None:
         self._context = context
@@ -46,7 +51,7 @@ class Importer:
         self._take_over = TakeOver(context, options.source)
 
     def preview(self, arrivals: Arrivals) -> list[Outcome]:
-        """Return what `write` would do, and write nothing."""
+        """Return what `write` would do, without writing anything."""
         return [
             *self._jobs(arrivals).preview(arrivals),
             *self._users.preview(arrivals.users),
@@ -55,10 +60,10 @@ class Importer:
         ]
 
     def write(self, arrivals: Arrivals) -> list[Outcome]:
-        """Bring everything in; return what was done.
+        """Import everything except runs; return what was done.
 
         Raises:
-            ValueError: an app of the source is another one than at the last import.
+            ValueError: the last import brought an app with the same id but another name.
 
         """
         jobs = self._jobs(arrivals)
@@ -73,9 +78,9 @@ class Importer:
         ]
 
     def write_runs(self, arrivals: Iterable[RunArrival]) -> tuple[int, int]:
-        """Bring in runs of jobs that were imported; return how many, and how many ids were taken.
+        """Import the runs of imported jobs, and skip those of others.
 
-        Those of other jobs are passed over.
+        Returns how many were added, and how many were not because their ids were taken.
         """
         job_ids = self.targets(JOB)
         jobs = self._context.database.read(lambda session: origins.jobs(session, job_ids.values()))
@@ -88,11 +93,11 @@ class Importer:
         return self._past.runs(known, job_ids, app_ids)
 
     def targets(self, kind: str) -> dict[int, int]:
-        """Return our ids of what was imported, by the source's."""
-        found = self._context.database.read(
+        """Return the ids here of everything imported so far, by the source's ids."""
+        known = self._context.database.read(
             lambda session: origins.read(session, self._options.source, kind)
         )
-        return {source_id: origin.target_id for source_id, origin in found.items()}
+        return {source_id: origin.target_id for source_id, origin in known.items()}
 
     def _jobs(self, arrivals: Arrivals) -> JobArrivals:
         decider = self._context.database.read(

@@ -1,8 +1,7 @@
-"""Writes the apps and jobs that arrive, an app's in one transaction.
+"""Imports apps and jobs, with one transaction for each app.
 
 Children may be in other apps, so all links are made at the end, in a transaction of their own.
-Until then jobs with children count as not fully imported, so after a crash the next import makes
-the links.
+Until then jobs with children count as incomplete, so after a crash the next import makes the links.
 """
 
 from collections import defaultdict
@@ -35,7 +34,7 @@ _REASON = 512
 
 
 class JobArrivals:
-    """Brings in apps and jobs, on behalf of whoever acts; the source is their scripts' author."""
+    """Imports apps and jobs on behalf of one actor; the source becomes the author of scripts."""
 
     def __init__(self, context: CommandContext, decider: Decider) -> None:
         self._context = context
@@ -45,26 +44,26 @@ class JobArrivals:
         self._links = LinkArrivals(context, decider.source)
 
     def preview(self, arrivals: Arrivals) -> list[Outcome]:
-        """Return what would be done, and do nothing."""
+        """Return what `write` would do, without writing anything."""
         by_app = _by_app(arrivals.jobs)
 
         def unit(session: Session) -> list[Outcome]:
-            found = []
+            outcomes = []
             for arrival in arrivals.apps:
                 step = self._decider.app(session, arrival)
                 steps = self._decider.jobs(
                     session, step.target_id, by_app.get(arrival.spec.name, [])
                 )
-                found += [_app_outcome(step), *map(_job_outcome, steps)]
-            return found
+                outcomes += [_app_outcome(step), *map(_job_outcome, steps)]
+            return outcomes
 
         return self._context.database.read(unit)
 
     def check(self, arrivals: Arrivals) -> None:
-        """Refuse what cannot be brought in.
+        """Check that all apps can be imported, before anything is written.
 
         Raises:
-            ValueError: an app of the source is another one than at the last import.
+            ValueError: the last import brought an app with the same id but another name.
 
         """
 
@@ -75,12 +74,12 @@ class JobArrivals:
         self._context.database.read(unit)
 
     def write(self, arrivals: Arrivals) -> list[Outcome]:
-        """Bring everything in; return what was done."""
+        """Import all apps and jobs, and link the jobs' children; return what was done."""
         by_app = _by_app(arrivals.jobs)
         outcomes, written = [], []
         for arrival in arrivals.apps:
-            told, steps = self._write_app(arrival, by_app.get(arrival.spec.name, []))
-            outcomes += told
+            done, steps = self._write_app(arrival, by_app.get(arrival.spec.name, []))
+            outcomes += done
             written += [step for step in steps if step.is_written]
         return outcomes + self._context.write(
             Right.ADMINISTER, lambda session: self._links.write(session, written)
@@ -101,68 +100,69 @@ class JobArrivals:
 
     def _apply_app(self, session: Session, step: AppStep) -> App:
         spec, now_ms = step.arrival.spec, self._context.now_ms()
-        if step.did is ImportAction.CREATE:
+        if step.action is ImportAction.CREATE:
             app = App(id=step.target_id, name=spec.name, title=spec.title or spec.name)
             session.add(app)
             session.flush()
         app = session.get_one(App, step.target_id)
-        if step.did in (ImportAction.CREATE, ImportAction.UPDATE):
+        if step.action in (ImportAction.CREATE, ImportAction.UPDATE):
             apps.ensure(session, app.name, spec.title or spec.name)
             apps.list_addresses(session, app.id, spec.addresses)
-            action = Action.APP_CREATE if step.did is ImportAction.CREATE else Action.APP_UPDATE
+            action = Action.APP_CREATE if step.action is ImportAction.CREATE else Action.APP_UPDATE
             self._context.note(session, action, app.name, app.id, now_ms, after=asdict(spec))
             self._remember_app(session, step, app_here(app), now_ms)
         elif step.arrival.source_id not in origins.read(session, self._decider.source, APP):
-            # It was here before: users of it there are to see it, but nothing there changes it.
+            # The app existed here before: imported users may see it, but the import never changes
+            # it.
             self._remember_app(session, step, "", now_ms)
         return app
 
     def _remember_app(self, session: Session, step: AppStep, here: str, now_ms: int) -> None:
         there = step.arrival.there
-        found = [
+        imported = [
             Origin(source_id, step.target_id, there, here)
             for source_id in (step.arrival.source_id, *step.arrival.merged_ids)
         ]
-        origins.write(session, self._decider.source, APP, found, now_ms=now_ms)
+        origins.write(session, self._decider.source, APP, imported, now_ms=now_ms)
 
     def _apply_jobs(self, session: Session, app: App, steps: Sequence[JobStep]) -> None:
         now_ms = self._context.now_ms()
-        new = [step for step in steps if step.did is ImportAction.CREATE]
-        changed = [step for step in steps if step.did is ImportAction.UPDATE]
-        made = self._create(session, app, new, now_ms)
-        made += [self._update(session, step, now_ms) for step in changed]
+        new = [step for step in steps if step.action is ImportAction.CREATE]
+        changed = [step for step in steps if step.action is ImportAction.UPDATE]
+        written = self._create(session, app, new, now_ms)
+        written += [self._update(session, step, now_ms) for step in changed]
         session.flush()
-        children = child_links.children(session, [job.id for job in made])
-        found = [
+        children = child_links.children(session, [job.id for job in written])
+        imported = [
             Origin(
                 step.arrival.source_id,
                 job.id,
                 "" if step.arrival.child_ids or job.id in children else step.arrival.there,
                 job_here(job, app.name, children.get(job.id, ())),
             )
-            for step, job in zip([*new, *changed], made, strict=True)
+            for step, job in zip([*new, *changed], written, strict=True)
         ]
-        origins.write(session, self._decider.source, JOB, found, now_ms=now_ms)
+        origins.write(session, self._decider.source, JOB, imported, now_ms=now_ms)
 
     def _create(
         self, session: Session, app: App, steps: Sequence[JobStep], now_ms: int
     ) -> list[Job]:
-        made = []
+        created = []
         for step in steps:
             job = new_job(app.id, step.spec, now_ms)
             job.id = step.target_id
             job.add_time = step.arrival.added_at or job.add_time
             job.update_time = step.arrival.updated_at or job.update_time
             job.script_source = job.script_remark = job.script_updated = None
-            _stop(job, step.arrival)
-            made.append(job)
-        session.add_all(made)
+            _set_stop_reason(job, step.arrival)
+            created.append(job)
+        session.add_all(created)
         session.flush()
-        for step, job in zip(steps, made, strict=True):
+        for step, job in zip(steps, created, strict=True):
             self._give_script(session, step, job, now_ms)
             record = record_of(session, job)
             self._context.note_job(session, Action.JOB_CREATE, job, now_ms, after=record)
-        return made
+        return created
 
     def _give_script(self, session: Session, step: JobStep, job: Job, now_ms: int) -> None:
         if not step.spec.script_language:
@@ -188,12 +188,12 @@ class JobArrivals:
             self._schedules.stop(session, job, now_ms)
         self._changes.edit(session, job, step.spec, now_ms)
         if job.is_enabled == 0:
-            _stop(job, step.arrival)
+            _set_stop_reason(job, step.arrival)
         return job
 
 
-def _stop(job: Job, arrival: JobArrival) -> None:
-    """Note on a job why it may not start as it is, or that nothing speaks against it."""
+def _set_stop_reason(job: Job, arrival: JobArrival) -> None:
+    """Store why a job must stay stopped, or clear the reason if it may be started."""
     job.stop_reason = job.stop_why = None
     if arrival.stop_reasons:
         reason = Why.IMPORTED_IN_PART(why=arrival.stop_reasons)
@@ -201,15 +201,15 @@ def _stop(job: Job, arrival: JobArrival) -> None:
 
 
 def _by_app(arrivals: Sequence[JobArrival]) -> Mapping[str, list[JobArrival]]:
-    found: dict[str, list[JobArrival]] = defaultdict(list)
+    by_app: dict[str, list[JobArrival]] = defaultdict(list)
     for arrival in arrivals:
-        found[arrival.spec.app].append(arrival)
-    return found
+        by_app[arrival.spec.app].append(arrival)
+    return by_app
 
 
 def _app_outcome(step: AppStep) -> Outcome:
     return Outcome(
-        did=step.did,
+        action=step.action,
         what=APP,
         source_id=step.arrival.source_id,
         target_id=step.target_id,
@@ -220,7 +220,7 @@ def _app_outcome(step: AppStep) -> Outcome:
 
 def _job_outcome(step: JobStep) -> Outcome:
     return Outcome(
-        did=step.did,
+        action=step.action,
         what=JOB,
         source_id=step.arrival.source_id,
         target_id=step.target_id,

@@ -1,4 +1,4 @@
-"""Makes imported jobs the children of others, now that all of them are there."""
+"""Links imported jobs to their children, after all jobs were imported."""
 
 from collections.abc import Sequence
 
@@ -24,25 +24,27 @@ class LinkArrivals:
         self._source = source
 
     def write(self, session: Session, steps: Sequence[JobStep]) -> list[Outcome]:
-        """Give jobs that were written their children, and remember that they are whole.
+        """Set the children of imported jobs, and record that these are completely imported.
 
-        Returns those that would make a circle with links that were made here; they keep theirs.
+        Returns the jobs whose children would make a circle with links made here; they keep their
+        present children.
         """
         child_links.lock(session)
         if not steps:
             return []
         known = origins.read(session, self._source, JOB)
         unlinked = [
-            step for step in steps if not _is_whole(step, known.get(step.arrival.source_id))
+            step for step in steps if not _is_complete(step, known.get(step.arrival.source_id))
         ]
-        found = origins.jobs(session, [step.target_id for step in unlinked])
-        apps = origins.apps(session)  # held, as each note asks for one
+        stored = origins.jobs(session, [step.target_id for step in unlinked])
+        # A session drops unreferenced objects, and every job's audit log entry needs its app.
+        held = origins.apps(session)
         graph = child_links.children(session, child_links.with_children(session))
-        whole, changed, refused = [], [], []
+        complete, changed, refused = [], [], []
         for step in unlinked:
-            job = found.get(step.target_id)
+            job = stored.get(step.target_id)
             if job is None:
-                continue  # somebody deleted it a moment ago
+                continue  # somebody has just deleted it
             wanted = tuple(
                 known[child].target_id for child in step.arrival.child_ids if child in known
             )
@@ -56,13 +58,13 @@ class LinkArrivals:
                     continue
                 changed.append((job, before, wanted))
             here = job_here(job, step.spec.app, wanted)
-            # A child that is not imported yet is linked by the import that brings it.
+            # A child that is not imported yet is linked by the import that brings it in.
             there = step.arrival.there if len(wanted) == len(step.arrival.child_ids) else ""
-            whole.append(Origin(step.arrival.source_id, job.id, there, here))
+            complete.append(Origin(step.arrival.source_id, job.id, there, here))
         self._link(session, changed)
         now_ms = self._context.now_ms()
-        origins.write(session, self._source, JOB, whole, now_ms=now_ms)
-        del apps
+        origins.write(session, self._source, JOB, complete, now_ms=now_ms)
+        del held
         return refused
 
     def _link(
@@ -81,13 +83,13 @@ class LinkArrivals:
             )
 
 
-def _is_whole(step: JobStep, origin: Origin | None) -> bool:
+def _is_complete(step: JobStep, origin: Origin | None) -> bool:
     return origin is not None and origin.there == step.arrival.there
 
 
 def _refused(step: JobStep, words: str) -> Outcome:
     return Outcome(
-        did=ImportAction.CONFLICT,
+        action=ImportAction.CONFLICT,
         what=JOB,
         source_id=step.arrival.source_id,
         target_id=step.target_id,

@@ -1,4 +1,4 @@
-"""What an import does, or would do, with each item."""
+"""The outcome of an import for each item."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,9 +10,9 @@ class ImportAction(StrEnum):
     CREATE = "create"
     UPDATE = "update"
     UNCHANGED = "unchanged"
-    #: Changed on both sides: ours is kept.
+    #: Changed both here and at the source; ours is kept.
     CONFLICT = "conflict"
-    #: It was imported before, and somebody deleted it here.
+    #: It was imported before and has been deleted here.
     DELETED = "deleted here"
     START = "start"
     LEFT_OUT = "left out"
@@ -20,9 +20,9 @@ class ImportAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result for one item; `what` is app, job, user, day or run."""
+    """The outcome for one item; `what` is app, job, user or day."""
 
-    did: ImportAction
+    action: ImportAction
     what: str
     source_id: int
     target_id: int

@@ -1,4 +1,4 @@
-"""Brings in what is over: the report of each day, and finished runs under their own ids."""
+"""Imports the past: day reports, and finished runs with their ids of the source."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -15,18 +15,18 @@ from sql.instants import at, at_as_text
 from sql.run_status import Kind
 
 DAY = "day"
-#: Run ids that are passed over, so that no executor writes into the log of an earlier run.
+#: Run ids that are skipped, so that no executor writes into the log of an imported run.
 GAP = 1_000_000
 
 
 class PastArrivals:
-    """Brings in days and runs, on behalf of whoever acts."""
+    """Imports days and runs on behalf of one actor."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
 
     def raise_run_ids(self, highest: int) -> None:
-        """Let new runs have ids far above all that the source has given."""
+        """Make new runs get ids far above `highest`, the highest id of the source."""
         self._context.write(
             Right.ADMINISTER, lambda session: past.raise_run_ids(session, highest + GAP)
         )
@@ -34,7 +34,7 @@ class PastArrivals:
     def days(
         self, arrivals: Sequence[DayArrival], *, today: date, is_preview: bool
     ) -> list[Outcome]:
-        """Bring in the days before today that have no report here; return what was done."""
+        """Import the days before today that have no report here; return what was done."""
 
         def unit(session: Session) -> list[Outcome]:
             known = past.known_days(session, [one.day for one in arrivals])
@@ -51,9 +51,9 @@ class PastArrivals:
     def runs(
         self, arrivals: Iterable[RunArrival], job_ids: Mapping[int, int], app_ids: Mapping[int, int]
     ) -> tuple[int, int]:
-        """Bring in runs whose ids are free; return how many, and how many ids were taken.
+        """Import runs whose ids are free; return how many, and how many ids were taken.
 
-        `job_ids` and `app_ids` lead from the source's ids to ours; an `app` is named by its job.
+        `job_ids` and `app_ids` map the source's job ids to the ids here of the job and its app.
         """
         added = taken = 0
         free = self._context.database.read(past.jumped_run_ids)
@@ -79,7 +79,8 @@ class PastArrivals:
 def _row(arrival: RunArrival, job_id: int, app_id: int) -> dict[str, object]:
     """Return the row of a run.
 
-    It is its own origin, as one that somebody triggered: its cause is in a text there only.
+    Every run gets the kind MANUAL and is its own origin, because the source has the cause only as
+    text.
     """
     due = at_as_text(arrival.triggered_ms)
     return {
@@ -114,7 +115,7 @@ def _row(arrival: RunArrival, job_id: int, app_id: int) -> dict[str, object]:
 
 def _day_outcome(arrival: DayArrival, *, is_new: bool) -> Outcome:
     return Outcome(
-        did=ImportAction.CREATE if is_new else ImportAction.UNCHANGED,
+        action=ImportAction.CREATE if is_new else ImportAction.UNCHANGED,
         what=DAY,
         source_id=arrival.source_id,
         target_id=0,

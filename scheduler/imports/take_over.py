@@ -1,7 +1,7 @@
-"""Starts imported jobs where their source has stopped, so that no due time is lost or doubled.
+"""Starts imported jobs at the tick where the source stopped: no due time is lost or run twice.
 
-The source's next tick is the first that nobody has decided. Those between it and now become
-misfires, on record, by each job's policy.
+The source's next tick is the first undecided one. Ticks between it and now are misfires, and each
+job's policy decides about them.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ from sql.models import Job
 
 
 class TakeOver:
-    """Starts the jobs of one source that ran there, an app's in one transaction."""
+    """Starts the jobs that are started at one source, with one transaction for each app."""
 
     def __init__(self, context: CommandContext, source: str) -> None:
         self._context = context
@@ -31,7 +31,7 @@ class TakeOver:
         self._schedules = ScheduleChanges(context)
 
     def preview(self, arrivals: Arrivals) -> list[Outcome]:
-        """Return which would be started; what is not imported yet is taken as it arrives."""
+        """Return which jobs `write` would start, including jobs that are not imported yet."""
 
         def unit(session: Session) -> list[Outcome]:
             known = self._imported(session, [job.source_id for job in arrivals.jobs])
@@ -44,7 +44,7 @@ class TakeOver:
         return self._context.database.read(unit)
 
     def write(self, arrivals: Arrivals) -> list[Outcome]:
-        """Start those that ran there and are stopped here; return what was done."""
+        """Start the jobs that are started there and stopped here; return what was done."""
         by_app: dict[str, list[JobArrival]] = defaultdict(list)
         for job in arrivals.jobs:
             if job.is_running:
@@ -72,14 +72,14 @@ class TakeOver:
         return _outcome(arrival, job, "")
 
     def _imported(self, session: Session, source_ids: Sequence[int]) -> dict[int, Job]:
-        """Return those of the jobs that are here, by their ids at the source."""
+        """Return the imported jobs that still exist, by their ids at the source."""
         known = origins.read(session, self._source, JOB)
-        found = {one: known[one] for one in source_ids if one in known}
-        there = origins.jobs(session, [origin.target_id for origin in found.values()])
+        wanted = {one: known[one] for one in source_ids if one in known}
+        stored = origins.jobs(session, [origin.target_id for origin in wanted.values()])
         return {
-            source_id: there[origin.target_id]
-            for source_id, origin in found.items()
-            if origin.target_id in there
+            source_id: stored[origin.target_id]
+            for source_id, origin in wanted.items()
+            if origin.target_id in stored
         }
 
     def _why_not(self, session: Session, arrival: JobArrival, known: dict[int, Job]) -> str:
@@ -99,7 +99,7 @@ class TakeOver:
 
 def _outcome(arrival: JobArrival, job: Job | None, why_not: str) -> Outcome:
     return Outcome(
-        did=ImportAction.LEFT_OUT if why_not else ImportAction.START,
+        action=ImportAction.LEFT_OUT if why_not else ImportAction.START,
         what=JOB,
         source_id=arrival.source_id,
         target_id=job.id if job else arrival.source_id,

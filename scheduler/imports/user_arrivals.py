@@ -1,4 +1,4 @@
-"""Brings in users: disabled, or with a password that is good for one sign-in."""
+"""Imports users: disabled, or with a password that they must change at the first sign-in."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -21,20 +21,21 @@ from sql.models import User
 USER = "user"
 PASSWORD_BYTES = 12
 
-#: Keeps names and passwords where somebody finds them, before they are good for anything.
+#: Stores the passwords of new users, by name, where the caller can read them; called before the
+#: transaction that creates the users commits.
 Keep = Callable[[Mapping[str, str]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    did: ImportAction
+    action: ImportAction
     arrival: UserArrival
     user: User | None
     words: str = ""
 
 
 class UserArrivals:
-    """Brings in the users of one source; a user who was here before is left alone."""
+    """Imports the users of one source; users who existed here before are left unchanged."""
 
     def __init__(self, context: CommandContext, source: str, *, overwrite: bool) -> None:
         self._context = context
@@ -42,7 +43,7 @@ class UserArrivals:
         self._overwrite = overwrite
 
     def preview(self, arrivals: Sequence[UserArrival]) -> list[Outcome]:
-        """Return what would be done, and do nothing."""
+        """Return what `write` would do, without writing anything."""
         return self._context.database.read(
             lambda session: [_outcome(step) for step in self._decide(session, arrivals)]
         )
@@ -50,15 +51,16 @@ class UserArrivals:
     def write(
         self, arrivals: Sequence[UserArrival], app_ids: Mapping[int, int], keep: Keep | None
     ) -> list[Outcome]:
-        """Bring them in; return what was done.
+        """Import users; return what was done.
 
-        `app_ids` are the ids here of the source's apps. With `keep`, new users get passwords.
+        `app_ids` are the ids here of the source's apps. With `keep`, new users get passwords;
+        without, they are disabled.
         """
-        given = (
+        passwords = (
             {one.name: secrets.token_urlsafe(PASSWORD_BYTES) for one in arrivals} if keep else {}
         )
-        hashes = {name: hash_password(password) for name, password in given.items()}
-        # Nobody knows it, and the users are disabled besides.
+        hashes = {name: hash_password(password) for name, password in passwords.items()}
+        # Disabled users get the hash of a random password that nobody knows.
         unknown = "" if keep else hash_password(secrets.token_urlsafe())
 
         def unit(session: Session) -> list[Outcome]:
@@ -71,13 +73,13 @@ class UserArrivals:
                     ),
                     may_edit_glue=False,
                 )
-                if step.did is ImportAction.CREATE:
+                if step.action is ImportAction.CREATE:
                     self._add(session, step.arrival, rights, hashes, unknown)
-                elif step.did is ImportAction.UPDATE and step.user is not None:
+                elif step.action is ImportAction.UPDATE and step.user is not None:
                     users.set_rights(step.user, rights)
                     self._remember(session, step.arrival, step.user)
             if keep:
-                keep({one.arrival.name: given[one.arrival.name] for one in _created(steps)})
+                keep({one.arrival.name: passwords[one.arrival.name] for one in _created(steps)})
             return [_outcome(step) for step in steps]
 
         return self._context.write(Right.ADMINISTER, unit)
@@ -94,18 +96,20 @@ class UserArrivals:
             if origin is None:
                 is_taken = arrival.name.casefold() in names
                 words = "a user with that name already existed here and is left unchanged"
-                did = ImportAction.LEFT_OUT if is_taken else ImportAction.CREATE
-                steps.append(_Step(did, arrival, None, words if is_taken else ""))
+                action = ImportAction.LEFT_OUT if is_taken else ImportAction.CREATE
+                steps.append(_Step(action, arrival, None, words if is_taken else ""))
             elif user is None:
                 steps.append(
                     _Step(ImportAction.DELETED, arrival, None, "the user was deleted here")
                 )
             else:
                 is_last = administrators == [user.name]
-                steps.append(_Step(self._did(origin, arrival, user, is_last), arrival, user))
+                steps.append(_Step(self._action(origin, arrival, user, is_last), arrival, user))
         return steps
 
-    def _did(self, origin: Origin, arrival: UserArrival, user: User, is_last: bool) -> ImportAction:
+    def _action(
+        self, origin: Origin, arrival: UserArrival, user: User, is_last: bool
+    ) -> ImportAction:
         if origin.there == arrival.there:
             return ImportAction.UNCHANGED
         if (origin.here == _here(user) or self._overwrite) and not is_last:
@@ -122,7 +126,7 @@ class UserArrivals:
     ) -> None:
         user_id = users.add(session, arrival.name, hashes.get(arrival.name, unknown), rights)
         if user_id is None:
-            return  # two of the source differ in capitals only
+            return  # two names of the source differ only in capitals
         user = session.get_one(User, user_id)
         user.must_change_password = 1
         user.is_disabled = int(arrival.name not in hashes)
@@ -143,12 +147,12 @@ def _here(user: User) -> str:
 
 
 def _created(steps: Sequence[_Step]) -> list[_Step]:
-    return [step for step in steps if step.did is ImportAction.CREATE]
+    return [step for step in steps if step.action is ImportAction.CREATE]
 
 
 def _outcome(step: _Step) -> Outcome:
     return Outcome(
-        did=step.did,
+        action=step.action,
         what=USER,
         source_id=step.arrival.source_id,
         target_id=step.user.id if step.user else 0,

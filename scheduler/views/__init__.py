@@ -1,4 +1,4 @@
-"""What console, command line and API show of jobs, runs, processes and alarms.
+"""What console, command line and API show of jobs, runs, processes, alarms and tokens.
 
-A view holds facts, never words of a language; a fact is derived here, or is a column of its row.
+Views hold values, never translated text.
 """

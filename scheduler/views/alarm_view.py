@@ -1,4 +1,4 @@
-"""An alarm as it is shown: without the part that would let anybody post to its target."""
+"""An alarm as shown to users: without the secret part of its target."""
 
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ _WAITING = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD)
 
 
 class AlarmView(NamedTuple):
-    """An alarm; `next_try_at` is None for one that is over."""
+    """An alarm; `next_try_at` is None if it is no longer tried."""
 
     id: int
     app: str
@@ -25,7 +25,7 @@ class AlarmView(NamedTuple):
 
 
 def alarm_view(alarm: ListedAlarm) -> AlarmView:
-    """Return what is shown of an alarm."""
+    """Return the view of an alarm."""
     return AlarmView(
         id=alarm.id,
         app=alarm.app or "",
@@ -42,7 +42,7 @@ def alarm_view(alarm: ListedAlarm) -> AlarmView:
 
 
 def _shown(alarm: ListedAlarm) -> str:
-    """Return a target without the part of a webhook's URL that lets anybody post there."""
+    """Return a target without the secret part of a webhook's URL."""
     if alarm.channel == MAIL:
         return alarm.target
     parts = urlsplit(alarm.target)

@@ -1,4 +1,4 @@
-"""A job as it is shown: its description, and what follows from it now."""
+"""A job as shown to users: its spec, its next fire time and its last run."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,17 +11,17 @@ from scheduler.schedules.upcoming import next_fire
 from scheduler.views.to_json import plain, to_json
 from sql.listings.recent import ListedJob
 
-#: Declared fields that a view shows in its own way, or not at all.
-_APART = frozenset(
+#: Declared fields that the JSON object shows differently, or not at all.
+_CUSTOM = frozenset(
     {"schedule_kind", "schedule_value", "timezone", "script_source", "children", "enabled"}
 )
 
 
 class JobView(NamedTuple):
-    """A job; `schedule` is as a job file has it, `children` are APP/NAME.
+    """A job; `schedule` is in the form of a job file, `children` are APP/NAME.
 
-    `spec` is without the source of a script; `script_version` is the id of its version,
-    `script_number` what people call that version.
+    `spec` lacks the source of a script. `script_version` is the id of the script's version,
+    `script_number` the number that users see.
     """
 
     id: int
@@ -41,7 +41,7 @@ class JobView(NamedTuple):
 def job_view(
     job: ListedJob, *, now_ms: int, timezone: str, children: Sequence[str] = ()
 ) -> JobView:
-    """Return what is shown of a job; `timezone` is the cluster's, for a job without its own."""
+    """Return the view of a job; `timezone` is the cluster's, for a job without its own."""
     return JobView(
         id=job.id,
         spec=job_spec(job.stored, job.app, children, with_source=False),
@@ -59,8 +59,8 @@ def job_view(
 
 
 def job_json(view: JobView) -> dict[str, Any]:
-    """Return a job as a JSON object: its declared fields by their names, and what follows."""
+    """Return a job as a JSON object: its declared fields and those of the view."""
     declared = {
-        name: plain(name, getattr(view.spec, name)) for name in FIELDS if name not in _APART
+        name: plain(name, getattr(view.spec, name)) for name in FIELDS if name not in _CUSTOM
     }
     return {"id": view.id} | declared | to_json(view, without=("spec",))

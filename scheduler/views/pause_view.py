@@ -1,11 +1,11 @@
-"""Pauses as programs read them."""
+"""Pauses in JSON."""
 
 from sql.instants import iso
 from sql.registry.pauses import ShownPause
 
 
 def pause_facts(pause: ShownPause | None) -> dict[str, str | None]:
-    """Return since when, until when, by whom and why something is paused; all None = it is not."""
+    """Return start, end, author and reason of a pause as JSON; all None without a pause."""
     return {
         "paused_at": iso(pause.since_at) if pause else None,
         "paused_until": iso(pause.until_at) if pause else None,

@@ -1,4 +1,4 @@
-"""Executors, schedulers and consoles as they are shown: their state and reported load."""
+"""Executors, schedulers and consoles as shown to users: their state and reported load."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -8,14 +8,14 @@ from scheduler.membership.registration import stored_load
 from sql.models import Registration
 from sql.registry.liveness import ONLINE, ailments, state
 
-#: By app, the addresses that it may be routed to, where people gave it a list.
+#: The address lists of apps, by app name; apps without a list are absent.
 Lists = Mapping[str, tuple[str, ...]]
 
 
 class ExecutorView(NamedTuple):
-    """An executor; `listed` is whether its app's own list names it, None when the app has none.
+    """An executor; `listed` says whether its app's address list has it, None without a list.
 
-    One that is only listed, and was never seen, has no boot and no load.
+    An executor that is listed but has never registered has no boot and no load.
     """
 
     app: str
@@ -36,12 +36,12 @@ class ExecutorView(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What it is ordered by."""
+        """Its sort key, APP/ADDRESS."""
         return f"{self.app}/{self.address}"
 
     @property
     def is_online(self) -> bool:
-        """Whether it shows signs of life."""
+        """Whether its state counts as online."""
         return self.state in ONLINE
 
 
@@ -62,17 +62,17 @@ class NodeView(NamedTuple):
 
 
 def executor_views(rows: Iterable[Registration], lists: Lists, now_ms: int) -> list[ExecutorView]:
-    """Return executors by app and address, including those that are only listed."""
-    found = {(row.app, row.address): executor_view(row, now_ms, lists) for row in rows}
+    """Return executors sorted by app and address, including those that are only listed."""
+    views = {(row.app, row.address): executor_view(row, now_ms, lists) for row in rows}
     for app, addresses in lists.items():
         for address in addresses:
             row = Registration(app=app, address=address, boot_id="", boot_at=0, beat_at=0)
-            found.setdefault((app, address), executor_view(row, now_ms, lists))
-    return [found[key] for key in sorted(found)]
+            views.setdefault((app, address), executor_view(row, now_ms, lists))
+    return [views[key] for key in sorted(views)]
 
 
 def executor_view(row: Registration, now_ms: int, lists: Lists) -> ExecutorView:
-    """Return what is shown of an executor."""
+    """Return the view of an executor."""
     load, listed = stored_load(row), lists.get(row.app)
     return ExecutorView(
         app=row.app,
@@ -94,7 +94,7 @@ def executor_view(row: Registration, now_ms: int, lists: Lists) -> ExecutorView:
 
 
 def node_view(row: Registration, now_ms: int) -> NodeView:
-    """Return what is shown of a scheduler or a console."""
+    """Return the view of a scheduler or a console."""
     return NodeView(
         node=row.address,
         state=state(row, now_ms),
@@ -106,7 +106,7 @@ def node_view(row: Registration, now_ms: int) -> NodeView:
 
 
 def living_handlers(executors: Iterable[ExecutorView]) -> dict[str, set[str]]:
-    """Return, for each app, the names of the handlers that its living executors have."""
+    """Return the handler names of each app's online executors."""
     handlers: dict[str, set[str]] = defaultdict(set)
     for executor in executors:
         if executor.is_online:
@@ -115,10 +115,10 @@ def living_handlers(executors: Iterable[ExecutorView]) -> dict[str, set[str]]:
 
 
 def _number(load: Mapping[str, Any], name: str) -> Any:
-    found = load.get(name, 0)
-    return found if isinstance(found, int | float) else 0
+    value = load.get(name, 0)
+    return value if isinstance(value, int | float) else 0
 
 
 def _words(load: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    found = load.get(name, ())
-    return tuple(map(str, found)) if isinstance(found, list) else ()
+    value = load.get(name, ())
+    return tuple(map(str, value)) if isinstance(value, list) else ()

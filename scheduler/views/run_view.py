@@ -1,12 +1,12 @@
-"""A run as it is shown: everything in its row except what only pages need."""
+"""A run in JSON: its row without the columns that only pages need."""
 
 from typing import Any
 
 from scheduler.views.to_json import to_json
 from sql.listings.recent import DetailedRun
 
-#: What JSON leaves out.
-OF_PAGES = frozenset(
+#: Columns that JSON leaves out.
+PAGES_ONLY = frozenset(
     {
         "message_why",
         "trigger_why",
@@ -22,4 +22,4 @@ OF_PAGES = frozenset(
 
 def run_json(run: DetailedRun) -> dict[str, Any]:
     """Return a run as a JSON object; a deleted job's run has no `job`."""
-    return to_json(run, without=OF_PAGES)
+    return to_json(run, without=PAGES_ONLY)

@@ -1,4 +1,4 @@
-"""The one way in which a view becomes JSON."""
+"""Converts views to JSON."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -7,10 +7,10 @@ from sql.instants import iso
 
 
 def to_json(view: NamedTuple, *, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return a view, or a row that is one, as a JSON object with its fields in their order.
+    """Return a view, or a row, as a JSON object with its fields in order.
 
-    A field named `…_at` holds epoch milliseconds and becomes ISO 8601 in UTC, null when it has no
-    instant. Tuples become lists; a StrEnum is its word.
+    Fields named `…_at` hold epoch milliseconds and become ISO 8601 in UTC, or null. Tuples become
+    lists; a StrEnum stays a string.
     """
     return {
         name: plain(name, value) for name, value in view._asdict().items() if name not in without
@@ -18,7 +18,7 @@ def to_json(view: NamedTuple, *, without: Collection[str] = ()) -> dict[str, Any
 
 
 def plain(name: str, value: Any) -> Any:
-    """Return the value of a field as JSON has it."""
+    """Return the JSON value of a field."""
     if name.endswith("_at"):
         return iso(value)
     return list(value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""A token as it is shown: never the token itself, nor its hash."""
+"""A token as shown to users: never its text, nor its hash."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,7 +8,10 @@ from sql.accounts.tokens import ListedToken
 
 
 class TokenView(NamedTuple):
-    """A token; `apps` and `jobs` None = all that its owner has. `state` is whether it counts."""
+    """A token; `apps` and `jobs` None = all that its owner may see.
+
+    `state` is good, expired, revoked, or disabled like its owner.
+    """
 
     name: str
     owner: str
@@ -28,7 +31,7 @@ class TokenView(NamedTuple):
 def token_view(
     listed: ListedToken, *, now_ms: int, apps: Mapping[int, str], jobs: Mapping[int, str]
 ) -> TokenView:
-    """Return what is shown of a token; `apps` and `jobs` are names by id."""
+    """Return the view of a token; `apps` and `jobs` are names by id."""
     token, owner = listed
     return TokenView(
         name=token.name,
@@ -57,5 +60,5 @@ def _state(listed: ListedToken, now_ms: int) -> str:
 
 
 def _names(ids: str | None, names: Mapping[int, str]) -> tuple[str, ...] | None:
-    found = tokens.ids_of(ids)
-    return None if found is None else tuple(names.get(one, f"#{one}") for one in sorted(found))
+    listed = tokens.ids_of(ids)
+    return None if listed is None else tuple(names.get(one, f"#{one}") for one in sorted(listed))

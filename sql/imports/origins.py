@@ -1,4 +1,4 @@
-"""What was imported: where each app, job and user came from, and what it was then."""
+"""Where imported apps, jobs and users came from, and their fingerprints at the last import."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from sql.rows import fetch, query
 
 
 class Origin(NamedTuple):
-    """Where one thing came from; `there` and `here` are fingerprints of the last import."""
+    """The source of one item; `there` and `here` are the fingerprints of both sides."""
 
     source_id: int
     target_id: int
@@ -21,7 +21,7 @@ class Origin(NamedTuple):
 
 
 def read(session: Session, source: str, kind: str) -> dict[int, Origin]:
-    """Return what was imported of a kind from a source, by its id there."""
+    """Return everything imported of one kind from a source, by its id there."""
     wanted = query(Origin, ImportOrigin).where(
         ImportOrigin.source == source, ImportOrigin.kind == kind
     )
@@ -31,7 +31,7 @@ def read(session: Session, source: str, kind: str) -> dict[int, Origin]:
 def read_some(
     session: Session, source: str, kind: str, source_ids: Iterable[int]
 ) -> dict[int, Origin]:
-    """Return what was imported of some things, by their ids at the source."""
+    """Return those of the items that were imported, by their ids at the source."""
     of_kind = query(Origin, ImportOrigin).where(
         ImportOrigin.source == source, ImportOrigin.kind == kind
     )
@@ -45,7 +45,7 @@ def read_some(
 def write(
     session: Session, source: str, kind: str, origins: Sequence[Origin], *, now_ms: int
 ) -> None:
-    """Remember what was imported, in place of what was known of it before."""
+    """Store the origins of imported items, replacing earlier ones."""
     for chunk in chunks(origins):
         ids = [origin.source_id for origin in chunk]
         session.execute(
@@ -76,7 +76,7 @@ def jobs(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
 
 
 def app_ids(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
-    """Return the apps of those of the jobs that exist."""
+    """Return the app ids of those of the jobs that exist."""
     return {
         job_id: app_id
         for chunk in chunks(job_ids)
@@ -85,28 +85,28 @@ def app_ids(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
 
 
 def apps(session: Session) -> dict[int, App]:
-    """Return every app by its id."""
+    """Return all apps by id."""
     return {app.id: app for app in session.execute(select(App)).scalars()}
 
 
 def names_in(session: Session, app_id: int) -> dict[str, int]:
-    """Return the ids of an app's jobs by their names."""
+    """Return the ids of an app's jobs by name."""
     return dict(session.execute(select(Job.name, Job.id).where(Job.app_id == app_id)).all())
 
 
 def taken_job_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Return those of the ids that a job has, or a deleted one had."""
+    """Return those of the ids that a job has, or that history or runs of a deleted job have."""
     taken: set[int] = set()
     for chunk in chunks(job_ids):
         taken |= set(session.execute(select(Job.id).where(Job.id.in_(chunk))).scalars())
         for column in (History.job_id, Run.job_id):
-            found = select(column).where(column.in_(chunk)).distinct()
-            taken |= set(session.execute(found).scalars())
+            used = select(column).where(column.in_(chunk)).distinct()
+            taken |= set(session.execute(used).scalars())
     return taken
 
 
 def taken_app_ids(session: Session, app_ids: Sequence[int]) -> set[int]:
-    """Return those of the ids that an app has, or had while it had jobs with runs."""
+    """Return those of the ids that an app has, or that a job names."""
     taken = set(session.execute(select(App.id).where(App.id.in_(app_ids))).scalars())
     return taken | set(
         session.execute(select(Job.app_id).where(Job.app_id.in_(app_ids)).distinct()).scalars()
@@ -114,7 +114,7 @@ def taken_app_ids(session: Session, app_ids: Sequence[int]) -> set[int]:
 
 
 def highest_ids(session: Session) -> tuple[int, int]:
-    """Return the highest id that an app and a job have or had, as far as anybody knows."""
+    """Return the highest known ids of an app and of a job; history and runs name deleted jobs."""
     highest = [
         session.execute(select(func.max(column))).scalar_one() or 0
         for column in (App.id, Job.id, History.job_id, Run.job_id)
@@ -123,7 +123,7 @@ def highest_ids(session: Session) -> tuple[int, int]:
 
 
 def started(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Return those of the jobs that were started here before."""
+    """Return those of the jobs that were ever started here."""
     return {
         job_id
         for chunk in chunks(job_ids)
@@ -134,8 +134,8 @@ def started(session: Session, job_ids: Iterable[int]) -> set[int]:
 
 
 def add_versions(session: Session, versions: Sequence[ScriptVersion]) -> None:
-    """Insert the first versions of a job's script, in their order."""
-    for number, version in enumerate(versions, start=1):  # one by one: their ids are their order
+    """Insert the first versions of a job's script, in order."""
+    for number, version in enumerate(versions, start=1):  # one by one, so that ids keep the order
         version.number = number
         session.add(version)
         session.flush()

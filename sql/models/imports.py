@@ -1,4 +1,4 @@
-"""What was imported: where each thing came from, and what it was on both sides."""
+"""The table of imported items: their ids at the source, and fingerprints of both sides."""
 
 from sqlalchemy import BigInteger, Index, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -8,10 +8,10 @@ from sql.models.base import Model
 
 
 class ImportOrigin(Model):
-    """One app, job or user that was imported, under its id at the source.
+    """One imported app, job or user, by its id at the source.
 
-    `there` and `here` are fingerprints of the two sides after the last import: what differs from
-    its own was changed since.
+    `there` and `here` are fingerprints of the item at the source and here, after the last import. A
+    side whose fingerprint differs was changed since.
     """
 
     __tablename__ = "warren_import"

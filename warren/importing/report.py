@@ -41,9 +41,9 @@ def print_outcomes(outcomes: Sequence[Outcome], *, as_json: bool, is_preview: bo
     for outcome in outcomes:
         if as_json:
             print_json({"type": "outcome", **asdict(outcome)})
-        elif outcome.did in _IMPORTANT or outcome.words:
+        elif outcome.action in _IMPORTANT or outcome.words:
             words = f": {outcome.words}" if outcome.words else ""
-            print(visible(f"{outcome.did:8}  {outcome.what} {outcome.name}{words}"))
+            print(visible(f"{outcome.action:8}  {outcome.what} {outcome.name}{words}"))
     if as_json:
         return
     for what, counts in _by_what(outcomes).items():
@@ -65,5 +65,5 @@ def print_runs(counts: Mapping[str, int], *, as_json: bool, is_preview: bool) ->
 def _by_what(outcomes: Iterable[Outcome]) -> dict[str, Counter[ImportAction]]:
     counts: dict[str, Counter[ImportAction]] = {}
     for outcome in outcomes:
-        counts.setdefault(outcome.what, Counter())[outcome.did] += 1
+        counts.setdefault(outcome.what, Counter())[outcome.action] += 1
     return counts

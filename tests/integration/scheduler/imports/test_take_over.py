@@ -39,9 +39,9 @@ def take_over(cluster: Cluster, jobs: Sequence[JobArrival]) -> dict[str, ImportA
     arrivals = Arrivals(apps=[AppArrival(source_id=9, spec=AppSpec(name=APP))], jobs=list(jobs))
     outcomes = Importer(context, options).write(arrivals)
     return {
-        one.name: one.did
+        one.name: one.action
         for one in outcomes
-        if one.what == "job" and one.did in (ImportAction.START, ImportAction.LEFT_OUT)
+        if one.what == "job" and one.action in (ImportAction.START, ImportAction.LEFT_OUT)
     }
 
 
