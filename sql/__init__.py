@@ -1,1 +1,1 @@
-"""Everything that touches the database. A leaf: it imports no other package of Warren's."""
+"""Everything that touches the database; imports no other package of Warren's."""

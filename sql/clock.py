@@ -1,4 +1,4 @@
-"""The database's clock, carried by this process's monotonic clock between samples."""
+"""The database's clock: sampled every few seconds, and extrapolated by the monotonic clock."""
 
 import time
 from collections.abc import Callable
@@ -9,24 +9,24 @@ from sqlalchemy.orm import Session
 from sql.dialects.supported import of
 from sql.engine import Database
 
-#: A difference between two samples that is a jump and not a drift.
+#: A larger difference between two samples is a jump, not drift.
 JUMP_MS = 1_000
-#: How often `tick` asks the database.
+#: Time between two samples.
 SAMPLE_SECONDS = 5.0
-#: The question is asked again, up to three times, while its answer takes longer than this: the
-#: instant it tells lies anywhere between question and answer.
+#: An answer that takes longer than this is too inexact, because its instant lies anywhere between
+#: query and answer; the query is repeated, up to so many times in all.
 PROMPT_SECONDS = 0.1
-QUESTIONS = 3
-#: Samples that must agree after a jump before the new time is believed.
+QUERIES = 3
+#: Samples that must agree after a jump before the new time is used.
 AGREEING_SAMPLES = 2
 
 
 class DatabaseClock:
-    """The one clock that all schedulers share; sampled at construction and by `tick`.
+    """The clock that all schedulers share; sampled at construction and by `tick`.
 
     Args:
-        database: whose clock it is.
-        monotonic: this process's own seconds.
+        database: the database with the clock.
+        monotonic: the monotonic clock of this process, in seconds.
 
     """
 
@@ -45,11 +45,11 @@ class DatabaseClock:
         return self._doubted_ms is None
 
     def now_ms(self) -> int:
-        """Return epoch milliseconds, UTC."""
+        """Return the time in epoch milliseconds."""
         return int(self._monotonic() * 1000 + self._offset_ms)
 
     def tick(self) -> float:
-        """Take a sample; return the seconds until the next one is wanted."""
+        """Take a sample; return the seconds until the next one."""
         self._judge(self._sample())
         return SAMPLE_SECONDS if self.is_steady else 1.0
 
@@ -68,10 +68,10 @@ class DatabaseClock:
 
 
 def _measure_offset_ms(session: Session, monotonic: Callable[[], float]) -> float:
-    """Return the database's clock minus this process's, by the quickest of a few answers."""
-    session.connection()  # connecting must not count as part of the answer's time
+    """Return the database's clock minus this process's, from the fastest of a few answers."""
+    session.connection()  # connect first, so that this does not count as answer time
     shortest, offset_ms = float("inf"), 0.0
-    for _ in range(QUESTIONS):
+    for _ in range(QUERIES):
         asked_at = monotonic()
         now_ms = database_now_ms(session)
         answered_at = monotonic()
@@ -84,5 +84,5 @@ def _measure_offset_ms(session: Session, monotonic: Callable[[], float]) -> floa
 
 
 def database_now_ms(session: Session) -> int:
-    """Return the database's clock in epoch milliseconds, UTC."""
+    """Return the time of the database's clock in epoch milliseconds."""
     return int(session.execute(text(f"SELECT {of(session).now_ms}")).scalar_one())

@@ -1,8 +1,9 @@
 """Connections and units of work, for MariaDB, MySQL and SQLite alike.
 
-A unit of work is a function of a session. It runs in one transaction and is retried whole when the
-database asks for it, so it must have no effect outside the session: no message, no user code. It
-may also run again after a commit whose answer was lost: what it inserts needs a unique key.
+A unit of work is a function of a session. It runs in one transaction, and is repeated as a whole
+after a deadlock or a lost connection. So it must have no effect outside the session: no message, no
+user code. It may also run again after a commit whose answer was lost, so what it inserts needs a
+unique key.
 """
 
 import random
@@ -27,34 +28,36 @@ from sql.dialects.supported import named
 T = TypeVar("T")
 
 TRIES = 5
-#: No further try begins when a unit of work has failed for this long.
+#: A unit of work that has failed for this long is not tried again.
 RETRY_SECONDS = 10.0
-#: How long a thread waits for one of the connections.
+#: How long a thread waits for a free connection.
 POOL_SECONDS = 5.0
 ANSWER_SECONDS = 10
-#: Connections kept for statements without a transaction around them, where nobody waits for them;
-#: else it is half as many as for transactions.
-ALONE_POOL_SIZE = 2
+#: Connections in the pool for single statements; with `fail_fast` it has at least half as many as
+#: the pool for transactions.
+AUTOCOMMIT_POOL_SIZE = 2
 
 
 class Database:
-    """A database to read from and write to; safe to share between threads.
+    """A database to read from and write to; thread-safe.
 
     Args:
         url: `mysql+pymysql://user:password@host:port/name` or `sqlite:///path`.
-        pool_size: connections kept, half as many more when needed; a thread that gets none within
-            5 s fails.
-        answer_seconds: how long MySQL or MariaDB may take for one statement before we go.
-        statement_seconds: after how long MySQL or MariaDB itself ends a SELECT; 0 = never. Without
-            it the server goes on with what nobody waits for any more.
-        retry_seconds: no further try begins when a unit of work has failed for this long.
-        impatient: somebody waits. A unit of work fails at once while MySQL or MariaDB is known to
-            be lost, no connection is asked beforehand whether it still lives, and a write that
-            says nothing for 3 s is undone by the server, its locks being in others' way.
-        beside: another of the same SQLite file in this process; the writers of both take turns.
+        pool_size: connections kept open, and half as many more when needed; a thread that gets
+            none within 5 s fails.
+        answer_seconds: how long MySQL or MariaDB may take for one statement before the connection
+            is given up.
+        statement_seconds: after how long MySQL or MariaDB itself ends a SELECT; 0 = never, and
+            then the server goes on with statements that nobody waits for any more.
+        retry_seconds: a unit of work that has failed for this long is not tried again.
+        fail_fast: for processes that answer users. A unit of work fails at once while MySQL or
+            MariaDB is known to be unavailable; connections are not checked before use; and the
+            server rolls back a writing transaction that is idle for 3 s, which frees its locks.
+        share_writes_with: another database object for the same SQLite file in this process; the
+            writers of both take turns.
 
     Raises:
-        ValueError: the URL is of another kind.
+        ValueError: the URL names an unknown kind of database.
 
     """
 
@@ -66,8 +69,8 @@ class Database:
         answer_seconds: int = ANSWER_SECONDS,
         statement_seconds: int = 0,
         retry_seconds: float = RETRY_SECONDS,
-        impatient: bool = False,
-        beside: "Database | None" = None,
+        fail_fast: bool = False,
+        share_writes_with: "Database | None" = None,
     ) -> None:
         self.url = parse(url)
         self.dialect = named(self.url.get_backend_name())
@@ -76,27 +79,27 @@ class Database:
             pool_seconds=POOL_SECONDS,
             answer_seconds=answer_seconds,
             statement_seconds=statement_seconds,
-            impatient=impatient,
+            fail_fast=fail_fast,
         )
         self.engine = self.dialect.make_engine(self.url, how)
         self._retry_seconds = retry_seconds
         embedded = self.dialect.is_embedded
-        self._outage = Outage(self._ask) if impatient and not embedded else None
+        self._outage = Outage(self._ask) if fail_fast and not embedded else None
         self._writing = self.engine.execution_options(warren_writing=True)
-        self._alone = self.engine
+        self._autocommit = self.engine
         if not embedded:
-            size = max(ALONE_POOL_SIZE, pool_size // 2 if impatient else 0)
-            alone = replace(how, pool_size=size, is_alone=True)
-            self._alone = self.dialect.make_engine(self.url, alone)
-        self._glancing = self._alone.execution_options(warren_glancing=True)
-        self._changing = self._alone.execution_options(warren_writing=True)
-        # Threads queue here in order; an embedded database's own wait is not fair.
+            size = max(AUTOCOMMIT_POOL_SIZE, pool_size // 2 if fail_fast else 0)
+            autocommit = replace(how, pool_size=size, is_autocommit=True)
+            self._autocommit = self.dialect.make_engine(self.url, autocommit)
+        self._selecting = self._autocommit.execution_options(warren_autocommit=True)
+        self._updating = self._autocommit.execution_options(warren_writing=True)
+        # Writers of an embedded database queue here, because its own lock is not fair.
         self._write_lock: AbstractContextManager[None] = FairLock() if embedded else nullcontext()
-        if beside is not None and embedded:
-            self._write_lock = beside._write_lock  # noqa: SLF001 - one of its own kind
+        if share_writes_with is not None and embedded:
+            self._write_lock = share_writes_with._write_lock  # noqa: SLF001 - of the same class
 
     def write(self, unit: Callable[[Session], T]) -> T:
-        """Return what `unit` returned, after its transaction was committed.
+        """Run a unit of work, commit its transaction, and return its result.
 
         Raises:
             DatabaseUnavailable: the database did not answer, refused us, or kept failing.
@@ -112,52 +115,53 @@ class Database:
         return self._retry(commit)
 
     def read(self, unit: Callable[[Session], T]) -> T:
-        """Return what `unit` returned; nothing that it changes is kept.
+        """Run a unit of work without committing, and return its result.
 
         Raises:
             DatabaseUnavailable: the database did not answer, refused us, or kept failing.
 
         """
 
-        def look() -> T:
+        def query() -> T:
             with Session(self.engine) as session:
                 return unit(session)
 
-        return self._retry(look)
+        return self._retry(query)
 
-    def look(self, unit: Callable[[Session], T]) -> T:
-        """Return what `unit` returned, without a transaction around its few SELECTs.
+    def read_autocommit(self, unit: Callable[[Session], T]) -> T:
+        """Run a unit of work of a few SELECTs without a transaction, and return its result.
 
-        Each sees what is committed by then. It saves the rollback, which costs as much as a SELECT.
+        Each SELECT sees what was committed before it. This saves the rollback, which takes as long
+        as a SELECT.
 
         Raises:
             DatabaseUnavailable: the database did not answer, refused us, or kept failing.
 
         """
 
-        def look() -> T:
-            with Session(self._glancing) as session:
+        def query() -> T:
+            with Session(self._selecting) as session:
                 return unit(session)
 
-        return self._retry(look)
+        return self._retry(query)
 
-    def glance(
+    def select_one(
         self, statement: Select[*tuple[Any, ...]], parameters: Mapping[str, Any]
     ) -> Sequence[Any]:
-        """Return the only row of a SELECT that needs no transaction around it.
+        """Execute a SELECT without a transaction, and return its only row.
 
         Raises:
             DatabaseUnavailable: the database did not answer, refused us, or kept failing.
 
         """
 
-        def look() -> Sequence[Any]:
-            with self._glancing.connect() as connection:
+        def query() -> Sequence[Any]:
+            with self._selecting.connect() as connection:
                 return connection.execute(statement, parameters).one()
 
-        return self._retry(look)
+        return self._retry(query)
 
-    def change(self, statement: Update, parameters: Mapping[str, Any]) -> int:
+    def update_autocommit(self, statement: Update, parameters: Mapping[str, Any]) -> int:
         """Commit a single UPDATE; return how many rows it matched.
 
         Raises:
@@ -166,7 +170,7 @@ class Database:
         """
 
         def commit() -> int:
-            with self._write_lock, self._changing.begin() as connection:
+            with self._write_lock, self._updating.begin() as connection:
                 return connection.execute(statement, parameters).rowcount
 
         return self._retry(commit)
@@ -176,7 +180,7 @@ class Database:
         if self._outage is not None:
             self._outage.close()
         self.engine.dispose()
-        self._alone.dispose()
+        self._autocommit.dispose()
 
     def _ask(self) -> None:
         with self.engine.connect() as connection:
@@ -189,7 +193,7 @@ class Database:
         attempt = 1
         while True:
             try:
-                # Whatever goes wrong, leaving the session rolls back: 1205 alone does not.
+                # Leaving the session always rolls back; error 1205 (lock wait) by itself does not.
                 return work()
             except (DBAPIError, PoolTimeout) as error:
                 again = attempt < TRIES and time.monotonic() < give_up_at

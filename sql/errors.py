@@ -1,11 +1,11 @@
-"""What can go wrong with the database.
+"""The errors of this package.
 
 SqlError
 ├── DatabaseUnavailable   it does not answer, refuses us, or keeps failing
 ├── SchemaMismatch        another schema version, or a missing index
-├── NotFound              no such job, run, app or executor
-├── Conflict              the row changed meanwhile, or the name is taken
-└── NotAllWon             a statement for all or none would have changed only some rows
+├── NotFound              no such job, run, app, executor, user or token
+├── Conflict              the row changed meanwhile, or the name is ambiguous or taken
+└── NotAllWon             an all-or-nothing update matched only some rows
 """
 
 
@@ -22,12 +22,12 @@ class SchemaMismatch(SqlError):
 
 
 class NotFound(SqlError):
-    """There is no such job, run, app or executor."""
+    """There is no such job, run, app, executor, user or token."""
 
 
 class Conflict(SqlError):
-    """The row changed meanwhile, or the name is taken."""
+    """The row changed meanwhile, or the name is ambiguous or taken."""
 
 
 class NotAllWon(SqlError):
-    """A statement for all or none would have changed only some rows: undo its transaction."""
+    """An all-or-nothing update matched only some rows; its transaction must be rolled back."""

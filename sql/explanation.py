@@ -1,10 +1,10 @@
-"""What a row keeps of a reason: its English sentence for people, and its code and facts."""
+"""The stored form of a reason: its English sentence, and its code and facts."""
 
 from typing import NamedTuple
 
 
 class Explanation(NamedTuple):
-    """A text, and as JSON the reason that it tells; None: the text is somebody's own words."""
+    """A text, and the reason it comes from as JSON; None = the text is not made from a reason."""
 
     text: str = ""
     why: str | None = None

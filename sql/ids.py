@@ -1,4 +1,4 @@
-"""Run ids in blocks from a counter row, so that a batch of runs is one INSERT everywhere."""
+"""Reserves run ids in blocks from a counter row, so that a batch of runs is one INSERT."""
 
 import threading
 from collections import deque
@@ -9,15 +9,15 @@ from sqlalchemy.orm import Session
 from sql.engine import Database
 from sql.models import Sequence
 
-#: Fewest and most ids that are held for the runs to come.
+#: Fewest and most ids that are reserved ahead.
 SMALLEST_BLOCK = 8
 LARGEST_BLOCK = 2_000
 
 
 class RunIds:
-    """Gives out run ids, from a reserve that follows the demand; thread-safe.
+    """Gives out run ids from a reserve that grows and shrinks with the demand; thread-safe.
 
-    What is held when the process ends is lost, which leaves gaps and harms nothing.
+    Ids still reserved when the process ends are never used; the gaps are harmless.
     """
 
     def __init__(self, database: Database) -> None:
@@ -27,24 +27,25 @@ class RunIds:
         self._wanted = SMALLEST_BLOCK
 
     def reserve(self) -> None:
-        """Fetch a block when the reserve is low, in a transaction of its own.
+        """Fetch a block in a separate transaction if the reserve is low.
 
-        Call it before a unit of work that takes ids, so that the counter's row is not locked for
-        the length of that unit.
+        Call it before a unit of work that takes ids, so that this does not lock the counter's row
+        until it commits.
         """
         with self._lock:
             wanted = self._wanted
             if len(self._free) >= wanted:
                 return
-        # Without the lock: who takes ids inside a unit of work must not wait for this one.
+        # Not under the lock: a unit of work that takes ids must not wait for this transaction.
         first = self._database.write(lambda session: take_block(session, wanted))
         with self._lock:
             self._free.extend(range(first, first + wanted))
 
     def one(self) -> int:
-        """Return one id for a run that only its id protects, from outside any unit of work.
+        """Return one id, to be taken before the unit of work that plans the run.
 
-        A unit that is repeated, its first commit's answer being lost, then finds its run there.
+        If that unit is repeated because the answer to its commit was lost, it finds its run by this
+        id.
         """
         with self._lock:
             if self._free:
@@ -52,18 +53,18 @@ class RunIds:
         return self._database.write(lambda session: take_block(session, 1))
 
     def take(self, session: Session, count: int) -> list[int]:
-        """Return `count` ids; from the caller's own transaction when the reserve is too small."""
+        """Return `count` ids; in the caller's transaction if the reserve is too small."""
         with self._lock:
             self._wanted = min(LARGEST_BLOCK, max(SMALLEST_BLOCK, self._wanted // 2, 2 * count))
             if len(self._free) >= count:
                 return [self._free.popleft() for _ in range(count)]
-        # Nothing of this block is kept: it is gone with the transaction if that rolls back.
+        # This block is not added to the reserve, because the transaction may roll it back.
         first = take_block(session, count)
         return list(range(first, first + count))
 
 
 def take_block(session: Session, size: int) -> int:
-    """Return the first of `size` fresh run ids; the caller's transaction makes them its own."""
+    """Return the first of `size` new run ids; they are taken when the caller commits."""
     row = select(Sequence.next_id).where(Sequence.name == "run").with_for_update()
     first = session.execute(row).scalar_one()
     session.execute(update(Sequence).where(Sequence.name == "run").values(next_id=first + size))

@@ -1,33 +1,33 @@
-"""Instants as XXL-JOB's DATETIME columns hold them, and as people read them."""
+"""Converts epoch milliseconds to DATETIME columns and ISO 8601, and back."""
 
 from datetime import UTC, datetime, tzinfo
 
-#: The last day of year 9999, less what zones may add: no calendar goes on.
+#: The start of the last day of year 9999; the rest of that day is left for zones east of UTC.
 LATEST_MS = 253_402_214_400_000
 
 
 def moment(instant_ms: int, zone: tzinfo = UTC) -> datetime:
-    """Return epoch milliseconds as a datetime; what is beyond all calendars is its nearest one."""
+    """Return epoch milliseconds as a datetime; values out of range become the nearest one."""
     return datetime.fromtimestamp(min(max(instant_ms, 0), LATEST_MS) / 1000, zone)
 
 
 def iso(instant_ms: int | None) -> str | None:
-    """Return an instant as ISO 8601 in UTC with its offset; None when there is none."""
+    """Return an instant as ISO 8601 in UTC with offset; None for None and 0."""
     if not instant_ms:
         return None
     return moment(instant_ms).isoformat(timespec="milliseconds")
 
 
 def at(instant_ms: int) -> datetime:
-    """Return epoch milliseconds as a naive UTC datetime, cut to the second as DATETIME is."""
+    """Return epoch milliseconds as a naive UTC datetime, cut to seconds like DATETIME."""
     return moment(instant_ms // 1000 * 1000).replace(tzinfo=None)
 
 
 def epoch_ms(moment: datetime) -> int:
-    """Return what `at` was given, in whole seconds."""
+    """Return a naive UTC datetime as epoch milliseconds, cut to seconds; the inverse of `at`."""
     return int(moment.replace(tzinfo=UTC).timestamp()) * 1000
 
 
 def at_as_text(instant_ms: int) -> str:
-    """Return the same for statements past the ORM, in the form in which it writes to SQLite."""
+    """Return `at` as text for statements that bypass the ORM, in the ORM's format for SQLite."""
     return at(instant_ms).isoformat(" ", "microseconds")

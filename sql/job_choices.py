@@ -1,8 +1,8 @@
-"""What columns of a job's row hold that the database itself must know."""
+"""Values of a job's columns that queries depend on."""
 
 from enum import StrEnum
 
-#: The kind of schedule of a job that is never due by itself.
+#: The schedule kind of a job that is only triggered by hand, by API or by a parent.
 NO_SCHEDULE = "NONE"
 
 

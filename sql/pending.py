@@ -1,4 +1,4 @@
-"""What work waits for a scheduler, read by one statement instead of one for each role.
+"""Reads which roles of a scheduler have work, with one statement instead of one for each role.
 
 Each part reads along an index and stops at the first row.
 """
@@ -25,19 +25,19 @@ from sql.registry.drains import IS_ASKED
 from sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES
 from sql.registry.uptimes import IS_UNSETTLED
 from sql.run_status import IN_FLIGHT, RunStatus
-from sql.runs.queries import is_wanted_dead, next_due_of_apps
+from sql.runs.queries import is_kill_requested, next_due_of_apps
 
 
 class Pending(NamedTuple):
-    """What there is to do; instants are epoch milliseconds, None = there is none.
+    """The work that is pending; instants are epoch milliseconds, None = no work.
 
-    `said_at` is when a scheduler last said that it can send, 0 = never.
+    `uptime_until` is when a scheduler last recorded that it can send; 0 = never.
     """
 
     has_pauses: bool
     next_tick: int | None
     next_due: int | None
-    said_at: int
+    uptime_until: int
     has_downtimes: bool
     has_kills: bool
     has_drains: bool
@@ -50,8 +50,8 @@ class Pending(NamedTuple):
 
 
 def look(database: Database, *, since_ms: int, now_ms: int) -> Pending:
-    """Return what is pending; runs due before `since_ms` are left out."""
-    return Pending(*database.glance(STATEMENT, {"since_ms": since_ms, "now_ms": now_ms}))
+    """Return the pending work, without runs due before `since_ms`."""
+    return Pending(*database.select_one(STATEMENT, {"since_ms": since_ms, "now_ms": now_ms}))
 
 
 def _statement() -> Select[*tuple[Any, ...]]:
@@ -61,9 +61,9 @@ def _statement() -> Select[*tuple[Any, ...]]:
         exists().where(HAS_PAUSES),
         earliest_tick().scalar_subquery(),
         _earliest_due(since_ms),
-        _last_said(),
+        _uptime_until(),
         exists().where(IS_UNSETTLED),
-        exists().where(*is_wanted_dead(now_ms)),
+        exists().where(*is_kill_requested(now_ms)),
         exists().where(*IS_ASKED),
         exists().where(Run.status == RunStatus.ROUTED),
         exists().where(Run.status.in_(IN_FLIGHT)),
@@ -73,15 +73,15 @@ def _statement() -> Select[*tuple[Any, ...]]:
 
 
 def _earliest_due(since_ms: int) -> ScalarSelect[int]:
-    """Return the earliest of what `next_due` gives, along the index in the same way."""
+    """Return the minimum of `next_due`, which uses the index in the same way."""
     due = next_due_of_apps(since_ms).subquery()
     return select(func.min(due.c.due_at)).scalar_subquery()
 
 
-def _last_said() -> ColumnElement[int]:
-    said = select(Uptime.until_at).order_by(Uptime.id.desc()).limit(1)
-    return func.coalesce(said.scalar_subquery(), 0)
+def _uptime_until() -> ColumnElement[int]:
+    newest = select(Uptime.until_at).order_by(Uptime.id.desc()).limit(1)
+    return func.coalesce(newest.scalar_subquery(), 0)
 
 
-#: Reads a `Pending`. Built once: building and compiling it costs five times its execution.
+#: Selects a `Pending`. Built once, because building and compiling takes five times its execution.
 STATEMENT = _statement()

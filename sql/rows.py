@@ -1,4 +1,4 @@
-"""Typed rows: the fields of a NamedTuple name the columns of a query and type what it returns.
+"""Typed rows: the fields of a NamedTuple give the columns of a query and the types of its rows.
 
     class Named(NamedTuple):
         id: int
@@ -6,7 +6,7 @@
 
     fetch(session, Named, query(Named, Job, app=App.name).join(App, App.id == Job.app_id))
 
-Attributes of such a tuple are read several times as fast as those of SQLAlchemy's own rows.
+Reading attributes of such a tuple is several times as fast as of SQLAlchemy's rows.
 """
 
 from collections.abc import Hashable, Mapping
@@ -25,11 +25,11 @@ Column: TypeAlias = ColumnElement[Any] | InstrumentedAttribute[Any] | type[Model
 
 
 def query(row: type[NamedTuple], model: type[Model], **others: Column) -> Query:
-    """Return a query of rows of this type: `others` by name, else columns of the model.
+    """Return a query of rows of this type; fields not in `others` are columns of the model.
 
     Raises:
-        TypeError: a field has not its column's type, or `others` names no field; whether a field
-            may be None is not looked at.
+        TypeError: a field's type differs from its column's, apart from None, or `others` has a
+            name that is not a field.
 
     """
     if unknown := others.keys() - _types(row).keys():
@@ -45,10 +45,10 @@ def query(row: type[NamedTuple], model: type[Model], **others: Column) -> Query:
 
 @cache
 def column_names(row: type[NamedTuple], model: type[Model]) -> tuple[str, ...]:
-    """Return what a table calls the columns that `query` would select.
+    """Return the database's names of the columns that `query` selects.
 
     Raises:
-        TypeError: a field has not its column's type.
+        TypeError: a field's type differs from its column's.
 
     """
     query(row, model)
@@ -56,29 +56,29 @@ def column_names(row: type[NamedTuple], model: type[Model]) -> tuple[str, ...]:
 
 
 def fetch(session: Session, row: type[R], wanted: Query) -> list[R]:
-    """Return what a query gives that selects the columns of this type."""
+    """Execute a query made by `query` and return its rows as this type."""
     return list(map(row._make, session.execute(wanted)))
 
 
 def fetch_one(session: Session, row: type[R], wanted: Query) -> R | None:
-    """Return the one row that a query gives, None when there is none."""
-    found = session.execute(wanted).one_or_none()
-    return None if found is None else row._make(found)
+    """Return the only row of a query; None if it has no row."""
+    values = session.execute(wanted).one_or_none()
+    return None if values is None else row._make(values)
 
 
 def fetch_plain(
     session: Session, row: type[R], wanted: Query, parameters: Mapping[str, Any]
 ) -> list[R]:
-    """Return what `fetch` does, past the ORM: for a query made once that is asked very often.
+    """Return the same as `fetch`, bypassing the ORM; for queries that are executed very often.
 
-    What the session has not written yet is not seen.
+    Changes that the session has not flushed are not seen.
     """
     return list(map(row._make, session.connection().execute(wanted, parameters)))
 
 
 @cache
 def _types(row: Hashable) -> dict[str, Any]:
-    """Return the types of a class's attributes, without None."""
+    """Return the types of a class's attributes, ignoring None."""
     return {name: _plain(hint) for name, hint in get_type_hints(row).items()}
 
 
@@ -88,6 +88,6 @@ def _type_of(column: InstrumentedAttribute[Any]) -> Any:
 
 
 def _plain(hint: Any) -> Any:
-    """Return `int` of `int`, `int | None`, `Mapped[int]` and `Mapped[int | None]`."""
+    """Return `int` for `int`, `int | None`, `Mapped[int]` and `Mapped[int | None]`."""
     inner = get_args(hint)[0] if get_origin(hint) is Mapped else hint
     return next((kind for kind in get_args(inner) if kind is not NoneType), inner)

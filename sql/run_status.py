@@ -1,4 +1,4 @@
-"""The life of a run: its states, the arrows between them, and the codes XXL-JOB's readers know.
+"""The life of a run: its states, the transitions between them, and XXL-JOB's codes for them.
 
     PLANNED ── route ──> ROUTED ── confirm ──> SENT ── Started ──> RUNNING
        │                    │                    │                    │
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class RunStatus(StrEnum):
-    """Where a run is; the truth about it."""
+    """The state of a run."""
 
     PLANNED = "PLANNED"
     ROUTED = "ROUTED"
@@ -31,7 +31,7 @@ class RunStatus(StrEnum):
 class Kind(StrEnum):
     """What caused a run."""
 
-    #: Its schedule came due, of whatever kind; XXL-JOB calls all of them cron.
+    #: A schedule of any kind; XXL-JOB calls them all cron.
     SCHEDULE = "CRON"
     MISFIRE = "MISFIRE"
     MANUAL = "MANUAL"
@@ -40,11 +40,11 @@ class Kind(StrEnum):
     PARENT = "PARENT"
 
 
-#: States of a run that some executor holds, or may hold.
+#: States of a run that an executor has, or may have.
 IN_FLIGHT = frozenset({RunStatus.ROUTED, RunStatus.SENT, RunStatus.RUNNING})
 #: States that are not final.
 OPEN = IN_FLIGHT | {RunStatus.PLANNED}
-#: States that nothing leaves.
+#: States that are final.
 FINAL = frozenset(RunStatus) - OPEN
 
 #: For each status, the statuses it may be entered from. A result may overtake the broker's
@@ -64,7 +64,7 @@ ENTERED_FROM: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.CANCELLED: frozenset({RunStatus.PLANNED}),
 }
 
-#: `(trigger_code, handle_code)` of each status, as XXL-JOB's readers expect them.
+#: `(trigger_code, handle_code)` of each status, as programs that read XXL-JOB's tables expect.
 CODES: dict[RunStatus, tuple[int, int]] = {
     RunStatus.PLANNED: (0, 0),
     RunStatus.ROUTED: (0, 0),

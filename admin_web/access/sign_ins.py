@@ -131,7 +131,7 @@ class SignIns:
             self._database.write(lambda session: sessions.end(session, user.id, sign_in.id))
             return None
         if is_click and idle_ms >= SEEN_SECONDS * 1000:
-            self._database.write(lambda session: sessions.see(session, sign_in.id, now_ms=now_ms))
+            self._database.write(lambda session: sessions.touch(session, sign_in.id, now_ms=now_ms))
         return Visitor.of(sign_in, user, origin=origin)
 
     def end(self, visitor: Visitor, sign_in_id: int) -> None:

@@ -69,7 +69,9 @@ class Authentication:
         if actor.job_ids is None:
             return actor
         job_ids = actor.job_ids
-        app_ids = self._services.database.look(lambda session: jobs.app_ids(session, job_ids))
+        app_ids = self._services.database.read_autocommit(
+            lambda session: jobs.app_ids(session, job_ids)
+        )
         return replace(actor, app_ids=frozenset(one for one in app_ids if actor.knows(one)))
 
     def _found(self, header: str) -> tuple[KnownToken, Owner]:
@@ -79,7 +81,7 @@ class Authentication:
             raise Refusal(401, "expected the header `Authorization: Bearer …`", headers=_CHALLENGE)
         found = None
         if is_token(text):
-            found = self._services.database.look(
+            found = self._services.database.read_autocommit(
                 lambda session: tokens.find(session, hash_of(text))
             )
         if found is None:
@@ -117,7 +119,7 @@ class Authentication:
         if token.used_at is not None and now_ms - token.used_at < SEEN_MS:
             return
         self._services.database.write(
-            lambda session: tokens.see(
+            lambda session: tokens.touch(
                 session,
                 token_id,
                 now_ms=now_ms,

@@ -86,5 +86,5 @@ class Console:
             boot_id=self._boot_id,
             beat_at=self._services.now_ms(),
         )
-        if not self._services.database.change(presence.RENEWAL, presence.renewal(beat)):
+        if not self._services.database.update_autocommit(presence.RENEWAL, presence.renewal(beat)):
             self._services.database.write(lambda session: presence.hold(session, beat))

@@ -31,7 +31,7 @@ def tell(
     if not skips:
         return
     job_ids = {skip.job_id for skip, _ in skips}
-    told = alarms.jobs_told(session, job_ids, _SUBJECT, since_ms=now_ms - HOUR_MS)
+    told = alarms.jobs_alarmed(session, job_ids, _SUBJECT, since_ms=now_ms - HOUR_MS)
     jobs = recipients.job_targets(session, job_ids - told)
     first: Mapping[int, tuple[SkippedTicks, int]] = {
         skip.job_id: (skip, count) for skip, count in reversed(skips)

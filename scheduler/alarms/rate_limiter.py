@@ -68,7 +68,7 @@ class AlarmRateLimiter:
     def _decide(self, session: Session, now_ms: int) -> int:
         if not rate_limit.hold_lock_row(session):
             return 0  # another scheduler is doing it
-        fresh = rate_limit.fresh(session, BATCH)
+        fresh = rate_limit.undecided(session, BATCH)
         groups: dict[Group, list[Alarm]] = defaultdict(list)
         for alarm in fresh:
             groups[Group.of(alarm)].append(alarm)
@@ -113,7 +113,7 @@ def _sum_up(session: Session, group: Group, now_ms: int) -> None:
         last_at=held.last_at,
         run_ids=tuple(rate_limit.last_runs(session, group, NAMED_RUNS)),
     )
-    rate_limit.tell_held(session, group)
+    rate_limit.mark_summarized(session, group)
     alarm = NewAlarm(
         subject_key=f"{rate_limit.SUMMARY}{newest.id}",
         channel=newest.channel,

@@ -69,7 +69,7 @@ def audit_waiting(session: Session, tallies: Tallies) -> None:
     not stuck.
     """
     before = parked.watermarks(session)
-    at_work = tick_rows.jobs_at_work(session)
+    at_work = tick_rows.busy_jobs(session)
     after = parked.watermarks(session)
     for job_id in sorted(before.keys() - at_work):
         if after.get(job_id) == before[job_id] and (job := tallies.of(job_id)):

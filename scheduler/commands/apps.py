@@ -97,7 +97,7 @@ class AppCommands:
                 facts = {"app": app.name, "executors": executors, **asdict(usage)}
                 raise Problem(Code.APP_IN_USE, **facts)
             self._note(session, Action.APP_DELETE, app, before=_record(app))
-            user_accounts.take_away_app(session, app_id)
+            user_accounts.remove_app_from_rights(session, app_id)
             app_listing.remove(session, app)
 
         self._context.write(Right.ADMINISTER, unit)

@@ -59,7 +59,7 @@ class UserCommands:
             if user_id is None:
                 raise Problem(Code.USER_NAME_TAKEN, "name", name=name)
             if must_change:
-                user_accounts.demand_new_password(session, user_id)
+                user_accounts.require_new_password(session, user_id)
             self._note(session, Action.USER_ADD, name, user_id, after=_record(given))
             return user_id
 

@@ -127,7 +127,7 @@ def _tick_ends(session: Session, endings: Sequence[Ending]) -> list[TickEnd]:
     others = {tick_of(ending.run) for ending in endings if not _is_alone(ending.run)}
     sharded = {tick_of(ending.run) for ending in endings if ending.run.shard_total > 1}
     if sharded:
-        transitions.lock(session, ticks.heads(session, sharded))
+        transitions.lock(session, ticks.first_run_ids(session, sharded))
     found = ticks.attempts(session, others)
     judged = (tick_end(tick, rows) for tick, rows in found.items())
     return [_end_alone(ending) for ending in alone] + [end for end in judged if end]

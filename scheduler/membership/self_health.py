@@ -71,7 +71,7 @@ class SelfHealth:
         self._send_canary()
         self._roster.set_health(self.is_healthy())
         beat = self._beat(now_ms)
-        if not self._context.database.change(presence.RENEWAL, presence.renewal(beat)):
+        if not self._context.database.update_autocommit(presence.RENEWAL, presence.renewal(beat)):
             self._context.database.write(lambda session: presence.hold(session, beat))
         self._database_at = time.monotonic()
         self._roster.set_health(self.is_healthy())

@@ -94,19 +94,19 @@ class SendingUptime:
 
     def hear(self, pending: Pending, began_at: float, now_ms: int) -> None:
         """Learn from a look that began at `began_at`, which saves `keep` its own."""
-        age_ms = now_ms - pending.said_at
+        age_ms = now_ms - pending.uptime_until
         if not 0 <= age_ms < LATE_MS:
             return
-        said_at = began_at - age_ms / 1000
-        self._said_at = max(self._said_at, said_at)
+        uptime_until = began_at - age_ms / 1000
+        self._said_at = max(self._said_at, uptime_until)
         if not pending.has_downtimes:
             # Others find out about a silence 5 s after the last word, not after this look.
-            self._learn(min(began_at, said_at + SAY_MS / 1000), [])
+            self._learn(min(began_at, uptime_until + SAY_MS / 1000), [])
 
     def _say_more(self, now_ms: int) -> list[Downtime] | None:
         """Say so again; return unsettled downtimes, None = none but the known."""
         instants = uptimes.prolongation(now_ms=now_ms, gap_ms=LATE_MS)
-        if self._database.change(uptimes.PROLONGATION, instants):
+        if self._database.update_autocommit(uptimes.PROLONGATION, instants):
             return None
         return self._database.write(lambda session: _say(session, now_ms, is_known=True))
 

@@ -30,7 +30,7 @@ class Killer:
     def tick(self, now_ms: int) -> float:
         """Send what is asked for; return the seconds until the next look."""
         rows = self._context.database.read(
-            lambda session: queries.wanted_dead(session, now_ms=now_ms)
+            lambda session: queries.kill_requested(session, now_ms=now_ms)
         )
         now = time.monotonic()
         wanted = {row.id for row in rows}

@@ -175,8 +175,8 @@ class Reconciler:
 
 
 def _silent(session: Session, before_ms: int) -> list[RoutedRun]:
-    handed_over = queries.handed_over(session, before_ms=before_ms, limit=LOOK)
-    return [*handed_over, *queries.routed(session, before_ms=before_ms, limit=LOOK)]
+    sent_or_running = queries.sent_or_running(session, before_ms=before_ms, limit=LOOK)
+    return [*sent_or_running, *queries.routed(session, before_ms=before_ms, limit=LOOK)]
 
 
 def _is_ours(row: RoutedRun, standing: Standing) -> bool:

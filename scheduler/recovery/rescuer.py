@@ -114,8 +114,8 @@ class Rescuer:
             session,
             before_ms=now_ms - YOUNGEST_MS,
             limit=BATCH,
-            spared=self._awake(session, now_ms),
-            spared_after_ms=now_ms - self._take_over_ms,
+            except_nodes=self._awake(session, now_ms),
+            except_since_ms=now_ms - self._take_over_ms,
         )
         return unconfirmed + [row for row in others if row.id not in noted]
 

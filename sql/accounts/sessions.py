@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from sql.models import SignIn, User
 
-_APART = {"synchronize_session": False}
+_NO_SYNC = {"synchronize_session": False}
 
 
 def add(
@@ -45,10 +45,10 @@ def find(session: Session, token_hash: str) -> tuple[SignIn, User] | None:
     return (row[0], row[1]) if row else None
 
 
-def see(session: Session, sign_in_id: int, *, now_ms: int) -> None:
+def touch(session: Session, sign_in_id: int, *, now_ms: int) -> None:
     """Note that a sign-in is in use."""
     statement = update(SignIn).where(SignIn.id == sign_in_id, SignIn.seen_at < now_ms)
-    session.execute(statement.values(seen_at=now_ms), execution_options=_APART)
+    session.execute(statement.values(seen_at=now_ms), execution_options=_NO_SYNC)
 
 
 def of_user(session: Session, user: User) -> Sequence[SignIn]:
@@ -62,16 +62,16 @@ def of_user(session: Session, user: User) -> Sequence[SignIn]:
 def end(session: Session, user_id: int, sign_in_id: int) -> None:
     """End one sign-in of a user."""
     statement = delete(SignIn).where(SignIn.id == sign_in_id, SignIn.user_id == user_id)
-    session.execute(statement, execution_options=_APART)
+    session.execute(statement, execution_options=_NO_SYNC)
 
 
 def end_token(session: Session, token_hash: str) -> None:
     """End the sign-in of a token, if there is one."""
     statement = delete(SignIn).where(SignIn.token_hash == token_hash)
-    session.execute(statement, execution_options=_APART)
+    session.execute(statement, execution_options=_NO_SYNC)
 
 
 def clean(session: Session, *, seen_before_ms: int, made_before_ms: int) -> None:
     """Forget sign-ins that have run out."""
     run_out = (SignIn.seen_at < seen_before_ms) | (SignIn.created_at < made_before_ms)
-    session.execute(delete(SignIn).where(run_out), execution_options=_APART)
+    session.execute(delete(SignIn).where(run_out), execution_options=_NO_SYNC)

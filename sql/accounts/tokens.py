@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from sql.models import ApiToken, User
 from sql.rows import fetch, query
 
-_APART = {"synchronize_session": False}
+_NO_SYNC = {"synchronize_session": False}
 
 
 class KnownToken(NamedTuple):
@@ -77,13 +77,13 @@ def find(session: Session, token_hash: str) -> tuple[KnownToken, Owner] | None:
     return KnownToken(*row[:count]), Owner(*row[count:])
 
 
-def see(session: Session, token_id: int, *, now_ms: int, before_ms: int, address: str) -> None:
+def touch(session: Session, token_id: int, *, now_ms: int, before_ms: int, address: str) -> None:
     """Note that a token is used, unless that was noted after an instant."""
     statement = update(ApiToken).where(
         ApiToken.id == token_id, (ApiToken.used_at.is_(None)) | (ApiToken.used_at <= before_ms)
     )
     values = {"used_at": now_ms, "used_from": address[:64]}
-    session.execute(statement.values(values), execution_options=_APART)
+    session.execute(statement.values(values), execution_options=_NO_SYNC)
 
 
 def lock(session: Session, token_id: int) -> ApiToken | None:

@@ -11,7 +11,7 @@ from sql.errors import NotFound
 from sql.models import SignIn, User
 from sql.rows import fetch, query
 
-_APART = {"synchronize_session": False}
+_NO_SYNC = {"synchronize_session": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +77,12 @@ def lock_administrators(session: Session) -> list[str]:
 
 def remove(session: Session, user: User) -> None:
     """Delete a locked user with every sign-in."""
-    session.execute(delete(SignIn).where(SignIn.user_id == user.id), execution_options=_APART)
+    session.execute(delete(SignIn).where(SignIn.user_id == user.id), execution_options=_NO_SYNC)
     session.delete(user)
     session.flush()
 
 
-def take_away_app(session: Session, app_id: int) -> None:
+def remove_app_from_rights(session: Session, app_id: int) -> None:
     """Take an app that is being deleted from everybody; their sign-ins of before are void."""
     found = select(User).where(User.permission.is_not(None)).order_by(User.id).with_for_update()
     for user in session.execute(found).scalars():
@@ -94,9 +94,9 @@ def take_away_app(session: Session, app_id: int) -> None:
     session.flush()
 
 
-def demand_new_password(session: Session, user_id: int) -> None:
+def require_new_password(session: Session, user_id: int) -> None:
     """Let a user choose a password at the next sign-in."""
     session.execute(
         update(User).where(User.id == user_id).values(must_change_password=1),
-        execution_options=_APART,
+        execution_options=_NO_SYNC,
     )

@@ -113,7 +113,9 @@ def add(session: Session, alarms: Iterable[NewAlarm]) -> None:
     insert_unless_there(session, Alarm, rows)
 
 
-def jobs_told(session: Session, job_ids: Iterable[int], subject: str, *, since_ms: int) -> set[int]:
+def jobs_alarmed(
+    session: Session, job_ids: Iterable[int], subject: str, *, since_ms: int
+) -> set[int]:
     """Return those of the jobs with an alarm since then whose subject begins like this."""
     return {
         job_id

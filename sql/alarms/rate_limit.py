@@ -78,7 +78,7 @@ def is_undecided(now_ms: int) -> ColumnElement[bool]:
     )
 
 
-def fresh(session: Session, limit: int) -> Sequence[Alarm]:
+def undecided(session: Session, limit: int) -> Sequence[Alarm]:
     """Return alarms that nobody has decided about, in order."""
     return (
         session.execute(
@@ -137,7 +137,7 @@ def last_runs(session: Session, group: Group, count: int) -> list[int]:
     return list(reversed(newest.scalars().all()))
 
 
-def tell_held(session: Session, group: Group) -> None:
+def mark_summarized(session: Session, group: Group) -> None:
     """Note that all alarms of a group that are held back are in a summary now."""
     _execute(
         session,

@@ -18,18 +18,18 @@ from sqlalchemy.types import TypeEngine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connecting:
-    """How a `Database` connects; its docstring explains most of it.
+    """How a `Database` connects; its docstring explains most of the attributes.
 
-    `is_alone` is for statements without a transaction around them, each committed by itself; an
-    embedded database needs no connections of their own for those.
+    `is_autocommit`: each statement is committed by itself. An embedded database needs no separate
+    connections for this.
     """
 
     pool_size: int
     pool_seconds: float
     answer_seconds: int
     statement_seconds: int
-    impatient: bool
-    is_alone: bool = False
+    fail_fast: bool
+    is_autocommit: bool = False
 
     @property
     def pool(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Dialect(Protocol):
         """Return what makes connections, READ COMMITTED or stricter, and keeps them in a pool.
 
         A transaction whose connection has the execution option `warren_writing` is going to write;
-        one with `warren_glancing` is a single SELECT, without a transaction around it.
+        one with `warren_autocommit` is a single SELECT, without a transaction around it.
         """
 
     def version_problem(self, connected: sqlalchemy.Dialect) -> str | None:

@@ -82,9 +82,9 @@ class MySQL:
         engine = create_engine(
             sparing(url),
             hide_parameters=True,
-            isolation_level="AUTOCOMMIT" if how.is_alone else "READ COMMITTED",
+            isolation_level="AUTOCOMMIT" if how.is_autocommit else "READ COMMITTED",
             **how.pool,
-            pool_recycle=_WRITING_IDLE_SECONDS if how.impatient else _IDLE_SECONDS,
+            pool_recycle=_WRITING_IDLE_SECONDS if how.fail_fast else _IDLE_SECONDS,
             connect_args={
                 "connect_timeout": CONNECT_SECONDS,
                 "read_timeout": how.answer_seconds,
@@ -95,9 +95,9 @@ class MySQL:
             },
         )
         event.listen(engine, "checkin", _count_from_now)
-        if not how.impatient:
+        if not how.fail_fast:
             event.listen(engine, "checkout", _ping_after_rest)
-        if how.impatient:
+        if how.fail_fast:
             _limit_silence(engine)
         if how.statement_seconds:
             _limit_statements(engine, how.statement_seconds)

@@ -133,7 +133,7 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
 
 def _begin(connection: Connection) -> None:
     options = connection.get_execution_options()
-    if not options.get("warren_glancing", False):
+    if not options.get("warren_autocommit", False):
         writing = options.get("warren_writing", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 

@@ -1,1 +1,1 @@
-"""Runs: planned, moved from state to state by guarded updates, asked about, cleared."""
+"""Runs: planning, transitions between states by guarded updates, queries, deletion."""

@@ -1,4 +1,4 @@
-"""Conditions on runs in SQL, for statements past the ORM."""
+"""Conditions on runs in SQL, for statements that bypass the ORM."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ from sql.run_status import ENTERED_FROM, RunStatus
 
 
 def may_enter(entered: RunStatus) -> Guard:
-    """Return the guard that a run may come into this status."""
+    """Return the guard that a run may enter this status."""
     return status_in(ENTERED_FROM[entered])
 
 
 def status_in(statuses: Iterable[RunStatus]) -> Guard:
-    """Return the guard that a run is in one of these."""
+    """Return the guard that a run is in one of these statuses."""
     names = ", ".join(f"'{status.value}'" for status in sorted(statuses))
     return Guard(f"{Run.status.expression} IN ({names})")

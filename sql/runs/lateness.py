@@ -1,4 +1,4 @@
-"""How late runs begin: from their due time to the start of their process."""
+"""How late runs start: the time from when they are due to the start of their process."""
 
 from collections.abc import Collection
 
@@ -9,9 +9,9 @@ from sql.dialects.hints import use_index
 from sql.instants import at
 from sql.models import Run
 
-#: Runs looked at, those due last; each costs a read by primary key.
+#: Most runs examined, the latest due ones; each costs a read by primary key.
 LOOKED_AT = 1_000
-#: How far back they are looked for.
+#: How far back runs are examined.
 WITHIN_MS = 3_600_000
 
 
@@ -22,10 +22,10 @@ def recent(
     now_ms: int,
     looked_at: int = LOOKED_AT,
 ) -> list[int]:
-    """Return by how many milliseconds the runs due last began late, the least first.
+    """Return how late recent runs started, in milliseconds, sorted.
 
-    Of the last `looked_at` runs of all apps those of the apps asked for count, once they have
-    begun.
+    Examines the `looked_at` latest due runs of all apps, and counts those of `app_ids` (None = all)
+    that have started.
     """
     rows = session.execute(
         use_index(select(Run.app_id, Run.due_at, Run.started_at), Run, "i_trigger_time")

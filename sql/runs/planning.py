@@ -1,4 +1,4 @@
-"""How a run comes into being: as a PLANNED row, once for each tick, shard and attempt."""
+"""Creates runs as PLANNED rows, one for each tick, shard and attempt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,16 @@ from sql.run_status import CODES, Kind, RunStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A run to plan; `origin_id` None = the run's own id (MANUAL and API).
+    """A run to plan.
 
-    `run_id` is an id taken before. A run that no unique key protects needs it: its unit of work
-    may be repeated after a commit whose answer was lost. `script_version` is that of the job's
-    script that is to run; None: the handler is. `shard_total` 0 = as many shards as there are
-    executors when it is sent. `traceparent` is the trace that it was triggered in.
+    Attributes:
+        origin_id: 0 for a schedule's tick; None = the run's own id (MANUAL and API).
+        shard_total: 0 = as many shards as there are executors when the run is sent.
+        script_version: the version of the job's script to run; None = run the handler.
+        run_id: an id taken in advance, for runs without a unique key of their own: their unit of
+            work may be repeated after a commit whose answer was lost.
+        traceparent: the trace in which the run was triggered.
+
     """
 
     app_id: int
@@ -44,17 +48,18 @@ class NewRun:
 
 
 def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
-    """Insert PLANNED rows; return the id given to each.
+    """Insert PLANNED rows; return the id assigned to each.
 
-    A row whose tick, origin, shard and attempt are there already is left out, its id unused.
+    A run whose tick, origin, shard and attempt already have a row is not inserted, and its id stays
+    unused.
     """
     if not runs:
         return []
-    fresh = iter(ids.take(session, sum(run.run_id is None for run in runs)))
-    given = [next(fresh) if run.run_id is None else run.run_id for run in runs]
-    rows = [_row(run, run_id) for run, run_id in zip(runs, given, strict=True)]
+    new_ids = iter(ids.take(session, sum(run.run_id is None for run in runs)))
+    run_ids = [next(new_ids) if run.run_id is None else run.run_id for run in runs]
+    rows = [_row(run, run_id) for run, run_id in zip(runs, run_ids, strict=True)]
     insert_unless_there(session, Run, rows)
-    return given
+    return run_ids
 
 
 def _row(run: NewRun, run_id: int) -> dict[str, Any]:

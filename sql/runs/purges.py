@@ -19,7 +19,7 @@ from sql.models import Purge, Run
 from sql.rows import fetch, query
 from sql.run_status import FINAL
 from sql.runs import day_reports
-from sql.runs.ticks import Tick, is_of, tick_of
+from sql.runs.ticks import Tick, in_ticks, tick_of
 
 _BY_TIME = "i_trigger_time"
 
@@ -125,7 +125,7 @@ def runs_of_ticks(session: Session, ticks: Iterable[Tick]) -> dict[Tick, list[Pu
     by_tick: dict[Tick, list[PurgeCandidate]] = defaultdict(list)
     ordered = query(PurgeCandidate, Run).order_by(Run.shard_index, Run.attempt)
     for part in chunks(sorted(set(ticks)), 100):
-        for run in fetch(session, PurgeCandidate, ordered.where(is_of(part))):
+        for run in fetch(session, PurgeCandidate, ordered.where(in_ticks(part))):
             by_tick[tick_of(run)].append(run)
     return by_tick
 

@@ -1,7 +1,7 @@
-"""What schedulers ask about runs: what is due, what is open, what has gone silent.
+"""Queries of the scheduler's roles about runs: which are due, in flight, or silent.
 
-Nothing is ordered by id with a limit: that tempts the database into reading the whole table in the
-order of its primary key.
+No query orders by id with a limit: the database might then read the whole table along its primary
+key.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -19,14 +19,14 @@ from sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
 
 
 class RunOfJob(NamedTuple):
-    """A run and its job, by their ids."""
+    """The ids of a run and its job."""
 
     id: int
     job_id: int
 
 
 class DueSpan(NamedTuple):
-    """The due times [from, to) of an app's runs, 0 = of all apps."""
+    """A range [from, to) of due times, of one app or, with `app_id` 0, of all."""
 
     from_ms: int
     to_ms: int
@@ -34,7 +34,7 @@ class DueSpan(NamedTuple):
 
 
 class BusyBoot(NamedTuple):
-    """A boot of an executor with the number of its runs in flight."""
+    """A boot of an executor, and the number of its runs in flight."""
 
     app_id: int
     address: str
@@ -42,15 +42,15 @@ class BusyBoot(NamedTuple):
     runs: int
 
 
-#: How long a wish to kill is looked for; its run has ended some other way by then.
+#: Kill requests older than this are ignored; their runs have ended in some other way.
 KILL_MS = 24 * 3_600_000
 
 
 def next_due(session: Session, *, since_ms: int) -> dict[int, int]:
-    """Return, for each app id with PLANNED runs due at or after `since_ms`, the earliest `due_at`.
+    """Return the earliest `due_at` of each app's PLANNED runs due at or after `since_ms`.
 
-    The lower bound keeps the scan off index entries that an old snapshot still holds: without it a
-    claim slows from 4 to 55 ms. Grouping by the status too, which is the same for all, lets MariaDB
+    The lower bound avoids index entries that are deleted but kept for an old snapshot; without it a
+    claim takes 55 ms instead of 4. Grouping by status too, although all have the same, lets MariaDB
     jump from app to app along the index: 6 ms instead of 110 with 100,000 rows.
     """
     rows = session.execute(next_due_of_apps(since_ms))
@@ -58,7 +58,7 @@ def next_due(session: Session, *, since_ms: int) -> dict[int, int]:
 
 
 def next_due_of_apps(since_ms: int) -> Select[int, int]:
-    """Return the statement that reads `next_due`."""
+    """Return the SELECT of `next_due`."""
     return (
         select(Run.app_id, func.min(Run.due_at).label("due_at"))
         .where(Run.status == RunStatus.PLANNED, Run.due_at >= since_ms)
@@ -76,10 +76,10 @@ def peek_due(
     without_jobs: Collection[int] = (),
     missed: Sequence[DueSpan] = (),
 ) -> list[int]:
-    """Return PLANNED runs of an app due in [since, until], oldest first, without locks.
+    """Return the ids of an app's PLANNED runs due in [since, until], oldest first, without locks.
 
-    Their ids are in the index, so that no row is read. Runs of `without_jobs` are left out, so that
-    they cannot hide others, and so are those that a schedule planned for a time in `missed`.
+    The ids are in the index, so no row is read. Runs of `without_jobs` are left out, and so are
+    runs that a schedule planned for a time in `missed`.
     """
     statement = select(Run.id).where(
         Run.status == RunStatus.PLANNED,
@@ -91,17 +91,17 @@ def peek_due(
         statement = statement.where(Run.job_id.not_in(list(without_jobs)))
     if missed:
         statement = statement.where(not_(_is_missed(missed)))
-    found = session.execute(statement.order_by(Run.due_at).limit(limit))
-    return list(found.scalars())
+    run_ids = session.execute(statement.order_by(Run.due_at).limit(limit))
+    return list(run_ids.scalars())
 
 
 def job_of(session: Session, run_id: int) -> int | None:
-    """Return the job of a run, None if there is no such run."""
+    """Return the id of a run's job; None if there is no such run."""
     return session.execute(select(Run.job_id).where(Run.id == run_id)).scalar_one_or_none()
 
 
 def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
-    """Return how many PLANNED runs of each job were due before `before_ms`."""
+    """Return the number of each job's PLANNED runs that were due before `before_ms`."""
     rows = session.execute(
         select(Run.job_id, func.count())
         .where(Run.status == RunStatus.PLANNED, Run.due_at < before_ms)
@@ -111,7 +111,7 @@ def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
 
 
 def missed_jobs(session: Session, missed: Sequence[DueSpan]) -> list[int]:
-    """Return the jobs with PLANNED runs of their schedules due in any of the spans."""
+    """Return the jobs with PLANNED runs of their schedules that were due in one of the spans."""
     rows = session.execute(
         select(Run.job_id).where(Run.status == RunStatus.PLANNED, _is_missed(missed)).distinct()
     )
@@ -119,7 +119,7 @@ def missed_jobs(session: Session, missed: Sequence[DueSpan]) -> list[int]:
 
 
 def missed(session: Session, job_ids: Iterable[int], missed: Sequence[DueSpan]) -> list[RunOfJob]:
-    """Return those jobs' PLANNED runs, read without locks."""
+    """Return those runs of these jobs, without locks."""
     planned = query(RunOfJob, Run).where(Run.status == RunStatus.PLANNED, _is_missed(missed))
     return [
         row
@@ -129,7 +129,7 @@ def missed(session: Session, job_ids: Iterable[int], missed: Sequence[DueSpan]) 
 
 
 def last_misfires(session: Session, job_ids: Iterable[int], *, since_ms: int) -> dict[int, int]:
-    """Return the last tick from `since_ms` on of which a MISFIRE run was planned, by job."""
+    """Return each job's last tick at or after `since_ms` that has a MISFIRE run."""
     rows = session.execute(
         select(Run.job_id, func.max(Run.scheduled_at))
         .where(
@@ -149,20 +149,20 @@ def in_flight(session: Session) -> list[BusyBoot]:
 
 
 def in_flight_of_job(session: Session, app_id: int, job_id: int) -> dict[str, int]:
-    """Return how many runs of a job are in flight at each address."""
+    """Return the number of a job's runs in flight by address."""
     counted = (
         select(Run.address, func.count())
         .where(Run.status.in_(IN_FLIGHT), Run.app_id == app_id, Run.job_id == job_id)
         .group_by(Run.address)
     )
-    found = session.execute(use_index(counted, Run, "i_status_due"))
-    return {address: runs for address, runs in found if address}
+    rows = session.execute(use_index(counted, Run, "i_status_due"))
+    return {address: runs for address, runs in rows if address}
 
 
 def of_boot(
     session: Session, app_id: int, address: str, boot_id: str, *, limit: int
 ) -> list[RoutedRun]:
-    """Return runs in flight of an app that were routed to one boot."""
+    """Return an app's runs in flight that were routed to one boot."""
     return fetch(
         session,
         RoutedRun,
@@ -183,14 +183,14 @@ def routed(
     *,
     before_ms: int,
     limit: int,
-    spared: Iterable[str] = (),
-    spared_after_ms: int = 0,
+    except_nodes: Iterable[str] = (),
+    except_since_ms: int = 0,
 ) -> list[RoutedRun]:
-    """Return runs routed before `before_ms` whose trigger nobody has confirmed yet.
+    """Return runs routed up to `before_ms` whose trigger is not confirmed yet.
 
-    What the schedulers `spared` routed is left out from `spared_after_ms` on.
+    Runs that the schedulers `except_nodes` have routed since `except_since_ms` are left out.
     """
-    is_wanted = Run.routed_by.not_in(sorted(spared)) | (Run.routed_at < spared_after_ms)
+    is_wanted = Run.routed_by.not_in(sorted(except_nodes)) | (Run.routed_at < except_since_ms)
     return fetch(
         session,
         RoutedRun,
@@ -201,8 +201,8 @@ def routed(
     )
 
 
-def handed_over(session: Session, *, before_ms: int, limit: int) -> list[RoutedRun]:
-    """Return runs that an executor should know since before `before_ms`: SENT and RUNNING ones."""
+def sent_or_running(session: Session, *, before_ms: int, limit: int) -> list[RoutedRun]:
+    """Return SENT and RUNNING runs routed up to `before_ms`, which an executor should know."""
     return fetch(
         session,
         RoutedRun,
@@ -214,7 +214,7 @@ def handed_over(session: Session, *, before_ms: int, limit: int) -> list[RoutedR
 
 
 def by_ids(session: Session, run_ids: Iterable[int]) -> list[RoutedRun]:
-    """Return runs by their ids, as a dispatcher needs them."""
+    """Return runs by id."""
     return [
         row
         for chunk in chunks(run_ids)
@@ -223,26 +223,26 @@ def by_ids(session: Session, run_ids: Iterable[int]) -> list[RoutedRun]:
 
 
 def underway(session: Session, run_ids: Iterable[int], *, since_ms: int) -> list[RoutedRun]:
-    """Return those of these runs whose trigger may be on its way, routed after `since_ms`."""
-    coming = (RunStatus.ROUTED, RunStatus.SENT)
-    found = by_ids(session, run_ids)
-    return [run for run in found if run.status in coming and run.routed_at > since_ms]
+    """Return those of the runs that were routed after `since_ms` and have not reported a start."""
+    unstarted = (RunStatus.ROUTED, RunStatus.SENT)
+    runs = by_ids(session, run_ids)
+    return [run for run in runs if run.status in unstarted and run.routed_at > since_ms]
 
 
-def wanted_dead(session: Session, *, now_ms: int) -> list[RoutedRun]:
-    """Return runs in flight that somebody asked to kill, oldest first."""
+def kill_requested(session: Session, *, now_ms: int) -> list[RoutedRun]:
+    """Return runs in flight with a kill request of the last day, oldest request first."""
     return fetch(
         session,
         RoutedRun,
         query(RoutedRun, Run)
-        .where(*is_wanted_dead(now_ms))
+        .where(*is_kill_requested(now_ms))
         .order_by(Run.kill_requested_at)
         .limit(1_000),
     )
 
 
-def is_wanted_dead(now_ms: int) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions on runs in flight that somebody asked to kill in the last day."""
+def is_kill_requested(now_ms: int) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions on runs in flight with a kill request of the last day."""
     return Run.kill_requested_at >= now_ms - KILL_MS, Run.status.in_(IN_FLIGHT)
 
 
@@ -256,7 +256,7 @@ def statuses(session: Session, run_ids: Iterable[int]) -> dict[int, RunStatus]:
 
 
 def _is_missed(missed: Sequence[DueSpan]) -> ColumnElement[bool]:
-    """Return the condition on runs that a schedule planned for a time in one of the spans."""
+    """Return the condition on runs of a schedule that were due in one of the spans."""
     is_due = or_(false(), *map(_is_due, missed))
     return and_(Run.kind.in_([Kind.SCHEDULE, Kind.MISFIRE]), is_due)
 
@@ -267,7 +267,7 @@ def _is_due(span: DueSpan) -> ColumnElement[bool]:
 
 
 def ended(session: Session, run_ids: Iterable[int]) -> dict[int, EndedRun]:
-    """Return what others are told of runs that are over, by id."""
+    """Return the runs by id, with what run webhooks report about them."""
     return {
         run.id: run
         for chunk in chunks(sorted(set(run_ids)))
@@ -276,7 +276,7 @@ def ended(session: Session, run_ids: Iterable[int]) -> dict[int, EndedRun]:
 
 
 def traced(session: Session, run_ids: Iterable[int]) -> list[TracedRun]:
-    """Return what the spans of runs tell."""
+    """Return the runs with what their spans contain."""
     runs = (
         query(TracedRun, Run, app=App.name, job=Job.name)
         .outerjoin(Job, Job.id == Run.job_id)
@@ -290,7 +290,7 @@ def traced(session: Session, run_ids: Iterable[int]) -> list[TracedRun]:
 
 
 def traceparents(session: Session, run_ids: Iterable[int]) -> dict[int, str]:
-    """Return the traces that runs were triggered in, of those that were in one."""
+    """Return the `traceparent` of the runs that have one, by id."""
     return {
         row.id: row.traceparent
         for chunk in chunks(sorted(set(run_ids)))

@@ -1,13 +1,13 @@
-"""What is read of runs: to send them, to follow them, to end them, to judge their tick.
+"""The columns of runs that different readers need.
 
-Every column costs half a microsecond a row, so each type has what its readers need.
+Each column costs half a microsecond per row, so each type has only what its readers use.
 """
 
 from typing import NamedTuple
 
 
 class PlannedRun(NamedTuple):
-    """A run to be sent for the first time; it has no address, boot or owner yet."""
+    """A run that is not routed yet, so it has no address, boot or owner."""
 
     id: int
     app_id: int
@@ -28,7 +28,7 @@ class PlannedRun(NamedTuple):
 
 
 class RoutedRun(NamedTuple):
-    """A run that was routed, to be followed, or sent again; one that was not has no address yet."""
+    """A routed run, to be watched or sent again; address, boot and owner are set."""
 
     id: int
     app_id: int
@@ -50,7 +50,7 @@ class RoutedRun(NamedTuple):
 
 
 class LockedRun(NamedTuple):
-    """A run about whose end is decided, and about the attempt that follows."""
+    """A locked run, with what is needed to end it and to plan the next attempt."""
 
     id: int
     app_id: int
@@ -76,7 +76,7 @@ class LockedRun(NamedTuple):
 
 
 class FailedRun(NamedTuple):
-    """A failed attempt, reported in place of a later one that never ran."""
+    """An earlier failed attempt, reported if the later one never ran."""
 
     job_id: int
     scheduled_at: int
@@ -90,7 +90,7 @@ class FailedRun(NamedTuple):
 
 
 class TickRun(NamedTuple):
-    """A run of a tick that is judged as a whole."""
+    """A run, with what is needed to decide how its tick ended."""
 
     id: int
     job_id: int
@@ -104,7 +104,7 @@ class TickRun(NamedTuple):
 
 
 class EndedRun(NamedTuple):
-    """A run that is over, as others are told of it."""
+    """A final run, with what run webhooks report."""
 
     id: int
     kind: str
@@ -114,7 +114,7 @@ class EndedRun(NamedTuple):
 
 
 class TracedRun(NamedTuple):
-    """A run that is over, as its spans tell it; names are None when job or app are gone."""
+    """A final run, with what its spans contain; `app` and `job` are None if deleted."""
 
     id: int
     job_id: int

@@ -1,4 +1,4 @@
-"""A broadcast's shards: rows 1..n-1 are made beside row 0, born ROUTED, in one transaction."""
+"""Inserts the shards 1 to n-1 of a broadcast, already ROUTED, in the transaction of shard 0."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _COLUMNS = tuple(one.class_attribute for one in inspect(Run).column_attrs)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """Shard `index` of the broadcast whose shard 0 is `zero_id`, and where it goes."""
+    """Shard `index` of the broadcast whose shard 0 is the run `zero_id`, and its executor."""
 
     zero_id: int
     run_id: int
@@ -29,7 +29,7 @@ class Shard:
 
 
 def number(session: Session, run_id: int, total: int) -> None:
-    """Make a claimed run, not expanded before, shard 0 of `total`."""
+    """Make a claimed run shard 0 of `total`; it must not have been expanded before."""
     session.execute(
         update(Run).where(Run.id == run_id).values(shard_total=total, sharding=f"0/{total}"),
         execution_options={"synchronize_session": False},
@@ -40,7 +40,7 @@ def add(session: Session, shards: Sequence[Shard], *, node: str, now_ms: int) ->
     """Insert shards as copies of their shard 0, ROUTED by `node`.
 
     Raises:
-        IntegrityError: one of them is there already, which no claim ever makes.
+        IntegrityError: a shard already exists, which never happens after a claim.
 
     """
     zeros = _rows(session, {shard.zero_id for shard in shards})
@@ -51,7 +51,7 @@ def add(session: Session, shards: Sequence[Shard], *, node: str, now_ms: int) ->
 
 def _rows(session: Session, run_ids: set[int]) -> dict[int, dict[str, Any]]:
     return {
-        row.id: dict(row._mapping)  # noqa: SLF001 - public, the underscore keeps columns apart
+        row.id: dict(row._mapping)  # noqa: SLF001 - public; the underscore avoids clashes with column names
         for chunk in chunks(sorted(run_ids))
         for row in session.execute(select(*_COLUMNS).where(Run.id.in_(chunk)))
     }

@@ -1,7 +1,7 @@
-"""Runs that succeeded and are all there is of their tick: ended without being looked at first.
+"""Ends successful runs that are the only run of their tick, without reading them first.
 
-Their executor says of what job they are; the guard of the UPDATE proves that, and that they are
-alone.
+The executor reports the job of each run; the guard of the UPDATE checks that, and that the run is
+the only one of its tick.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from sql.runs.guards import may_enter
 
 
 class SentTo(NamedTuple):
-    """Who was to run something."""
+    """The executor boot to which runs were sent."""
 
     app_id: int
     address: str
@@ -30,7 +30,7 @@ class SentTo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Success:
-    """A run that succeeded, and its job."""
+    """A successful run, and its job."""
 
     run_id: int
     job_id: int
@@ -70,10 +70,10 @@ _SENT_TO = " AND ".join(
 
 
 def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> None:
-    """Move runs that were sent to somebody to SUCCEEDED, all of them or none.
+    """Move runs that were sent to one boot to SUCCEEDED, all or none.
 
     Raises:
-        NotAllWon: one was over, or is not as its executor says; the transaction is to be undone.
+        NotAllWon: a run was already final, or is not as reported; roll back.
 
     """
     rows = [_row(run) for run in sorted(runs, key=lambda run: run.run_id)]
@@ -83,7 +83,7 @@ def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> None:
 
 
 def lock_open(session: Session, who: SentTo, jobs: Mapping[int, int]) -> set[int]:
-    """Lock those of the runs, given with their jobs, that `succeed` would move; return them."""
+    """Lock and return those of the runs that `succeed` would move; `jobs` are their job ids."""
     how = Locking(guard=_OPEN_AND_ALONE, order="id")
     return {
         row.id

@@ -1,4 +1,4 @@
-"""What the audit compares: ticks that have rows, ticks that were skipped, runs cleared."""
+"""Queries of the audit: ticks with runs, skipped ticks, deleted runs, children's runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -14,9 +14,9 @@ from sql.rows import fetch, query
 from sql.run_status import OPEN, Kind, RunStatus
 from sql.runs.run_rows import TickRun
 
-#: From when on a tick has misfired (XXL-JOB's limit).
+#: How late a tick must be to count as misfired; XXL-JOB's limit.
 LATE_MS = 5_000
-#: A schedule's run that was given out, and then started, so late that its tick had misfired.
+#: A schedule's run that was routed and started after its tick had misfired.
 _STARTED_LATE = and_(
     Run.kind == Kind.SCHEDULE,
     Run.started_at > Run.due_at + LATE_MS,
@@ -24,20 +24,20 @@ _STARTED_LATE = and_(
 )
 
 
-#: Runs that one statement reads, so that it has its answer in time however many there are.
+#: Most runs that one statement reads, so that it ends within its time limit.
 RUNS_AT_ONCE = 200_000
 LAST_JOB_ID = 2**31 - 1
 
 
 class JobRange(NamedTuple):
-    """The jobs with ids from the first to the last."""
+    """The jobs with ids from `first` to `last`, both included."""
 
     first: int
     last: int
 
 
 class AuditedJob(NamedTuple):
-    """A job as APP/NAME, its app, and up to when its ticks were decided."""
+    """A job with its name as APP/NAME, its app and its watermark."""
 
     id: int
     name: str
@@ -46,7 +46,7 @@ class AuditedJob(NamedTuple):
 
 
 class TickRow(NamedTuple):
-    """A tick of a schedule with its first attempt, and when that was due if it started late."""
+    """A tick of a schedule and its first run; `late_due_at` is its due time if it started late."""
 
     scheduled_at: int
     status: str
@@ -55,7 +55,7 @@ class TickRow(NamedTuple):
 
 
 class DelayedTick(NamedTuple):
-    """A tick as `TickRow` has it, how many of its runs are not over, and the end of the last."""
+    """A tick like `TickRow`, with the number of its open runs and the last end of a run."""
 
     scheduled_at: int
     status: str
@@ -66,7 +66,7 @@ class DelayedTick(NamedTuple):
 
 
 class BrokenShards(NamedTuple):
-    """A broadcast whose shards are not 0 to n-1."""
+    """A broadcast whose shards are not 0 to `total` - 1."""
 
     job_id: int
     scheduled_at: int
@@ -83,7 +83,7 @@ class DoubledAttempt(NamedTuple):
 
 
 def jobs(session: Session, job_id: int | None = None) -> list[AuditedJob]:
-    """Return every job, or one."""
+    """Return all jobs, or one."""
     statement = query(AuditedJob, Job, name=App.name + "/" + Job.name)
     statement = statement.join(App, App.id == Job.app_id)
     if job_id is not None:
@@ -94,7 +94,7 @@ def jobs(session: Session, job_id: int | None = None) -> list[AuditedJob]:
 def ticks_with_rows(
     session: Session, job_id: int, *, after_ms: int, until_ms: int
 ) -> list[TickRow]:
-    """Return the ticks of a job's schedule that have a run."""
+    """Return the ticks in (after, until] of a job's schedule that have a run."""
     return fetch(
         session,
         TickRow,
@@ -114,7 +114,7 @@ def ticks_with_rows(
 def delayed_ticks(
     session: Session, job_id: int, *, after_ms: int, until_ms: int
 ) -> list[DelayedTick]:
-    """Return the ticks of a job's schedule that have a run."""
+    """Return the ticks in (after, until] of a fixed delay that have a run."""
     is_first = (Run.shard_index == 0) & (Run.attempt == 0)
     return fetch(
         session,
@@ -139,8 +139,8 @@ def delayed_ticks(
     )
 
 
-def jobs_at_work(session: Session) -> set[int]:
-    """Return the jobs with an open run that their schedule caused."""
+def busy_jobs(session: Session) -> set[int]:
+    """Return the jobs with an open run of their schedule."""
     return set(
         session.execute(
             select(Run.job_id).where(Run.status.in_(OPEN), Run.origin_id == 0).distinct()
@@ -149,7 +149,7 @@ def jobs_at_work(session: Session) -> set[int]:
 
 
 def job_ranges(session: Session, *, at_once: int = RUNS_AT_ONCE) -> Iterator[JobRange]:
-    """Give ranges that hold all jobs; those of one range have about so many runs, or are one."""
+    """Yield ranges that cover all jobs; each has about `at_once` runs, or a single job."""
     first = 0
     while True:
         ids = select(Run.job_id).where(Run.job_id >= first).order_by(Run.job_id)
@@ -164,7 +164,7 @@ def job_ranges(session: Session, *, at_once: int = RUNS_AT_ONCE) -> Iterator[Job
 def broken_shards(
     session: Session, jobs: JobRange, *, after_ms: int, until_ms: int
 ) -> list[BrokenShards]:
-    """Return broadcasts whose shards are not 0 to n-1."""
+    """Return broadcasts with missing or surplus shards."""
     total, shards = func.max(Run.shard_total), func.count(Run.shard_index.distinct())
     statement = (
         query(BrokenShards, Run, total=total, shards=shards)
@@ -181,7 +181,7 @@ def broken_shards(
 
 
 class Parent(NamedTuple):
-    """A job with children, which it has had since `since_ms` or longer."""
+    """A job with children; it has had these since `since_ms` at the latest."""
 
     id: int
     name: str
@@ -190,7 +190,7 @@ class Parent(NamedTuple):
 
 
 def parents(session: Session) -> list[Parent]:
-    """Return the jobs that have children; one that was never saved by us is left out."""
+    """Return the jobs that have children, except those without a time of their last change."""
     children = child_links.children(session, child_links.with_children(session))
     statement = (
         select(Job.id, App.name + "/" + Job.name, Job.update_time)
@@ -207,7 +207,7 @@ def parents(session: Session) -> list[Parent]:
 
 
 def child_origins(session: Session, job_id: int, bounds: tuple[int, int]) -> set[int]:
-    """Return the first runs of parents' ticks in (after, until] that a job has a run for."""
+    """Return the ids of parents' first runs for whose ticks in (after, until] a job has a run."""
     return set(
         session.execute(
             select(Run.origin_id).where(
@@ -221,7 +221,10 @@ def child_origins(session: Session, job_id: int, bounds: tuple[int, int]) -> set
 
 
 def attempts(session: Session, job_id: int, *, after_ms: int, until_ms: int) -> Iterable[TickRun]:
-    """Give every run of a job, by tick, shard and attempt; nothing else may be asked meanwhile."""
+    """Yield all runs of a job by tick, shard and attempt.
+
+    Rows are streamed, so the session must execute nothing else until they are read.
+    """
     statement = (
         query(TickRun, Run)
         .where(Run.job_id == job_id, Run.scheduled_at > after_ms, Run.scheduled_at <= until_ms)
@@ -231,7 +234,7 @@ def attempts(session: Session, job_id: int, *, after_ms: int, until_ms: int) -> 
 
 
 def skips(session: Session, job_id: int) -> Sequence[SkippedTicks]:
-    """Return what was skipped of a job, in order."""
+    """Return a job's skipped ticks, in order."""
     return (
         session.execute(
             select(SkippedTicks).where(SkippedTicks.job_id == job_id).order_by(SkippedTicks.from_at)
@@ -242,17 +245,17 @@ def skips(session: Session, job_id: int) -> Sequence[SkippedTicks]:
 
 
 def purged_until(session: Session, job_id: int) -> int:
-    """Return the tick up to which a job's runs were cleared, 0 when none were."""
-    found = session.execute(select(func.max(Purge.to_at)).where(Purge.job_id == job_id))
-    return found.scalar_one() or 0
+    """Return the last tick of which a job's runs were deleted; 0 if none were."""
+    last = session.execute(select(func.max(Purge.to_at)).where(Purge.job_id == job_id))
+    return last.scalar_one() or 0
 
 
 def doubled(
     session: Session, jobs: JobRange, *, after_ms: int, until_ms: int
 ) -> list[DoubledAttempt]:
-    """Return attempts that have more than one row.
+    """Return attempts with more than one row.
 
-    The unique key forbids it; this is for a database that has lost its key.
+    The unique key prevents them, unless somebody has dropped it.
     """
     key = (Run.job_id, Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
     statement = (
@@ -265,7 +268,7 @@ def doubled(
 
 
 def open_runs(session: Session, *, planned: bool) -> int:
-    """Return how many runs are not final; `planned` counts those that were not sent yet."""
+    """Return the number of open runs: PLANNED ones, or the others."""
     wanted = {RunStatus.PLANNED} if planned else OPEN - {RunStatus.PLANNED}
     return session.execute(
         select(func.count()).select_from(Run).where(Run.status.in_(wanted))

@@ -1,4 +1,4 @@
-"""Whole ticks: every shard and attempt of one due time of one job."""
+"""Queries about whole ticks: all shards and attempts of one due time of a job."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ from sql.rows import fetch, query
 from sql.run_status import OPEN, RunStatus
 from sql.runs.run_rows import FailedRun, LockedRun, TickRun
 
-#: Ticks asked for in one statement.
+#: Most ticks in one statement.
 _AT_ONCE = 100
 _FAILURES = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED, RunStatus.LOST)
 
 
 class Tick(NamedTuple):
-    """Which tick of which job, and what caused it: the key of its runs."""
+    """The key that a tick's runs share; `origin_id` is the run that caused it, 0 = the schedule."""
 
     job_id: int
     scheduled_at: int
@@ -27,10 +27,10 @@ class Tick(NamedTuple):
 
 
 class HasTick(Protocol):
-    """A row with the key of its tick."""
+    """A row that has the key of its tick."""
 
     @property
-    def job_id(self) -> int: ...  # noqa: D102 - as of a tick
+    def job_id(self) -> int: ...  # noqa: D102 - as in Tick
     @property
     def scheduled_at(self) -> int: ...  # noqa: D102
     @property
@@ -38,40 +38,40 @@ class HasTick(Protocol):
 
 
 def tick_of(run: HasTick) -> Tick:
-    """Return the tick that a run belongs to."""
+    """Return the tick of a run."""
     return Tick(run.job_id, run.scheduled_at, run.origin_id)
 
 
-def heads(session: Session, ticks: Iterable[Tick]) -> list[int]:
-    """Return the ids of the ticks' first runs: of shard 0, attempt 0."""
+def first_run_ids(session: Session, ticks: Iterable[Tick]) -> list[int]:
+    """Return the ids of the first runs (shard 0, attempt 0) of ticks."""
     return [
         run_id
         for part in chunks(sorted(set(ticks)), _AT_ONCE)
         for run_id in session.execute(
-            select(Run.id).where(is_of(part), Run.shard_index == 0, Run.attempt == 0)
+            select(Run.id).where(in_ticks(part), Run.shard_index == 0, Run.attempt == 0)
         ).scalars()
     ]
 
 
 def attempts(session: Session, ticks: Iterable[Tick]) -> dict[Tick, list[TickRun]]:
-    """Return every run of the ticks, by shard and attempt."""
-    found: dict[Tick, list[TickRun]] = defaultdict(list)
+    """Return all runs of each tick, by shard and attempt."""
+    by_tick: dict[Tick, list[TickRun]] = defaultdict(list)
     for part in chunks(sorted(set(ticks)), _AT_ONCE):
-        statement = query(TickRun, Run).where(is_of(part)).order_by(Run.shard_index, Run.attempt)
+        statement = query(TickRun, Run).where(in_ticks(part)).order_by(Run.shard_index, Run.attempt)
         for run in fetch(session, TickRun, statement):
-            found[tick_of(run)].append(run)
-    return found
+            by_tick[tick_of(run)].append(run)
+    return by_tick
 
 
 def failures_before(session: Session, runs: Iterable[LockedRun]) -> dict[int, FailedRun]:
-    """Return, by the ids of these attempts, the last one before each that failed, if one did.
+    """Return the last failed attempt before each of these attempts, by their ids.
 
-    It has used up a retry, unlike one that never started and was planned again.
+    Only attempts that used up a retry count, not those that never started and were planned again.
     """
     retries = [run for run in runs if run.attempt]
     failed: dict[tuple[Tick, int], list[FailedRun]] = defaultdict(list)
     for part in chunks(sorted({tick_of(run) for run in retries}), _AT_ONCE):
-        statement = query(FailedRun, Run).where(is_of(part), Run.status.in_(_FAILURES))
+        statement = query(FailedRun, Run).where(in_ticks(part), Run.status.in_(_FAILURES))
         for row in fetch(session, FailedRun, statement.order_by(Run.attempt)):
             failed[tick_of(row), row.shard_index].append(row)
     before = {run.id: _before(run, failed[tick_of(run), run.shard_index]) for run in retries}
@@ -84,7 +84,7 @@ def _before(run: LockedRun, failed: Iterable[FailedRun]) -> list[FailedRun]:
 
 
 def open_ids(session: Session, job_id: int) -> list[int]:
-    """Return the runs that a job's schedule caused and that are not over, read without locks."""
+    """Return the ids of the open runs of a job's schedule, without locks."""
     return list(
         session.execute(
             select(Run.id).where(Run.status.in_(OPEN), Run.job_id == job_id, Run.origin_id == 0)
@@ -92,9 +92,9 @@ def open_ids(session: Session, job_id: int) -> list[int]:
     )
 
 
-def is_of(ticks: list[Tick]) -> ColumnElement[bool]:
-    """Return the condition on runs of any of these ticks."""
-    # Not a list of tuples, for which MariaDB reads the whole table.
+def in_ticks(ticks: list[Tick]) -> ColumnElement[bool]:
+    """Return the condition on runs of these ticks."""
+    # Not `IN` with tuples: MariaDB would read the whole table.
     return or_(
         *(
             and_(

@@ -1,7 +1,7 @@
-"""Every change of a run: one function per arrow of `run_status`, each a guarded UPDATE.
+"""All changes of runs: a function for each transition of `run_status`, each a guarded UPDATE.
 
-Functions take a session and never commit. Losing a guard is normal: the row had moved on. Rows are
-reached by their ids alone, so that no statement locks, or waits for, a row that is not its own.
+Functions take a session and never commit. A row that fails the guard has moved on; that is normal.
+Rows are found by id only, so that no statement locks or waits for rows that it does not change.
 """
 
 from collections import Counter, defaultdict
@@ -24,16 +24,16 @@ from sql.runs.guards import may_enter, status_in
 from sql.runs.planning import NewRun, plan
 from sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
 
-#: `at` and the making of new runs are at hand here too, for who writes runs.
+#: `at`, `plan` and `NewRun` are exported here too, for modules that write runs.
 __all__ = ["Ended", "NewRun", "Routed", "at", "plan"]
 
-#: From this many on, runs that are routed alike get their own statement; fewer share one.
+#: So many runs with the same route get a statement of their own; smaller groups share one.
 ALIKE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routed:
-    """Where a claimed run goes."""
+    """The route of a claimed run."""
 
     run_id: int
     address: str
@@ -42,7 +42,7 @@ class Routed:
 
 
 class Payload(NamedTuple):
-    """What a planned run is to run; `script_version` is for runs planned with a handler."""
+    """What a planned run executes; `script_version` is for runs planned with a handler."""
 
     handler: str | None
     param: str | None
@@ -51,7 +51,7 @@ class Payload(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A run's final state, with all that is known of it."""
+    """A run's final state, with everything known about it."""
 
     run_id: int
     status: RunStatus
@@ -62,22 +62,22 @@ class Ended:
 
 
 def claim(session: Session, run_ids: Sequence[int]) -> list[PlannedRun]:
-    """Lock those of the runs that are still PLANNED and that nobody else holds; return them."""
+    """Lock and return those of the runs that are still PLANNED and not locked by others."""
     return lock_rows(session, PlannedRun, Run, run_ids, _STILL_PLANNED)
 
 
 def claim_to_send(
     session: Session, run_ids: Sequence[int], *, app_id: int, now_ms: int
 ) -> list[PlannedRun]:
-    """Do the same with runs of an app, unless a pause keeps it from sending: then return none."""
+    """Claim runs of an app; return none if a pause holds the app back."""
     guard = f"{_STILL_PLANNED.guard} AND {pauses.nothing_held(app_id, now_ms)}"
     return lock_rows(session, PlannedRun, Run, run_ids, replace(_STILL_PLANNED, guard=guard))
 
 
 def route(session: Session, runs: Sequence[Routed], *, node: str, now_ms: int) -> int:
-    """Move claimed runs to ROUTED: the address and boot their trigger will go to.
+    """Move claimed runs to ROUTED, with the address and boot that their trigger goes to.
 
-    Those that go the same way for the same reason are moved by one statement.
+    Runs with the same route and reason are moved by one statement.
     """
     alike: dict[tuple[str, str, Explanation], list[int]] = defaultdict(list)
     for run in runs:
@@ -101,7 +101,7 @@ def route(session: Session, runs: Sequence[Routed], *, node: str, now_ms: int) -
 
 
 def explain(session: Session, words: Mapping[int, Explanation]) -> None:
-    """Note, of claimed runs that go nowhere, how that came about."""
+    """Store why claimed runs could not be routed; they stay PLANNED."""
     rows = [
         {"id": run_id, "trigger_message": how.text, "trigger_why": how.why}
         for run_id, how in sorted(words.items())
@@ -111,7 +111,7 @@ def explain(session: Session, words: Mapping[int, Explanation]) -> None:
 
 
 def mark_sent(session: Session, run_ids: Sequence[int], *, node: str, now_ms: int) -> int:
-    """Move runs whose trigger the broker confirmed to SENT; a finished one stays finished."""
+    """Move runs whose trigger the broker confirmed to SENT; a final run stays final."""
     trigger_code, handle_code = CODES[RunStatus.SENT]
     values = {
         "status": RunStatus.SENT.value,
@@ -124,7 +124,7 @@ def mark_sent(session: Session, run_ids: Sequence[int], *, node: str, now_ms: in
 
 
 def start(session: Session, started: Mapping[int, int]) -> int:
-    """Move runs, given with the instant their process began, to RUNNING."""
+    """Move runs to RUNNING; `started` has the start of each run's process in epoch ms."""
     trigger_code, handle_code = CODES[RunStatus.RUNNING]
     rows = [
         {
@@ -140,18 +140,18 @@ def start(session: Session, started: Mapping[int, int]) -> int:
 
 
 def lock(session: Session, run_ids: Iterable[int]) -> list[LockedRun]:
-    """Lock runs in the order of their ids and return what a decision about their end needs."""
+    """Lock runs in the order of their ids and return them."""
     return lock_rows(session, LockedRun, Run, sorted(set(run_ids)), _IN_ORDER)
 
 
 def end(session: Session, ended: Sequence[Ended]) -> int:
-    """Move runs to their final state; return how many were open and let it happen.
+    """Move runs to their final state; return how many were moved.
 
     Raises:
         ValueError: a status is not final.
 
     """
-    # A success has no reason: those updates are spared the column.
+    # Successes have no reason, so their updates leave out that column.
     rows: dict[tuple[frozenset[RunStatus], bool], list[dict[str, Any]]] = defaultdict(list)
     for run in ended:
         if run.status not in FINAL:
@@ -164,7 +164,7 @@ def end(session: Session, ended: Sequence[Ended]) -> int:
 
 
 def note_late(session: Session, run_id: int, status: RunStatus) -> bool:
-    """Record what a run that was given up as LOST reported in the end; True the first time."""
+    """Store the result that arrived after a run was LOST; return True for the first one."""
     statement = (
         update(Run)
         .where(Run.status == RunStatus.LOST, Run.late_status.is_(None))
@@ -174,12 +174,12 @@ def note_late(session: Session, run_id: int, status: RunStatus) -> bool:
 
 
 def request_kill(session: Session, run_id: int, *, now_ms: int) -> bool:
-    """Ask for a run in flight to be killed; False when it is not, or was asked for already."""
+    """Request the kill of a run in flight; return False if not in flight or already requested."""
     return bool(request_kills(session, [run_id], now_ms=now_ms))
 
 
 def request_kills(session: Session, run_ids: Iterable[int], *, now_ms: int) -> int:
-    """Ask for runs in flight to be killed; return of how many that was not asked already."""
+    """Request the kill of runs in flight; return for how many this is new."""
     statement = (
         update(Run)
         .where(Run.status.in_(IN_FLIGHT), Run.kill_requested_at.is_(None))
@@ -189,19 +189,19 @@ def request_kills(session: Session, run_ids: Iterable[int], *, now_ms: int) -> i
 
 
 def take_over(session: Session, runs: Sequence[RoutedRun], *, node: str, now_ms: int) -> list[int]:
-    """Make ROUTED runs of another scheduler this one's; return the ids that were won.
+    """Take over ROUTED runs of another scheduler; return the ids of those that were won.
 
-    A run is won when it still is as `runs` show it, and nobody holds it at this moment.
+    A run is won if its owner and routing time have not changed and nobody holds its lock.
     """
     seen = {row.id: (row.routed_by, row.routed_at) for row in runs}
     won: list[int] = []
     for chunk in chunks(sorted(seen)):
-        held = session.execute(
+        locked = session.execute(
             use_index(select(Run.id, Run.routed_by, Run.routed_at), Run, PRIMARY_KEY)
             .where(Run.id.in_(chunk), Run.status == RunStatus.ROUTED)
             .with_for_update(skip_locked=True)
         )
-        won += [run_id for run_id, by, routed_at in held if (by, routed_at) == seen[run_id]]
+        won += [run_id for run_id, by, routed_at in locked if (by, routed_at) == seen[run_id]]
     statement = (
         update(Run).where(Run.status == RunStatus.ROUTED).values(routed_by=node, routed_at=now_ms)
     )
@@ -218,9 +218,9 @@ def cancel(
     kinds: Iterable[Kind],
     schedule_only: bool,
 ) -> dict[int, int]:
-    """Move PLANNED runs of jobs to CANCELLED; return how many, by job, where there were any.
+    """Move PLANNED runs of jobs to CANCELLED; return how many by job id.
 
-    `schedule_only` spares what a person started.
+    With `schedule_only`, runs that people or parents triggered are left alone.
     """
     trigger_code, handle_code = CODES[RunStatus.CANCELLED]
     statement = (
@@ -243,7 +243,7 @@ def cancel(
 
 
 def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
-    """Let PLANNED runs of a schedule be sent now, as the one run for all ticks that were missed."""
+    """Turn PLANNED runs of a schedule into MISFIRE runs that are due now; return how many."""
     statement = (
         update(Run)
         .where(Run.status == RunStatus.PLANNED)
@@ -255,10 +255,9 @@ def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
 def update_planned(
     session: Session, payloads: Mapping[int, Payload], *, kinds: Iterable[Kind]
 ) -> int:
-    """Let PLANNED runs of jobs, given by id, go with these payloads.
+    """Give PLANNED runs of jobs these payloads, by job id; return how many were updated.
 
-    A run that was planned with a version of a script keeps that version, unless the job has no
-    script any more.
+    Runs planned with a version of a script keep it, unless the job no longer has a script.
     """
     alike: dict[Payload, list[int]] = defaultdict(list)
     for run_id, job_id in _planned(session, payloads, kinds).items():
@@ -280,9 +279,9 @@ def _replace_payload(session: Session, run_ids: Sequence[int], payload: Payload)
 def _planned(
     session: Session, job_ids: Iterable[int], kinds: Iterable[Kind], *, schedule_only: bool = False
 ) -> dict[int, int]:
-    """Return the jobs of their PLANNED runs by the runs' ids, read without locks.
+    """Return the job ids of the jobs' PLANNED runs by run id, without locks.
 
-    Who uses them must guard.
+    Updates of these runs need a guard.
     """
     statement = select(Run.id, Run.job_id).where(
         Run.status == RunStatus.PLANNED, Run.kind.in_(list(kinds))

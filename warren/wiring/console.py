@@ -17,7 +17,7 @@ STATEMENT_SECONDS = 5
 RETRY_SECONDS = 1.0
 
 
-def open_console_database(url: str, beside: Database | None = None) -> Database:
+def open_console_database(url: str, share_writes_with: Database | None = None) -> Database:
     """Open a database with the limits of a console."""
     return Database(
         url,
@@ -25,8 +25,8 @@ def open_console_database(url: str, beside: Database | None = None) -> Database:
         answer_seconds=STATEMENT_SECONDS + 1,
         statement_seconds=STATEMENT_SECONDS,
         retry_seconds=RETRY_SECONDS,
-        impatient=True,
-        beside=beside,
+        fail_fast=True,
+        share_writes_with=share_writes_with,
     )
 
 

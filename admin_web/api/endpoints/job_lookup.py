@@ -33,7 +33,7 @@ def job_id_of(services: ApiServices, call: Call, app: str, name: str, if_absent:
 
 
 def _found(services: ApiServices, call: Call, app: str, name: str) -> int:
-    found = services.database.look(lambda session: jobs_table.named(session, app, name))
+    found = services.database.read_autocommit(lambda session: jobs_table.named(session, app, name))
     if found is None or not call.actor.knows_job(*found):
         app_id_of(services, call, app)  # raises if it is the app that does not exist
         raise NotFound(f"no job named {name[:100]!r} in app {app[:100]!r}")

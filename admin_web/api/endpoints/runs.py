@@ -251,7 +251,7 @@ class RunEndpoints:
                 raise NotFound(f"no run {run_id}")
             return run, tick_ends.of_run(session, run_id)
 
-        return self._services.database.look(read)
+        return self._services.database.read_autocommit(read)
 
     def _app_ids(self, call: Call) -> frozenset[int] | None:
         if call.query.app is None:

@@ -12,10 +12,10 @@ from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 
 
-@pytest.fixture(params=[False, True], ids=["patient", "impatient"])
+@pytest.fixture(params=[False, True], ids=["patient", "fail_fast"])
 def database(mariadb_url: str, request: pytest.FixtureRequest) -> Iterator[Database]:
     """A database with one connection at a time."""
-    database = Database(mariadb_url, impatient=request.param)
+    database = Database(mariadb_url, fail_fast=request.param)
     yield database
     database.close()
 

@@ -409,7 +409,7 @@ class TestUnavailable:
         self, own_mariadb: PrivateMariaDB, *, is_frozen: bool
     ) -> None:
         database = Database(
-            own_mariadb.create_database(), answer_seconds=1, retry_seconds=0.5, impatient=True
+            own_mariadb.create_database(), answer_seconds=1, retry_seconds=0.5, fail_fast=True
         )
         assert database.read(connection_id) > 0
         if is_frozen:
@@ -438,7 +438,7 @@ class TestUnavailable:
         database.close()
 
     def test_one_slow_statement_keeps_no_impatient_one_out(self, mariadb_url: str) -> None:
-        database = Database(mariadb_url, statement_seconds=1, retry_seconds=0.1, impatient=True)
+        database = Database(mariadb_url, statement_seconds=1, retry_seconds=0.1, fail_fast=True)
 
         with pytest.raises(DatabaseUnavailable):
             database.read(lambda session: session.execute(text("SELECT SLEEP(5)")))

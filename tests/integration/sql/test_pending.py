@@ -20,7 +20,7 @@ NOTHING = Pending(
     has_pauses=False,
     next_tick=None,
     next_due=None,
-    said_at=0,
+    uptime_until=0,
     has_downtimes=False,
     has_kills=False,
     has_drains=False,
@@ -87,9 +87,9 @@ def test_the_last_word_of_a_scheduler_and_an_unsettled_downtime_are_seen(
         database.write(lambda session: session.add(row))
 
     stretch(10, 20, settled=True)
-    expect(database, said_at=20)
+    expect(database, uptime_until=20)
     stretch(30, 40, settled=False)
-    expect(database, said_at=40, has_downtimes=True)
+    expect(database, uptime_until=40, has_downtimes=True)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ NOTHING = update(App).where(App.name == "nobody's").values(title="")
 def sent(mariadb_database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is sent from now on, on connections that stand."""
     mariadb_database.read(lambda session: session.execute(ONE))
-    mariadb_database.change(NOTHING, {})
+    mariadb_database.update_autocommit(NOTHING, {})
     sent: list[str] = []
     send = pymysql.connections.Connection._execute_command
 
@@ -51,8 +51,8 @@ def test_what_was_only_read_or_failed_is_rolled_back(
 def test_a_single_statement_has_no_transaction_around_it(
     mariadb_database: Database, sent: list[str]
 ) -> None:
-    glanced = mariadb_database.glance(select(literal(1)), {})
-    changed = mariadb_database.change(NOTHING, {})
+    glanced = mariadb_database.select_one(select(literal(1)), {})
+    changed = mariadb_database.update_autocommit(NOTHING, {})
 
     assert (tuple(glanced), changed) == ((1,), 0)
     assert [words.split()[0] for words in sent] == ["SELECT", "UPDATE"]
@@ -61,7 +61,7 @@ def test_a_single_statement_has_no_transaction_around_it(
 def test_a_few_selects_need_no_transaction_around_them(
     mariadb_database: Database, sent: list[str]
 ) -> None:
-    looked = mariadb_database.look(
+    looked = mariadb_database.read_autocommit(
         lambda session: [session.execute(select(literal(n))).scalar_one() for n in (1, 2)]
     )
 
@@ -72,7 +72,7 @@ def test_a_few_selects_need_no_transaction_around_them(
 def test_a_single_change_is_there_for_all_who_look(mariadb_database: Database) -> None:
     mariadb_database.write(lambda session: session.add(App(name="shop", title="")))
 
-    changed = mariadb_database.change(update(App).values(title="the shop"), {})
+    changed = mariadb_database.update_autocommit(update(App).values(title="the shop"), {})
 
     titles = mariadb_database.read(lambda s: s.execute(select(App.title)).scalars().all())
     assert (changed, titles) == (1, ["the shop"])

@@ -349,7 +349,7 @@ def test_whoever_must_choose_a_password_can_do_nothing_else(
     add_user(database, "newcomer", users.Role.ADMINISTRATOR)
     found = database.read(lambda session: users.by_name(session, "newcomer"))
     assert found is not None
-    database.write(lambda session: user_accounts.demand_new_password(session, found.id))
+    database.write(lambda session: user_accounts.require_new_password(session, found.id))
     visit = signed_in(app, "newcomer")
     before = snapshot(database)
 

@@ -195,7 +195,7 @@ def test_a_use_is_written_down_once_a_minute_at_most(rows: Rows, commands: Comma
 
     for now_ms in (NOW_MS, NOW_MS + 59_999, NOW_MS + 60_000):
         rows.database.write(
-            lambda session, now_ms=now_ms: tokens.see(
+            lambda session, now_ms=now_ms: tokens.touch(
                 session,
                 listed.token.id,
                 now_ms=now_ms,
