@@ -1,6 +1,6 @@
 """Raises an alarm when an app with enabled jobs has no executor, and when it has one again.
 
-The stored alarms show which of the two was reported last, so every scheduler knows it.
+Which of the two was raised last is known from the stored alarms, so all schedulers agree on it.
 """
 
 import time
@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.events import Absence, News, Return, to_text
+from scheduler.alarms.events import Absence, News, Return
 from scheduler.alarms.policy import AlarmTargets
-from scheduler.alarms.targets import channels, targets_of
+from scheduler.alarms.targets import alarms_to, app_targets
 from scheduler.membership.roster import Roster
 from sql.alarms import alarms, rate_limit, recipients
-from sql.alarms.alarms import NewAlarm
 from sql.alarms.recipients import AppAlarm, WaitingApp
 from sql.engine import Database
 from sql.registry import presence
@@ -25,13 +24,15 @@ _SUBJECTS = (_ABSENCE, _RETURN)
 
 
 class AbsenceWatch:
-    """The role that watches apps.
+    """Watches the apps with enabled jobs.
 
     Args:
-        roster: the executors this scheduler itself has heard; only a healthy scheduler judges.
+        database: where alarms are stored.
+        roster: the executors that this scheduler has heard; if it is not healthy, it decides
+            nothing.
         absence_seconds: how long an app may be without an executor.
         defaults: targets for apps without their own.
-        clock: monotonic seconds.
+        clock: a monotonic clock in seconds.
 
     """
 
@@ -66,54 +67,42 @@ class AbsenceWatch:
             )
         )
         changed = [
-            app for app in apps if self._targets(app) and self._is_news(app, newest.get(app.id))
+            app
+            for app in apps
+            if app_targets(app, self._defaults) and self._has_changed(app, newest.get(app.id))
         ]
         if changed:
-            self._database.write(lambda session: self._tell(session, changed, now_ms))
+            self._database.write(lambda session: self._add_alarms(session, changed, now_ms))
         return ROUND_SECONDS
 
-    def _is_news(self, app: WaitingApp, told: AppAlarm | None) -> bool:
-        """Return whether the last report about an app is out of date."""
-        if told is not None and told.subject_key.startswith(_ABSENCE):
+    def _has_changed(self, app: WaitingApp, last: AppAlarm | None) -> bool:
+        """Return whether the last alarm about an app is out of date."""
+        if last is not None and last.subject_key.startswith(_ABSENCE):
             return bool(self._roster.routable(app.name))
         return self._roster.absent_seconds(app.name) >= self._absence_seconds
 
-    def _tell(self, session: Session, apps: list[WaitingApp], now_ms: int) -> None:
+    def _add_alarms(self, session: Session, apps: list[WaitingApp], now_ms: int) -> None:
         if not rate_limit.hold_lock_row(session):
-            return  # another scheduler is doing it; the next check finds what that one reported
+            return  # another scheduler is doing this; the next check sees its alarms
         newest = recipients.newest_of_apps(session, _SUBJECTS)
         heard = presence.last_heard(session)
         for app in apps:
-            told = newest.get(app.id)
-            if not self._is_news(app, told):
+            last = newest.get(app.id)
+            if not self._has_changed(app, last):
                 continue
-            if told is not None and told.subject_key.startswith(_ABSENCE):
-                news: News = Return(app=app.name, since=told.created_at)
-                self._keep(session, app, _RETURN, news, now_ms)
+            if last is not None and last.subject_key.startswith(_ABSENCE):
+                self._add(
+                    session, app, _RETURN, Return(app=app.name, since=last.created_at), now_ms
+                )
             elif now_ms - heard.get(app.name, 0) >= self._absence_seconds * 1000:
-                # If another scheduler has heard an executor, that counts.
+                # An executor that another scheduler has heard recently is not absent.
                 seconds = round(self._roster.absent_seconds(app.name))
                 jobs = recipients.count_enabled(session, app.id)
                 news = Absence(app=app.name, seconds=seconds, jobs=jobs)
-                self._keep(session, app, _ABSENCE, news, now_ms)
+                self._add(session, app, _ABSENCE, news, now_ms)
 
-    def _keep(self, session: Session, app: WaitingApp, kind: str, news: News, now_ms: int) -> None:
-        content = to_text(news)
-        alarms.add(
-            session,
-            [
-                NewAlarm(
-                    subject_key=f"{kind}{app.id}:{now_ms}",
-                    channel=channel,
-                    target=target,
-                    content=content,
-                    created_at=now_ms,
-                    app_id=app.id,
-                )
-                for channel, target in channels(self._targets(app))
-            ],
-        )
-
-    def _targets(self, app: WaitingApp) -> AlarmTargets:
-        own = targets_of(app.alarm_email, app.alarm_webhook, app.alarm_style)
-        return own or self._defaults
+    def _add(
+        self, session: Session, app: WaitingApp, subject: str, news: News, now_ms: int
+    ) -> None:
+        targets, subject_key = app_targets(app, self._defaults), f"{subject}{app.id}:{now_ms}"
+        alarms.add(session, alarms_to(targets, news, subject_key, now_ms=now_ms, app_id=app.id))

@@ -1,13 +1,11 @@
-"""Raises alarms for executors that have reported trouble for a while."""
+"""Raises alarms about executors that have reported trouble for a while."""
 
 import time
 from collections.abc import Callable, Iterator
 
-from sqlalchemy.orm import Session
-
-from scheduler.alarms.events import Ailing, to_text
+from scheduler.alarms.events import Ailing
 from scheduler.alarms.policy import AlarmTargets
-from scheduler.alarms.targets import channels, targets_of
+from scheduler.alarms.targets import alarms_to, app_targets
 from scheduler.membership.roster import Roster
 from sql.alarms import alarms, recipients
 from sql.alarms.alarms import NewAlarm
@@ -15,9 +13,9 @@ from sql.alarms.recipients import WaitingApp
 from sql.engine import Database
 
 ROUND_SECONDS = 5.0
-#: How long trouble must last before it is an alarm, so that what passes by itself wakes nobody.
+#: How long trouble must last before it raises an alarm, so that brief trouble raises none.
 AILING_SECONDS = 10.0
-#: While it lasts, there is an alarm in each hour of the clock.
+#: While trouble lasts, it raises an alarm in each hour of the clock.
 HOUR_MS = 3_600_000
 
 #: App, boot, trouble.
@@ -25,12 +23,13 @@ _Case = tuple[str, str, tuple[str, ...]]
 
 
 class AilmentWatch:
-    """The role that watches the reports of executors of apps with enabled jobs.
+    """Watches the executors of apps with enabled jobs.
 
     Args:
-        roster: the executors this scheduler itself has heard.
+        database: where alarms are stored.
+        roster: the executors that this scheduler has heard.
         defaults: targets for apps without their own.
-        clock: monotonic seconds.
+        clock: a monotonic clock in seconds.
 
     """
 
@@ -48,7 +47,7 @@ class AilmentWatch:
         self._clock = clock
         self._next_at = 0.0
         self._since: dict[_Case, float] = {}
-        self._told: set[str] = set()
+        self._stored: set[str] = set()
 
     def tick(self, now_ms: int) -> float:
         """Check all apps; return the seconds until the next check."""
@@ -56,23 +55,23 @@ class AilmentWatch:
         if now < self._next_at:
             return self._next_at - now
         self._next_at = now + ROUND_SECONDS
-        found = [
+        cases = [
             (app, address, case)
             for app in self._database.read(recipients.waiting_apps)
             for address, case in self._cases(app.name)
         ]
-        self._since = {case: self._since.get(case, now) for _, _, case in found}
-        news = [
+        self._since = {case: self._since.get(case, now) for _, _, case in cases}
+        lasting = [
             alarm
-            for app, address, case in found
+            for app, address, case in cases
             if now - self._since[case] >= AILING_SECONDS
             for alarm in self._alarms(app, address, case, now_ms)
         ]
-        # All schedulers do this with the same subject, so only the first alarm is stored.
-        fresh = [alarm for alarm in news if alarm.subject_key not in self._told]
-        if fresh:
-            self._database.write(lambda session: _keep(session, fresh))
-        self._told = {alarm.subject_key for alarm in news}
+        # All schedulers use the same subject, so only the first alarm is stored.
+        new = [alarm for alarm in lasting if alarm.subject_key not in self._stored]
+        if new:
+            self._database.write(lambda session: alarms.add(session, new))
+        self._stored = {alarm.subject_key for alarm in lasting}
         return ROUND_SECONDS
 
     def _cases(self, app: str) -> Iterator[tuple[str, _Case]]:
@@ -82,23 +81,10 @@ class AilmentWatch:
                 names = tuple(str(ailment).lower() for ailment in ailments)
                 yield address, (app, boots[address], names)
 
-    def _alarms(
-        self, app: WaitingApp, address: str, case: _Case, now_ms: int
-    ) -> Iterator[NewAlarm]:
+    def _alarms(self, app: WaitingApp, address: str, case: _Case, now_ms: int) -> list[NewAlarm]:
         _, boot_id, ailments = case
         seconds = round(self._clock() - self._since[case])
         news = Ailing(app=app.name, address=address, ailments=ailments, seconds=seconds)
-        own = targets_of(app.alarm_email, app.alarm_webhook, app.alarm_style)
-        for channel, target in channels(own or self._defaults):
-            yield NewAlarm(
-                subject_key=f"ails:{app.id}:{boot_id}:{','.join(ailments)}:{now_ms // HOUR_MS}",
-                channel=channel,
-                target=target,
-                content=to_text(news),
-                created_at=now_ms,
-                app_id=app.id,
-            )
-
-
-def _keep(session: Session, fresh: list[NewAlarm]) -> None:
-    alarms.add(session, fresh)
+        subject_key = f"ails:{app.id}:{boot_id}:{','.join(ailments)}:{now_ms // HOUR_MS}"
+        targets = app_targets(app, self._defaults)
+        return alarms_to(targets, news, subject_key, now_ms=now_ms, app_id=app.id)

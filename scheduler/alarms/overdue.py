@@ -1,12 +1,12 @@
-"""Reports, once an hour per job, due times skipped because too many runs wait."""
+"""Raises an alarm, at most once an hour per job, when due times are skipped for a full backlog."""
 
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.events import Overdue, to_text
+from scheduler.alarms.events import Overdue
 from scheduler.alarms.policy import AlarmTargets
-from scheduler.alarms.targets import channels, job_targets
+from scheduler.alarms.targets import alarms_to, job_targets
 from sql.alarms import alarms, recipients
 from sql.alarms.alarms import NewAlarm
 from sql.alarms.recipients import JobRecipients
@@ -16,7 +16,7 @@ HOUR_MS = 3_600_000
 _SUBJECT = "overdue:"
 
 
-def tell(
+def add_alarms(
     session: Session,
     skips: Sequence[tuple[SkippedTicks, int]],
     defaults: AlarmTargets,
@@ -26,13 +26,13 @@ def tell(
     """Store an alarm for each job that has not had one within the hour.
 
     `skips` come with the number of overdue runs. The caller has locked the jobs' rows, so that no
-    other scheduler reports the same.
+    other scheduler raises the same alarm.
     """
     if not skips:
         return
     job_ids = {skip.job_id for skip, _ in skips}
-    told = alarms.jobs_alarmed(session, job_ids, _SUBJECT, since_ms=now_ms - HOUR_MS)
-    jobs = recipients.job_targets(session, job_ids - told)
+    alarmed = alarms.jobs_alarmed(session, job_ids, _SUBJECT, since_ms=now_ms - HOUR_MS)
+    jobs = recipients.job_targets(session, job_ids - alarmed)
     first: Mapping[int, tuple[SkippedTicks, int]] = {
         skip.job_id: (skip, count) for skip, count in reversed(skips)
     }
@@ -56,15 +56,11 @@ def _alarms(
         overdue=overdue,
         skipped_from=skip.from_at,
     )
-    return [
-        NewAlarm(
-            subject_key=f"{_SUBJECT}{job.id}:{now_ms}",
-            channel=channel,
-            target=target,
-            content=to_text(news),
-            created_at=now_ms,
-            job_id=job.id,
-            app_id=job.app_id,
-        )
-        for channel, target in channels(job_targets(job, defaults))
-    ]
+    return alarms_to(
+        job_targets(job, defaults),
+        news,
+        f"{_SUBJECT}{job.id}:{now_ms}",
+        now_ms=now_ms,
+        app_id=job.app_id,
+        job_id=job.id,
+    )

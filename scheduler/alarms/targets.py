@@ -1,15 +1,21 @@
 """Who is notified of a failure, an absence or an end, by the columns of a job and its app."""
 
 from scheduler.alarms.channels.webhook_style import style_of
+from scheduler.alarms.events import News, to_text
 from scheduler.alarms.policy import AlarmTargets, RunWebhook
-from sql.alarms.alarms import MAIL
-from sql.alarms.recipients import JobRecipients
+from sql.alarms.alarms import MAIL, NewAlarm
+from sql.alarms.recipients import JobRecipients, WaitingApp
 
 
 def job_targets(job: JobRecipients, defaults: AlarmTargets) -> AlarmTargets:
     """Return the targets of a job's failures: its own, else its app's, else the default."""
     own = targets_of(job.alarm_email, job.alarm_webhook, job.alarm_style)
     return own or targets_of(job.app_email, job.app_webhook, job.app_style) or defaults
+
+
+def app_targets(app: WaitingApp, defaults: AlarmTargets) -> AlarmTargets:
+    """Return the targets of alarms about an app: its own, else the default."""
+    return targets_of(app.alarm_email, app.alarm_webhook, app.alarm_style) or defaults
 
 
 def targets_of(emails: str | None, webhook: str | None, style: str | None) -> AlarmTargets:
@@ -34,9 +40,36 @@ def columns_of(alarm: AlarmTargets, webhook: RunWebhook) -> dict[str, str]:
     }
 
 
-def channels(targets: AlarmTargets) -> list[tuple[str, str]]:
-    """Return the channel and target of each alarm to send; a webhook's channel names its style."""
-    found = [(MAIL, email) for email in dict.fromkeys(targets.emails)]
+def alarms_to(
+    targets: AlarmTargets,
+    news: News,
+    subject_key: str,
+    *,
+    now_ms: int,
+    app_id: int,
+    job_id: int = 0,
+    run_id: int = 0,
+) -> list[NewAlarm]:
+    """Return one alarm for each target; `subject_key` and target together are stored only once."""
+    content = to_text(news)
+    return [
+        NewAlarm(
+            subject_key=subject_key,
+            channel=channel,
+            target=target,
+            content=content,
+            created_at=now_ms,
+            job_id=job_id,
+            app_id=app_id,
+            run_id=run_id,
+        )
+        for channel, target in _channels(targets)
+    ]
+
+
+def _channels(targets: AlarmTargets) -> list[tuple[str, str]]:
+    """Return the channel and target of each alarm; the channel of a webhook is its style."""
+    channels = [(MAIL, email) for email in dict.fromkeys(targets.emails)]
     if targets.webhook:
-        found.append((style_of(targets.webhook, targets.style), targets.webhook))
-    return found
+        channels.append((style_of(targets.webhook, targets.style), targets.webhook))
+    return channels

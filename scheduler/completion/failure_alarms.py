@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.events import MESSAGE_LENGTH, TAIL_LENGTH, Failure, to_text
+from scheduler.alarms.events import MESSAGE_LENGTH, TAIL_LENGTH, Failure
 from scheduler.alarms.policy import NOBODY, AlarmTargets
-from scheduler.alarms.targets import channels, job_targets
+from scheduler.alarms.targets import alarms_to, job_targets
 from scheduler.completion.retry_policy import End
 from sql.alarms import alarms, recipients
 from sql.alarms.alarms import NewAlarm, RunAlarm
@@ -50,26 +50,17 @@ def keep(
         if job is None or not targets:
             unheard.append(run.id)
         else:
-            kept += _alarms(run, _news(run, end, failures.get(run.id), job), targets, now_ms)
+            kept += alarms_to(
+                targets,
+                _news(run, end, failures.get(run.id), job),
+                f"tick:{run.job_id}:{run.scheduled_at}:{run.origin_id}",
+                now_ms=now_ms,
+                app_id=run.app_id,
+                job_id=run.job_id,
+                run_id=run.id,
+            )
     alarms.add(session, kept)
     alarms.mark_runs(session, unheard, RunAlarm.NOBODY_TO_TELL)
-
-
-def _alarms(run: LockedRun, news: Failure, targets: AlarmTargets, now_ms: int) -> list[NewAlarm]:
-    content = to_text(news)
-    return [
-        NewAlarm(
-            subject_key=f"tick:{run.job_id}:{run.scheduled_at}:{run.origin_id}",
-            channel=channel,
-            target=target,
-            content=content,
-            created_at=now_ms,
-            job_id=run.job_id,
-            app_id=run.app_id,
-            run_id=run.id,
-        )
-        for channel, target in channels(targets)
-    ]
 
 
 def _news(run: LockedRun, end: End, failure: FailedRun | None, job: JobRecipients) -> Failure:

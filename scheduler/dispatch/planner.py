@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
-from scheduler.alarms import overdue as overdue_alarms
+from scheduler.alarms import overdue
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.bisection import bisect
 from scheduler.explanations import explanation
@@ -133,7 +133,7 @@ class Planner:
             self._collect(job, plan, batch, now_ms)
         transitions.plan(session, batch.planned, self._context.ids)
         history.record_skips(session, batch.skips)
-        overdue_alarms.tell(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
+        overdue.add_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
         if batch.advanced:
             jobs.advance(session, batch.advanced)
         self._write_stops(session, batch.stops, now_ms)

@@ -1,1 +1,1 @@
-"""Users, their sign-ins, and the audit log of what they did."""
+"""Users, sessions, API tokens, and the audit log."""

@@ -1,4 +1,4 @@
-"""The audit log: who did what, when and from where. Rows are added, never changed."""
+"""The audit log: who did what, when and from where; entries are never changed."""
 
 import json
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 from sql.batch import chunks
 from sql.models import AuditEntry
 
-#: Entries about one job in one millisecond.
+#: Most entries about one job in one millisecond.
 _OF_ONE_INSTANT = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which entries to show; None = all. `before_id` continues after the last one shown."""
+    """Which entries to return; None = all. `before_id` continues a listing after its last entry."""
 
     who: str | None = None
     kind: str | None = None
@@ -29,16 +29,16 @@ class AuditFilter:
 
 
 def add(session: Session, entry: AuditEntry) -> None:
-    """Note what somebody did, in the transaction that does it."""
+    """Add an entry, in the transaction of the action."""
     session.add(entry)
 
 
 def trigger_of(session: Session, job_id: int, run_id: int, at_ms: int) -> str | None:
-    """Return who triggered a run of a job at an instant; None when that was not noted."""
-    noted = select(AuditEntry.who, AuditEntry.after).where(
+    """Return who triggered a run of a job at an instant; None if there is no entry."""
+    entries = select(AuditEntry.who, AuditEntry.after).where(
         AuditEntry.at == at_ms, AuditEntry.kind == "job", AuditEntry.object_id == job_id
     )
-    for who, after in session.execute(noted.limit(_OF_ONE_INSTANT)):
+    for who, after in session.execute(entries.limit(_OF_ONE_INSTANT)):
         if str(json.loads(after or "{}").get("run")) == str(run_id):
             return str(who)
     return None
@@ -47,9 +47,9 @@ def trigger_of(session: Session, job_id: int, run_id: int, at_ms: int) -> str | 
 def of_job(
     session: Session, job_id: int, actions: Sequence[str], *, looked_at: int
 ) -> Sequence[AuditEntry]:
-    """Return the entries of some actions on a job, the last first, among its newest entries.
+    """Return the entries of some actions on a job, newest first.
 
-    A job that is triggered much has more entries than these.
+    Only its newest `looked_at` entries are searched; a job that is triggered often has more.
     """
     newest = (
         select(AuditEntry.id)
@@ -71,7 +71,7 @@ def of_job(
 
 
 def listing(session: Session, wanted: AuditFilter) -> Sequence[AuditEntry]:
-    """Return entries, the last one first."""
+    """Return entries, newest first."""
     statement = select(AuditEntry)
     for column, value in (
         (AuditEntry.who, wanted.who),

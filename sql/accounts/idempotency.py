@@ -1,4 +1,4 @@
-"""Keys that programs send with a trigger: a unique row each, in the transaction of the run."""
+"""Idempotency keys of triggers: a unique row each, inserted in the transaction of the run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class IdempotentRequest:
 def claim(
     session: Session, once: IdempotentRequest, *, run_id: int, now_ms: int, kept_ms: int
 ) -> IdempotencyKey:
-    """Note a run under a key and return what is noted there: this run, or an earlier one.
+    """Store a run under a key; return the key's row, with this run or an earlier one.
 
-    Of two transactions at once the second waits for the first at the unique key.
+    Of two concurrent transactions, the second waits for the first at the unique key.
     """
     old = delete(IdempotencyKey).where(
         IdempotencyKey.user_id == once.user_id,
@@ -40,15 +40,15 @@ def claim(
         "created_at": now_ms,
     }
     insert_unless_there(session, IdempotencyKey, [row])
-    noted = select(IdempotencyKey).where(
+    stored = select(IdempotencyKey).where(
         IdempotencyKey.user_id == once.user_id, IdempotencyKey.key == once.key
     )
-    return session.execute(noted).scalar_one()
+    return session.execute(stored).scalar_one()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormKey:
-    """A form of the console: who was given it, and what tells it from every other one."""
+    """One form of the console: the user it was made for, and its unique key."""
 
     user_id: int
     key: str
@@ -57,25 +57,25 @@ class FormKey:
 def claim_many(
     session: Session, form: FormKey, runs: Mapping[str, int], *, now_ms: int
 ) -> dict[str, int]:
-    """Note a run for each thing that a form is about; return what is noted: these or earlier."""
+    """Store a run for each item of a form; return the stored runs, these or earlier ones."""
     if not runs:
         return {}
-    names = {f"{form.key}:{thing}": thing for thing in runs}
+    names = {f"{form.key}:{item}": item for item in runs}
     rows = [
         {
             "user_id": form.user_id,
             "key": name,
             "body_hash": "",
-            "run_id": runs[thing],
+            "run_id": runs[item],
             "created_at": now_ms,
         }
-        for name, thing in names.items()
+        for name, item in names.items()
     ]
     insert_unless_there(session, IdempotencyKey, rows)
-    noted = select(IdempotencyKey.key, IdempotencyKey.run_id).where(
+    stored = select(IdempotencyKey.key, IdempotencyKey.run_id).where(
         IdempotencyKey.user_id == form.user_id, IdempotencyKey.key.in_(names)
     )
-    return {names[key]: run_id for key, run_id in session.execute(noted)}
+    return {names[key]: run_id for key, run_id in session.execute(stored)}
 
 
 def clean(session: Session, *, before_ms: int, limit: int = 1_000) -> int:

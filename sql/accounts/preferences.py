@@ -1,4 +1,4 @@
-"""What users keep for themselves: their favourite jobs, and filters by names."""
+"""The favourite jobs and saved filters of users."""
 
 from typing import NamedTuple
 
@@ -9,12 +9,12 @@ from sql.batch import insert_unless_there
 from sql.models import Favourite, SavedFilter
 from sql.rows import fetch, query
 
-#: Favourites and filters of a user, so that what reads them is bounded.
+#: Most favourites and filters of a user, which bounds their queries.
 MOST_FAVOURITES, MOST_FILTERS = 500, 50
 
 
 class NamedFilter(NamedTuple):
-    """A saved filter; `query` is that of its link."""
+    """A saved filter; `query` is the query string of its link."""
 
     id: int
     name: str
@@ -22,7 +22,7 @@ class NamedFilter(NamedTuple):
 
 
 def favourites(user_id: int) -> Select[int]:
-    """Return the query of the ids of a user's favourite jobs, which may be gone."""
+    """Return the query of the ids of a user's favourite jobs, some of which may be deleted."""
     return select(Favourite.job_id).where(Favourite.user_id == user_id)
 
 
@@ -32,7 +32,7 @@ def is_favourite(session: Session, user_id: int, job_id: int) -> bool:
 
 
 def set_favourite(session: Session, user_id: int, job_id: int, *, is_on: bool) -> bool:
-    """Make a job a favourite or not; False when there would be too many."""
+    """Add or remove a favourite; return False if there would be too many."""
     if not is_on:
         session.execute(
             delete(Favourite).where(Favourite.user_id == user_id, Favourite.job_id == job_id)
@@ -55,7 +55,7 @@ def filters(session: Session, user_id: int, page: str) -> list[NamedFilter]:
 
 
 def save_filter(session: Session, user_id: int, page: str, name: str, text: str) -> bool:
-    """Save a filter, in place of one of that name; False when there would be too many."""
+    """Save a filter, replacing one of that name; return False if there would be too many."""
     known = session.execute(
         select(SavedFilter).where(
             SavedFilter.user_id == user_id, SavedFilter.page == page, SavedFilter.name == name
@@ -72,18 +72,18 @@ def save_filter(session: Session, user_id: int, page: str, name: str, text: str)
 
 
 def forget_filter(session: Session, user_id: int, filter_id: int) -> None:
-    """Remove a filter, if it is this user's."""
+    """Delete a filter of this user."""
     session.execute(
         delete(SavedFilter).where(SavedFilter.id == filter_id, SavedFilter.user_id == user_id)
     )
 
 
 def forget_user(session: Session, user_id: int) -> None:
-    """Remove all that a user kept."""
+    """Delete all favourites and filters of a user."""
     for model in (Favourite, SavedFilter):
         session.execute(delete(model).where(model.user_id == user_id))
 
 
 def forget_job(session: Session, job_id: int) -> None:
-    """Remove a job from everybody's favourites."""
+    """Remove a job from all users' favourites."""
     session.execute(delete(Favourite).where(Favourite.job_id == job_id))

@@ -1,4 +1,4 @@
-"""Sign-ins at the console: a row each, so that ending one ends every copy of its cookie."""
+"""Sessions of the console: a row each, so that deleting it invalidates all copies of its cookie."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _NO_SYNC = {"synchronize_session": False}
 def add(
     session: Session, user: User, token_hash: str, *, now_ms: int, origin: str, agent: str
 ) -> None:
-    """Note that somebody signed in, in the user's present generation."""
+    """Add a session, with the user's present generation."""
     session.add(
         SignIn(
             token_hash=token_hash,
@@ -29,9 +29,9 @@ def add(
 
 
 def find(session: Session, token_hash: str) -> tuple[SignIn, User] | None:
-    """Return a sign-in with its user, None when it has ended.
+    """Return a session with its user; None if it has ended.
 
-    So has one from before a change of the user's password, rights or state.
+    A change of the user's password, rights or state ends it too.
     """
     row = session.execute(
         select(SignIn, User)
@@ -46,13 +46,13 @@ def find(session: Session, token_hash: str) -> tuple[SignIn, User] | None:
 
 
 def touch(session: Session, sign_in_id: int, *, now_ms: int) -> None:
-    """Note that a sign-in is in use."""
+    """Record that a session was used."""
     statement = update(SignIn).where(SignIn.id == sign_in_id, SignIn.seen_at < now_ms)
     session.execute(statement.values(seen_at=now_ms), execution_options=_NO_SYNC)
 
 
 def of_user(session: Session, user: User) -> Sequence[SignIn]:
-    """Return a user's sign-ins that count, those seen last first."""
+    """Return a user's valid sessions, the last used first."""
     statement = select(SignIn).where(
         SignIn.user_id == user.id, SignIn.generation == user.generation
     )
@@ -60,18 +60,18 @@ def of_user(session: Session, user: User) -> Sequence[SignIn]:
 
 
 def end(session: Session, user_id: int, sign_in_id: int) -> None:
-    """End one sign-in of a user."""
+    """End one session of a user."""
     statement = delete(SignIn).where(SignIn.id == sign_in_id, SignIn.user_id == user_id)
     session.execute(statement, execution_options=_NO_SYNC)
 
 
 def end_token(session: Session, token_hash: str) -> None:
-    """End the sign-in of a token, if there is one."""
+    """End the session of a token, if there is one."""
     statement = delete(SignIn).where(SignIn.token_hash == token_hash)
     session.execute(statement, execution_options=_NO_SYNC)
 
 
 def clean(session: Session, *, seen_before_ms: int, made_before_ms: int) -> None:
-    """Forget sign-ins that have run out."""
-    run_out = (SignIn.seen_at < seen_before_ms) | (SignIn.created_at < made_before_ms)
-    session.execute(delete(SignIn).where(run_out), execution_options=_NO_SYNC)
+    """Delete sessions that have expired."""
+    expired = (SignIn.seen_at < seen_before_ms) | (SignIn.created_at < made_before_ms)
+    session.execute(delete(SignIn).where(expired), execution_options=_NO_SYNC)

@@ -1,4 +1,4 @@
-"""Tokens of programs: added, found by their hash, revoked; none is ever deleted."""
+"""API tokens: added, found by hash, revoked, never deleted."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _NO_SYNC = {"synchronize_session": False}
 
 
 class KnownToken(NamedTuple):
-    """What each call must know of its token."""
+    """The columns of a token that each API call needs."""
 
     id: int
     name: str
@@ -26,7 +26,7 @@ class KnownToken(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """And of the token's owner."""
+    """The columns of a token's owner that each API call needs."""
 
     id: int
     name: str
@@ -36,7 +36,7 @@ class Owner(NamedTuple):
     is_disabled: int
 
 
-#: Built once, because every call of the API asks it.
+#: Built once, because each API call executes it.
 _BY_HASH = (
     select(
         *(getattr(ApiToken, name) for name in KnownToken._fields),
@@ -48,28 +48,28 @@ _BY_HASH = (
 
 
 class ListedToken(NamedTuple):
-    """A token and its owner, None when there is no such user any more."""
+    """A token and its owner; None if the user was deleted."""
 
     token: ApiToken
     owner: User | None
 
 
 def is_named(session: Session, name: str) -> bool:
-    """Return whether a token has, or had, this name, whatever its capitals."""
+    """Return whether a token has or had this name, ignoring case."""
     names = session.execute(select(ApiToken.name)).scalars()
     return name.casefold() in {one.casefold() for one in names}
 
 
 def add(session: Session, token: ApiToken) -> int:
-    """Keep a new token; return its id."""
+    """Add a token; return its id."""
     session.add(token)
     session.flush()
     return token.id
 
 
 def find(session: Session, token_hash: str) -> tuple[KnownToken, Owner] | None:
-    """Return a token and its owner, whatever has become of both; None when there is none."""
-    # Not through the ORM, which would cost more than the statement.
+    """Return a token and its owner, valid or not; None if there is no such token."""
+    # Bypasses the ORM, which would take longer than the statement.
     row = session.connection().execute(_BY_HASH, {"its_hash": token_hash}).one_or_none()
     if row is None:
         return None
@@ -78,7 +78,7 @@ def find(session: Session, token_hash: str) -> tuple[KnownToken, Owner] | None:
 
 
 def touch(session: Session, token_id: int, *, now_ms: int, before_ms: int, address: str) -> None:
-    """Note that a token is used, unless that was noted after an instant."""
+    """Record that a token was used, unless a use after `before_ms` is recorded."""
     statement = update(ApiToken).where(
         ApiToken.id == token_id, (ApiToken.used_at.is_(None)) | (ApiToken.used_at <= before_ms)
     )
@@ -87,20 +87,20 @@ def touch(session: Session, token_id: int, *, now_ms: int, before_ms: int, addre
 
 
 def lock(session: Session, token_id: int) -> ApiToken | None:
-    """Lock a token and return it, None when there is none."""
+    """Lock and return a token; None if there is none."""
     statement = select(ApiToken).where(ApiToken.id == token_id).with_for_update()
     return session.execute(statement).scalar_one_or_none()
 
 
 def by_name(session: Session, name: str) -> ApiToken | None:
-    """Return a token, None when there is none."""
-    found = session.execute(select(ApiToken).where(ApiToken.name == name)).scalar_one_or_none()
-    # To MariaDB and MySQL a name with spaces behind it is the same one.
-    return found if found is not None and found.name == name else None
+    """Return a token; None if there is none."""
+    token = session.execute(select(ApiToken).where(ApiToken.name == name)).scalar_one_or_none()
+    # MariaDB and MySQL ignore trailing spaces when they compare names.
+    return token if token is not None and token.name == name else None
 
 
 def listing(session: Session, *, user_ids: Collection[int] | None = None) -> Sequence[ListedToken]:
-    """Return tokens by name: of all users, or of some."""
+    """Return tokens sorted by name, of all users or of some."""
     statement = (
         query(ListedToken, ApiToken, token=ApiToken, owner=User)
         .outerjoin(User, User.id == ApiToken.user_id)
@@ -112,7 +112,7 @@ def listing(session: Session, *, user_ids: Collection[int] | None = None) -> Seq
 
 
 def revoke(token: ApiToken, *, now_ms: int, by: str) -> bool:
-    """Let a locked token open nothing any more; False when it is so already."""
+    """Revoke a locked token; return False if it was already revoked."""
     if token.revoked_at is not None:
         return False
     token.revoked_at, token.revoked_by = now_ms, by[:64]
@@ -120,25 +120,25 @@ def revoke(token: ApiToken, *, now_ms: int, by: str) -> bool:
 
 
 def revoke_of(session: Session, user_id: int, *, now_ms: int, by: str) -> Sequence[ApiToken]:
-    """Revoke a user's tokens; return those that were not yet."""
-    found = (
+    """Revoke a user's tokens; return those that were not revoked before."""
+    valid = (
         select(ApiToken)
         .where(ApiToken.user_id == user_id, ApiToken.revoked_at.is_(None))
         .order_by(ApiToken.id)
         .with_for_update()
     )
     return [
-        token for token in session.execute(found).scalars() if revoke(token, now_ms=now_ms, by=by)
+        token for token in session.execute(valid).scalars() if revoke(token, now_ms=now_ms, by=by)
     ]
 
 
 def ids_of(listed: str | None) -> frozenset[int] | None:
-    """Return the ids of a list as it is stored; None when it names none, which means all."""
+    """Return the ids of a stored list; None = all."""
     if listed is None:
         return None
     return frozenset(int(part) for part in listed.split(",") if part)
 
 
 def listed(ids: Collection[int]) -> str | None:
-    """Return ids as they are stored."""
+    """Return ids in their stored form; None for no ids, which means all."""
     return ",".join(map(str, sorted(set(ids)))) or None

@@ -1,4 +1,4 @@
-"""Users as an administrator sees them: listed, found by id, removed."""
+"""Users as administrators manage them: listed, found by id, deleted."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +16,7 @@ _NO_SYNC = {"synchronize_session": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserFilter:
-    """Which users to show, by name from `after` on; `name` is a part of it, None = any."""
+    """Which users to return, after the name `after`; `name` is a part of the name, None = any."""
 
     name: str | None = None
     role: Role | None = None
@@ -25,14 +25,14 @@ class UserFilter:
 
 
 class ListedUser(NamedTuple):
-    """A user, and when a sign-in of theirs was last at work."""
+    """A user, and when one of their sessions was last used."""
 
     user: User
     seen_at: int | None
 
 
 def listing(session: Session, wanted: UserFilter) -> list[ListedUser]:
-    """Return users by name."""
+    """Return users sorted by name."""
     seen = (
         select(func.max(SignIn.seen_at))
         .where(SignIn.user_id == User.id, SignIn.generation == User.generation)
@@ -66,26 +66,26 @@ def by_id(session: Session, user_id: int) -> User:
 
 
 def lock_administrators(session: Session) -> list[str]:
-    """Let nobody else make or unmake an administrator until the end.
+    """Lock all administrators; return the names of those that are not disabled.
 
-    Return the names of those that are not disabled.
+    Until the transaction ends, nobody else can change who is an administrator.
     """
-    found = select(User).where(User.role == int(Role.ADMINISTRATOR)).order_by(User.id)
-    locked = session.execute(found.with_for_update()).scalars()
+    administrators = select(User).where(User.role == int(Role.ADMINISTRATOR)).order_by(User.id)
+    locked = session.execute(administrators.with_for_update()).scalars()
     return [user.name for user in locked if not user.is_disabled]
 
 
 def remove(session: Session, user: User) -> None:
-    """Delete a locked user with every sign-in."""
+    """Delete a locked user and all their sessions."""
     session.execute(delete(SignIn).where(SignIn.user_id == user.id), execution_options=_NO_SYNC)
     session.delete(user)
     session.flush()
 
 
 def remove_app_from_rights(session: Session, app_id: int) -> None:
-    """Take an app that is being deleted from everybody; their sign-ins of before are void."""
-    found = select(User).where(User.permission.is_not(None)).order_by(User.id).with_for_update()
-    for user in session.execute(found).scalars():
+    """Remove an app that is being deleted from all users' rights, and end their sessions."""
+    limited = select(User).where(User.permission.is_not(None)).order_by(User.id).with_for_update()
+    for user in session.execute(limited).scalars():
         listed = (user.permission or "").split(",")
         left = [one for one in listed if one.strip() != str(app_id)]
         if len(left) < len(listed):
@@ -95,7 +95,7 @@ def remove_app_from_rights(session: Session, app_id: int) -> None:
 
 
 def require_new_password(session: Session, user_id: int) -> None:
-    """Let a user choose a password at the next sign-in."""
+    """Make a user choose a new password at the next sign-in."""
     session.execute(
         update(User).where(User.id == user_id).values(must_change_password=1),
         execution_options=_NO_SYNC,

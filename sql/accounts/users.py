@@ -1,4 +1,4 @@
-"""Users of the console, and what they may do."""
+"""Users and their rights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from sql.models import User
 
 
 class Role(IntEnum):
-    """What a user is, as it is stored; XXL-JOB knows the first two."""
+    """The stored roles; XXL-JOB has the first two."""
 
     OPERATOR = 0
     ADMINISTRATOR = 1
@@ -23,7 +23,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What a user may do, and with which apps; an administrator's are all, so none is named."""
+    """A user's role and apps; an administrator has all apps, so `app_ids` is empty."""
 
     role: Role
     app_ids: tuple[int, ...] = ()
@@ -31,37 +31,37 @@ class Rights:
 
 
 class HasRights(Protocol):
-    """A row of a user, or a part of one."""
+    """A user's row, or its columns for rights."""
 
     @property
     def role(self) -> int:
-        """A `Role`."""
+        """The number of a `Role`."""
 
     @property
     def permission(self) -> str | None:
-        """The ids of apps, with commas between."""
+        """The ids of apps, separated by commas."""
 
     @property
     def may_edit_glue(self) -> int:
-        """Whether scripts may be changed."""
+        """Whether the user may change scripts."""
 
 
 def add(session: Session, name: str, password_hash: str, rights: Rights) -> int | None:
-    """Make a user and return the id; None when the name is taken, whatever its capitals."""
+    """Add a user and return the id; None if the name is taken, ignoring case."""
     taken = {known.casefold() for known in session.execute(select(User.name)).scalars()}
     if name.casefold() in taken:
         return None
     user = User(name=name, password=password_hash)
-    _give(user, rights)
+    _assign(user, rights)
     session.add(user)
     session.flush()
     return user.id
 
 
 def add_first(session: Session, name: str, password_hash: str) -> int | None:
-    """Make the first user, an administrator with a new password to choose; return the id.
+    """Add the first user, an administrator who must choose a new password; return the id.
 
-    None when there are users, or when somebody else makes the first one at this moment.
+    Returns None if there are users, or if somebody else has just added the first one.
     """
     if session.execute(select(User.id).limit(1)).first() is not None:
         return None
@@ -75,14 +75,14 @@ def add_first(session: Session, name: str, password_hash: str) -> int | None:
         "generation": 0,
     }
     insert_unless_there(session, User, [row])
-    # The salt makes the hash this call's own.
+    # The hash has a random salt, so it shows whether this call inserted the row.
     return session.execute(
         select(User.id).where(User.name == name, User.password == password_hash)
     ).scalar_one_or_none()
 
 
 def find(session: Session, name: str) -> User:
-    """Lock a user and return it.
+    """Lock and return a user.
 
     Raises:
         NotFound: there is none.
@@ -95,26 +95,26 @@ def find(session: Session, name: str) -> User:
 
 
 def set_password(user: User, password_hash: str) -> None:
-    """Give a locked user another password; every session of before is void."""
+    """Set a locked user's password, and end all sessions."""
     user.password = password_hash
     user.must_change_password = 0
     user.generation += 1
 
 
 def set_rights(user: User, rights: Rights) -> None:
-    """Give a locked user other rights; every session of before is void."""
-    _give(user, rights)
+    """Set a locked user's rights, and end all sessions."""
+    _assign(user, rights)
     user.generation += 1
 
 
 def set_disabled(user: User, *, is_disabled: bool) -> None:
-    """Let a locked user sign in no longer, or again; every session of before is void."""
+    """Disable or enable a locked user, and end all sessions."""
     user.is_disabled = int(is_disabled)
     user.generation += 1
 
 
 def rights_of(user: HasRights) -> Rights:
-    """Return what a user may do."""
+    """Return a user's rights."""
     listed = (user.permission or "").split(",")
     return Rights(
         role=Role(user.role),
@@ -124,21 +124,21 @@ def rights_of(user: HasRights) -> Rights:
 
 
 def by_name(session: Session, name: str) -> User | None:
-    """Return a user without locking; None when there is none."""
+    """Return a user without locking; None if there is none."""
     return _named(session, name, for_update=False)
 
 
 def set_preferences(user: User, *, locale: str, timezone: str, theme: str) -> None:
-    """Give a locked user a language, a time zone and a theme; empty = as the browser says."""
+    """Set a locked user's language, time zone and theme; empty = as the browser has it."""
     user.locale, user.timezone, user.theme = locale or None, timezone or None, theme or None
 
 
 def listing(session: Session) -> Sequence[User]:
-    """Return all users by name."""
+    """Return all users sorted by name."""
     return session.execute(select(User).order_by(User.name)).scalars().all()
 
 
-def _give(user: User, rights: Rights) -> None:
+def _assign(user: User, rights: Rights) -> None:
     user.role = rights.role
     user.permission = ",".join(map(str, rights.app_ids)) or None
     user.may_edit_glue = int(rights.may_edit_glue)
@@ -149,5 +149,5 @@ def _named(session: Session, name: str, *, for_update: bool) -> User | None:
     if for_update:
         statement = statement.with_for_update()
     user = session.execute(statement).scalar_one_or_none()
-    # To MariaDB and MySQL a name with spaces behind it is the same one.
+    # MariaDB and MySQL ignore trailing spaces when they compare names.
     return user if user is not None and user.name == name else None

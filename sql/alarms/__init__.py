@@ -1,1 +1,1 @@
-"""Alarms: kept from the end of a run until everybody concerned has been told."""
+"""Alarms and other messages about runs: stored, rate-limited, and claimed for sending."""

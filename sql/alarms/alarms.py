@@ -1,6 +1,6 @@
-"""Alarms: kept from the end of a run until everybody concerned has been told.
+"""Alarms: stored when something happens, and claimed by schedulers that send them.
 
-    NEW ── let through ──> READY ── told ──> SENT
+    NEW ── let through ──> READY ── sent ──> SENT
      └─ too many ──> HELD ── in a summary ──> TOLD      READY ── a day in vain ──> GIVEN_UP
 
 A claim moves `next_try_at` ahead, so that after a crash another scheduler takes the alarm.
@@ -22,7 +22,7 @@ from sql.rows import fetch, query
 
 #: The channel of e-mails; a webhook's channel is the style of its body.
 MAIL = "mail"
-#: The channel of webhooks that hear of the ends of runs: no alarm, but sent alike.
+#: The channel of run webhooks, which report the ends of runs: no alarms, but sent like them.
 RUN_END = "run-end"
 
 
@@ -38,7 +38,7 @@ class AlarmStatus(StrEnum):
 
 
 class Kind(StrEnum):
-    """Who sends it: each kind has threads of its own, so that none waits for another."""
+    """The kinds of messages; each has its own threads, so that none delays another."""
 
     MAIL = "mails"
     WEBHOOK = "webhooks"
@@ -50,7 +50,7 @@ UNSENT = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD, AlarmStatus.GIVE
 
 
 class RunAlarm(IntEnum):
-    """`alarm_status` of a run, as XXL-JOB numbers it."""
+    """The values of a run's `alarm_status`, with XXL-JOB's numbers."""
 
     NONE = 0
     NOBODY_TO_TELL = 1
@@ -59,7 +59,7 @@ class RunAlarm(IntEnum):
 
 
 class ListedAlarm(NamedTuple):
-    """An alarm as it is shown to people; a name is None when the job or app is gone."""
+    """An alarm as shown to users; `app` and `job` are None if deleted."""
 
     id: int
     app: str | None
@@ -76,7 +76,7 @@ class ListedAlarm(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAlarm:
-    """An alarm for one target. `subject_key` and target together are told once."""
+    """An alarm for one target; `subject_key` and target together are unique."""
 
     subject_key: str
     channel: str
@@ -90,7 +90,7 @@ class NewAlarm:
 
 
 def add(session: Session, alarms: Iterable[NewAlarm]) -> None:
-    """Store alarms, except those whose subject and target have an alarm already."""
+    """Store alarms, except those whose subject and target already have one."""
     rows = [
         {
             "subject_key": alarm.subject_key,
@@ -108,7 +108,7 @@ def add(session: Session, alarms: Iterable[NewAlarm]) -> None:
         }
         for alarm in alarms
     ]
-    # In one order everywhere, so that two schedulers cannot deadlock on their keys.
+    # Always in the same order, so that two schedulers cannot deadlock on their keys.
     rows.sort(key=lambda row: (row["subject_key"], row["channel"], row["target_hash"]))
     insert_unless_there(session, Alarm, rows)
 
@@ -116,7 +116,7 @@ def add(session: Session, alarms: Iterable[NewAlarm]) -> None:
 def jobs_alarmed(
     session: Session, job_ids: Iterable[int], subject: str, *, since_ms: int
 ) -> set[int]:
-    """Return those of the jobs with an alarm since then whose subject begins like this."""
+    """Return those of the jobs that have an alarm after `since_ms` with this subject prefix."""
     return {
         job_id
         for chunk in chunks(sorted(job_ids))
@@ -136,15 +136,15 @@ def claim(
     *,
     now_ms: int,
     until_ms: int,
-    but_for: Collection[str] = (),
+    except_targets: Collection[str] = (),
 ) -> Alarm | None:
-    """Take the one of a kind whose turn it is; nobody else gets it before `until_ms`.
+    """Claim the next message of a kind; nobody else gets it before `until_ms`.
 
-    `but_for` are the hashes of targets that are left alone.
+    `except_targets` are the hashes of targets to skip.
     """
     wanted = [*is_ready(now_ms, kind)]
-    if but_for:
-        wanted.append(Alarm.target_hash.not_in(sorted(but_for)))
+    if except_targets:
+        wanted.append(Alarm.target_hash.not_in(sorted(except_targets)))
     alarm = session.execute(
         use_index(select(Alarm), Alarm, "i_alarm_channel")
         .where(*wanted)
@@ -159,7 +159,7 @@ def claim(
 
 
 def is_ready(now_ms: int, kind: Kind) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions on those of a kind whose turn it is."""
+    """Return the conditions on messages of a kind that are due to be sent."""
     channels = {
         Kind.MAIL: Alarm.channel == MAIL,
         Kind.WEBHOOK: Alarm.channel.not_in((MAIL, RUN_END)),
@@ -169,7 +169,7 @@ def is_ready(now_ms: int, kind: Kind) -> tuple[ColumnElement[bool], ...]:
 
 
 def are_unsent(session: Session, job_id: int, count: int) -> bool:
-    """Return whether so many messages of a job wait to be sent."""
+    """Return whether at least `count` messages of a job wait to be sent."""
     waiting = (
         select(Alarm.id)
         .where(Alarm.job_id == job_id, Alarm.status == AlarmStatus.READY)
@@ -179,7 +179,7 @@ def are_unsent(session: Session, job_id: int, count: int) -> bool:
 
 
 def settle(session: Session, alarm: Alarm, **columns: Any) -> bool:
-    """Note what became of a claimed alarm; False when it was claimed anew meanwhile."""
+    """Update a claimed alarm; return False if it was claimed again meanwhile."""
     return _execute(
         session,
         update(Alarm)
@@ -193,12 +193,12 @@ def settle(session: Session, alarm: Alarm, **columns: Any) -> bool:
 
 
 def forget(session: Session, alarm: Alarm) -> None:
-    """Delete a claimed message that was sent, unless it was claimed anew meanwhile."""
+    """Delete a claimed message that was sent, unless it was claimed again meanwhile."""
     _execute(session, delete(Alarm).where(Alarm.id == alarm.id, Alarm.tries == alarm.tries))
 
 
 def mark_runs(session: Session, run_ids: Iterable[int], outcome: RunAlarm) -> None:
-    """Write what became of runs' alarms; with several targets, the worst counts."""
+    """Store the outcome of runs' alarms; with several targets, the worst outcome wins."""
     for chunk in chunks(sorted(set(run_ids))):
         statement = update(Run).where(Run.id.in_(chunk), Run.alarm_status < outcome)
         _execute(session, statement.values(alarm_status=outcome))
@@ -215,7 +215,7 @@ def listing(
 ) -> list[ListedAlarm]:
     """Return alarms in these statuses with the names of job and app, newest first.
 
-    Those of some apps and jobs, None = of all; `before_id` continues after the last one shown.
+    `app_ids` and `job_ids` None = all; `before_id` continues a listing after its last alarm.
     """
     listed = (
         query(ListedAlarm, Alarm, app=App.name, job=Job.name)

@@ -1,4 +1,4 @@
-"""Which alarms are let through and which are held back: what one scheduler at a time decides."""
+"""Queries and updates of the rate limit on alarms, which one scheduler at a time applies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,11 +12,11 @@ from sql.dialects.supported import of
 from sql.models import Alarm, Lease
 from sql.rows import fetch, query
 
-#: The row that its holder locks.
+#: The lease row that serves as a lock.
 _LOCK = "alarms"
-#: Alarms that count when an hour's are counted.
+#: Statuses of alarms that count toward the limit.
 _LET_THROUGH = (AlarmStatus.READY, AlarmStatus.SENT, AlarmStatus.GIVEN_UP)
-#: How the subject of a summary begins; summaries are not counted.
+#: The subject prefix of summaries, which do not count.
 SUMMARY = "held:"
 
 
@@ -30,7 +30,7 @@ class Group(NamedTuple):
 
     @staticmethod
     def of(alarm: Alarm) -> "Group":
-        """Return the group that an alarm belongs to."""
+        """Return the group of an alarm."""
         return Group(alarm.job_id, alarm.app_id, alarm.channel, alarm.target_hash)
 
     def where(self) -> tuple[Any, ...]:
@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
 
 class HeldAlarms(NamedTuple):
-    """A group's alarms that are held back, at least one."""
+    """The alarms of a group that are held back; at least one."""
 
     number: int
     first_at: int
@@ -53,25 +53,25 @@ class HeldAlarms(NamedTuple):
 
 
 def make_lock_row(session: Session) -> None:
-    """Make the row that `hold_lock_row` locks."""
+    """Insert the row that `hold_lock_row` locks, if it is missing."""
     row = {"lock_name": _LOCK, "until_at": 0}
     session.execute(of(session).insert_or_keep(Lease, Lease.lock_name).values(row))
 
 
 def hold_lock_row(session: Session) -> bool:
-    """Take the right to decide about new alarms until the transaction ends; False if taken."""
-    held = select(Lease.lock_name).where(Lease.lock_name == _LOCK)
-    return session.execute(held.with_for_update(skip_locked=True)).first() is not None
+    """Lock the right to decide about new alarms until the transaction ends; False if taken."""
+    row = select(Lease.lock_name).where(Lease.lock_name == _LOCK)
+    return session.execute(row.with_for_update(skip_locked=True)).first() is not None
 
 
 def is_decision_needed(session: Session, now_ms: int) -> bool:
     """Return whether there are new alarms, or held ones whose hour is over."""
-    found = session.execute(select(Alarm.id).where(is_undecided(now_ms)).limit(1))
-    return found.first() is not None
+    one = session.execute(select(Alarm.id).where(is_undecided(now_ms)).limit(1))
+    return one.first() is not None
 
 
 def is_undecided(now_ms: int) -> ColumnElement[bool]:
-    """Return the condition on alarms that are new, or held back and their hour is over."""
+    """Return the condition on new alarms, and on held ones whose hour is over."""
     return or_(
         Alarm.status == AlarmStatus.NEW,
         and_(Alarm.status == AlarmStatus.HELD, Alarm.next_try_at <= now_ms),
@@ -79,7 +79,7 @@ def is_undecided(now_ms: int) -> ColumnElement[bool]:
 
 
 def undecided(session: Session, limit: int) -> Sequence[Alarm]:
-    """Return alarms that nobody has decided about, in order."""
+    """Return new alarms, oldest first."""
     return (
         session.execute(
             select(Alarm).where(Alarm.status == AlarmStatus.NEW).order_by(Alarm.id).limit(limit)
@@ -90,7 +90,7 @@ def undecided(session: Session, limit: int) -> Sequence[Alarm]:
 
 
 def let_through_since(session: Session, group: Group, since_ms: int) -> list[int]:
-    """Return when those alarms of a group that were let through were made, in order."""
+    """Return the times of a group's alarms that were let through after `since_ms`, in order."""
     return list(
         session.execute(
             select(Alarm.created_at)
@@ -106,7 +106,7 @@ def let_through_since(session: Session, group: Group, since_ms: int) -> list[int
 
 
 def overdue_groups(session: Session, now_ms: int, limit: int) -> list[Group]:
-    """Return groups with alarms that were held back for an hour that is over."""
+    """Return groups with held alarms whose hour is over."""
     overdue = query(Group, Alarm).where(
         Alarm.status == AlarmStatus.HELD, Alarm.next_try_at <= now_ms
     )
@@ -114,8 +114,8 @@ def overdue_groups(session: Session, now_ms: int, limit: int) -> list[Group]:
 
 
 def held_of(session: Session, group: Group) -> HeldAlarms:
-    """Return how many alarms of a group with any are held back, and since when."""
-    found = session.execute(
+    """Return a group's held alarms; the group must have some."""
+    summary = session.execute(
         select(
             func.count(Alarm.id),
             func.min(Alarm.created_at),
@@ -123,11 +123,11 @@ def held_of(session: Session, group: Group) -> HeldAlarms:
             func.max(Alarm.id),
         ).where(*group.where(), Alarm.status == AlarmStatus.HELD)
     )
-    return HeldAlarms(*found.one())
+    return HeldAlarms(*summary.one())
 
 
 def last_runs(session: Session, group: Group, count: int) -> list[int]:
-    """Return the newest runs of a group's alarms that are held back, oldest first."""
+    """Return the newest `count` runs with held alarms of a group, oldest first."""
     newest = session.execute(
         select(Alarm.run_id)
         .where(*group.where(), Alarm.status == AlarmStatus.HELD, Alarm.run_id > 0)
@@ -138,7 +138,7 @@ def last_runs(session: Session, group: Group, count: int) -> list[int]:
 
 
 def mark_summarized(session: Session, group: Group) -> None:
-    """Note that all alarms of a group that are held back are in a summary now."""
+    """Move all held alarms of a group to TOLD: they are in a summary now."""
     _execute(
         session,
         update(Alarm)
@@ -148,7 +148,7 @@ def mark_summarized(session: Session, group: Group) -> None:
 
 
 def runs_in_summary(session: Session, group: Group, first_at: int, last_at: int) -> list[int]:
-    """Return the runs whose alarms a summary of that time told."""
+    """Return the runs whose alarms, from `first_at` to `last_at`, are in a summary."""
     return list(
         session.execute(
             select(Alarm.run_id).where(
@@ -162,13 +162,13 @@ def runs_in_summary(session: Session, group: Group, first_at: int, last_at: int)
 
 
 def change(session: Session, ids: Sequence[int], columns: Mapping[str, Any]) -> None:
-    """Change alarms whose lock the caller holds."""
+    """Update alarms while the caller holds the lock row."""
     for chunk in chunks(sorted(ids)):
         _execute(session, update(Alarm).where(Alarm.id.in_(chunk)).values(**columns))
 
 
 def expired(session: Session, *, before_ms: int, limit: int) -> Sequence[Alarm]:
-    """Return alarms made before an instant that nobody has sent and nobody is sending."""
+    """Return alarms from before an instant that were not sent and are not being sent."""
     return (
         session.execute(
             select(Alarm)
@@ -185,7 +185,7 @@ def expired(session: Session, *, before_ms: int, limit: int) -> Sequence[Alarm]:
 
 
 def purge(session: Session, *, before_ms: int, limit: int) -> int:
-    """Delete alarms that were over before an instant; return how many."""
+    """Delete alarms that were finished before an instant; return how many."""
     ids = [
         alarm_id
         for status in OVER

@@ -1,4 +1,4 @@
-"""Recipients of alarms, and the apps that could lack an executor."""
+"""The recipients of alarms, and the apps that are watched for executors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from sql.rows import fetch, query
 
 
 class JobRecipients(NamedTuple):
-    """Who gets a job's failure alarms: its own columns and its app's."""
+    """The columns for a job's failure alarms, of the job and of its app."""
 
     id: int
     app_id: int
@@ -28,7 +28,7 @@ class JobRecipients(NamedTuple):
 
 
 class WaitingApp(NamedTuple):
-    """An app with enabled jobs, and who gets the alarm when it has no executor."""
+    """An app with enabled jobs, and its columns for alarms."""
 
     id: int
     name: str
@@ -38,7 +38,7 @@ class WaitingApp(NamedTuple):
 
 
 class AppAlarm(NamedTuple):
-    """An alarm about an app itself."""
+    """An alarm about an app itself, not about a job."""
 
     app_id: int
     subject_key: str
@@ -46,7 +46,7 @@ class AppAlarm(NamedTuple):
 
 
 def job_targets(session: Session, job_ids: Iterable[int]) -> dict[int, JobRecipients]:
-    """Return who gets a job's failure alarms, by job id."""
+    """Return the recipients of jobs' failure alarms, by job id."""
     of_jobs = query(
         JobRecipients,
         Job,
@@ -63,19 +63,19 @@ def job_targets(session: Session, job_ids: Iterable[int]) -> dict[int, JobRecipi
 
 
 def waiting_apps(session: Session) -> list[WaitingApp]:
-    """Return the apps with enabled jobs, by id; one job of each is looked at."""
+    """Return the apps with enabled jobs, sorted by id; reads one job of each."""
     has_jobs = exists().where(Job.app_id == App.id, Job.is_enabled == 1)
     return fetch(session, WaitingApp, query(WaitingApp, App).where(has_jobs).order_by(App.id))
 
 
 def count_enabled(session: Session, app_id: int) -> int:
-    """Return how many jobs of an app are enabled."""
+    """Return the number of an app's enabled jobs."""
     enabled = select(func.count()).where(Job.app_id == app_id, Job.is_enabled == 1)
     return session.execute(enabled).scalar_one()
 
 
 def newest_of_apps(session: Session, subjects: Sequence[str]) -> dict[int, AppAlarm]:
-    """Return the newest alarm about each app itself, by app id, of those that begin so."""
+    """Return the newest alarm about each app with one of these subject prefixes, by app id."""
     newest = (
         select(func.max(Alarm.id).label("id"))
         .where(

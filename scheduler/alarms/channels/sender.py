@@ -67,7 +67,11 @@ class AlarmSender:
         others = self._slow.left_alone() if self._slow else frozenset[str]()
         alarm = self._database.write(
             lambda session: alarms.claim(
-                session, self._kind, now_ms=now_ms, until_ms=now_ms + CLAIM_MS, but_for=others
+                session,
+                self._kind,
+                now_ms=now_ms,
+                until_ms=now_ms + CLAIM_MS,
+                except_targets=others,
             )
         )
         if alarm is None:
