@@ -197,7 +197,7 @@ class Database:
                 return work()
             except (DBAPIError, PoolTimeout) as error:
                 again = attempt < TRIES and time.monotonic() < give_up_at
-                if not again or not failures.may_pass(error, self.dialect):
+                if not again or not failures.is_retryable(error, self.dialect):
                     failure = failures.unavailable(error, self.url, self.dialect)
                     if failure is not None:
                         if self._outage is not None and failures.is_loss(error, self.dialect):

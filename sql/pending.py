@@ -21,7 +21,7 @@ from sql.alarms.rate_limit import is_undecided
 from sql.engine import Database
 from sql.jobs.jobs import earliest_tick
 from sql.models import Run, Uptime
-from sql.registry.drains import IS_ASKED
+from sql.registry.drains import IS_REQUESTED
 from sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES
 from sql.registry.uptimes import IS_UNSETTLED
 from sql.run_status import IN_FLIGHT, RunStatus
@@ -64,7 +64,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
         _uptime_until(),
         exists().where(IS_UNSETTLED),
         exists().where(*is_kill_requested(now_ms)),
-        exists().where(*IS_ASKED),
+        exists().where(*IS_REQUESTED),
         exists().where(Run.status == RunStatus.ROUTED),
         exists().where(Run.status.in_(IN_FLIGHT)),
         exists().where(is_undecided(now_ms)),

@@ -19,7 +19,7 @@ from sql.accounts.user_accounts import UserFilter
 from sql.accounts.users import rights_of
 from sql.listings import app_listing, job_search, run_search
 from sql.listings.job_search import JobFilter
-from sql.listings.run_search import RunSearch
+from sql.listings.run_walks import RunSearch
 from sql.registry import apps
 
 _JOB = (

@@ -20,7 +20,7 @@ from admin_web.url_ids import LARGEST
 from sql.instants import moment
 from sql.listings import run_choices
 from sql.listings.dashboard import FAILURES
-from sql.listings.run_search import Place, RunSearch
+from sql.listings.run_walks import Place, RunSearch
 from sql.run_status import OPEN, RunStatus
 
 #: Jobs that a part of a name may match at most.

@@ -8,7 +8,8 @@ from admin_web.forms.run_filter import RunFilterForm
 from admin_web.local_times import LocalTimes
 from admin_web.visitors import visitor
 from sql.listings import run_search
-from sql.listings.run_search import Place, RunSearch, SweepResult
+from sql.listings.run_search import SweepResult
+from sql.listings.run_walks import Place, RunSearch
 from sql.run_status import RunStatus
 
 #: Matching runs that are counted or acted on at most, and runs that are read for that.

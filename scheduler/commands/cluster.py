@@ -58,7 +58,7 @@ class ClusterCommands:
             if not row or not is_theirs or not actor.knows(drains.app_id(session, row.app)):
                 raise Problem(Code.NO_EXECUTOR, id=executor_id)
             now_ms = self._context.now_ms()
-            if not drains.ask(session, row, now_ms):
+            if not drains.request(session, row, now_ms):
                 return False
             after = {"app": row.app, "boot": row.boot_id}
             action = Action.EXECUTOR_DRAIN

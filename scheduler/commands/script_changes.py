@@ -44,7 +44,7 @@ def apply_script(
         return (f"script: {before} -> {_words(job)}",)
     if job.script_remark != spec.script_remark:
         words = f"script remark: {job.script_remark!r} -> {spec.script_remark!r}"
-        script_versions.retitle(session, job, spec.script_remark, now_ms=now_ms)
+        script_versions.set_remark(session, job, spec.script_remark, now_ms=now_ms)
         return (words,)
     return ()
 
@@ -53,7 +53,7 @@ def _remove(job: Job) -> tuple[str, ...]:
     if job.script_version is None:
         return ()
     words = f"script: {_words(job)} -> none"
-    script_versions.leave(job)
+    script_versions.detach(job)
     return (words,)
 
 

@@ -45,7 +45,7 @@ class Drainer:
 
     def tick(self, _now_ms: int) -> float:
         """Tell the boots that were not told lately; return the seconds until the next look."""
-        wanted = self._context.database.read(drains.asked)
+        wanted = self._context.database.read(drains.requested)
         self._roster.set_drained(wanted)
         now = self._clock()
         self._told_at = {

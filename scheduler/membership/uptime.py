@@ -105,8 +105,8 @@ class SendingUptime:
 
     def _say_more(self, now_ms: int) -> list[Downtime] | None:
         """Say so again; return unsettled downtimes, None = none but the known."""
-        instants = uptimes.prolongation(now_ms=now_ms, gap_ms=LATE_MS)
-        if self._database.update_autocommit(uptimes.PROLONGATION, instants):
+        instants = uptimes.extension_values(now_ms=now_ms, gap_ms=LATE_MS)
+        if self._database.update_autocommit(uptimes.EXTENSION, instants):
             return None
         return self._database.write(lambda session: _say(session, now_ms, is_known=True))
 
@@ -131,7 +131,7 @@ def _known(session: Session, now_ms: int) -> list[Downtime] | None:
 
 def _say(session: Session, now_ms: int, *, is_known: bool) -> list[Downtime] | None:
     """Say that this scheduler can send; return unsettled downtimes, None = none but the known."""
-    down_ms = uptimes.prolong(session, now_ms=now_ms, gap_ms=LATE_MS)
+    down_ms = uptimes.extend(session, now_ms=now_ms, gap_ms=LATE_MS)
     if down_ms:
         log.warning("sending_resumed", after_seconds=down_ms / 1000)
     elif is_known:

@@ -96,13 +96,13 @@ class Dialect(Protocol):
     def version_problem(self, connected: sqlalchemy.Dialect) -> str | None:
         """Return why the server connected to cannot be used, None if it can."""
 
-    def may_pass(self, error: DBAPIError) -> bool:
+    def is_retryable(self, error: DBAPIError) -> bool:
         """Whether the same unit of work may succeed when it is tried again now."""
 
     def is_loss(self, error: DBAPIError) -> bool:
         """Whether the server is gone or stuck for everybody."""
 
-    def is_out_of_order(self, error: DBAPIError) -> bool:
+    def is_unavailable(self, error: DBAPIError) -> bool:
         """Whether the database is at fault and not the statement."""
 
     def index_hint(self, index: str) -> str | None:

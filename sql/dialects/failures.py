@@ -8,9 +8,9 @@ from sql.dialects.dialect import Dialect
 from sql.errors import DatabaseUnavailable
 
 
-def may_pass(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
+def is_retryable(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
     """Whether the same unit of work may succeed when it is tried again now."""
-    return isinstance(error, DBAPIError) and dialect.may_pass(error)
+    return isinstance(error, DBAPIError) and dialect.is_retryable(error)
 
 
 def is_loss(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
@@ -25,7 +25,7 @@ def unavailable(
     where = url.set(query={}).render_as_string(hide_password=True)
     if isinstance(error, PoolTimeout):
         return DatabaseUnavailable(f"cannot use the database {where}: every connection is taken")
-    if not dialect.is_out_of_order(error):
+    if not dialect.is_unavailable(error):
         return None
     return DatabaseUnavailable(f"cannot use the database {where}: {_words(error)}")
 

@@ -15,39 +15,39 @@ from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
 from sql.dialects.dialect import Connecting, Locking, UpdateRule
-from sql.dialects.mysql_connection import sparing
+from sql.dialects.mysql_connection import lean
 from sql.dialects.server_version import too_old
 
 CONNECT_SECONDS = 5
 
 #: A frozen scheduler loses its locks after so long, sooner than others give up what waits for them.
-SILENCE_SECONDS = 9
+IDLE_LIMIT_SECONDS = 9
 #: And a frozen console after so long: ticks are planned further ahead, so only what is due at once,
 #: of a job that it was changing, is late.
-WRITING_SILENCE_SECONDS = 3
+WRITING_IDLE_LIMIT_SECONDS = 3
 # Nobody waits for a lock for longer than 4 s at a time. The SQL mode is set because a lax server
 # cuts values that do not fit.
 _SESSION_SETTINGS = (
-    f"SET SESSION wait_timeout = {SILENCE_SECONDS}, innodb_lock_wait_timeout = 4, "
+    f"SET SESSION wait_timeout = {IDLE_LIMIT_SECONDS}, innodb_lock_wait_timeout = 4, "
     "time_zone = '+00:00', "
     "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'"
 )
 #: A connection that was not used for so long is asked whether it still lives.
-REST_SECONDS = 1.0
+PING_AFTER_SECONDS = 1.0
 #: A connection that was not used for so long is made again: below both, so that the server never
 #: closes one that is about to be used.
-_IDLE_SECONDS, _WRITING_IDLE_SECONDS = 6, 2
+_RECYCLE_SECONDS, _WRITING_RECYCLE_SECONDS = 6, 2
 
 #: The first with SKIP LOCKED.
 OLDEST_MARIADB, OLDEST_MYSQL = (10, 6), (8, 0)
 
 #: Codes after which the same unit of work may succeed: lock wait (1205), deadlock (1213), changed
 #: since read (1020), NOWAIT (3572), connection killed (1927) or lost (2006, 2013, 2055, 4031).
-PASSING_CODES = frozenset({1205, 1213, 1020, 3572, 1927, 2006, 2013, 2055, 4031})
+RETRYABLE_CODES = frozenset({1205, 1213, 1020, 3572, 1927, 2006, 2013, 2055, 4031})
 #: Codes for a server that works for nobody now: disk or table full (1021, 1030, 1114), too many
 #: connections (1040), shutting down (1053), no right (1044, 1142, 1143), lock table full (1206),
 #: read-only (1290, 1836), interrupted (1317, 1969, 3024).
-REFUSING_CODES = frozenset(
+UNAVAILABLE_CODES = frozenset(
     {1021, 1030, 1040, 1044, 1053, 1114, 1142, 1143, 1206, 1290, 1317, 1836, 1969, 3024}
 )
 #: Codes for a server that is not there: no connection (2002, 2003), too many (1040), shutting
@@ -80,11 +80,11 @@ class MySQL:
     def make_engine(self, url: URL, how: Connecting) -> Engine:
         """Return what makes connections that the server ends when they say nothing for long."""
         engine = create_engine(
-            sparing(url),
+            lean(url),
             hide_parameters=True,
             isolation_level="AUTOCOMMIT" if how.is_autocommit else "READ COMMITTED",
             **how.pool,
-            pool_recycle=_WRITING_IDLE_SECONDS if how.fail_fast else _IDLE_SECONDS,
+            pool_recycle=_WRITING_RECYCLE_SECONDS if how.fail_fast else _RECYCLE_SECONDS,
             connect_args={
                 "connect_timeout": CONNECT_SECONDS,
                 "read_timeout": how.answer_seconds,
@@ -96,9 +96,9 @@ class MySQL:
         )
         event.listen(engine, "checkin", _count_from_now)
         if not how.fail_fast:
-            event.listen(engine, "checkout", _ping_after_rest)
+            event.listen(engine, "checkout", _ping_if_idle)
         if how.fail_fast:
-            _limit_silence(engine)
+            _limit_idle_time(engine)
         if how.statement_seconds:
             _limit_statements(engine, how.statement_seconds)
         return engine
@@ -111,18 +111,18 @@ class MySQL:
             return too_old("MariaDB", version, OLDEST_MARIADB)
         return too_old("MySQL", version, OLDEST_MYSQL)
 
-    def may_pass(self, error: DBAPIError) -> bool:
+    def is_retryable(self, error: DBAPIError) -> bool:
         """Judge by the server's code, or by the connection that is gone."""
-        return error.connection_invalidated or _code(error) in PASSING_CODES
+        return error.connection_invalidated or _code(error) in RETRYABLE_CODES
 
     def is_loss(self, error: DBAPIError) -> bool:
         """Judge by the server's code or the driver's."""
         return _code(error) in LOSS_CODES
 
-    def is_out_of_order(self, error: DBAPIError) -> bool:
+    def is_unavailable(self, error: DBAPIError) -> bool:
         """Judge by the code; connecting and committing have no statement that could be at fault."""
         at_work = error.statement is not None
-        return not at_work or self.may_pass(error) or _code(error) in REFUSING_CODES
+        return not at_work or self.is_retryable(error) or _code(error) in UNAVAILABLE_CODES
 
     def index_hint(self, index: str) -> str | None:
         """Return the hint that both servers obey."""
@@ -218,12 +218,12 @@ def _is_here(host: str) -> bool:
         return host == "localhost"
 
 
-def _ping_after_rest(connection: Any, record: Any, _proxy: object) -> None:
+def _ping_if_idle(connection: Any, record: Any, _proxy: object) -> None:
     """Ask a connection whether it still lives, unless it was used a moment ago.
 
     One that was lost since is found by its next statement, and then the unit of work runs again.
     """
-    if time.time() - record.starttime < REST_SECONDS:
+    if time.time() - record.starttime < PING_AFTER_SECONDS:
         return
     try:
         connection.ping(reconnect=False)
@@ -236,14 +236,14 @@ def _count_from_now(_connection: object, record: Any) -> None:
     record.starttime = time.time()
 
 
-def _limit_silence(engine: Engine) -> None:
+def _limit_idle_time(engine: Engine) -> None:
     """Let the server end a connection soon that stands still in a write, and others later."""
 
     @event.listens_for(engine, "begin")
     def limit(connection: Connection) -> None:
         writing = connection.get_execution_options().get("warren_writing", False)
-        seconds = WRITING_SILENCE_SECONDS if writing else SILENCE_SECONDS
-        if connection.info.get("wait_timeout", SILENCE_SECONDS) != seconds:
+        seconds = WRITING_IDLE_LIMIT_SECONDS if writing else IDLE_LIMIT_SECONDS
+        if connection.info.get("wait_timeout", IDLE_LIMIT_SECONDS) != seconds:
             connection.exec_driver_sql(f"SET SESSION wait_timeout = {seconds}")
             connection.info["wait_timeout"] = seconds
 

@@ -11,10 +11,10 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.engine import URL
 
-_DRIVER = "sparing"
+_DRIVER = "lean"
 
 
-class SparingConnection(pymysql.connections.Connection):
+class LeanConnection(pymysql.connections.Connection):
     """See above."""
 
     #: Also after an error: the server may have begun a transaction before it.
@@ -38,7 +38,7 @@ class SparingConnection(pymysql.connections.Connection):
             self._may_be_open = False
 
 
-class SparingDialect(MySQLDialect_pymysql):
+class LeanDialect(MySQLDialect_pymysql):
     """SQLAlchemy's own, with these connections."""
 
     driver = _DRIVER
@@ -46,12 +46,12 @@ class SparingDialect(MySQLDialect_pymysql):
 
     def connect(self, *arguments: Any, **options: Any) -> Any:
         """Return a new connection."""
-        return SparingConnection(*arguments, **options)
+        return LeanConnection(*arguments, **options)
 
 
-registry.register(f"mysql.{_DRIVER}", __name__, SparingDialect.__name__)
+registry.register(f"mysql.{_DRIVER}", __name__, LeanDialect.__name__)
 
 
-def sparing(url: URL) -> URL:
+def lean(url: URL) -> URL:
     """Return the URL by which SQLAlchemy makes such connections."""
     return url.set(drivername=f"mysql+{_DRIVER}")

@@ -50,7 +50,7 @@ class SQLite:
         """Judge the library in this process."""
         return too_old("SQLite", sqlite3.sqlite_version_info, OLDEST)
 
-    def may_pass(self, error: DBAPIError) -> bool:
+    def is_retryable(self, error: DBAPIError) -> bool:
         """Tell another writer's lock by the driver's words."""
         if not isinstance(error.orig, sqlite3.OperationalError):
             return False
@@ -60,7 +60,7 @@ class SQLite:
         """Return False: there is no server."""
         return False
 
-    def is_out_of_order(self, error: DBAPIError) -> bool:
+    def is_unavailable(self, error: DBAPIError) -> bool:
         """Whether the file is damaged, full, read-only, locked."""
         damaged = type(error.orig) is sqlite3.DatabaseError
         return damaged or isinstance(error.orig, sqlite3.OperationalError)

@@ -74,7 +74,7 @@ def save(
     return saved.id
 
 
-def retitle(session: Session, job: Job, remark: str, *, now_ms: int) -> None:
+def set_remark(session: Session, job: Job, remark: str, *, now_ms: int) -> None:
     """Change the remark on the current version of a locked job's script."""
     job.script_remark = remark
     session.execute(
@@ -84,7 +84,7 @@ def retitle(session: Session, job: Job, remark: str, *, now_ms: int) -> None:
     )
 
 
-def leave(job: Job) -> None:
+def detach(job: Job) -> None:
     """Remove a locked job's script; its versions stay as long as the job does."""
     job.script_type, job.script_source, job.script_remark = "BEAN", None, None
     job.script_version = job.script_updated = None

@@ -1,1 +1,1 @@
-"""What people look at: lists and searches, each along an index."""
+"""Lists and searches for people, each along an index."""

@@ -1,4 +1,4 @@
-"""Apps as people see them: listed with their jobs counted; what keeps one from being deleted."""
+"""Lists apps with the numbers of their jobs; finds what prevents the deletion of an app."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from sql.run_status import OPEN
 
 
 class ListedApp(NamedTuple):
-    """An app and how many jobs it has."""
+    """An app and the number of its jobs."""
 
     app: App
     jobs: int
@@ -31,7 +31,7 @@ class RoutedJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What still needs an app: some of its jobs' names, how many there are, and open runs."""
+    """What still uses an app; `jobs` has the names of some of its jobs."""
 
     jobs: list[str]
     job_count: int
@@ -41,7 +41,7 @@ class Usage:
 def listing(
     session: Session, app_ids: Collection[int] | None, *, after: str = "", limit: int
 ) -> list[ListedApp]:
-    """Return apps by name from `after` on."""
+    """Return apps sorted by name, after the name `after`; `app_ids` None = all."""
     jobs = select(func.count()).where(Job.app_id == App.id).correlate(App).scalar_subquery()
     statement = (
         query(ListedApp, App, app=App, jobs=jobs)
@@ -74,7 +74,7 @@ def by_id(session: Session, app_id: int) -> App:
     """Return an app.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is no such app.
 
     """
     app = session.get(App, app_id)
@@ -84,10 +84,10 @@ def by_id(session: Session, app_id: int) -> App:
 
 
 def lock(session: Session, app_id: int) -> App:
-    """Lock an app and return it.
+    """Lock and return an app.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is no such app.
 
     """
     app = session.get(App, app_id, with_for_update=True)
@@ -97,7 +97,7 @@ def lock(session: Session, app_id: int) -> App:
 
 
 def usage(session: Session, app_id: int, *, names: int) -> Usage:
-    """Return what still needs an app, with the names of some of its jobs."""
+    """Return what still uses an app, with up to `names` names of jobs."""
     of_app = select(Job.name).where(Job.app_id == app_id).order_by(Job.name)
     count = select(func.count()).select_from(Job).where(Job.app_id == app_id)
     open_run = select(Run.id).where(Run.status.in_(OPEN), Run.app_id == app_id).limit(1)
@@ -109,13 +109,13 @@ def usage(session: Session, app_id: int, *, names: int) -> Usage:
 
 
 def registrations(session: Session, name: str) -> list[Registration]:
-    """Return the executors that have registered under an app's name."""
+    """Return the registered executors of an app, sorted by address."""
     statement = select(Registration).where(Registration.kind == EXECUTOR, Registration.app == name)
     return list(session.execute(statement.order_by(Registration.address)).scalars())
 
 
 def remove(session: Session, app: App) -> None:
-    """Delete a locked app, its pauses, and its part of the day report."""
+    """Delete a locked app with its pauses and its rows of the day report."""
     pauses.forget_app(session, app.id)
     for statement in (
         delete(AppDay).where(AppDay.app_id == app.id),

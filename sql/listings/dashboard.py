@@ -1,4 +1,4 @@
-"""What the console's first page asks: short lists along an index, and the counters of the day."""
+"""Queries of the dashboard: counts of jobs, executors, running and failed runs."""
 
 from collections.abc import Collection, Sequence
 
@@ -12,14 +12,14 @@ from sql.models import App, Job, Registration, Run
 from sql.registry.presence import EXECUTOR
 from sql.run_status import RunStatus
 
-#: How a run ends when something is wrong with it.
+#: The statuses of failed runs.
 FAILURES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.LOST, RunStatus.UNDELIVERED})
 
 
 def job_counts(session: Session, app_ids: Collection[int] | None) -> tuple[int, int]:
-    """Return how many jobs there are, and how many of them are enabled.
+    """Return the number of jobs, and of enabled ones.
 
-    It looks at an entry of an index for each job, so whoever shows it to many asks seldom.
+    It reads an index entry for each job, so callers should cache the result.
     """
     statement = select(Job.is_enabled, func.count()).group_by(Job.is_enabled)
     if app_ids is not None:
@@ -29,7 +29,7 @@ def job_counts(session: Session, app_ids: Collection[int] | None) -> tuple[int, 
 
 
 def executors(session: Session, app_ids: Collection[int] | None) -> Sequence[Registration]:
-    """Return the executors of apps, by app and address."""
+    """Return the executors of apps, sorted by app and address."""
     statement = select(Registration).where(Registration.kind == EXECUTOR)
     if app_ids is not None:
         names = select(App.name).where(App.id.in_(app_ids))
@@ -39,7 +39,7 @@ def executors(session: Session, app_ids: Collection[int] | None) -> Sequence[Reg
 
 
 def running(session: Session, app_ids: Collection[int] | None, *, limit: int) -> list[RunLine]:
-    """Return runs at work, those that began last first; there are no more than slots."""
+    """Return running runs, the latest started first; there are no more than slots."""
     statement = select(Run.id).where(Run.status == RunStatus.RUNNING)
     if app_ids is not None:
         statement = statement.where(Run.app_id.in_(app_ids))
@@ -50,7 +50,7 @@ def running(session: Session, app_ids: Collection[int] | None, *, limit: int) ->
 def failed(
     session: Session, app_ids: Collection[int] | None, *, since_ms: int, limit: int
 ) -> list[RunLine]:
-    """Return what failed, due last first."""
+    """Return failed runs, the latest due first."""
     failures = RunSelection(statuses=FAILURES, app_ids=app_ids, since_ms=since_ms)
     newest = newest_runs.read(session, failures, limit=limit)
     return run_lines.by_ids(session, [run.id for _, run in newest.rows[:limit]])

@@ -1,4 +1,4 @@
-"""Runs that went wrong, gathered by job and by what they say, numbers left out."""
+"""Groups failed runs by job and by message, ignoring numbers in the message."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ _AT_ONCE = 1_000
 
 @dataclass(slots=True)
 class ErrorGroup:
-    """Runs of a job that say the same; `newest` is the one due last.
+    """Runs of a job with the same message; `newest` is the id of the latest due one.
 
-    `text` is what they say, with `#` for numbers; the due times are epoch milliseconds.
+    `text` is the message with `#` for numbers; due times are epoch milliseconds.
     """
 
     job_id: int
@@ -28,19 +28,19 @@ class ErrorGroup:
 
 
 def group(session: Session, runs: Iterable[ScannedRun]) -> list[ErrorGroup]:
-    """Return the groups of some runs, that with the most runs first."""
+    """Return the groups of some runs, the largest first."""
     groups: dict[tuple[int, str], ErrorGroup] = {}
     for part in chunks(runs, _AT_ONCE):
-        said = run_messages.beginnings(session, [run.id for run in part])
+        messages = run_messages.beginnings(session, [run.id for run in part])
         for run in part:
-            if run.id in said:
-                _count(groups, run, run_messages.without_numbers(said[run.id]))
+            if run.id in messages:
+                _count(groups, run, run_messages.without_numbers(messages[run.id]))
     return sorted(groups.values(), key=lambda one: (-one.count, -one.last_due))
 
 
 def _count(groups: dict[tuple[int, str], ErrorGroup], run: ScannedRun, text: str) -> None:
-    fresh = ErrorGroup(run.job_id, text, run.id, run.due_at, run.due_at)
-    known = groups.setdefault((run.job_id, text), fresh)
+    new = ErrorGroup(run.job_id, text, run.id, run.due_at, run.due_at)
+    known = groups.setdefault((run.job_id, text), new)
     known.count += 1
     known.first_due = min(known.first_due, run.due_at)
     known.last_due, known.newest = max((known.last_due, known.newest), (run.due_at, run.id))

@@ -1,4 +1,4 @@
-"""A job's family: every job that leads to it or follows from it, and which leads to which."""
+"""The ancestors and descendants of a job, and the links between them."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from sql.jobs import child_links
 from sql.listings import job_search
 
-#: How many generations are looked at to each side, and how many jobs in all.
+#: Most generations in each direction, and most jobs in all.
 GENERATIONS, JOBS = 6, 60
 
 
@@ -16,7 +16,7 @@ GENERATIONS, JOBS = 6, 60
 class Family:
     """Jobs by id as APP/NAME, and pairs of parent and child among them.
 
-    `is_cut`: there are more than were looked at.
+    `is_cut`: there are more jobs than the limits allow.
     """
 
     names: dict[int, str]
@@ -25,14 +25,14 @@ class Family:
 
 
 def read(session: Session, job_id: int, app_ids: Collection[int] | None) -> Family:
-    """Return the family of a job, as far as it exists for a visitor.
+    """Return the family of a job, as far as the visitor may see it.
 
-    What leads there through a job that does not exist for them does not either.
+    Jobs that are reached only through a hidden job are hidden too.
     """
 
     def children(job_ids: Collection[int]) -> set[int]:
-        found = child_links.children(session, job_ids)
-        return {child for mine in found.values() for child in mine}
+        by_parent = child_links.children(session, job_ids)
+        return {child for child_ids in by_parent.values() for child in child_ids}
 
     def parents(job_ids: Collection[int]) -> set[int]:
         return child_links.parent_ids(session, job_ids)
@@ -42,8 +42,12 @@ def read(session: Session, job_id: int, app_ids: Collection[int] | None) -> Fami
 
     known = visible([job_id])
     cuts = [_walk(known, job_id, step, visible) for step in (children, parents)]
-    found = child_links.children(session, known)
-    links = [(parent, child) for parent, mine in found.items() for child in mine if child in known]
+    links = [
+        (parent, child)
+        for parent, child_ids in child_links.children(session, known).items()
+        for child in child_ids
+        if child in known
+    ]
     return Family(names=known, links=links, is_cut=any(cuts))
 
 
@@ -53,15 +57,15 @@ def _walk(
     step: Callable[[Collection[int]], set[int]],
     visible: Callable[[Collection[int]], dict[int, str]],
 ) -> bool:
-    """Add the generations of one side to what is known; return whether some were left out."""
+    """Add the generations in one direction to `known`; return whether some were left out."""
     edge = {start}
     for _ in range(GENERATIONS):
-        fresh = visible(step(edge) - known.keys())
+        new = visible(step(edge) - known.keys())
         room = JOBS - len(known)
-        if not fresh:
+        if not new:
             return False
-        known.update(list(fresh.items())[:room])
-        if len(fresh) > room:
+        known.update(list(new.items())[:room])
+        if len(new) > room:
             return True
-        edge = set(fresh)
+        edge = set(new)
     return bool(visible(step(edge) - known.keys()))

@@ -1,7 +1,7 @@
-"""Jobs for the console's pages: found by what people know of them, a page at a time.
+"""Searches jobs for the console's pages, a page at a time.
 
-A page is found first, by ids along an index, and read afterwards; it goes on behind a key, so
-the last page costs what the first does. What a visitor may not see is left out by the query.
+First the ids of a page are found along an index, then its jobs are read. Each page starts after the
+key of the one before, so all pages cost the same. Queries leave out what the visitor may not see.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -23,12 +23,12 @@ from sql.listings.run_lines import RunLine
 from sql.models import App, Job, Run
 from sql.rows import fetch, fetch_one
 
-#: Jobs that fit and are sorted at once, each by a read of its row.
+#: Most matching jobs that are sorted in memory; each costs a read of its row.
 FEW = 1_000
 
 
 class Order(StrEnum):
-    """How jobs are sorted; `DUE` has the enabled ones only, as no other has a next time."""
+    """How jobs are sorted; `DUE` lists only enabled jobs, because others have no next tick."""
 
     NAME = "name"
     NEWEST = "newest"
@@ -37,11 +37,16 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs to show, None = all.
+    """Which jobs to return; None = all.
 
-    `name`, `handler` and `author` are parts of these. `app_ids` are the apps that exist for whoever
-    looks, `job_ids` the only jobs. `favourites_of` is the user whose favourites they are, `tag` one
-    of their tags. `after` is the `place` of the last job of the page before.
+    Attributes:
+        app_ids: the apps that exist for the visitor.
+        job_ids: the only jobs that exist for the visitor.
+        name: a part of the name; `handler` and `author` likewise.
+        tag: one of the job's tags.
+        favourites_of: a user; only this user's favourites.
+        after: the `place` of the last job on the previous page.
+
     """
 
     app_ids: Collection[int] | None = None
@@ -59,16 +64,16 @@ class JobFilter:
 
 
 def search(session: Session, wanted: JobFilter, *, now_ms: int) -> list[ListedJob]:
-    """Return jobs in the order asked for."""
-    found = _found(session, wanted)
-    jobs = fetch(session, ListedJob, listed_jobs(now_ms).where(Job.id.in_(found)))
-    ranks = {job_id: rank for rank, job_id in enumerate(found)}
+    """Return a page of jobs, in the requested order."""
+    job_ids = _page_ids(session, wanted)
+    jobs = fetch(session, ListedJob, listed_jobs(now_ms).where(Job.id.in_(job_ids)))
+    ranks = {job_id: rank for rank, job_id in enumerate(job_ids)}
     return sorted(jobs, key=lambda job: ranks[job.id])
 
 
 def ids(session: Session, wanted: JobFilter, *, most: int) -> Sequence[int]:
-    """Return the ids of all jobs that fit, up to a number of them, by app and name."""
-    return _found(session, replace(wanted, order=Order.NAME, after=None, limit=most))
+    """Return the ids of up to `most` jobs that match, by app and name."""
+    return _page_ids(session, replace(wanted, order=Order.NAME, after=None, limit=most))
 
 
 def place(job: ListedJob, order: Order) -> str:
@@ -86,20 +91,20 @@ def show(
     """Return a job.
 
     Raises:
-        NotFound: there is none, or not for this visitor.
+        NotFound: there is no such job, or the visitor may not see it.
 
     """
     wanted = listed_jobs(now_ms).where(Job.id == job_id, *_visible(app_ids))
-    found = fetch_one(session, ListedJob, wanted)
-    if found is None:
+    job = fetch_one(session, ListedJob, wanted)
+    if job is None:
         raise NotFound(f"no job {job_id}")
-    return found
+    return job
 
 
 def names(
     session: Session, job_ids: Iterable[int], app_ids: Collection[int] | None
 ) -> dict[int, str]:
-    """Return those of the jobs that exist for a visitor, as APP/NAME."""
+    """Return the names, as APP/NAME, of those of the jobs that the visitor may see."""
     statement = (
         select(Job.id, App.name, Job.name)
         .join(App, App.id == Job.app_id)
@@ -110,7 +115,7 @@ def names(
 
 
 def last_runs(session: Session, job_id: int, *, now_ms: int, limit: int) -> list[RunLine]:
-    """Return a job's runs, the last tick first, backwards along the unique key of ticks."""
+    """Return a job's runs, the latest tick first, along the unique key of ticks."""
     last_first = (
         run_lines.lines()
         .where(Run.job_id == job_id, Run.scheduled_at <= now_ms)
@@ -125,15 +130,16 @@ def last_runs(session: Session, job_id: int, *, now_ms: int, limit: int) -> list
 
 
 def parents(session: Session, job_id: int, app_ids: Collection[int] | None) -> dict[int, str]:
-    """Return the jobs that a job runs after, as APP/NAME; those that exist for a visitor."""
+    """Return the parents of a job, as APP/NAME, that the visitor may see."""
     return names(session, child_links.parent_ids(session, [job_id]), app_ids)
 
 
-def _found(session: Session, wanted: JobFilter) -> Sequence[int]:
+def _page_ids(session: Session, wanted: JobFilter) -> Sequence[int]:
     """Return the ids of a page.
 
-    By name, jobs lie in the index that also has what texts are looked for in. In another order few
-    that fit are found there first and sorted; of many, the next one is never far in that order.
+    The index `i_search` has all columns of text searches, in the order of names. For another order,
+    matching jobs are first looked up there: if they are few, they are sorted; if they are many, the
+    next match is never far along that order's own index.
     """
     conditions = _conditions(session, wanted)
     texts = (wanted.name, wanted.handler, wanted.author, wanted.tag)
@@ -178,7 +184,7 @@ def _ordered(statement: Select[Any], wanted: JobFilter) -> Select[Any]:
         behind: list[ColumnElement[bool]] = [Job.id < first] if first is not None else []
         return statement.where(*behind).order_by(Job.id.desc())
     if wanted.order is Order.DUE:
-        # A job that waits for its own end has no next time yet.
+        # A fixed delay that waits for the end of its tick has no next tick yet.
         statement = statement.where(Job.next_tick_at < PARKED_MS)
         columns: tuple[Any, Any] = (Job.next_tick_at, Job.id)
     else:
@@ -191,7 +197,10 @@ def _ordered(statement: Select[Any], wanted: JobFilter) -> Select[Any]:
 
 
 def _key(wanted: JobFilter) -> tuple[int | None, Any]:
-    """Return behind what a page begins; nothing when it is the first, or what was sent is none."""
+    """Return the two parts of the key that a page starts after; both None for the first page.
+
+    A key that cannot be read counts as none.
+    """
     first, _, last = (wanted.after or "").partition("/")
     if not first.isdecimal() or len(first) > 18:  # noqa: PLR2004 - digits of a BIGINT
         return None, None

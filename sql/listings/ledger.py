@@ -1,4 +1,4 @@
-"""What the ledger's page lists: jobs a page at a time, and why due times were skipped."""
+"""Queries of the ledger page: jobs, a page at a time, and the reasons for skipped due times."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from sql.rows import fetch, query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFilter:
-    """Which jobs to list, by id from `after_id` on; `name` is a part of it, None = any."""
+    """Which jobs to list, after the id `after_id`; `name` is a part of the name, None = any."""
 
     app_ids: Collection[int] | None
     job_ids: Collection[int] | None = None
@@ -25,7 +25,7 @@ class LedgerFilter:
 
 
 class LedgerJob(NamedTuple):
-    """A job as the ledger lists it."""
+    """A job on the ledger page."""
 
     id: int
     name: str
@@ -34,7 +34,7 @@ class LedgerJob(NamedTuple):
 
 
 def jobs(session: Session, wanted: LedgerFilter) -> list[LedgerJob]:
-    """Return jobs by id."""
+    """Return jobs sorted by id."""
     statement = (
         query(LedgerJob, Job, app=App.name)
         .join(App, App.id == Job.app_id)
@@ -54,9 +54,9 @@ def jobs(session: Session, wanted: LedgerFilter) -> list[LedgerJob]:
 
 
 def skip_reasons(session: Session, job_id: int, bounds: tuple[int, int]) -> dict[Explanation, int]:
-    """Return how many due times of a job were skipped for each reason, in (after, until].
+    """Return the number of a job's due times in (after, until] that were skipped, by reason.
 
-    A stretch of skips belongs to where it begins.
+    A range of skipped ticks counts where it begins.
     """
     rows = session.execute(
         select(SkippedTicks.reason, func.max(SkippedTicks.why), func.sum(SkippedTicks.count))

@@ -1,8 +1,8 @@
-"""The newest runs of some states and apps in one order, along `(status, job_group, due_at)`.
+"""Reads the newest runs of some statuses and apps, along the index `(status, job_group, due_at)`.
 
-The index keeps the runs of one state and app, a partition, in order of due time; no index orders
-all partitions together. The newest run of each, one index step, shows which few partitions can hold
-the newest runs overall: 500 apps cost little more than one.
+The index orders the runs of one status and app, a partition, by due time; no index orders all
+partitions together. The newest run of each partition costs one step in the index, and shows which
+few partitions can have the newest runs overall. So 500 apps cost little more than one.
 """
 
 from collections import deque
@@ -22,18 +22,18 @@ from sql.run_status import RunStatus
 
 #: Most partitions that are read one by one.
 PARTITIONS = 50
-#: Fewest rows to read from each, and most rows to read from all of them together.
+#: Fewest rows to read from each partition, and most rows to read from all of them.
 PARTITION_ROWS, ALL_ROWS = 5, 2_000
-#: A stream reads so many rows of a partition first, of so many partitions by one statement.
+#: Rows that a stream first reads of a partition, and partitions that it reads by one statement.
 STREAM_ROWS, STREAM_PARTITIONS = 32, 25
 _INDEX = "i_status_due"
 
-#: `due_at` and id of a run; the order goes by both, downwards.
+#: `due_at` and id of a run; runs are ordered by both, descending.
 Due = tuple[int, int]
 
 
 class ScannedRun(NamedTuple):
-    """A run that was read for a list."""
+    """The columns of a run that filters need."""
 
     id: int
     job_id: int
@@ -46,7 +46,7 @@ class ScannedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSelection:
-    """Which runs to read: of these states and apps (None = all), due in [since_ms, until_ms).
+    """Which runs to read: of these statuses and apps (None = all), due in [since_ms, until_ms).
 
     `before` is the run after which to continue; None = start with the newest.
     """
@@ -66,7 +66,7 @@ class _NewestRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """What was read of one partition or instant, and where it ended; None = nothing is left."""
+    """The rows read of one partition or instant; `end` is where more may follow, None = nothing."""
 
     rows: Sequence[ScannedRun]
     end: Due | None
@@ -76,7 +76,7 @@ class _Slice:
 class Newest:
     """Runs with their positions, newest first, complete up to `end`.
 
-    There may be more after `end`; None = there are no more. `looked_at` is how many runs were read.
+    There may be more after `end`; None = no more. `looked_at` is the number of runs read.
     """
 
     rows: Sequence[tuple[Due, ScannedRun]]
@@ -87,24 +87,24 @@ class Newest:
 def read(session: Session, wanted: RunSelection, *, limit: int) -> Newest:
     """Return the newest runs.
 
-    Without `before` they are `limit` at least, if there are so many and that is no more than
-    ALL_ROWS / PARTITIONS.
+    Without `before`, and with a `limit` up to ALL_ROWS / PARTITIONS, these are at least `limit`
+    runs if there are so many.
     """
-    shares = _read(session, wanted, limit)
-    # What lies behind the end of one share may come before what another one has there.
-    end = max((share.end for share in shares if share.end is not None), default=None)
-    rows = {row.id: ((row.due_at, row.id), row) for share in shares for row in share.rows}
+    slices = _read(session, wanted, limit)
+    # Beyond the end of one slice, other slices may lack runs that come in between.
+    end = max((one.end for one in slices if one.end is not None), default=None)
+    rows = {row.id: ((row.due_at, row.id), row) for one in slices for row in one.rows}
     placed = sorted(rows.values(), key=lambda each: each[0], reverse=True)
     known = [one for one in placed if end is None or one[0] >= end]
-    return Newest(known, end, sum(len(share.rows) for share in shares))
+    return Newest(known, end, sum(len(one.rows) for one in slices))
 
 
 def stream(session: Session, wanted: RunSelection) -> Iterator[ScannedRun]:
-    """Yield the runs, newest first, for those who want many.
+    """Yield the runs, newest first, for callers that need many.
 
-    No row is read twice: a partition is begun when its newest run comes, and read on, twice as much
-    each time, when what was read of it has been given. A run whose state changes meanwhile may come
-    twice, or not at all.
+    No row is read twice: reading of a partition starts when its newest run is next, and continues,
+    twice as much each time, when all rows read so far were yielded. A run whose status changes
+    meanwhile may come twice or not at all.
     """
     heads = deque(_heads(session, wanted, _app_ids(session, wanted)))
     number = count()
@@ -152,18 +152,18 @@ def _read(session: Session, wanted: RunSelection, limit: int) -> list[_Slice]:
     heads = _heads(session, wanted, app_ids)
     if len(heads) <= PARTITIONS:
         return _one_by_one(session, wanted, [head[1:] for head in heads], limit)
-    # So many parts have a run as young as this one: no older one is needed.
+    # PARTITIONS partitions have a run at least as new as this one, so no older run is needed.
     oldest = heads[PARTITIONS - 1].due_at
-    fresh = [head[1:] for head in heads if head.due_at > oldest]
+    newer = [head[1:] for head in heads if head.due_at > oldest]
     tied = [head for head in heads if head.due_at == oldest]
     return [
-        *_one_by_one(session, wanted, fresh, limit),
+        *_one_by_one(session, wanted, newer, limit),
         _of_one_instant(session, wanted, tied, limit),
     ]
 
 
 def _heads(session: Session, wanted: RunSelection, app_ids: Iterable[int]) -> list[_NewestRun]:
-    """Return the newest run of each part that has any, newest first."""
+    """Return the newest run of each partition that has any, newest first."""
     statement = (
         use_index(query(_NewestRun, Run, due_at=func.max(Run.due_at)), Run, _INDEX)
         .where(Run.status.in_(wanted.statuses), Run.app_id.in_(app_ids), *_times(wanted))
@@ -178,7 +178,7 @@ def _heads(session: Session, wanted: RunSelection, app_ids: Iterable[int]) -> li
 def _one_by_one(
     session: Session, wanted: RunSelection, parts: Sequence[tuple[str, int]], limit: int
 ) -> list[_Slice]:
-    """Return the newest runs of each of few parts."""
+    """Return the newest runs of each of a few partitions."""
     if not parts:
         return []
     each = max(PARTITION_ROWS, min(limit, ALL_ROWS // len(parts)))
@@ -189,12 +189,12 @@ def _first_rows(
     session: Session, wanted: RunSelection, parts: Sequence[tuple[str, int]], each: int
 ) -> dict[tuple[str, int], list[ScannedRun]]:
     some = [_part(wanted, status, app_id).limit(each) for status, app_id in parts]
-    found: dict[tuple[str, int], list[ScannedRun]] = {part: [] for part in parts}
+    by_part: dict[tuple[str, int], list[ScannedRun]] = {part: [] for part in parts}
     for row in map(
         ScannedRun._make, session.execute(union_all(*(select(part.subquery()) for part in some)))
     ):
-        found[row.status, row.app_id].append(row)
-    return found
+        by_part[row.status, row.app_id].append(row)
+    return by_part
 
 
 def _part(wanted: RunSelection, status: str, app_id: int) -> Query:
@@ -208,7 +208,7 @@ def _part(wanted: RunSelection, status: str, app_id: int) -> Query:
 def _of_one_instant(
     session: Session, wanted: RunSelection, tied: Sequence[_NewestRun], limit: int
 ) -> _Slice:
-    """Return runs due in the instant that is the newest of many parts; all older ones are left."""
+    """Return the runs of many partitions that are due at the same instant, their newest one."""
     due_at = tied[0].due_at
     statement = (
         use_index(query(ScannedRun, Run), Run, _INDEX)
@@ -225,18 +225,18 @@ def _of_one_instant(
 
 
 def _share(rows: Sequence[ScannedRun], limit: int, rest: Due | None) -> _Slice:
-    """Return rows as a share; one that is not full ends at `rest`."""
+    """Return rows as a slice; if there are fewer than `limit`, it ends at `rest`."""
     end = min((row.due_at, row.id) for row in rows) if len(rows) >= limit else rest
     return _Slice(rows, end)
 
 
 def _times(wanted: RunSelection) -> list[ColumnElement[bool]]:
-    found = []
+    conditions = []
     if wanted.since_ms is not None:
-        found.append(Run.due_at >= wanted.since_ms)
+        conditions.append(Run.due_at >= wanted.since_ms)
     if wanted.until_ms is not None:
-        found.append(Run.due_at < wanted.until_ms)
-    return found
+        conditions.append(Run.due_at < wanted.until_ms)
+    return conditions
 
 
 def _behind(wanted: RunSelection) -> list[ColumnElement[bool]]:

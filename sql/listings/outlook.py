@@ -1,7 +1,4 @@
-"""What comes due: the next ticks of enabled jobs, read along the index of next times.
-
-However many jobs come due, no more than LOOKED_AT of them are looked at.
-"""
+"""The next ticks of enabled jobs, read along the index of next ticks, at most LOOKED_AT jobs."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -19,7 +16,7 @@ _MINUTE_MS = 60_000
 
 
 class DueJob(NamedTuple):
-    """A job that comes due."""
+    """A job with its next tick."""
 
     id: int
     job: str
@@ -32,9 +29,9 @@ class DueJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """The jobs that come due first, and how many do in each minute from now.
+    """The jobs that are due first, and the number of jobs due in each minute from now.
 
-    `seen_until_ms`: what comes later was not looked at; None when everything was.
+    `seen_until_ms`: jobs due later were not examined; None = all were.
     """
 
     first: list[DueJob]
@@ -43,14 +40,14 @@ class Outlook:
 
     @property
     def total(self) -> int:
-        """Return how many jobs come due, as far as was looked."""
+        """Return the number of jobs due, up to `seen_until_ms`."""
         return sum(self.per_minute.values())
 
 
 def read(
     session: Session, app_ids: Collection[int] | None, *, from_ms: int, to_ms: int, limit: int
 ) -> Outlook:
-    """Return what comes due in [from, to], each job by its next tick; the `limit` first by name."""
+    """Return the jobs whose next tick is in [from, to]; the `limit` first ones with their names."""
     rows = session.execute(
         select(Job.id, Job.app_id, Job.next_tick_at)
         .where(

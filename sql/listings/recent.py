@@ -1,4 +1,4 @@
-"""What the command line shows: jobs, runs and how a tick went. Plain reads, newest first."""
+"""Lists of jobs and runs for command line, API and console, newest first."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from sql.runs.transitions import at
 
 
 class ListedJob(NamedTuple):
-    """A job with its app's name, and the last run of its last tick, None where it has none.
+    """A job with its app's name and its last run; `last_…` are None if it has never run.
 
-    What lists read is here by itself; `stored` has all the rest.
+    The other fields are those that lists show; `stored` is the whole job.
     """
 
     id: int
@@ -45,9 +45,10 @@ class ListedJob(NamedTuple):
 
 
 class DetailedRun(NamedTuple):
-    """Everything about a run; `job`, `app`, `timezone` and `route` are None when these are gone.
+    """Everything about a run.
 
-    So is `script_number` when the version is; `script_version` is its id.
+    `job`, `app`, `timezone` and `route` are None if the job was deleted. `script_version` is the id
+    of the script's version, `script_number` its number, None if it was deleted.
     """
 
     id: int
@@ -89,7 +90,7 @@ class DetailedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to show; None = all. `job` is NAME or APP/NAME, `tick_of` any run of one tick."""
+    """Which runs to return; None = all. `job` is NAME or APP/NAME, `tick_of` any run of a tick."""
 
     job: str | None = None
     status: str | None = None
@@ -99,7 +100,7 @@ class RunFilter:
 
 
 def jobs(session: Session, *, now_ms: int, app: str | None = None) -> list[ListedJob]:
-    """Return jobs by app and name."""
+    """Return jobs sorted by app and name."""
     statement = listed_jobs(now_ms).order_by(App.name, Job.name)
     if app is not None:
         statement = statement.where(App.name == app)
@@ -107,10 +108,10 @@ def jobs(session: Session, *, now_ms: int, app: str | None = None) -> list[Liste
 
 
 def job(session: Session, name: str, *, now_ms: int) -> ListedJob:
-    """Return one job by NAME, or by APP/NAME.
+    """Return one job by NAME or APP/NAME.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is no such job.
         Conflict: several apps have a job of that name.
 
     """
@@ -119,7 +120,7 @@ def job(session: Session, name: str, *, now_ms: int) -> ListedJob:
 
 
 def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
-    """Return runs, those due last first.
+    """Return runs, the latest due first.
 
     Raises:
         NotFound: there is no such job, or no run `tick_of`.
@@ -134,7 +135,7 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
     if wanted.status is not None:
         statement = statement.where(Run.status == wanted.status)
     if wanted.since_ms is not None:
-        # The DATETIME is rounded to whole seconds and has the index; `due_at` is exact.
+        # `trigger_time` has the index but only whole seconds; `due_at` is exact.
         since = at(wanted.since_ms - 1_000).replace(microsecond=0)
         statement = statement.where(Run.trigger_time >= since, Run.due_at >= wanted.since_ms)
     newest_first = (Run.trigger_time.desc(), Run.id.desc())
@@ -142,43 +143,43 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
 
 
 def run(session: Session, run_id: int, app_ids: Collection[int] | None = None) -> DetailedRun:
-    """Return one run of the given apps, None = of all.
+    """Return one run of the given apps; None = all apps.
 
     Raises:
-        NotFound: there is none, or it belongs to another app.
+        NotFound: there is no such run, or it belongs to another app.
 
     """
     statement = _one_run()
     if app_ids is not None:
         statement = statement.where(Run.app_id.in_(app_ids))
-    found = fetch_plain(session, DetailedRun, statement, {"its_id": run_id})
-    if not found:
+    runs = fetch_plain(session, DetailedRun, statement, {"its_id": run_id})
+    if not runs:
         raise NotFound(f"no run {run_id}")
-    return found[0]
+    return runs[0]
 
 
 def by_ids(session: Session, run_ids: Sequence[int]) -> list[DetailedRun]:
-    """Return those of few runs that are there, in the order given."""
-    found = fetch(session, DetailedRun, _runs().where(Run.id.in_(run_ids))) if run_ids else []
-    known = {run.id: run for run in found}
+    """Return those of a few runs that exist, in the given order."""
+    runs = fetch(session, DetailedRun, _runs().where(Run.id.in_(run_ids))) if run_ids else []
+    known = {run.id: run for run in runs}
     return [known[run_id] for run_id in run_ids if run_id in known]
 
 
 def count_in_flight(session: Session) -> int:
-    """Return how many runs some executor holds, or may hold."""
+    """Return the number of runs in flight."""
     return session.execute(
         select(func.count()).select_from(Run).where(Run.status.in_(IN_FLIGHT))
     ).scalar_one()
 
 
 def tick(session: Session, run_id: int) -> list[DetailedRun]:
-    """Return every shard and attempt of the tick that a run belongs to, in order."""
+    """Return all shards and attempts of a run's tick, in order."""
     statement = _runs().where(*_same_tick(run(session, run_id)))
     return fetch(session, DetailedRun, statement.order_by(Run.shard_index, Run.attempt))
 
 
 def listed_jobs(now_ms: int) -> Query:
-    """Return the query of listed jobs, whose last tick is the last one by now."""
+    """Return the query of ListedJob rows; their last tick is the last one up to `now_ms`."""
     listed = query(
         ListedJob,
         Job,
@@ -193,9 +194,9 @@ def listed_jobs(now_ms: int) -> Query:
 
 
 def _of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelect[Any]:
-    """Give a column of a job's last run, for use in a query of jobs.
+    """Return a column of a job's last run, as a subquery in a query of jobs.
 
-    Backwards along the unique key of ticks, so one row is read, however many runs a job has.
+    It reads one row, backwards along the unique key of ticks, however many runs the job has.
     """
     return (
         select(column)

@@ -1,4 +1,4 @@
-"""What people may choose from when they look for runs: their apps, and a job by its name."""
+"""Finds jobs by name for the filters of run lists."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -19,38 +19,37 @@ class _NamedJob(NamedTuple):
 
 
 def jobs_named(session: Session, name: str, app_ids: Collection[int] | None) -> Sequence[int]:
-    """Return the ids of up to two jobs called NAME, or APP/NAME, in the given apps."""
-    # By app and name, for which there is an index; a name alone would be looked for in all jobs.
+    """Return the ids of jobs named NAME or APP/NAME in the given apps; up to two for each form."""
+    # By app and name, which have an index; a search by name alone would read all jobs.
     known = ids_by_name(session, app_ids)
     app, _, short = name.partition("/")
-    ways = [and_(Job.app_id.in_(sorted(known.values())), Job.name == name)]
+    conditions = [and_(Job.app_id.in_(sorted(known.values())), Job.name == name)]
     if app in known:
-        ways.append(and_(Job.app_id == known[app], Job.name == short))
-    found = {
+        conditions.append(and_(Job.app_id == known[app], Job.name == short))
+    job_ids = {
         job_id
-        for way in ways
-        for job_id in session.execute(select(Job.id).where(way).limit(2)).scalars()
+        for condition in conditions
+        for job_id in session.execute(select(Job.id).where(condition).limit(2)).scalars()
     }
-    return sorted(found)
+    return sorted(job_ids)
 
 
 def job_names(
     session: Session, text: str, app_ids: Collection[int] | None, *, limit: int
 ) -> list[str]:
-    """Return the first jobs of the given apps whose name has a text in it, as APP/NAME.
+    """Return the first jobs of the given apps whose name contains a text, as APP/NAME.
 
-    The text may itself be APP/ and a part of a name.
+    The text may also be APP/ and a part of a name.
     """
     known = ids_by_name(session, app_ids)
     by_id = {app_id: name for name, app_id in known.items()}
-    found = _jobs_with(session, text, known, limit)
-    return [f"{by_id[row.app_id]}/{row.name}" for row in found]
+    return [f"{by_id[row.app_id]}/{row.name}" for row in _jobs_with(session, text, known, limit)]
 
 
 def jobs_with(
     session: Session, text: str, app_ids: Collection[int] | None, *, limit: int
 ) -> list[int]:
-    """Return the ids of the same jobs."""
+    """Return the ids of the jobs that `job_names` finds."""
     return [row.id for row in _jobs_with(session, text, ids_by_name(session, app_ids), limit)]
 
 
@@ -74,7 +73,7 @@ def _jobs_with(
 
 
 def has_runs(session: Session, job_id: int, app_ids: Collection[int] | None) -> bool:
-    """Return whether the last run of a job, which may be gone, belongs to the given apps."""
+    """Return whether the last run of a job belongs to the given apps; the job may be deleted."""
     newest = (
         select(Run.app_id)
         .where(Run.job_id == job_id)

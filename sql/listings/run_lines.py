@@ -1,4 +1,4 @@
-"""Runs as lines of a page: with their jobs' and apps' names, and how their messages begin."""
+"""Runs as lines of a list, with the names of job and app and the beginnings of messages."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 from sql.models import App, Job, Run
 from sql.rows import Query, fetch, query
 
-#: Characters of a message that a line needs.
+#: Characters of a message that are read for a line.
 MESSAGE = 400
 
 
 class RunLine(NamedTuple):
-    """A run on a page; a name is None when the job or app is gone."""
+    """A run in a list; `job` and `app` are None if deleted."""
 
     id: int
     job_id: int
@@ -37,14 +37,14 @@ class RunLine(NamedTuple):
 
     @property
     def lasted_ms(self) -> int | None:
-        """Return how long its process worked, None when that is not known."""
+        """Return how long its process ran; None if unknown."""
         if not self.started_at or not self.finished_at:
             return None
         return self.finished_at - self.started_at
 
 
 def lines() -> Query:
-    """Return the query of such lines."""
+    """Return the query of RunLine rows."""
     texts = {
         "message": func.substr(Run.message, 1, MESSAGE),
         "trigger_message": func.substr(Run.trigger_message, 1, MESSAGE),
@@ -57,7 +57,7 @@ def lines() -> Query:
 
 
 def by_ids(session: Session, run_ids: Sequence[int]) -> list[RunLine]:
-    """Return those of few runs that are there, in the order given."""
-    found = fetch(session, RunLine, lines().where(Run.id.in_(run_ids))) if run_ids else []
-    by_id = {run.id: run for run in found}
+    """Return those of a few runs that exist, in the given order."""
+    runs = fetch(session, RunLine, lines().where(Run.id.in_(run_ids))) if run_ids else []
+    by_id = {run.id: run for run in runs}
     return [by_id[run_id] for run_id in run_ids if run_id in by_id]

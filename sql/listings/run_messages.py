@@ -1,4 +1,4 @@
-"""What runs say: messages searched for a text, and alike but for their numbers."""
+"""Searches the messages of runs, and compares them without their numbers."""
 
 import re
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from sql.batch import chunks
 from sql.models import Run
 
-#: Stands for any number in a text that is looked for.
+#: Stands for any number in a search text.
 NUMBER = "#"
-#: Characters of a message that tell one error from another.
+#: Characters of a message that are compared.
 COMPARED = 200
 _AT_ONCE = 1_000
 _DIGITS = re.compile("[0-9]+")
@@ -24,22 +24,22 @@ def without_numbers(message: str) -> str:
 
 
 def with_text(session: Session, run_ids: Sequence[int], text: str) -> set[int]:
-    """Return those of the runs whose message, or what their routing says, has a text in it.
+    """Return those of the runs whose message, or routing message, contains a text.
 
-    Small and capital letters are the same. In a text with `#`, that is any number; such a text is
-    looked for at the start of messages only.
+    Case is ignored. `#` in the text matches any number; such a text is searched only in the first
+    line of messages.
     """
-    look = _alike if NUMBER in text else _containing
-    return {run_id for part in chunks(run_ids, _AT_ONCE) for run_id in look(session, part, text)}
+    search = _alike if NUMBER in text else _containing
+    return {run_id for part in chunks(run_ids, _AT_ONCE) for run_id in search(session, part, text)}
 
 
 def _containing(session: Session, run_ids: Sequence[int], text: str) -> Sequence[int]:
-    said = [
+    matches = [
         func.lower(column).contains(text.lower(), autoescape=True)
         for column in (Run.message, Run.trigger_message)
     ]
-    found = select(Run.id).where(Run.id.in_(run_ids), or_(*said))
-    return session.execute(found).scalars().all()
+    matching = select(Run.id).where(Run.id.in_(run_ids), or_(*matches))
+    return session.execute(matching).scalars().all()
 
 
 def _alike(session: Session, run_ids: Sequence[int], text: str) -> list[int]:
@@ -52,8 +52,8 @@ def _alike(session: Session, run_ids: Sequence[int], text: str) -> list[int]:
 
 
 def beginnings(session: Session, run_ids: Sequence[int]) -> dict[int, str]:
-    """Return how the message of each run begins; of one without, what its routing says."""
-    # Twice as long: the first line may begin after empty ones.
+    """Return the beginning of each run's message; of its routing message if it has none."""
+    # Twice COMPARED, because the first line may follow empty ones.
     message = func.substr(func.coalesce(func.nullif(Run.message, ""), Run.trigger_message), 1, 400)
-    found = select(Run.id, message).where(Run.id.in_(run_ids))
-    return {run_id: text or "" for run_id, text in session.execute(found)}
+    texts = select(Run.id, message).where(Run.id.in_(run_ids))
+    return {run_id: text or "" for run_id, text in session.execute(texts)}

@@ -1,4 +1,4 @@
-"""What belongs to a run: the other runs of its tick, the run that led to it, those it led to."""
+"""The runs related to a run: those of its tick, the parent's run, and the children's runs."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from sql.listings.run_lines import RunLine, lines
 from sql.models import Run
 from sql.rows import Query, fetch, fetch_one
 
-#: A broadcast may have thousands of shards; so many of its runs are shown.
+#: Most runs of the tick that are shown; a broadcast may have thousands of shards.
 SHOWN = 400
-#: So many runs of children are shown.
+#: Most runs of children that are shown.
 CHILDREN = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relations:
-    """Runs beside one run, as lines; `parent` is the first run of the tick that led to it."""
+    """The runs related to one run; `parent` is the first run of the tick that caused it."""
 
     tick: list[RunLine]
     parent: RunLine | None
@@ -27,7 +27,7 @@ class Relations:
 
 
 def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> Relations:
-    """Return what belongs to a run, as far as it belongs to the given apps."""
+    """Return the related runs in the given apps; None = all apps."""
     tick = _of_tick(session, (of.job_id, of.scheduled_at, of.origin_id), app_ids, limit=SHOWN)
     head = tick[0].id if tick else of.id
     return Relations(
@@ -38,19 +38,19 @@ def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None
 
 
 def _parent(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> RunLine | None:
-    """Return the run that `origin_id` names, unless it is the run's own tick or gone."""
+    """Return the run that `origin_id` names, if it exists and is of another job."""
     if not of.origin_id:
         return None
-    found = fetch_one(session, RunLine, _lines(app_ids).where(Run.id == of.origin_id))
-    return None if found is None or found.job_id == of.job_id else found
+    origin = fetch_one(session, RunLine, _lines(app_ids).where(Run.id == of.origin_id))
+    return None if origin is None or origin.job_id == of.job_id else origin
 
 
 def _children(
     session: Session, of: DetailedRun, head: int, app_ids: Collection[int] | None
 ) -> list[RunLine]:
-    """Return the runs of the present children that a tick led to: they carry its first run's id."""
+    """Return the runs of the present children whose origin is the tick's first run, `head`."""
     child_ids = child_links.children(session, [of.job_id]).get(of.job_id, ())
-    # Each child on its own: together, MariaDB would read the whole table.
+    # One query for each child: with one for all, MariaDB would read the whole table.
     runs = [
         run
         for child_id in child_ids[:CHILDREN]

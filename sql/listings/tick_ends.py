@@ -1,4 +1,4 @@
-"""How ticks stand: the runs of one in short, and which of many are over, by one query each."""
+"""Whether ticks have ended: the runs of one tick, and which of many have ended."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from sql.rows import fetch_plain, query
 from sql.run_status import OPEN
 
 _Asked = aliased(Run)
-# Made once: the first use of an alias is not safe in two threads at a time.
+# Built once, because the first use of an alias is not thread-safe.
 _SAME_TICK = and_(
     Run.job_id == _Asked.job_id,
     Run.scheduled_at == _Asked.scheduled_at,
@@ -21,7 +21,7 @@ _SAME_TICK = and_(
 
 
 class TickRun(NamedTuple):
-    """One attempt of one shard."""
+    """A run of a tick: one attempt of one shard."""
 
     id: int
     job_id: int
@@ -31,7 +31,7 @@ class TickRun(NamedTuple):
     status: str
 
 
-#: Built once, because each answer about a run asks it.
+#: Built once, because each answer of the API about a run executes it.
 _OF_RUN = (
     query(TickRun, Run)
     .join(_Asked, _SAME_TICK)
@@ -41,16 +41,17 @@ _OF_RUN = (
 
 
 def of_run(session: Session, run_id: int) -> list[TickRun]:
-    """Return all runs of the tick of a run, by shard and attempt; none when it is gone."""
+    """Return all runs of a run's tick by shard and attempt; empty if the run was deleted."""
     return fetch_plain(session, TickRun, _OF_RUN, {"its_id": run_id})
 
 
 def over(session: Session, run_ids: Collection[int]) -> set[int]:
-    """Return those of the runs whose whole tick is over, and those that are gone.
+    """Return those of the runs whose tick has ended, and those that were deleted.
 
-    A retry is planned in the transaction that ends its run, so there is no gap between attempts.
+    A retry is planned in the transaction that ends the run before it, so there is no gap between
+    attempts.
     """
-    found = set(run_ids)
+    ended = set(run_ids)
     for chunk in chunks(run_ids):
         open_ticks = (
             select(_Asked.id)
@@ -58,5 +59,5 @@ def over(session: Session, run_ids: Collection[int]) -> set[int]:
             .where(_Asked.id.in_(chunk), Run.status.in_(OPEN))
             .distinct()
         )
-        found.difference_update(session.execute(open_ticks).scalars())
-    return found
+        ended.difference_update(session.execute(open_ticks).scalars())
+    return ended

@@ -11,7 +11,7 @@ from sql.registry.presence import EXECUTOR
 from sql.rows import fetch, query
 
 #: The registrations of boots that somebody wants drained.
-IS_ASKED = (Registration.kind == EXECUTOR, Registration.drain_asked_at > 0)
+IS_REQUESTED = (Registration.kind == EXECUTOR, Registration.drain_asked_at > 0)
 
 
 class Boot(NamedTuple):
@@ -53,7 +53,7 @@ def lock(session: Session, registration_id: int) -> Registration | None:
     ).scalar_one_or_none()
 
 
-def ask(session: Session, row: Registration, now_ms: int) -> bool:
+def request(session: Session, row: Registration, now_ms: int) -> bool:
     """Mark a locked registration's boot as to be drained; False when it is already."""
     if row.drain_asked_at:
         return False
@@ -62,9 +62,9 @@ def ask(session: Session, row: Registration, now_ms: int) -> bool:
     return True
 
 
-def asked(session: Session) -> list[Boot]:
+def requested(session: Session) -> list[Boot]:
     """Return the boots that are to be drained."""
-    wanted = query(Boot, Registration).where(*IS_ASKED)
+    wanted = query(Boot, Registration).where(*IS_REQUESTED)
     return fetch(session, Boot, wanted)
 
 

@@ -16,12 +16,12 @@ from sql.rows import fetch, fetch_one, query
 
 #: The app id of a pause of the whole cluster.
 EVERY_APP = 0
-#: Settled pauses that are kept.
+#: Most settled pauses that are kept.
 KEPT = 1_000
-#: There may be planned runs left of it, or it is in force.
+#: The condition on pauses that are in force, or whose runs may still be undecided.
 IS_UNSETTLED = Pause.is_settled == 0
 
-_QUIETLY = {"synchronize_session": False}
+_NO_SYNC = {"synchronize_session": False}
 
 
 class PauseRow(NamedTuple):
@@ -106,33 +106,33 @@ def begin(
 def change(session: Session, pause_id: int, *, until_ms: int | None, reason: str) -> None:
     """Give a pause another end or reason."""
     changed = update(Pause).where(Pause.id == pause_id)
-    session.execute(changed.values(until_at=until_ms, reason=reason), execution_options=_QUIETLY)
+    session.execute(changed.values(until_at=until_ms, reason=reason), execution_options=_NO_SYNC)
 
 
 def end(session: Session, app_id: int, *, now_ms: int) -> bool:
     """End the pause of an app, or of the cluster; False when none is in force."""
     ended = update(Pause).where(Pause.app_id == app_id, _is_in_force(now_ms))
-    result = session.execute(ended.values(until_at=now_ms), execution_options=_QUIETLY)
+    result = session.execute(ended.values(until_at=now_ms), execution_options=_NO_SYNC)
     return cast("CursorResult[Any]", result).rowcount > 0
 
 
 def settle(session: Session, pause_ids: Collection[int], *, kept: int = KEPT) -> None:
-    """Note that no planned run is left of these pauses; forget all settled ones but the last."""
+    """Record that all runs these pauses held back are decided; keep only the last settled ones."""
     settled = update(Pause).where(Pause.id.in_(pause_ids)).values(is_settled=1)
-    session.execute(settled, execution_options=_QUIETLY)
+    session.execute(settled, execution_options=_NO_SYNC)
     last = select(Pause.id).where(Pause.is_settled == 1).order_by(Pause.id.desc())
     too_old = session.execute(last.offset(kept).limit(1)).scalar_one_or_none()
     if too_old is not None:
         old = delete(Pause).where(Pause.is_settled == 1, Pause.id <= too_old)
-        session.execute(old, execution_options=_QUIETLY)
+        session.execute(old, execution_options=_NO_SYNC)
 
 
 def forget_app(session: Session, app_id: int) -> None:
     """Delete the pauses of an app that is deleted."""
-    session.execute(delete(Pause).where(Pause.app_id == app_id), execution_options=_QUIETLY)
+    session.execute(delete(Pause).where(Pause.app_id == app_id), execution_options=_NO_SYNC)
 
 
-def nothing_held(app_id: int, now_ms: int) -> str:
+def is_not_paused(app_id: int, now_ms: int) -> str:
     """Return the condition in SQL that neither the cluster nor an app is paused."""
     return (
         f"NOT EXISTS (SELECT 1 FROM {Pause.__tablename__} WHERE is_settled = 0"  # noqa: S608 - numbers of ours

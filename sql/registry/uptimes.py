@@ -21,7 +21,7 @@ IS_UNSETTLED = and_(IS_DOWNTIME, Uptime.is_settled == 0)
 #: Prolongs the newest stretch, if nothing else is needed, as is nearly always so; that matches one
 #: row.
 _NEWEST = select(func.max(Uptime.id).label("id")).subquery()
-PROLONGATION = (
+EXTENSION = (
     update(Uptime)
     .where(
         # MySQL reads the table that it updates only through a derived one.
@@ -47,14 +47,14 @@ def newest(session: Session) -> int:
     return found.scalar_one_or_none() or 0
 
 
-def prolong(session: Session, *, now_ms: int, gap_ms: int) -> int:
+def extend(session: Session, *, now_ms: int, gap_ms: int) -> int:
     """Say that a scheduler can send now; return for how many milliseconds nobody could.
 
     A silence of up to `gap_ms` is none. Two schedulers that end one downtime at the same time may
     each begin a stretch, a moment apart: the downtime is then known twice, which does no harm.
     """
-    instants = prolongation(now_ms=now_ms, gap_ms=gap_ms)
-    prolonged: Any = session.connection().execute(PROLONGATION, instants)
+    instants = extension_values(now_ms=now_ms, gap_ms=gap_ms)
+    prolonged: Any = session.connection().execute(EXTENSION, instants)
     if prolonged.rowcount:
         return 0
     last = session.execute(
@@ -74,8 +74,8 @@ def prolong(session: Session, *, now_ms: int, gap_ms: int) -> int:
     return now_ms - down_since
 
 
-def prolongation(*, now_ms: int, gap_ms: int) -> dict[str, int]:
-    """Return the parameters of `PROLONGATION`."""
+def extension_values(*, now_ms: int, gap_ms: int) -> dict[str, int]:
+    """Return the parameters of `EXTENSION`."""
     return {"now_ms": now_ms, "earliest_ms": now_ms - gap_ms}
 
 

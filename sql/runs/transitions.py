@@ -70,7 +70,7 @@ def claim_to_send(
     session: Session, run_ids: Sequence[int], *, app_id: int, now_ms: int
 ) -> list[PlannedRun]:
     """Claim runs of an app; return none if a pause holds the app back."""
-    guard = f"{_STILL_PLANNED.guard} AND {pauses.nothing_held(app_id, now_ms)}"
+    guard = f"{_STILL_PLANNED.guard} AND {pauses.is_not_paused(app_id, now_ms)}"
     return lock_rows(session, PlannedRun, Run, run_ids, replace(_STILL_PLANNED, guard=guard))
 
 

@@ -3,7 +3,7 @@
 import signal
 
 from sql.accounts.users import Role
-from sql.dialects.mysql import WRITING_SILENCE_SECONDS
+from sql.dialects.mysql import WRITING_IDLE_LIMIT_SECONDS
 from sql.run_status import Kind
 from tests.support.acting import NamedUsers
 from tests.support.caller import Caller
@@ -46,7 +46,7 @@ def test_jobs_fire_on_time_while_consoles_are_frozen_and_killed(survivors: Deplo
 
     assert max(late["free"] + late["dropped"]) < LATE_MS, late
     # Only the job that was being changed waits, until the database undoes the change.
-    assert max(late["held"]) < WRITING_SILENCE_SECONDS * 1000 + LATE_MS
+    assert max(late["held"]) < WRITING_IDLE_LIMIT_SECONDS * 1000 + LATE_MS
     assert visits[reading].hear(page).status == 200
     assert visits[writing].hear(stopping).status == 503
 

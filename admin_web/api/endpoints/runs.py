@@ -31,7 +31,7 @@ from sql.accounts.idempotency import IdempotentRequest
 from sql.errors import NotFound
 from sql.listings import recent, run_search, tick_ends
 from sql.listings.recent import DetailedRun
-from sql.listings.run_search import RunSearch
+from sql.listings.run_walks import RunSearch
 from sql.listings.tick_ends import TickRun
 from sql.run_status import FINAL, Kind, RunStatus
 

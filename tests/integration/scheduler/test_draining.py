@@ -33,7 +33,7 @@ def register(cluster: Cluster, address: str, app: str = APP, boot: str = "b1") -
 
 
 def asked(cluster: Cluster) -> list[str]:
-    return [boot.address for boot in cluster.database.read(drains.asked)]
+    return [boot.address for boot in cluster.database.read(drains.requested)]
 
 
 def test_what_waits_is_run_elsewhere_and_what_runs_is_finished(

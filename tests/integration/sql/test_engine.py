@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 from sqlalchemy.orm import Session
 
-from sql.dialects.mysql import REST_SECONDS
+from sql.dialects.mysql import PING_AFTER_SECONDS
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from sql.ids import RunIds
@@ -208,15 +208,15 @@ class TestUnits:
 
         assert (tries, values(database)) == (2, {"a": 1, "b": 1})
 
-    @pytest.mark.parametrize("rested_seconds", [0, REST_SECONDS + 0.1])
+    @pytest.mark.parametrize("idle_seconds", [0, PING_AFTER_SECONDS + 0.1])
     def test_a_connection_killed_while_idle_is_replaced(
-        self, database: Database, monkeypatch: pytest.MonkeyPatch, rested_seconds: float
+        self, database: Database, monkeypatch: pytest.MonkeyPatch, idle_seconds: float
     ) -> None:
         tries = 0
         outside = Database(database.url.render_as_string(hide_password=False))
         kill(outside, database.read(connection_id))
         outside.close()
-        later = time.time() + rested_seconds
+        later = time.time() + idle_seconds
         monkeypatch.setattr(time, "time", lambda: later)
 
         def unit(session: Session) -> None:
@@ -228,7 +228,7 @@ class TestUnits:
 
         assert values(database)["a"] == 3
         # One that was used a moment ago is not asked: its unit of work runs again, whole.
-        assert tries == (3 if rested_seconds else 4)
+        assert tries == (3 if idle_seconds else 4)
 
     @pytest.mark.parametrize(
         ("statement", "error"),

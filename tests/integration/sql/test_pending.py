@@ -123,7 +123,7 @@ def test_a_wish_to_drain_is_seen(database: Database) -> None:
     expect(database)
 
     database.write(
-        lambda session: drains.ask(session, drains.lock(session, drains.find(session, "a")), 5)
+        lambda session: drains.request(session, drains.lock(session, drains.find(session, "a")), 5)
     )
 
     expect(database, has_drains=True)

@@ -36,7 +36,7 @@ def beat(database: Database, clock: Clock, app: str, address: str, load: str | N
 
 
 def asked(database: Database) -> list[str]:
-    return [boot.address for boot in database.read(drains.asked)]
+    return [boot.address for boot in database.read(drains.requested)]
 
 
 def _executors(session: Session) -> Sequence[Registration]:

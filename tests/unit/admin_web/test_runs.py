@@ -9,8 +9,8 @@ from flask import Flask
 from sqlalchemy import select
 
 from sql.engine import Database
-from sql.listings import run_search
-from sql.listings.run_search import RunSearch
+from sql.listings import run_search, run_walks
+from sql.listings.run_walks import RunSearch
 from sql.models import AuditEntry, Run
 from sql.run_status import Kind, RunStatus
 from tests.support.console import Clock, Visit, signed_in
@@ -240,7 +240,7 @@ class TestFilters:
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         job_id = rows.job("nightly")
-        many = 2 * run_search.LOOKED_AT + 1
+        many = 2 * run_walks.LOOKED_AT + 1
         rare = rows.run(job_id, clock.now - many, status="LOST", kind=Kind.API)
         rows.runs(job_id, range(clock.now - many + 1, clock.now))
         found, path, steps = [], "/runs?kind=API", 0

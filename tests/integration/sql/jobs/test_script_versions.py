@@ -119,7 +119,7 @@ def test_numbers_go_on_when_the_oldest_versions_are_gone(database: Database, job
 
 def test_numbers_go_on_when_a_job_has_a_script_again(database: Database, job_id: int) -> None:
     save(database, job_id, "echo 1")
-    database.write(lambda session: script_versions.leave(session.get_one(Job, job_id)))
+    database.write(lambda session: script_versions.detach(session.get_one(Job, job_id)))
     save(database, job_id, "echo 2")
 
     assert numbers(database, job_id) == [2, 1]
@@ -186,7 +186,7 @@ def test_remark_is_changed_on_job_and_version(database: Database, job_id: int) -
     script_version = save(database, job_id, "echo 1", "typo")
 
     database.write(
-        lambda session: script_versions.retitle(
+        lambda session: script_versions.set_remark(
             session, session.get_one(Job, job_id), "better", now_ms=NOW_MS + 9_000
         )
     )

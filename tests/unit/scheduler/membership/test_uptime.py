@@ -24,8 +24,8 @@ class NoDatabase:
         self.asked.append("write")
         return []
 
-    def change(self, *_: Any) -> int:
-        self.asked.append("change")
+    def update_autocommit(self, *_: Any) -> int:
+        self.asked.append("update_autocommit")
         return 1
 
 
@@ -62,7 +62,7 @@ def test_when_the_last_word_is_a_second_old_it_is_said_again_without_a_read(
 
     uptime.keep(NOW_MS)
 
-    assert database.asked == ["change"]
+    assert database.asked == ["update_autocommit"]
 
 
 @pytest.mark.parametrize(("word_age_ms", "is_valid"), [(4_900, True), (5_000, False), (-1, False)])

@@ -31,7 +31,7 @@ class Watched:
     error: Exception | None = None
 
     def __post_init__(self) -> None:
-        database: Any = SimpleNamespace(glance=lambda *_: self.found)
+        database: Any = SimpleNamespace(select_one=lambda *_: self.found)
         self.work = PendingWork(
             database,
             since_ms=lambda now_ms: now_ms,

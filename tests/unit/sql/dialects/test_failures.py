@@ -8,7 +8,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sql.dialects.failures import may_pass, unavailable
+from sql.dialects.failures import is_retryable, unavailable
 from sql.dialects.mysql import MySQL
 from sql.dialects.sqlite import SQLite
 
@@ -22,13 +22,13 @@ def failed(code: int, words: str = "words", *, statement: str | None = "UPDATE t
 
 @pytest.mark.parametrize("code", [1205, 1213, 1020, 3572, 1927, 2006, 2013, 2055, 4031])
 def test_what_the_database_asks_to_repeat_is_repeated(code: int) -> None:
-    assert may_pass(failed(code), SERVER)
+    assert is_retryable(failed(code), SERVER)
     assert unavailable(failed(code), URL, SERVER) is not None
 
 
 @pytest.mark.parametrize("code", [1021, 1040, 1053, 1114, 1142, 1290, 1317])
 def test_a_server_that_works_for_nobody_is_unavailable_at_once(code: int) -> None:
-    assert not may_pass(failed(code), SERVER)
+    assert not is_retryable(failed(code), SERVER)
     assert unavailable(failed(code), URL, SERVER) is not None
 
 
@@ -36,13 +36,13 @@ def test_a_server_that_works_for_nobody_is_unavailable_at_once(code: int) -> Non
 def test_whatever_goes_wrong_without_a_statement_is_the_connection(code: int) -> None:
     error = failed(code, statement=None)
 
-    assert not may_pass(error, SERVER)
+    assert not is_retryable(error, SERVER)
     assert unavailable(error, URL, SERVER) is not None
 
 
 @pytest.mark.parametrize("code", [1054, 1062, 1064, 1146, 1153, 1292, 1406])
 def test_a_faulty_statement_does_not_make_the_database_unavailable(code: int) -> None:
-    assert not may_pass(failed(code), SERVER)
+    assert not is_retryable(failed(code), SERVER)
     assert unavailable(failed(code), URL, SERVER) is None
 
 
@@ -63,12 +63,12 @@ def test_sqlite_is_judged_by_its_words(
 ) -> None:
     wrapped = DBAPIError("UPDATE t", (), error)
 
-    assert may_pass(wrapped, FILE) == again
+    assert is_retryable(wrapped, FILE) == again
     assert (unavailable(wrapped, URL, FILE) is not None) == out_of_order
 
 
 def test_a_pool_without_a_free_connection_is_not_asked_again() -> None:
-    assert not may_pass(PoolTimeout(), SERVER)
+    assert not is_retryable(PoolTimeout(), SERVER)
     assert "every connection is taken" in str(unavailable(PoolTimeout(), URL, SERVER))
 
 

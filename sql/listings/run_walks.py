@@ -1,0 +1,219 @@
+"""Reads runs along an index, newest first, for lists that page through them.
+
+one or a few jobs            along `i_tick`, by tick
+some statuses or apps        along `i_status_due`, by due time: see `newest_runs`
+all runs                     along `i_trigger_time`, by due time to the second
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, CompoundSelect, and_, or_, select, union_all
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from sql.dialects.hints import use_index
+from sql.instants import at, epoch_ms
+from sql.listings import newest_runs
+from sql.listings.newest_runs import Due, RunSelection, ScannedRun
+from sql.models import Run
+from sql.rows import Query, query
+from sql.run_status import RunStatus
+
+#: Most runs examined for one page; each costs a read by primary key.
+LOOKED_AT = newest_runs.ALL_ROWS
+#: A job's runs are read by tick; those due up to this long after their tick are found by due time.
+LATE_MS = 3_600_000
+
+#: The position where a page ended: the values of its last run in the columns of the order.
+Place = tuple[int, ...]
+
+_TICK = (Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSearch:
+    """Which runs to return; None, and no statuses, mean all.
+
+    Attributes:
+        app_ids: the apps that exist for the visitor, or fewer.
+        job_id: one job.
+        job_ids: a few jobs.
+        text: a part of the message.
+        since_ms: the earliest due time.
+        until_ms: the due time before which runs are returned.
+        before: the position where the previous page ended.
+        limit: runs on a page.
+        looked_at: most runs examined for a page.
+
+    """
+
+    app_ids: Collection[int] | None = None
+    job_id: int | None = None
+    job_ids: Sequence[int] | None = None
+    text: str | None = None
+    statuses: frozenset[RunStatus] = frozenset()
+    kind: str | None = None
+    address: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    before: Place | None = None
+    limit: int = 50
+    looked_at: int = LOOKED_AT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """Runs in the list's order, each with its position; `end` is where reading stopped.
+
+    `end` None = there are no more runs. `looked_at` is how many were read.
+    """
+
+    rows: Sequence[tuple[Place, ScannedRun]]
+    end: Place | None
+    looked_at: int
+
+
+def walk(session: Session, wanted: RunSearch) -> Walk:
+    """Return the next runs along the index that suits the search.
+
+    Only what the index knows is checked; the caller checks the rest.
+    """
+    if wanted.job_id is not None:
+        return _along_ticks(session, wanted, wanted.job_id)
+    if wanted.job_ids is not None:
+        return _along_ticks_of_jobs(session, wanted, wanted.job_ids)
+    if is_along_partitions(wanted):
+        return _along_partitions(session, wanted)
+    return _along_time(session, wanted)
+
+
+def is_along_partitions(wanted: RunSearch) -> bool:
+    """Whether a search reads along the partitions of `newest_runs`."""
+    is_of_jobs = wanted.job_id is not None or wanted.job_ids is not None
+    return not is_of_jobs and (wanted.app_ids is not None or bool(wanted.statuses))
+
+
+def _along_ticks(session: Session, wanted: RunSearch, job_id: int) -> Walk:
+    statement = _ticks_of(wanted, job_id, _before(_TICK, wanted.before))
+    limit = _limit(wanted, has_rest=_has_rest(wanted) or bool(wanted.statuses))
+    rows = _pairs(session, statement.limit(limit))
+    return _walked(rows, limit)
+
+
+def _along_ticks_of_jobs(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> Walk:
+    """Read some runs of each job, and stop where the first job's part ends."""
+    if not job_ids:
+        return Walk(rows=[], end=None, looked_at=0)
+    limit = _limit(wanted, has_rest=_has_rest(wanted) or bool(wanted.statuses))
+    each = max(newest_runs.PARTITION_ROWS, min(limit, LOOKED_AT // len(job_ids)))
+    parts = [
+        _ticks_of(wanted, job_id, _before_of_job(wanted.before, job_id)).limit(each)
+        for job_id in job_ids
+    ]
+    pairs = _pairs(session, union_all(*(select(part.subquery()) for part in parts)))
+    shares: dict[int, list[Place]] = {}
+    placed = sorted((((*tick, run.job_id), run) for tick, run in pairs), reverse=True)
+    for place, run in placed:
+        shares.setdefault(run.job_id, []).append(place)
+    end = max((places[-1] for places in shares.values() if len(places) >= each), default=None)
+    known = [one for one in placed if end is None or one[0] >= end]
+    return Walk(rows=known, end=end, looked_at=len(placed))
+
+
+def _ticks_of(wanted: RunSearch, job_id: int, before: Sequence[ColumnElement[bool]]) -> Query:
+    statement = (
+        use_index(query(ScannedRun, Run).add_columns(*_TICK), Run, "i_tick")
+        .where(Run.job_id == job_id, *before)
+        .order_by(*(column.desc() for column in _TICK))
+    )
+    if wanted.since_ms is not None:
+        statement = statement.where(Run.scheduled_at >= wanted.since_ms - LATE_MS)
+    if wanted.until_ms is not None:
+        statement = statement.where(Run.scheduled_at < wanted.until_ms)
+    return statement
+
+
+def _along_time(session: Session, wanted: RunSearch) -> Walk:
+    statement = (
+        use_index(query(ScannedRun, Run).add_columns(Run.trigger_time), Run, "i_trigger_time")
+        .where(Run.trigger_time.is_not(None))
+        .order_by(Run.trigger_time.desc(), Run.id.desc())
+    )
+    if wanted.before is not None and len(wanted.before) == 2:  # noqa: PLR2004 - time and id
+        due, run_id = at(wanted.before[0]), wanted.before[1]
+        statement = statement.where(
+            Run.trigger_time <= due, or_(Run.trigger_time < due, Run.id < run_id)
+        )
+    if wanted.since_ms is not None:
+        statement = statement.where(Run.trigger_time >= at(wanted.since_ms))
+    if wanted.until_ms is not None:
+        statement = statement.where(Run.trigger_time < at(wanted.until_ms + 999))
+    limit = _limit(wanted, has_rest=_has_rest(wanted))
+    rows = _pairs(session, statement.limit(limit))
+    return _walked([((epoch_ms(due), run.id), run) for (due,), run in rows], limit)
+
+
+def _along_partitions(session: Session, wanted: RunSearch) -> Walk:
+    place = wanted.before
+    before = (place[0], place[1]) if place is not None and len(place) == 2 else None  # noqa: PLR2004 - due time and id
+    limit = _limit(wanted, has_rest=_has_rest(wanted))
+    newest = newest_runs.read(session, selection(wanted, before=before), limit=limit)
+    return Walk(rows=newest.rows, end=newest.end, looked_at=newest.looked_at)
+
+
+def selection(wanted: RunSearch, *, before: Due | None) -> RunSelection:
+    """Return the part of a search that `newest_runs` understands."""
+    return RunSelection(
+        statuses=wanted.statuses or frozenset(RunStatus),
+        app_ids=wanted.app_ids,
+        since_ms=wanted.since_ms,
+        until_ms=wanted.until_ms,
+        before=before,
+    )
+
+
+def _before(
+    columns: Sequence[InstrumentedAttribute[Any]], place: Place | None
+) -> list[ColumnElement[bool]]:
+    """Return the conditions on rows before a position; none for one of another order."""
+    if place is None or len(place) != len(columns):
+        return []
+    pairs = list(zip(columns, place, strict=True))
+    earlier = [
+        and_(*(one == value for one, value in pairs[:number]), column < value)
+        for number, (column, value) in enumerate(pairs)
+    ]
+    return [columns[0] <= place[0], or_(*earlier)]
+
+
+def _before_of_job(place: Place | None, job_id: int) -> list[ColumnElement[bool]]:
+    """Return the same for the runs of one of several jobs, ordered by tick and then by job."""
+    if place is None or len(place) != len(_TICK) + 1:
+        return []
+    *tick, last_job = place
+    first, rest = _before(_TICK, tuple(tick))
+    same = and_(*(column == value for column, value in zip(_TICK, tick, strict=True)))
+    return [first, or_(rest, same) if job_id < last_job else rest]
+
+
+def _has_rest(wanted: RunSearch) -> bool:
+    """Whether the search has criteria that are in no index."""
+    return any(one is not None for one in (wanted.kind, wanted.address, wanted.text))
+
+
+def _limit(wanted: RunSearch, *, has_rest: bool) -> int:
+    return wanted.looked_at if has_rest else wanted.limit + 1
+
+
+def _pairs(
+    session: Session, statement: Query | CompoundSelect[Any]
+) -> list[tuple[tuple[Any, ...], ScannedRun]]:
+    """Return the runs of a query, each preceded by the values of its additional columns."""
+    width = len(ScannedRun._fields)
+    return [(row[width:], ScannedRun._make(row[:width])) for row in session.execute(statement)]
+
+
+def _walked(placed: list[tuple[Place, ScannedRun]], limit: int) -> Walk:
+    end = placed[-1][0] if len(placed) >= limit else None
+    return Walk(rows=placed, end=end, looked_at=len(placed))
