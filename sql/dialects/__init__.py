@@ -1,1 +1,1 @@
-"""Everything that differs between databases: one file each, behind the interface in `dialect`."""
+"""What differs between databases: a class for each, behind the interface in `dialect`."""

@@ -1,4 +1,4 @@
-"""Column types and table options, each with what a database has in place of the standard."""
+"""Column types and table options, with the variants of each database."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ AUTO_ID = _auto_id()
 TABLE_OPTIONS: dict[str, Any] = {
     name: value for one in SUPPORTED for name, value in one.table_options.items()
 }
-#: Of a table that never gives the id of a deleted row again.
+#: For tables in which the id of a deleted row is never used again.
 LASTING_ID_OPTIONS: dict[str, Any] = {
     name: value for one in SUPPORTED for name, value in one.lasting_id_options.items()
 }

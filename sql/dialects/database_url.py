@@ -1,4 +1,4 @@
-"""The database URL: what it may look like, and words about it that hold no password."""
+"""Parses the database URL; error messages never contain its password."""
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -10,7 +10,7 @@ def parse(url: str) -> URL:
     """Return a database URL in its parts.
 
     Raises:
-        ValueError: it is no URL, or of a database that is not supported.
+        ValueError: this is not a URL, or it names an unsupported database.
 
     """
     scheme = url.partition("://")[0] if "://" in url else "no scheme"
@@ -21,7 +21,7 @@ def parse(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        # Their words repeat the URL, and so the password.
+        # The library's messages contain the URL, and so the password.
         raise ValueError(
             f"expected the database URL to be {dialect.url_form}, "
             f"got: {scheme}://… that cannot be read (is a character of the password not quoted?)"

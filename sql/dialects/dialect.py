@@ -1,7 +1,7 @@
-"""What a database must provide to keep Warren's rows; a port to another one is one such class.
+"""The interface to a database; a port to another database is one such class.
 
-Statements outside this folder are written with SQLAlchemy, which leaves out `FOR UPDATE` and
-`SKIP LOCKED` where a database has neither. Such a database must admit one writer at a time.
+Statements outside this folder are written with SQLAlchemy, which omits `FOR UPDATE` and
+`SKIP LOCKED` for databases without them. Such a database must allow only one writer at a time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Connecting:
 
     @property
     def pool(self) -> dict[str, Any]:
-        """Return what SQLAlchemy's pool of connections takes."""
+        """Return the arguments of SQLAlchemy's connection pool."""
         return {
             "pool_size": self.pool_size,
             "max_overflow": self.pool_size // 2,
@@ -43,11 +43,11 @@ class Connecting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRule:
-    """What `update_rows` does with every row, in SQL.
+    """What `update_rows` does in all rows alike.
 
     Args:
-        sets: columns that get the same expression in every row.
-        matched: columns that are compared with the given values, not set.
+        sets: columns that get the same SQL expression in every row.
+        matched: columns that must equal the given values and are not set.
 
     """
 
@@ -57,7 +57,7 @@ class UpdateRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locking:
-    """Which rows `lock_rows` takes, in what order, as SQL; `skips` those that others hold."""
+    """Condition and order of `lock_rows` in SQL; `skips` rows that others have locked."""
 
     guard: str
     order: str
@@ -65,91 +65,91 @@ class Locking:
 
 
 class Dialect(Protocol):
-    """One kind of database; holds no state and opens nothing by itself."""
+    """One kind of database; has no state and opens nothing by itself."""
 
-    #: What SQLAlchemy calls it.
+    #: SQLAlchemy's name of it.
     name: str
-    #: How its URLs begin, with the driver, and what a whole one looks like.
+    #: The beginning of its URLs, with the driver, and the form of a whole URL.
     url_start: str
     url_form: str
-    #: A file that this process opens itself: its writers queue here, and no server can be lost.
+    #: A file that this process opens itself: writers queue in this process, and there is no server.
     is_embedded: bool
-    #: How its driver marks the place of a value.
+    #: The driver's placeholder of a value.
     parameter: str
     #: SQL for its clock in epoch milliseconds, and for 32 or more random characters.
     now_ms: str
     random_id: str
-    #: Types of its own for a text of up to 16 MB and for an id that counts up; None = the standard.
+    #: Types for texts of up to 16 MB and for auto-increment ids; None = the standard type.
     long_text: TypeEngine[str] | None
     auto_id: TypeEngine[int] | None
-    #: Options of every table, and those of a table that never gives the id of a deleted row again.
+    #: Options of every table, and of tables in which the id of a deleted row is never used again.
     table_options: Mapping[str, str]
     lasting_id_options: Mapping[str, bool]
 
     def make_engine(self, url: URL, how: Connecting) -> Engine:
-        """Return what makes connections, READ COMMITTED or stricter, and keeps them in a pool.
+        """Return an engine with a pool of connections at READ COMMITTED or stricter.
 
-        A transaction whose connection has the execution option `warren_writing` is going to write;
-        one with `warren_autocommit` is a single SELECT, without a transaction around it.
+        The execution option `warren_writing` announces a transaction that writes;
+        `warren_autocommit` announces SELECTs without a transaction.
         """
 
     def version_problem(self, connected: sqlalchemy.Dialect) -> str | None:
-        """Return why the server connected to cannot be used, None if it can."""
+        """Return why the connected server cannot be used; None if it can."""
 
     def is_retryable(self, error: DBAPIError) -> bool:
-        """Whether the same unit of work may succeed when it is tried again now."""
+        """Whether the same unit of work may succeed if it is tried again now."""
 
     def is_loss(self, error: DBAPIError) -> bool:
-        """Whether the server is gone or stuck for everybody."""
+        """Whether the server is unreachable or stuck, for all queries."""
 
     def is_unavailable(self, error: DBAPIError) -> bool:
-        """Whether the database is at fault and not the statement."""
+        """Whether the database is at fault, not the statement."""
 
     def index_hint(self, index: str) -> str | None:
-        """Return the words that make a statement use an index, None if there are none.
+        """Return the hint that makes a statement use an index; None if the database has none.
 
-        The index is a name, `""` = that of the primary key.
+        `index` is a name; `""` = the primary key.
         """
 
     def insert_or_keep(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
-        """Return an INSERT that leaves a row alone whose key is there; `key` is unique."""
+        """Return an INSERT that keeps an existing row with the same unique `key`."""
 
     def insert_or_replace(
         self, model: type[Any], key: QueryableAttribute[Any], column: QueryableAttribute[Any]
     ) -> Insert:
-        """Return an INSERT that sets one column of a row whose key is there."""
+        """Return an INSERT that sets `column` in an existing row with the same unique `key`."""
 
     def insert_rows(self, table: str, columns: Sequence[str], count: int, key: str) -> str:
-        """Return an INSERT of many rows in the driver's own words; a row that is there is kept.
+        """Return an INSERT of many rows with the driver's placeholders; existing rows are kept.
 
-        It must not cut a value that does not fit.
+        It must not truncate values that do not fit.
         """
 
     def update_rows(
         self, table: str, columns: Sequence[str], count: int, key: str, rule: "UpdateRule"
     ) -> str:
-        """Return an UPDATE that gives each of many rows values of its own, up to `WHERE`/`AND`.
+        """Return an UPDATE of many rows with their own values, ending in `WHERE` or `AND`.
 
-        The caller adds its guard. It goes from the values to the rows by their primary key and
-        locks no others; its row count is of the rows that matched, changed or not.
+        The caller appends its guard. The statement finds rows by primary key and locks no others.
+        Its row count includes rows that matched but did not change.
         """
 
     def update_alike(self, table: str, columns: Sequence[str], ids: Sequence[int], key: str) -> str:
-        """Return an UPDATE that gives many rows the same values, up to `AND`.
+        """Return an UPDATE of many rows to the same values, ending in `AND`.
 
-        It reaches the rows by their primary key and locks no others.
+        It finds rows by primary key and locks no others.
         """
 
     def lock_rows(
         self, table: str, columns: Sequence[str], ids: Sequence[int], key: str, how: "Locking"
     ) -> str:
-        """Return a SELECT that locks rows, where there are such locks, by their primary key."""
+        """Return a SELECT by primary key that locks rows, if the database has row locks."""
 
     def lock_upgrade(self, connection: Connection, seconds: int) -> bool:
-        """Keep other upgrades of the schema out; False if another was still on after so long."""
+        """Lock out other schema upgrades; return False if another one takes longer than this."""
 
     def grants(self, rights: Mapping[str, str], database: str, user: str, host: str) -> list[str]:
-        """Return statements that give an account its rights, by table.
+        """Return the statements that grant an account its rights on each table.
 
         Raises:
             ValueError: a name would need quoting, or the database has no accounts.

@@ -1,4 +1,4 @@
-"""What a database's error means: try again, give up for now, or a fault of the statement."""
+"""Classifies database errors: try again, unavailable, or a fault of the statement."""
 
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -9,19 +9,19 @@ from sql.errors import DatabaseUnavailable
 
 
 def is_retryable(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
-    """Whether the same unit of work may succeed when it is tried again now."""
+    """Whether the same unit of work may succeed if it is tried again now."""
     return isinstance(error, DBAPIError) and dialect.is_retryable(error)
 
 
 def is_loss(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
-    """Whether the database's server is gone or stuck, for every query."""
+    """Whether the database's server is unreachable or stuck, for all queries."""
     return isinstance(error, DBAPIError) and dialect.is_loss(error)
 
 
 def unavailable(
     error: DBAPIError | PoolTimeout, url: URL, dialect: Dialect
 ) -> DatabaseUnavailable | None:
-    """Return the error that says so in one line, None when the statement itself is at fault."""
+    """Return a one-line error for an unavailable database; None if the statement is at fault."""
     where = url.set(query={}).render_as_string(hide_password=True)
     if isinstance(error, PoolTimeout):
         return DatabaseUnavailable(f"cannot use the database {where}: every connection is taken")

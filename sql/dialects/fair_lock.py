@@ -1,13 +1,13 @@
-"""A lock that is handed on in the order in which threads asked for it."""
+"""A lock that threads get in the order in which they requested it."""
 
 import threading
 from collections import deque
 
 
 class FairLock:
-    """Lets one thread in at a time, in order; with `threading.Lock` the next one is random.
+    """A first-come, first-served lock; `threading.Lock` picks any waiting thread.
 
-    A thread that leaves and comes back at once queues behind those that waited.
+    A thread that releases it and requests it again queues behind those that already wait.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Making a statement use an index, on databases that would sometimes choose a worse one."""
+"""Makes statements use an index, on databases that sometimes choose a worse one."""
 
 from typing import Any, TypeVar
 
@@ -8,12 +8,12 @@ from sql.dialects.supported import SUPPORTED
 
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 
-#: Stands for the index of a primary key, which has no name of its own.
+#: Stands for the index of the primary key, which has no name.
 PRIMARY_KEY = ""
 
 
 def use_index(query: Query, model: type[Any], index: str) -> Query:
-    """Return the query, made to read a table by an index."""
+    """Return the query with hints to read a table by an index."""
     for dialect in SUPPORTED:
         if words := dialect.index_hint(index):
             query = query.with_hint(model, words, dialect.name)
@@ -21,7 +21,7 @@ def use_index(query: Query, model: type[Any], index: str) -> Query:
 
 
 def update_by_index(statement: Update, index: str) -> Update:
-    """Return the UPDATE, made to find its rows by an index."""
+    """Return the UPDATE with hints to find its rows by an index."""
     for dialect in SUPPORTED:
         if words := dialect.index_hint(index):
             statement = statement.with_hint(words, dialect_name=dialect.name)

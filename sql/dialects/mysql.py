@@ -1,4 +1,4 @@
-"""MariaDB and MySQL: how long each side waits, what the server ends by itself, and its own SQL."""
+"""MariaDB and MySQL: their timeouts, error codes and SQL."""
 
 import re
 import time
@@ -20,37 +20,38 @@ from sql.dialects.server_version import too_old
 
 CONNECT_SECONDS = 5
 
-#: A frozen scheduler loses its locks after so long, sooner than others give up what waits for them.
+#: The server closes a connection that is idle for this long, so a frozen scheduler loses its locks
+#: before others stop waiting for them.
 IDLE_LIMIT_SECONDS = 9
-#: And a frozen console after so long: ticks are planned further ahead, so only what is due at once,
-#: of a job that it was changing, is late.
+#: The same for a frozen console. Ticks are planned further ahead than this, so only runs that are
+#: due at once, of a job that it was changing, are late.
 WRITING_IDLE_LIMIT_SECONDS = 3
-# Nobody waits for a lock for longer than 4 s at a time. The SQL mode is set because a lax server
-# cuts values that do not fit.
+# No statement waits for a lock longer than 4 s. The SQL mode is set because a server without
+# strict mode truncates values that do not fit.
 _SESSION_SETTINGS = (
     f"SET SESSION wait_timeout = {IDLE_LIMIT_SECONDS}, innodb_lock_wait_timeout = 4, "
     "time_zone = '+00:00', "
     "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'"
 )
-#: A connection that was not used for so long is asked whether it still lives.
+#: A connection that was idle for this long is pinged before use.
 PING_AFTER_SECONDS = 1.0
-#: A connection that was not used for so long is made again: below both, so that the server never
-#: closes one that is about to be used.
+#: A connection that was idle for this long is replaced: less than the limits above, so that the
+#: server never closes a connection that is about to be used.
 _RECYCLE_SECONDS, _WRITING_RECYCLE_SECONDS = 6, 2
 
-#: The first with SKIP LOCKED.
+#: The first versions with SKIP LOCKED.
 OLDEST_MARIADB, OLDEST_MYSQL = (10, 6), (8, 0)
 
-#: Codes after which the same unit of work may succeed: lock wait (1205), deadlock (1213), changed
+#: Errors after which the same unit of work may succeed: lock wait (1205), deadlock (1213), changed
 #: since read (1020), NOWAIT (3572), connection killed (1927) or lost (2006, 2013, 2055, 4031).
 RETRYABLE_CODES = frozenset({1205, 1213, 1020, 3572, 1927, 2006, 2013, 2055, 4031})
-#: Codes for a server that works for nobody now: disk or table full (1021, 1030, 1114), too many
+#: Errors of a server that cannot work at present: disk or table full (1021, 1030, 1114), too many
 #: connections (1040), shutting down (1053), no right (1044, 1142, 1143), lock table full (1206),
 #: read-only (1290, 1836), interrupted (1317, 1969, 3024).
 UNAVAILABLE_CODES = frozenset(
     {1021, 1030, 1040, 1044, 1053, 1114, 1142, 1143, 1206, 1290, 1317, 1836, 1969, 3024}
 )
-#: Codes for a server that is not there: no connection (2002, 2003), too many (1040), shutting
+#: Errors of a server that cannot be reached: no connection (2002, 2003), too many (1040), shutting
 #: down (1053), lost (2006, 2013, 2055, 4031).
 LOSS_CODES = frozenset({2002, 2003, 1040, 1053, 2006, 2013, 2055, 4031})
 
@@ -59,7 +60,7 @@ _HOST = re.compile(r"[A-Za-z0-9_.:%/-]{1,255}")
 
 
 class MySQL:
-    """See `Dialect`; serves both kinds of server, which differ in versions and one setting."""
+    """See `Dialect`; serves MariaDB and MySQL, which differ in their versions and one setting."""
 
     name = "mysql"
     url_start = "mysql+pymysql://"
@@ -78,7 +79,7 @@ class MySQL:
     lasting_id_options: Mapping[str, bool] = {}
 
     def make_engine(self, url: URL, how: Connecting) -> Engine:
-        """Return what makes connections that the server ends when they say nothing for long."""
+        """Return an engine whose connections the server closes when they are idle for long."""
         engine = create_engine(
             lean(url),
             hide_parameters=True,
@@ -94,7 +95,7 @@ class MySQL:
                 **_tls(url),
             },
         )
-        event.listen(engine, "checkin", _count_from_now)
+        event.listen(engine, "checkin", _restart_age)
         if not how.fail_fast:
             event.listen(engine, "checkout", _ping_if_idle)
         if how.fail_fast:
@@ -104,7 +105,7 @@ class MySQL:
         return engine
 
     def version_problem(self, connected: sqlalchemy.Dialect) -> str | None:
-        """Judge the server by its kind."""
+        """Compare the server's version with the oldest of its kind."""
         parts = connected.server_version_info or ()
         version = tuple(part for part in parts if isinstance(part, int))
         if getattr(connected, "is_mariadb", False):
@@ -112,35 +113,35 @@ class MySQL:
         return too_old("MySQL", version, OLDEST_MYSQL)
 
     def is_retryable(self, error: DBAPIError) -> bool:
-        """Judge by the server's code, or by the connection that is gone."""
+        """Check the error code, and whether the connection was lost."""
         return error.connection_invalidated or _code(error) in RETRYABLE_CODES
 
     def is_loss(self, error: DBAPIError) -> bool:
-        """Judge by the server's code or the driver's."""
+        """Check the error code of the server or driver."""
         return _code(error) in LOSS_CODES
 
     def is_unavailable(self, error: DBAPIError) -> bool:
-        """Judge by the code; connecting and committing have no statement that could be at fault."""
-        at_work = error.statement is not None
-        return not at_work or self.is_retryable(error) or _code(error) in UNAVAILABLE_CODES
+        """Check the error code; without a statement, it is an error of connecting or committing."""
+        has_statement = error.statement is not None
+        return not has_statement or self.is_retryable(error) or _code(error) in UNAVAILABLE_CODES
 
     def index_hint(self, index: str) -> str | None:
-        """Return the hint that both servers obey."""
+        """Return FORCE INDEX, which both servers obey."""
         return f"FORCE INDEX ({index or 'PRIMARY'})"
 
     def insert_or_keep(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
-        """Set the key to what it is: INSERT IGNORE would also cut values that do not fit."""
+        """Set the key to itself, because INSERT IGNORE would truncate values that do not fit."""
         return mysql.insert(model).on_duplicate_key_update({str(key.expression.key): key})
 
     def insert_or_replace(
         self, model: type[Any], _key: QueryableAttribute[Any], column: QueryableAttribute[Any]
     ) -> Insert:
-        """Whichever unique key is met."""
-        made, name = mysql.insert(model), str(column.expression.key)
-        return made.on_duplicate_key_update({name: made.inserted[name]})
+        """Return ON DUPLICATE KEY UPDATE, which applies to any unique key."""
+        insert, name = mysql.insert(model), str(column.expression.key)
+        return insert.on_duplicate_key_update({name: insert.inserted[name]})
 
     def insert_rows(self, table: str, columns: Sequence[str], count: int, key: str) -> str:
-        """Set the key to what it is: INSERT IGNORE would also cut values that do not fit."""
+        """Set the key to itself, because INSERT IGNORE would truncate values that do not fit."""
         row = f"({', '.join(['%s'] * len(columns))})"
         into = f"INSERT INTO {table} ({', '.join(columns)})"
         otherwise = f"ON DUPLICATE KEY UPDATE {key} = {table}.{key}"
@@ -149,7 +150,7 @@ class MySQL:
     def update_rows(
         self, table: str, columns: Sequence[str], count: int, key: str, rule: UpdateRule
     ) -> str:
-        """Join from the values to the rows: the other way round would lock rows not ours."""
+        """Join from the values to the rows; the other way round would lock other rows too."""
         first = "SELECT " + ", ".join(f"%s AS {column}" for column in columns)
         other = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}"
         own = (column for column in columns if column not in (key, *rule.matched))
@@ -161,7 +162,7 @@ class MySQL:
         return f"UPDATE {join} SET {changes} WHERE {matches}"  # noqa: S608 - constants of ours
 
     def update_alike(self, table: str, columns: Sequence[str], ids: Sequence[int], key: str) -> str:
-        """Hint at the index: MariaDB may find a status in common cheaper."""
+        """Force the primary key, because MariaDB may prefer the index on the common status."""
         sets = ", ".join(f"{column} = %s" for column in columns)
         listed = ",".join(map(str, ids))
         by_key = f"{table} FORCE INDEX (PRIMARY) SET {sets} WHERE {key} IN ({listed})"
@@ -170,7 +171,7 @@ class MySQL:
     def lock_rows(
         self, table: str, columns: Sequence[str], ids: Sequence[int], key: str, how: Locking
     ) -> str:
-        """Hint at the index, and leave out what others hold where that is wanted."""
+        """Force the primary key; with `skips`, add SKIP LOCKED."""
         listed = ",".join(map(str, ids))
         from_ = f"{table} FORCE INDEX (PRIMARY) WHERE {key} IN ({listed}) AND {how.guard}"
         wait = " SKIP LOCKED" if how.skips else ""
@@ -178,8 +179,8 @@ class MySQL:
         return f"SELECT {names} FROM {from_} ORDER BY {how.order} FOR UPDATE{wait}"  # noqa: S608 - constants and numbers of ours
 
     def lock_upgrade(self, connection: Connection, seconds: int) -> bool:
-        """Hold a lock until the connection ends: DDL commits, and would end a transaction's."""
-        # The lock's name holds for the whole server and may have 64 characters.
+        """Take a lock of the connection, because DDL commits and would release a transaction's."""
+        # The lock's name is valid for the whole server and may have 64 characters.
         name = f"warren.{connection.engine.url.database}"[:64]
         statement = "SELECT GET_LOCK(%s, %s)"
         return bool(connection.exec_driver_sql(statement, (name, seconds)).scalar())
@@ -202,16 +203,17 @@ class MySQL:
 
 
 def _tls(url: URL) -> dict[str, Any]:
-    """Return that nothing is encrypted on the way to this very machine, unless the URL asks for it.
+    """Return the option that disables TLS on this host, unless the URL asks for TLS.
 
-    For each connection that may be encrypted, PyMySQL reads all certificates that the system
-    trusts: 20 ms and more of computing.
+    For each connection that may use TLS, PyMySQL reads all certificates that the system trusts,
+    which takes 20 ms and more.
     """
-    asked = any(name.startswith("ssl") for name in url.query)
-    return {} if asked or not _is_here(url.host or "localhost") else {"ssl_disabled": True}
+    is_requested = any(name.startswith("ssl") for name in url.query)
+    is_local = _is_local(url.host or "localhost")
+    return {"ssl_disabled": True} if is_local and not is_requested else {}
 
 
-def _is_here(host: str) -> bool:
+def _is_local(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -219,9 +221,10 @@ def _is_here(host: str) -> bool:
 
 
 def _ping_if_idle(connection: Any, record: Any, _proxy: object) -> None:
-    """Ask a connection whether it still lives, unless it was used a moment ago.
+    """Ping a connection before use if it has been idle.
 
-    One that was lost since is found by its next statement, and then the unit of work runs again.
+    If a connection was lost more recently, its next statement fails and the unit of work is
+    repeated.
     """
     if time.time() - record.starttime < PING_AFTER_SECONDS:
         return
@@ -231,13 +234,13 @@ def _ping_if_idle(connection: Any, record: Any, _proxy: object) -> None:
         raise InvalidatePoolError(str(error)) from error
 
 
-def _count_from_now(_connection: object, record: Any) -> None:
-    """Let the pool's limit on a connection's age be one on how long nobody has used it."""
+def _restart_age(_connection: object, record: Any) -> None:
+    """Make the pool's limit on a connection's age a limit on its idle time."""
     record.starttime = time.time()
 
 
 def _limit_idle_time(engine: Engine) -> None:
-    """Let the server end a connection soon that stands still in a write, and others later."""
+    """Make the server close idle connections, sooner if they are in a writing transaction."""
 
     @event.listens_for(engine, "begin")
     def limit(connection: Connection) -> None:
@@ -249,7 +252,7 @@ def _limit_idle_time(engine: Engine) -> None:
 
 
 def _limit_statements(engine: Engine, seconds: int) -> None:
-    """Let the server end each SELECT after so long; both kinds say it in words of their own."""
+    """Make the server end each SELECT after this time; MariaDB and MySQL differ in the variable."""
 
     @event.listens_for(engine, "connect")
     def limit(connection: Any, _record: object) -> None:

@@ -1,7 +1,7 @@
-"""A connection to MariaDB or MySQL that ends no transaction where none can be open.
+"""A connection to MariaDB or MySQL that leaves out needless COMMIT and ROLLBACK statements.
 
-One may be open from the first statement on, until it is ended, unless the server commits each
-statement by itself. SQLAlchemy sends a ROLLBACK after each COMMIT too, which costs as much as it.
+SQLAlchemy sends a ROLLBACK even after a COMMIT, which takes as long as the COMMIT. A transaction
+can be open only after a statement, and never in autocommit mode.
 """
 
 from typing import Any
@@ -15,9 +15,9 @@ _DRIVER = "lean"
 
 
 class LeanConnection(pymysql.connections.Connection):
-    """See above."""
+    """A connection that sends COMMIT and ROLLBACK only if a transaction may be open."""
 
-    #: Also after an error: the server may have begun a transaction before it.
+    #: Stays set after an error, because the server may have begun a transaction before it.
     _may_be_open = False
 
     def query(self, sql: Any, unbuffered: bool = False) -> int:
@@ -26,20 +26,20 @@ class LeanConnection(pymysql.connections.Connection):
         return super().query(sql, unbuffered)
 
     def commit(self) -> None:
-        """Commit, unless each statement was."""
+        """Commit, unless in autocommit mode."""
         if not self.autocommit_mode:
             super().commit()
             self._may_be_open = False
 
     def rollback(self) -> None:
-        """Undo what may be open."""
+        """Roll back a transaction that may be open."""
         if self._may_be_open:
             super().rollback()
             self._may_be_open = False
 
 
 class LeanDialect(MySQLDialect_pymysql):
-    """SQLAlchemy's own, with these connections."""
+    """SQLAlchemy's dialect with these connections."""
 
     driver = _DRIVER
     supports_statement_cache = True
@@ -53,5 +53,5 @@ registry.register(f"mysql.{_DRIVER}", __name__, LeanDialect.__name__)
 
 
 def lean(url: URL) -> URL:
-    """Return the URL by which SQLAlchemy makes such connections."""
+    """Return the URL with which SQLAlchemy makes such connections."""
     return url.set(drivername=f"mysql+{_DRIVER}")

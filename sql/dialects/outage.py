@@ -1,19 +1,19 @@
-"""Whether a database is lost, for those who would rather hear so at once than wait for it."""
+"""Remembers that a database is unavailable, so that callers fail at once instead of waiting."""
 
 import threading
 from collections.abc import Callable
 
 from sql.errors import DatabaseUnavailable
 
-#: How often a lost database is asked whether it is back.
+#: Time between two attempts to reach an unavailable database.
 ASK_SECONDS = 0.5
 
 
 class Outage:
-    """From the first failure on nobody waits, but for one thread that asks until it has an answer.
+    """After the first failure, callers fail at once, while one thread tries to reach the database.
 
     Args:
-        ask: asks the database anything; raises when there is no answer.
+        ask: executes any query; raises if the database does not answer.
 
     """
 
@@ -24,10 +24,10 @@ class Outage:
         self._words: str | None = None
 
     def check(self) -> None:
-        """Do nothing while the database is there.
+        """Do nothing while the database is available.
 
         Raises:
-            DatabaseUnavailable: it is lost; the words are those of its loss.
+            DatabaseUnavailable: it is not; the message is that of the first failure.
 
         """
         words = self._words
@@ -35,7 +35,7 @@ class Outage:
             raise DatabaseUnavailable(words)
 
     def begin(self, error: DatabaseUnavailable) -> None:
-        """Take the database for lost, until it answers again."""
+        """Consider the database unavailable until it answers again."""
         with self._lock:
             if self._words is not None or self._closing.is_set():
                 return
@@ -43,14 +43,14 @@ class Outage:
             threading.Thread(target=self._watch, name="lost database", daemon=True).start()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop the thread that tries to reach the database."""
         self._closing.set()
 
     def _watch(self) -> None:
         while not self._closing.wait(ASK_SECONDS):
             try:
                 self._ask()
-            except Exception:  # noqa: BLE001, S112 - whatever it is, there was no answer
+            except Exception:  # noqa: BLE001, S112 - any error means that there was no answer
                 continue
             break
         self._words = None

@@ -1,8 +1,8 @@
-"""Words about a server that is too old for what the statements here need."""
+"""The error message for a server that is too old."""
 
 
 def too_old(name: str, version: tuple[int, ...], needed: tuple[int, ...]) -> str | None:
-    """Return a complaint about a version below the one that is needed."""
+    """Return an error message if `version` is below `needed`; otherwise None."""
     if version >= needed:
         return None
     return f"expected {name} to be {_text(needed)} or newer, got: {_text(version)}"

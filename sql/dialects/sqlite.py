@@ -1,4 +1,4 @@
-"""SQLite: a file that this process opens, and whose writers wait for each other."""
+"""SQLite: a file that this process opens; writers wait for each other."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from sqlalchemy.types import TypeEngine
 from sql.dialects.dialect import Connecting, Locking, UpdateRule
 from sql.dialects.server_version import too_old
 
-#: The first with UPDATE ... FROM.
+#: The first version with UPDATE ... FROM.
 OLDEST = (3, 33)
 
 
 class SQLite:
-    """See `Dialect`; there is no SKIP LOCKED, for a write begins with the lock of the file."""
+    """See `Dialect`; SKIP LOCKED is not needed, because a write first locks the whole file."""
 
     name = "sqlite"
     url_start = "sqlite:///"
@@ -35,7 +35,7 @@ class SQLite:
     lasting_id_options: Mapping[str, bool] = {"sqlite_autoincrement": True}
 
     def make_engine(self, url: URL, how: Connecting) -> Engine:
-        """Return what makes connections; the driver waits 5 s for another process's lock."""
+        """Return an engine whose connections wait up to 5 s for another process's lock."""
         engine = create_engine(
             url,
             hide_parameters=True,
@@ -47,48 +47,50 @@ class SQLite:
         return engine
 
     def version_problem(self, _connected: sqlalchemy.Dialect) -> str | None:
-        """Judge the library in this process."""
+        """Check the version of the library in this process."""
         return too_old("SQLite", sqlite3.sqlite_version_info, OLDEST)
 
     def is_retryable(self, error: DBAPIError) -> bool:
-        """Tell another writer's lock by the driver's words."""
+        """Recognize another writer's lock by the driver's message."""
         if not isinstance(error.orig, sqlite3.OperationalError):
             return False
         return "locked" in str(error.orig) or "busy" in str(error.orig)
 
     def is_loss(self, _error: DBAPIError) -> bool:
-        """Return False: there is no server."""
+        """Return False, because there is no server."""
         return False
 
     def is_unavailable(self, error: DBAPIError) -> bool:
-        """Whether the file is damaged, full, read-only, locked."""
+        """Whether the file is damaged, full, read-only or locked."""
         damaged = type(error.orig) is sqlite3.DatabaseError
         return damaged or isinstance(error.orig, sqlite3.OperationalError)
 
     def index_hint(self, _index: str) -> str | None:
-        """Return None: its planner needs no help."""
+        """Return None; SQLite's planner needs no hints."""
         return None
 
     def insert_or_keep(self, model: type[Any], _key: QueryableAttribute[Any]) -> Insert:
-        """Whichever unique key is met."""
+        """Return ON CONFLICT DO NOTHING, which applies to any unique key."""
         return sqlite.insert(model).on_conflict_do_nothing()
 
     def insert_or_replace(
         self, model: type[Any], key: QueryableAttribute[Any], column: QueryableAttribute[Any]
     ) -> Insert:
-        """Name the key that may be met."""
-        made, name = sqlite.insert(model), str(column.expression.key)
-        return made.on_conflict_do_update(index_elements=[key], set_={name: made.excluded[name]})
+        """Return ON CONFLICT DO UPDATE, which must name the key."""
+        insert, name = sqlite.insert(model), str(column.expression.key)
+        return insert.on_conflict_do_update(
+            index_elements=[key], set_={name: insert.excluded[name]}
+        )
 
     def insert_rows(self, table: str, columns: Sequence[str], count: int, _key: str) -> str:
-        """Whichever unique key is met."""
+        """Return ON CONFLICT DO NOTHING, which applies to any unique key."""
         into = f"INSERT INTO {table} ({', '.join(columns)})"
         return f"{into} VALUES {_placeholders(columns, count)} ON CONFLICT DO NOTHING"
 
     def update_rows(
         self, table: str, columns: Sequence[str], count: int, key: str, rule: UpdateRule
     ) -> str:
-        """Begin with UPDATE, not WITH: else the driver does not count the rows."""
+        """Start with UPDATE, not WITH, because otherwise the driver does not count rows."""
         names = {column: f"v.column{number}" for number, column in enumerate(columns, 1)}
         held = (key, *rule.matched)
         sets = {column: name for column, name in names.items() if column not in held}
@@ -100,7 +102,7 @@ class SQLite:
         return f"UPDATE {table} SET {changes} FROM {values} WHERE {matches}"  # noqa: S608 - constants of ours
 
     def update_alike(self, table: str, columns: Sequence[str], ids: Sequence[int], key: str) -> str:
-        """By the primary key, as its planner finds by itself."""
+        """Return a plain UPDATE; the planner uses the primary key by itself."""
         sets = ", ".join(f"{column} = ?" for column in columns)
         listed = ",".join(map(str, ids))
         return f"UPDATE {table} SET {sets} WHERE {key} IN ({listed}) AND "  # noqa: S608 - constants and numbers of ours
@@ -108,24 +110,24 @@ class SQLite:
     def lock_rows(
         self, table: str, columns: Sequence[str], ids: Sequence[int], key: str, how: Locking
     ) -> str:
-        """Lock nothing: a writer holds the lock of the whole file."""
+        """Return a plain SELECT; a writer has already locked the whole file."""
         listed = ",".join(map(str, ids))
-        found = f"{table} WHERE {key} IN ({listed}) AND {how.guard}"
-        return f"SELECT {', '.join(columns)} FROM {found} ORDER BY {how.order}"  # noqa: S608 - constants and numbers of ours
+        from_ = f"{table} WHERE {key} IN ({listed}) AND {how.guard}"
+        return f"SELECT {', '.join(columns)} FROM {from_} ORDER BY {how.order}"  # noqa: S608 - constants and numbers of ours
 
     def lock_upgrade(self, _connection: Connection, _seconds: int) -> bool:
-        """Return True: the transaction itself keeps others out."""
+        """Return True; the transaction itself locks out others."""
         return True
 
     def grants(
         self, _rights: Mapping[str, str], _database: str, _user: str, _host: str
     ) -> list[str]:
-        """Refuse: who may read the file may do everything."""
+        """Raise ValueError; SQLite has no accounts."""
         raise ValueError("SQLite has no accounts; grants are for MariaDB and MySQL")
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
-    # The driver's own idea of transactions starts them too late and without IMMEDIATE.
+    # The driver itself would start transactions too late and without IMMEDIATE.
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")

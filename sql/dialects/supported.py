@@ -1,4 +1,4 @@
-"""The databases that Warren works with. A port adds its class here."""
+"""The supported databases; a port adds its class here."""
 
 from sqlalchemy.orm import Session
 
@@ -11,10 +11,10 @@ _BY_NAME = {dialect.name: dialect for dialect in SUPPORTED}
 
 
 def named(name: str) -> Dialect:
-    """Return the dialect that SQLAlchemy calls so.
+    """Return the dialect with this SQLAlchemy name.
 
     Raises:
-        ValueError: Warren does not work with such a database.
+        ValueError: the database is not supported.
 
     """
     if name not in _BY_NAME:
@@ -23,5 +23,5 @@ def named(name: str) -> Dialect:
 
 
 def of(session: Session) -> Dialect:
-    """Return the dialect of the database that a session works on."""
+    """Return the dialect of a session's database."""
     return named(session.get_bind().dialect.name)

@@ -1,1 +1,1 @@
-"""What an import asks of both databases: rows of a foreign one, and what was imported so far."""
+"""What an import reads of a foreign database, and stores about imported items."""

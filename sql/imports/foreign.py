@@ -1,4 +1,4 @@
-"""Reads the tables of somebody else's MySQL or MariaDB, which it never writes to."""
+"""Reads the tables of another program's MySQL or MariaDB database; never writes to it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -10,24 +10,24 @@ from sqlalchemy.orm import Session
 from sql.dialects.database_url import parse
 from sql.engine import Database
 
-#: How long the server may take for one statement: a large table may have to be read whole.
+#: How long the server may take for one statement, which may have to read a large table.
 ANSWER_SECONDS = 600
 #: Rows fetched by one statement.
 PAGE = 5_000
 
-#: A row by the names of its columns, everything as text.
+#: A row by column names, with all values as text.
 Values = Mapping[str, str | None]
 
 
 class ForeignDatabase:
-    """A database of another program, read by one transaction that sees a single moment.
+    """A database of another program.
 
     Args:
         url: `mysql+pymysql://user@host/name`, without a password.
-        password: of that user.
+        password: the user's password.
 
     Raises:
-        ValueError: the URL is of another kind.
+        ValueError: the URL is of another kind of database.
 
     """
 
@@ -44,18 +44,18 @@ class ForeignDatabase:
         self._database.close()
 
     def columns(self) -> dict[str, list[str]]:
-        """Return the columns of each table that this user may read, in their order."""
+        """Return the columns, in order, of each table that this user may read."""
         listed = text(
             "SELECT table_name, column_name FROM information_schema.columns "
             "WHERE table_schema = DATABASE() ORDER BY table_name, ordinal_position"
         )
-        found: dict[str, list[str]] = {}
+        columns: dict[str, list[str]] = {}
         for table, column in self._database.read(lambda session: session.execute(listed).all()):
-            found.setdefault(_text(table) or "", []).append(_text(column) or "")
-        return found
+            columns.setdefault(_text(table) or "", []).append(_text(column) or "")
+        return columns
 
     def rows(self, tables: Mapping[str, Sequence[str]]) -> dict[str, list[Values]]:
-        """Return all rows of some tables, by their ids; `tables` names the columns of each."""
+        """Return all rows of some tables by id, in one snapshot; `tables` has their columns."""
 
         def unit(session: Session) -> dict[str, list[Values]]:
             session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
@@ -66,30 +66,30 @@ class ForeignDatabase:
         return self._database.read(unit)
 
     def pages(self, table: str, columns: Sequence[str], after: int) -> Iterator[list[Values]]:
-        """Give the rows of a large table behind an id, some thousand at a time."""
+        """Yield the rows of a large table after an id, PAGE rows at a time."""
         while rows := self._page(table, columns, after):
             yield rows
             after = int(rows[-1]["id"] or 0)
 
     def first_id(self, table: str, column: str, since: datetime) -> int | None:
-        """Return the lowest id of the rows with an instant since this one, None without any."""
+        """Return the lowest id of the rows whose `column` is at or after `since`; None if none."""
         statement = text(
             f"SELECT MIN(id) FROM {_quoted(table)} "  # noqa: S608 - quoted
             f"WHERE {_quoted(column)} >= :since"
         )
-        found: int | None = self._database.read(
+        lowest: int | None = self._database.read(
             lambda session: session.execute(statement, {"since": since}).scalar()
         )
-        return found
+        return lowest
 
     def _page(self, table: str, columns: Sequence[str], after: int) -> list[Values]:
         return self._database.read(lambda session: _page(session, table, columns, after))
 
     def highest_id(self, table: str) -> int:
-        """Return the highest id of a table, 0 of an empty one."""
+        """Return the highest id of a table; 0 if it is empty."""
         statement = text(f"SELECT MAX(id) FROM {_quoted(table)}")  # noqa: S608 - quoted
-        found = self._database.read(lambda session: session.execute(statement).scalar())
-        return int(found or 0)
+        highest = self._database.read(lambda session: session.execute(statement).scalar())
+        return int(highest or 0)
 
 
 def _pages(session: Session, table: str, columns: Sequence[str]) -> Iterator[Values]:
@@ -101,11 +101,11 @@ def _pages(session: Session, table: str, columns: Sequence[str]) -> Iterator[Val
 
 def _page(session: Session, table: str, columns: Sequence[str], after: int) -> list[Values]:
     names = ", ".join(map(_quoted, columns))
-    found = session.connection().exec_driver_sql(
+    rows = session.connection().exec_driver_sql(
         f"SELECT {names} FROM {_quoted(table)} "  # noqa: S608 - quoted, and numbers of ours
         f"WHERE `id` > {after} ORDER BY `id` LIMIT {PAGE}"
     )
-    return [dict(zip(columns, map(_text, row), strict=True)) for row in found]
+    return [dict(zip(columns, map(_text, row), strict=True)) for row in rows]
 
 
 def _quoted(name: str) -> str:

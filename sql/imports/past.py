@@ -1,4 +1,4 @@
-"""What went before an import: the ids that runs had, their days, and those that are over."""
+"""Stores the past of an import: run ids, day reports and finished runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time
@@ -11,13 +11,13 @@ from sql.batch import insert_unless_there
 from sql.models import DayReport, Run
 from sql.models import Sequence as Counter
 
-#: Begins the name of a row of run ids that the counter has jumped over: from the number behind
-#: it up to `next_id`.
+#: Name prefix of a counter row for run ids that were skipped: from the number after the prefix up
+#: to `next_id`, excluded.
 _JUMPED = "run-jump-"
 
 
 def raise_run_ids(session: Session, above: int) -> None:
-    """Let no run have an id up to this one from now on, and remember what is jumped over."""
+    """Make new runs get ids greater than `above`, and record the range that is skipped."""
     of_runs = Counter.name == "run"
     first = session.execute(select(Counter.next_id).where(of_runs).with_for_update()).scalar_one()
     if first > above:
@@ -28,7 +28,7 @@ def raise_run_ids(session: Session, above: int) -> None:
 
 
 def jumped_run_ids(session: Session) -> list[range]:
-    """Return the run ids that nobody was ever given; a process may hold others for runs to come."""
+    """Return the ranges of skipped run ids, which no process has reserved."""
     rows = session.execute(
         select(Counter.name, Counter.next_id).where(Counter.name.startswith(_JUMPED))
     )
@@ -40,12 +40,12 @@ def known_days(session: Session, days: Sequence[date]) -> set[date]:
     if not days:
         return set()
     between = DayReport.day.between(_midnight(min(days)), _midnight(max(days)))
-    found = session.execute(select(DayReport.day).where(between)).scalars()
-    return {day.date() for day in found if day is not None}
+    known = session.execute(select(DayReport.day).where(between)).scalars()
+    return {day.date() for day in known if day is not None}
 
 
 def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: datetime) -> None:
-    """Write the final reports of days that have none: succeeded and failed runs."""
+    """Insert the reports of days that have none; values are successful and failed runs."""
     rows = [
         {
             "day": _midnight(day).isoformat(" ", "microseconds"),
@@ -62,12 +62,12 @@ def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: date
 
 
 def known_run_ids(session: Session, run_ids: Sequence[int]) -> set[int]:
-    """Return those of up to some hundred ids that runs have."""
+    """Return those of up to a few hundred ids that runs have."""
     return set(session.execute(select(Run.id).where(Run.id.in_(run_ids))).scalars())
 
 
 def add_runs(session: Session, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert runs that are over; one whose id is taken is left out."""
+    """Insert finished runs, except those whose id is taken."""
     insert_unless_there(session, Run, rows)
 
 

@@ -1,1 +1,1 @@
-"""Jobs: claimed when due, their history, children, scripts and what routes remember of them."""
+"""Jobs: claims of due ones, their schedule history, children, scripts and route memory."""

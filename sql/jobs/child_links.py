@@ -1,7 +1,7 @@
-"""Parents and children: which jobs run after which, in a row of `warren_job_child` for each child.
+"""The links between parent and child jobs: a row of `warren_job_child` for each child.
 
-`child_ids` repeats the ids, while they fit, for those who read XXL-JOB's column. It counts only
-for a job without such rows: one that was copied from there.
+`child_ids` repeats the ids, if they fit, for programs that read XXL-JOB's column. It is used only
+for a job without such rows, which was copied from XXL-JOB.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,15 +14,12 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sql.batch import chunks
 from sql.models import App, Cluster, Job, JobChild
 
-#: Characters that `child_ids` holds.
+#: The length of the column `child_ids`.
 LONGEST_IDS = 255
 
 
 class Followed(NamedTuple):
-    """What the end of a job's tick may lead to.
-
-    `webhook_url` hears of the ends that `webhook_when` names: the job's, else its app's.
-    """
+    """What the end of a job's tick may lead to; the webhook is the job's, else its app's."""
 
     schedule_kind: str
     children: tuple[int, ...]
@@ -39,37 +36,37 @@ class Parent(NamedTuple):
 
 
 def ids(child_ids: str | None) -> tuple[int, ...]:
-    """Return the ids in a job's `child_ids`; what is none, as XXL-JOB allows, is left out."""
+    """Return the ids in a job's `child_ids`; other text, which XXL-JOB allows, is ignored."""
     return tuple(int(part) for part in (child_ids or "").split(",") if part.strip().isdecimal())
 
 
 def joined(job_ids: Iterable[int]) -> str:
-    """Return ids as `child_ids` holds them."""
+    """Return ids in the form of `child_ids`."""
     return ",".join(map(str, job_ids))
 
 
 def lock(session: Session) -> None:
-    """Keep others from changing children until this transaction ends."""
+    """Lock all changes of children until this transaction ends."""
     session.execute(select(Cluster.id).with_for_update()).all()
 
 
 def followed(
     session: Session, job_ids: Iterable[int], *, waiting_kinds: Collection[str]
 ) -> dict[int, Followed]:
-    """Return, by id, those of the jobs whose end leads to more: children, next tick, a webhook.
+    """Return, by id, those of the jobs whose ends lead to children, a next tick, or a webhook.
 
-    `waiting_kinds` are the kinds of schedule whose next tick the end of a run sets.
+    `waiting_kinds` are the schedule kinds whose next tick depends on the end of the last one.
     """
     waits = Job.schedule_kind.in_(waiting_kinds)
     return dict(_read(session, job_ids, waits, *_HAS_CHILDREN, *_HAS_WEBHOOK))
 
 
 def children(session: Session, job_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
-    """Return the ids of the children, in order, of those of the jobs that have any."""
+    """Return the ids of the jobs' children, in order; jobs without children are left out."""
     return {
-        job_id: found.children
-        for job_id, found in _read(session, sorted(set(job_ids)), *_HAS_CHILDREN)
-        if found.children
+        job_id: followed.children
+        for job_id, followed in _read(session, sorted(set(job_ids)), *_HAS_CHILDREN)
+        if followed.children
     }
 
 
@@ -79,12 +76,12 @@ def children_of(session: Session, job_id: int) -> tuple[int, ...]:
 
 
 def set_children(session: Session, job: Job, child_ids: Sequence[int]) -> None:
-    """Give a locked job these children and no others."""
+    """Replace the children of a locked job."""
     give_children(session, [(job, child_ids)])
 
 
 def give_children(session: Session, families: Sequence[tuple[Job, Sequence[int]]]) -> None:
-    """Give locked jobs these children and no others."""
+    """Replace the children of locked jobs."""
     for some in chunks([job.id for job, _ in families]):
         session.execute(delete(JobChild).where(JobChild.job_id.in_(some)))
     rows = [
@@ -101,39 +98,39 @@ def give_children(session: Session, families: Sequence[tuple[Job, Sequence[int]]
 
 
 def with_children(session: Session) -> set[int]:
-    """Return every job that has children."""
+    """Return the ids of all jobs that have children."""
     listed = session.execute(select(JobChild.job_id).distinct()).scalars()
     return {*listed, *session.execute(select(Job.id).where(Job.child_ids != "")).scalars()}
 
 
 def parent_ids(session: Session, job_ids: Collection[int]) -> set[int]:
-    """Return every job that has one of these as a child."""
-    found: set[int] = set()
+    """Return the ids of all jobs that have one of these as a child."""
+    parents: set[int] = set()
     for chunk in chunks(sorted(job_ids)):
         listed = select(JobChild.job_id).where(JobChild.child_id.in_(chunk)).distinct()
-        found |= set(session.execute(listed).scalars())
+        parents |= set(session.execute(listed).scalars())
     has_rows = select(JobChild.job_id).where(JobChild.job_id == Job.id).exists()
     copied = select(Job.id, Job.child_ids).where(Job.child_ids != "", ~has_rows)
     wanted = set(job_ids)
-    return found | {
+    return parents | {
         job_id for job_id, text in session.execute(copied) if not wanted.isdisjoint(ids(text))
     }
 
 
 def parents(session: Session, job_ids: Collection[int]) -> list[Parent]:
-    """Return every job that has one of these as a child, by app and name."""
+    """Return all jobs that have one of these as a child, sorted by app and name."""
     known = names(session, parent_ids(session, job_ids))
-    found = [Parent(job_id, app, name) for job_id, (app, name) in known.items()]
-    return sorted(found, key=lambda one: (one.app, one.name))
+    rows = [Parent(job_id, app, name) for job_id, (app, name) in known.items()]
+    return sorted(rows, key=lambda row: (row.app, row.name))
 
 
 def children_names(session: Session, job_ids: Iterable[int]) -> dict[int, list[str]]:
-    """Return the children of jobs as APP/NAME."""
-    found = children(session, job_ids)
-    known = names(session, {child for child_ids in found.values() for child in child_ids})
+    """Return the names of the jobs' children as APP/NAME."""
+    by_parent = children(session, job_ids)
+    known = names(session, {child for child_ids in by_parent.values() for child in child_ids})
     return {
         job_id: ["/".join(known[child]) for child in child_ids if child in known]
-        for job_id, child_ids in found.items()
+        for job_id, child_ids in by_parent.items()
     }
 
 
@@ -154,7 +151,7 @@ _HAS_CHILDREN = (Job.child_ids != "", JobChild.child_id.is_not(None))
 
 
 def _of_app(column: InstrumentedAttribute[str | None]) -> ScalarSelect[str | None]:
-    """Return a column of a job's app. A join would tempt the database to begin with all apps."""
+    """Return a column of a job's app, as a subquery: a join might make it read all apps first."""
     return select(column).where(App.id == Job.app_id).scalar_subquery()
 
 
@@ -165,7 +162,7 @@ _HAS_WEBHOOK = (Job.webhook_url != "", _APP_URL != "")
 def _read(
     session: Session, job_ids: Iterable[int], *which: ColumnElement[bool]
 ) -> Iterator[tuple[int, Followed]]:
-    """Give those of the jobs for which one of the conditions holds, with their children."""
+    """Yield those of the jobs for which one of the conditions holds, with their children."""
     statement = (
         select(
             Job.id,
@@ -183,8 +180,8 @@ def _read(
     )
     for chunk in chunks(job_ids):
         rows = session.execute(statement.where(Job.id.in_(chunk)))
-        for job_id, found in groupby(rows, key=lambda row: row.id):
-            first, *others = found
+        for job_id, rows_of_job in groupby(rows, key=lambda row: row.id):
+            first, *others = rows_of_job
             listed = tuple(row.child_id for row in (first, *others) if row.child_id is not None)
             hook = (first.webhook_url, first.webhook_when)
             url, when = hook if hook[0] else (first.app_url, first.app_when)

@@ -1,4 +1,4 @@
-"""A job's script as its editor needs it: the job with its app, and the source that is current."""
+"""Reads a job with the current source of its script, for the script editor."""
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
@@ -8,18 +8,18 @@ from sql.models import App, Job
 
 
 def of_job(session: Session, job_id: int) -> tuple[Job, str]:
-    """Return a job, its source loaded, and the name of its app.
+    """Return a job, with its source loaded, and the name of its app.
 
     Raises:
         NotFound: there is no such job, or it has no script.
 
     """
-    found = session.execute(
+    row = session.execute(
         select(Job, App.name)
         .join(App, App.id == Job.app_id)
         .where(Job.id == job_id, Job.script_version.is_not(None))
         .options(undefer(Job.script_source))
     ).one_or_none()
-    if found is None:
+    if row is None:
         raise NotFound(f"job {job_id} has no script")
-    return found[0], found[1]
+    return row[0], row[1]

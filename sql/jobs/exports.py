@@ -1,4 +1,4 @@
-"""All that a job file says of apps and jobs, sources of scripts included."""
+"""Reads apps and jobs for a job file, with the sources of scripts."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,16 @@ from sql.registry import apps as apps_table
 
 
 def apps(session: Session) -> Sequence[App]:
-    """Return every app, by name."""
+    """Return all apps sorted by name."""
     return session.execute(select(App).order_by(App.name)).scalars().all()
 
 
 def jobs(
     session: Session, *, app: str | None = None, names: Sequence[str] = ()
 ) -> list[tuple[Job, str]]:
-    """Return jobs with the names of their apps, by app and name: all, or those asked for.
+    """Return jobs with the names of their apps, sorted by app and name.
 
-    `names` are NAME, or APP/NAME.
+    `app` limits them to one app, `names` (NAME or APP/NAME) to these jobs.
 
     Raises:
         NotFound: there is no such app or job.

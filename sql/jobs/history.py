@@ -1,4 +1,4 @@
-"""What the audit needs: changes of schedules, ticks that were skipped, runs that were cleared."""
+"""The history of schedules and the records of skipped ticks, from which the audit works."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,16 +10,16 @@ from sql.job_choices import NO_SCHEDULE
 from sql.jobs.jobs import JobStop
 from sql.models import History, Job, SkippedTicks
 
-#: Characters of a reason that the record of a skip keeps.
+#: Most characters of the reason in the record of a skip.
 REASON_LENGTH = 255
-#: Changes of schedules that are read by one statement.
+#: Changes of schedules read by one statement.
 CHANGES_AT_ONCE = 5_000
 
 
 def record_change(
     session: Session, job: Job, *, timezone: str, by: str, now_ms: int, anchor_ms: int
 ) -> None:
-    """Record what decides a job's ticks after its watermark, from the current row."""
+    """Record the schedule in a job's row, which decides its ticks after the watermark."""
     session.add(
         History(
             job_id=job.id,
@@ -37,7 +37,7 @@ def record_change(
 
 
 def record_stops(session: Session, stops: Sequence[JobStop], *, by: str, now_ms: int) -> None:
-    """Record that jobs stopped by themselves."""
+    """Record that the schedules of jobs ended by themselves."""
     rows = [
         {
             "job_id": stop.job_id,
@@ -59,7 +59,7 @@ def record_stops(session: Session, stops: Sequence[JobStop], *, by: str, now_ms:
 def skipped(
     job_id: int, first: int, last: int, *, count: int, why: Explanation, now_ms: int
 ) -> SkippedTicks:
-    """Return that due times from the first to the last were decided not to fire."""
+    """Return the record that the due times from `first` to `last` are skipped."""
     return SkippedTicks(
         job_id=job_id,
         from_at=first,
@@ -72,26 +72,26 @@ def skipped(
 
 
 def record_skips(session: Session, skips: Sequence[SkippedTicks]) -> None:
-    """Record due times that were decided not to fire."""
+    """Store records of skipped due times."""
     if skips:
         session.execute(insert(SkippedTicks), [_values(skip) for skip in skips])
 
 
 def changes(session: Session, *, at_once: int = CHANGES_AT_ONCE) -> Iterator[History]:
-    """Give every change, by job and in order.
+    """Yield all changes, by job and in order.
 
-    So many are read at once: in the time that a million would take, the server gives up a
-    connection that it hears nothing from.
+    They are read `at_once` at a time, because the server would close a connection that is idle for
+    as long as a million of them take.
     """
     job_id, change_id = 0, 0
     while True:
-        found = session.execute(
+        rows = session.execute(
             select(History)
             .where(History.job_id >= job_id, or_(History.job_id > job_id, History.id > change_id))
             .order_by(History.job_id, History.id)
             .limit(at_once)
         )
-        page = found.scalars().all()
+        page = rows.scalars().all()
         yield from page
         if len(page) < at_once:
             return
@@ -99,15 +99,15 @@ def changes(session: Session, *, at_once: int = CHANGES_AT_ONCE) -> Iterator[His
 
 
 def changes_of(session: Session, job_id: int) -> Sequence[History]:
-    """Return every change of one job, in order."""
-    found = select(History).where(History.job_id == job_id).order_by(History.id)
-    return session.execute(found).scalars().all()
+    """Return all changes of one job, in order."""
+    changes = select(History).where(History.job_id == job_id).order_by(History.id)
+    return session.execute(changes).scalars().all()
 
 
 def last_change(session: Session, job_id: int) -> History | None:
-    """Return the newest change of one job's schedule; None when nothing was recorded yet."""
-    found = select(History).where(History.job_id == job_id).order_by(History.id.desc()).limit(1)
-    return session.execute(found).scalar_one_or_none()
+    """Return the newest change of one job's schedule; None if there is none."""
+    newest = select(History).where(History.job_id == job_id).order_by(History.id.desc()).limit(1)
+    return session.execute(newest).scalar_one_or_none()
 
 
 def _values(skip: SkippedTicks) -> dict[str, int | str | None]:

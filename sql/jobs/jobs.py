@@ -1,4 +1,4 @@
-"""Jobs: claiming the due ones, moving their watermark, and reading them."""
+"""Jobs: claims due ones, moves their watermarks, and reads them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ _IS_ENABLED = Guard(f"{Job.is_enabled.expression} = 1")
 
 
 class JobToPlan(NamedTuple):
-    """What planning runs of a job needs."""
+    """The columns of a job needed to plan its runs."""
 
     id: int
     app_id: int
@@ -38,7 +38,7 @@ class JobToPlan(NamedTuple):
 
 
 class JobToRun(NamedTuple):
-    """What dispatching and ending runs of a job needs."""
+    """The columns of a job needed to dispatch and end its runs."""
 
     id: int
     route: str
@@ -53,7 +53,7 @@ class JobToRun(NamedTuple):
 
 
 class MissedJob(NamedTuple):
-    """What a decision on misfires of a job needs."""
+    """The columns of a job needed to decide about its misfires."""
 
     id: int
     misfire: str
@@ -62,7 +62,7 @@ class MissedJob(NamedTuple):
 
 
 def claim_due(session: Session, *, until_ms: int, limit: int) -> list[JobToPlan]:
-    """Lock enabled jobs with a tick up to `until_ms` that nobody else holds; return them."""
+    """Lock and return enabled jobs with a tick up to `until_ms`; skip those locked by others."""
     due = (
         query(JobToPlan, Job)
         .where(Job.is_enabled == 1, Job.next_tick_at <= until_ms)
@@ -73,18 +73,18 @@ def claim_due(session: Session, *, until_ms: int, limit: int) -> list[JobToPlan]
 
 
 def claim_by_ids(session: Session, job_ids: Sequence[int]) -> list[MissedJob]:
-    """Lock those of the jobs that nobody else holds; return what a decision on misfires needs."""
+    """Lock and return those of the jobs that are not locked by others."""
     wanted = use_index(query(MissedJob, Job), Job, PRIMARY_KEY).where(Job.id.in_(job_ids))
     return fetch(session, MissedJob, wanted.with_for_update(skip_locked=True))
 
 
 def next_tick(session: Session) -> int | None:
-    """Return the earliest tick that is not planned yet, of all enabled jobs."""
+    """Return the earliest unplanned tick of all enabled jobs; None without enabled jobs."""
     return session.scalar(earliest_tick())
 
 
 def earliest_tick() -> Select[int]:
-    """Return the statement that reads `next_tick`."""
+    """Return the SELECT of `next_tick`."""
     return select(func.min(Job.next_tick_at)).where(Job.is_enabled == 1)
 
 
@@ -95,7 +95,7 @@ def advance(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStop:
-    """That a job stops by itself after its watermark, and why."""
+    """A job whose schedule ends after its watermark, and why."""
 
     job_id: int
     watermark_ms: int
@@ -119,7 +119,7 @@ def stop(session: Session, stops: Sequence[JobStop]) -> None:
 
 
 def to_plan(session: Session, job_ids: Iterable[int]) -> dict[int, JobToPlan]:
-    """Return, by id, what planning a run of these jobs needs."""
+    """Return the jobs by id, with what is needed to plan runs."""
     return {
         row.id: row
         for chunk in chunks(job_ids)
@@ -128,7 +128,7 @@ def to_plan(session: Session, job_ids: Iterable[int]) -> dict[int, JobToPlan]:
 
 
 def for_runs(session: Session, job_ids: Iterable[int]) -> dict[int, JobToRun]:
-    """Return, by id, what dispatching and ending runs of these jobs needs."""
+    """Return the jobs by id, with what is needed to dispatch and end runs."""
     return {
         row.id: row
         for chunk in chunks(job_ids)
@@ -137,7 +137,7 @@ def for_runs(session: Session, job_ids: Iterable[int]) -> dict[int, JobToRun]:
 
 
 def by_ids(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
-    """Return those of the jobs that there are."""
+    """Return those of the jobs that exist, by id."""
     return {
         job.id: job
         for chunk in chunks(job_ids)
@@ -146,26 +146,26 @@ def by_ids(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
 
 
 def lock(session: Session, job_id: int) -> Job:
-    """Lock a job's row and return it.
+    """Lock and return a job.
 
     Raises:
-        NotFound: it was deleted meanwhile.
+        NotFound: there is no such job.
 
     """
     return lock_all(session, [job_id])[job_id]
 
 
 def lock_all(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
-    """Lock the rows of jobs in the order of their ids; return them by id.
+    """Lock jobs in the order of their ids; return them by id.
 
     Raises:
-        NotFound: one was deleted meanwhile.
+        NotFound: a job does not exist.
 
     """
     ids = sorted(set(job_ids))
-    # What this session read of them before the lock may be old by now.
+    # What this session read before the lock may be outdated.
     rows = use_index(select(Job), Job, PRIMARY_KEY).execution_options(populate_existing=True)
-    found = {
+    locked = {
         job.id: job
         for chunk in chunks(ids)
         for job in session.execute(
@@ -173,16 +173,16 @@ def lock_all(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
         ).scalars()
     }
     for job_id in ids:
-        if job_id not in found:
+        if job_id not in locked:
             raise NotFound(f"no job with id {job_id}")
-    return found
+    return locked
 
 
 def find(session: Session, name: str) -> Job:
-    """Return a job by NAME, or by APP/NAME where two apps share a name.
+    """Return a job, given as NAME, or as APP/NAME if two apps share the name.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is no such job.
         Conflict: several apps have a job of that name.
 
     """
@@ -190,28 +190,28 @@ def find(session: Session, name: str) -> Job:
     statement = select(Job).join(App, App.id == Job.app_id).where(Job.name == short)
     if app:
         statement = statement.where(App.name == app)
-    found = session.execute(statement.limit(2)).scalars().all()
-    if not found:
+    jobs = session.execute(statement.limit(2)).scalars().all()
+    if not jobs:
         raise NotFound(f"no job named {name!r}")
-    if len(found) > 1:
+    if len(jobs) > 1:
         raise Conflict(f"several apps have a job named {name!r}; write APP/{name}")
-    return found[0]
+    return jobs[0]
 
 
 def app_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Return the apps of jobs."""
+    """Return the ids of the jobs' apps."""
     statement = select(Job.app_id).where(Job.id.in_(list(job_ids))).distinct()
     return set(session.execute(statement).scalars())
 
 
 def find_in_app(session: Session, app_id: int, name: str) -> Job | None:
-    """Return an app's job by its name, None when there is none."""
+    """Return an app's job by name; None if there is none."""
     return session.execute(
         select(Job).where(Job.app_id == app_id, Job.name == name)
     ).scalar_one_or_none()
 
 
-#: Built once, because each trigger of the API asks it.
+#: Built once, because each trigger of the API executes it.
 _NAMED = (
     select(App.id, Job.id, App.name, Job.name)
     .join(App, App.id == Job.app_id)
@@ -220,14 +220,14 @@ _NAMED = (
 
 
 def named(session: Session, app: str, name: str) -> tuple[int, int] | None:
-    """Return the ids of the app and of the job of these names, None when there is no such job."""
-    found = session.connection().execute(_NAMED, {"its_app": app, "its_name": name}).one_or_none()
-    # To MariaDB and MySQL a name with spaces behind it is the same one.
-    return None if found is None or found[2:] != (app, name) else (found[0], found[1])
+    """Return the ids of the app and the job with these names; None if there is no such job."""
+    row = session.connection().execute(_NAMED, {"its_app": app, "its_name": name}).one_or_none()
+    # MariaDB and MySQL ignore trailing spaces when they compare names.
+    return None if row is None or row[2:] != (app, name) else (row[0], row[1])
 
 
 def ids_in_app(session: Session, app_id: int, names: Iterable[str]) -> dict[str, int]:
-    """Return the ids of those of an app's jobs, given by name, that exist."""
+    """Return the ids of an app's jobs by name; unknown names are left out."""
     return {
         name: job_id
         for chunk in chunks(names)
@@ -238,12 +238,12 @@ def ids_in_app(session: Session, app_id: int, names: Iterable[str]) -> dict[str,
 
 
 def is_any(session: Session) -> bool:
-    """Say whether there is a job."""
+    """Return whether there is any job."""
     return session.execute(select(Job.id).limit(1)).first() is not None
 
 
 def find_many(session: Session, keys: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Job]:
-    """Return those of the jobs, by app id and name, that there are."""
+    """Return those of the jobs that exist, by app id and name."""
     names: dict[int, list[str]] = defaultdict(list)
     for app_id, name in keys:
         names[app_id].append(name)
@@ -258,6 +258,6 @@ def find_many(session: Session, keys: Iterable[tuple[int, str]]) -> dict[tuple[i
 
 
 def listing(session: Session) -> Sequence[tuple[Job, str]]:
-    """Return all jobs with their app's name, by app and name."""
+    """Return all jobs with their app's name, sorted by app and name."""
     listed = select(Job, App.name).join(App, App.id == Job.app_id).order_by(App.name, Job.name)
     return session.execute(listed).all()

@@ -1,4 +1,4 @@
-"""Jobs that wait for the end of their tick, which sets the next one."""
+"""Parked jobs: fixed delays that wait for the end of their tick, which sets the next one."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from sql.dialects.hints import PRIMARY_KEY, use_index
 from sql.models import Job
 from sql.rows import fetch, query
 
-#: The next tick of a job that waits: never due, so no claim finds it.
+#: The next tick of a parked job: never due, so no claim finds it.
 PARKED_MS = 2**62
 
 
 class ParkedJob(NamedTuple):
-    """A job that waits: its schedule and its watermark."""
+    """A parked job with its schedule and its watermark."""
 
     id: int
     schedule_kind: str
@@ -24,9 +24,9 @@ class ParkedJob(NamedTuple):
 
 
 def lock(session: Session, job_ids: Iterable[int]) -> list[ParkedJob]:
-    """Lock those of the jobs that wait, and return them."""
+    """Lock and return those of the jobs that are parked."""
     parked = (
-        # By id alone: the other index would lock every job that waits.
+        # By primary key, because the other index would lock all parked jobs.
         use_index(query(ParkedJob, Job), Job, PRIMARY_KEY)
         .where(
             Job.id.in_(sorted(set(job_ids))),
@@ -39,7 +39,7 @@ def lock(session: Session, job_ids: Iterable[int]) -> list[ParkedJob]:
 
 
 def watermarks(session: Session) -> dict[int, int]:
-    """Return the watermark of each job that waits, by its id."""
+    """Return the watermarks of all parked jobs, by id."""
     parked = select(Job.id, Job.last_tick_at).where(
         Job.is_enabled == 1, Job.next_tick_at == PARKED_MS
     )

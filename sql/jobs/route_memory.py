@@ -1,4 +1,4 @@
-"""What routes remember of jobs, so that a rotation holds across schedulers and restarts."""
+"""What routes remember about jobs, so that a rotation continues across schedulers and restarts."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -15,21 +15,21 @@ from sql.models import RouteMemory
 def lock(session: Session, job_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Return the memory of each job, locked until the transaction ends; empty for a new job.
 
-    A job that has none is given an empty one, so that of two schedulers with its first runs one
-    waits for the other.
+    A missing row is inserted, so that two schedulers with the first runs of a job wait for each
+    other.
     """
     wanted = sorted(set(job_ids))
-    found = _lock(session, wanted)
-    missing = [job_id for job_id in wanted if job_id not in found]
+    memories = _lock(session, wanted)
+    missing = [job_id for job_id in wanted if job_id not in memories]
     if missing:
         empty = [{"job_id": job_id, "memory": "{}"} for job_id in missing]
         insert_unless_there(session, RouteMemory, empty, key="job_id")
-        found |= _lock(session, missing)
-    return found
+        memories |= _lock(session, missing)
+    return memories
 
 
 def store(session: Session, memories: Mapping[int, Mapping[str, Any]]) -> None:
-    """Keep what routes remember from now on."""
+    """Store what routes remember from now on."""
     if not memories:
         return
     rows = [

@@ -1,4 +1,4 @@
-"""Versions of scripts: saved, listed, read. What a version holds never changes."""
+"""Versions of scripts: saved, listed, read; the source of a version never changes."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -13,12 +13,12 @@ from sql.models import Job, Run, ScriptVersion
 from sql.rows import fetch, fetch_one, query
 from sql.run_status import OPEN
 
-#: Versions kept of each job's script, besides those that open runs name.
+#: Versions kept of each job's script, besides those of open runs.
 KEPT_VERSIONS = 30
 
 
 class ListedVersion(NamedTuple):
-    """A version as lists show it, with its size in bytes."""
+    """A version in a list, with its size in bytes."""
 
     id: int
     number: int
@@ -50,9 +50,9 @@ def save(
     author: str,
     now_ms: int,
 ) -> int:
-    """Make a source the current version of a locked job's script; return the version's id.
+    """Save a source as the current version of a locked job's script; return the version's id.
 
-    Versions beyond the last KEPT_VERSIONS go, unless a run that is not over names them.
+    Versions older than the last KEPT_VERSIONS are deleted, unless an open run names them.
     """
     saved = ScriptVersion(
         job_id=job.id,
@@ -75,7 +75,7 @@ def save(
 
 
 def set_remark(session: Session, job: Job, remark: str, *, now_ms: int) -> None:
-    """Change the remark on the current version of a locked job's script."""
+    """Change the remark of the current version of a locked job's script."""
     job.script_remark = remark
     session.execute(
         update(ScriptVersion)
@@ -85,13 +85,13 @@ def set_remark(session: Session, job: Job, remark: str, *, now_ms: int) -> None:
 
 
 def detach(job: Job) -> None:
-    """Remove a locked job's script; its versions stay as long as the job does."""
+    """Remove a locked job's script; its versions are kept until the job is deleted."""
     job.script_type, job.script_source, job.script_remark = "BEAN", None, None
     job.script_version = job.script_updated = None
 
 
 def forget(session: Session, job_id: int) -> None:
-    """Delete every version of a job that is being deleted."""
+    """Delete all versions of a job that is being deleted."""
     session.execute(delete(ScriptVersion).where(ScriptVersion.job_id == job_id))
 
 
@@ -112,20 +112,20 @@ def version(session: Session, job_id: int, version_id: int) -> VersionSource:
     wanted = query(VersionSource, ScriptVersion).where(
         ScriptVersion.id == version_id, ScriptVersion.job_id == job_id
     )
-    found = fetch_one(session, VersionSource, wanted)
-    if found is None:
+    version = fetch_one(session, VersionSource, wanted)
+    if version is None:
         raise NotFound(f"job {job_id} has no version {version_id} of its script")
-    return found
+    return version
 
 
 def number(session: Session, version_id: int) -> int:
-    """Return the number that people know a version by, 0 when there is no such version."""
+    """Return the number that users see for a version; 0 if there is no such version."""
     wanted = select(ScriptVersion.number).where(ScriptVersion.id == version_id)
     return session.execute(wanted).scalar_one_or_none() or 0
 
 
 def sources(session: Session, version_ids: Collection[int]) -> dict[int, tuple[str, str]]:
-    """Return type and source of those of the versions that exist."""
+    """Return type and source of those of the versions that exist, by id."""
     rows = session.execute(
         select(ScriptVersion.id, ScriptVersion.script_type, ScriptVersion.source).where(
             ScriptVersion.id.in_(list(version_ids))

@@ -1,8 +1,7 @@
-"""The tables as thin maps: XXL-JOB's eight by their names, and Warren's own.
+"""The tables as thin classes: XXL-JOB's eight, and Warren's own.
 
-Columns that XXL-JOB has keep its names and meanings; their attributes have the domain's names.
-`*_at` of a run and of Warren's own tables are epoch milliseconds in UTC; DATETIME columns are
-XXL-JOB's and hold UTC too.
+XXL-JOB's tables and columns keep their names and meanings; the attributes have the names of the
+domain. `*_at` are epoch milliseconds in UTC; DATETIME columns are XXL-JOB's and are in UTC too.
 """
 
 from sql.models.accounts import AuditEntry, SignIn, SignInLimit, User

@@ -1,4 +1,4 @@
-"""Users, their sign-ins, and who did what."""
+"""The tables of users, their sessions and the audit log."""
 
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -8,10 +8,10 @@ from sql.models.base import Model
 
 
 class User(Model):
-    """Someone who may sign in to the console.
+    """A user of the console, or the owner of a program's tokens.
 
     `role` 0 = operator (XXL-JOB's normal user), 1 = administrator, 2 = viewer; `permission` holds
-    the ids of the apps that an operator or viewer may see, with commas between.
+    the ids of the apps that an operator or viewer may see, separated by commas.
     """
 
     __tablename__ = "xxl_job_user"
@@ -33,12 +33,12 @@ class User(Model):
     locale: Mapped[str | None] = mapped_column(String(16))
     timezone: Mapped[str | None] = mapped_column(String(64))
     theme: Mapped[str | None] = mapped_column(String(16))
-    #: Grows with each change of password, rights or state; sessions of an earlier one are void.
+    #: Grows with each change of password, rights or state; sessions of earlier ones are invalid.
     generation: Mapped[int] = mapped_column(Integer, default=0)
 
 
 class SignIn(Model):
-    """One sign-in of a user at the console; of its cookie only the hash is kept."""
+    """One session of a user at the console; only the hash of its cookie is stored."""
 
     __tablename__ = "warren_session"
     __table_args__ = (
@@ -58,7 +58,7 @@ class SignIn(Model):
 
 
 class SignInLimit(Model):
-    """The budget of one account or address for wrong passwords; whole again at `full_until`."""
+    """The budget of one account or address for wrong passwords; full again at `full_until`."""
 
     __tablename__ = "warren_guess"
     __table_args__ = (TABLE_OPTIONS,)
@@ -68,9 +68,9 @@ class SignInLimit(Model):
 
 
 class AuditEntry(Model):
-    """One thing that somebody did, or tried; rows are only ever added.
+    """One entry of the audit log; rows are only ever added.
 
-    `origin` is the address of a browser or `cli`; `before` and `after` are JSON objects.
+    `origin` is the client's address or `cli`; `before` and `after` are JSON objects.
     """
 
     __tablename__ = "warren_trail"

@@ -1,4 +1,4 @@
-"""Alarms on their way."""
+"""The table of alarms and run webhooks."""
 
 from sqlalchemy import BigInteger, Index, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -8,9 +8,10 @@ from sql.models.base import Model
 
 
 class Alarm(Model):
-    """A message to one channel of one job or app, kept until it is sent or given up.
+    """A message to one target about one job or app.
 
-    `subject_key` says what it is about, so that the same thing is told once: a tick, an absence.
+    `subject_key` identifies what it is about, such as a tick or an absence, so that it is sent to a
+    target only once.
     """
 
     __tablename__ = "warren_alarm"

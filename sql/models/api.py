@@ -1,4 +1,4 @@
-"""What programs come with: their tokens, and the keys that make a request count once."""
+"""The tables of API tokens and idempotency keys."""
 
 from sqlalchemy import BigInteger, Index, Integer, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -8,10 +8,10 @@ from sql.models.base import Model
 
 
 class ApiToken(Model):
-    """What lets a program act for a user; of the token itself only the hash is kept.
+    """A token with which a program acts for a user; only its hash is stored.
 
-    `scopes` are words with commas between; `permission` holds the ids of apps, `jobs` those of
-    jobs, NULL = all that its owner has. A name is never given twice: the trail knows tokens by it.
+    `scopes` are separated by commas; `permission` holds the ids of apps, `jobs` those of jobs,
+    NULL = all that the owner may see. Names are never reused, because the audit log names tokens.
     """
 
     __tablename__ = "warren_token"
@@ -39,7 +39,7 @@ class ApiToken(Model):
 
 
 class IdempotencyKey(Model):
-    """A key that a user's program sent with a trigger, and the run that it was answered with."""
+    """A key that a program sent with a trigger, and the run that was planned for it."""
 
     __tablename__ = "warren_idempotency"
     __table_args__ = (

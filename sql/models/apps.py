@@ -1,4 +1,4 @@
-"""Apps and the processes that registered for them."""
+"""The tables of apps, registered processes and their load."""
 
 from datetime import datetime
 
@@ -24,7 +24,7 @@ class App(Model):
     __tablename__ = "xxl_job_group"
     __table_args__ = (
         UniqueConstraint("app_name", name="i_app_name"),
-        # The runs of a deleted app keep its id: no other app may get it.
+        # The runs of a deleted app keep its id, so no other app may get it.
         {**TABLE_OPTIONS, **LASTING_ID_OPTIONS},
     )
 
@@ -42,7 +42,7 @@ class App(Model):
 
 
 class Registration(Model):
-    """A process that registered: executors under EXECUTOR, schedulers and consoles under ADMIN."""
+    """A registered process: executors under EXECUTOR, schedulers and consoles under ADMIN."""
 
     __tablename__ = "xxl_job_registry"
     __table_args__ = (
@@ -60,12 +60,12 @@ class Registration(Model):
     beat_at: Mapped[int] = mapped_column(BigInteger, default=0)
     load: Mapped[str | None] = mapped_column(LONG_TEXT)
     draining: Mapped[int] = mapped_column(SmallInteger, default=0)
-    #: When somebody asked that this boot be drained, 0 = nobody did.
+    #: When the drain of this boot was requested; 0 = it was not.
     drain_asked_at: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
 class ExecutorLoad(Model):
-    """What an executor, by its id in the registry, told of its load within a minute."""
+    """The last load that an executor reported within a minute, by the id of its registration."""
 
     __tablename__ = "warren_executor_load"
     __table_args__ = (Index("i_load_minute", "minute_at"), TABLE_OPTIONS)

@@ -1,10 +1,10 @@
-"""What all tables have in common."""
+"""The base class of all tables."""
 
 from sqlalchemy import MetaData
 from sqlalchemy.orm import DeclarativeBase
 
 
 class Model(DeclarativeBase):
-    """Root of all tables."""
+    """The base class of all tables."""
 
     metadata = MetaData()

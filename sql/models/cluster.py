@@ -1,4 +1,4 @@
-"""The cluster as a whole: its id, its pauses, its leases, its counters and when it was up."""
+"""The tables of the cluster as a whole: its id, pauses, leases, counters and uptime."""
 
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String
 from sqlalchemy.orm import Mapped, mapped_column
@@ -8,7 +8,7 @@ from sql.models.base import Model
 
 
 class Cluster(Model):
-    """The one row that says which cluster this database is."""
+    """The only row: the id of the cluster; also serves as a lock."""
 
     __tablename__ = "warren_cluster"
     __table_args__ = (TABLE_OPTIONS,)
@@ -18,10 +18,10 @@ class Cluster(Model):
 
 
 class Pause(Model):
-    """A time in which nothing is sent, of the whole cluster (`app_id` 0) or of one app.
+    """A pause of dispatch, of the whole cluster (`app_id` 0) or of one app.
 
-    `until_at` is its end, planned or past; None = it has none yet. `is_settled`: it is over, and no
-    planned run is left that it made late; the last of these rows are kept.
+    `until_at` is its planned or past end; None = no end. `is_settled`: it is over, and all runs it
+    held back are decided; the last of these rows are kept.
     """
 
     __tablename__ = "warren_pause"
@@ -37,7 +37,7 @@ class Pause(Model):
 
 
 class Lease(Model):
-    """Who may do a thing that one process does at a time, and until when."""
+    """A lease: which process holds it, and until when."""
 
     __tablename__ = "xxl_job_lock"
     __table_args__ = (TABLE_OPTIONS,)
@@ -58,9 +58,9 @@ class Sequence(Model):
 
 
 class Uptime(Model):
-    """A stretch of time in which some scheduler could send; nobody could since `down_since`.
+    """A time in which some scheduler could send; before it, since `down_since`, none could.
 
-    `is_settled`: no planned run is left that nobody could send in time before it.
+    `is_settled`: all planned runs that were due in that downtime are decided.
     """
 
     __tablename__ = "warren_uptime"

@@ -1,4 +1,4 @@
-"""Jobs, what they run and what leads to what."""
+"""The tables of jobs, their scripts, children and route memory."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from sql.models.base import Model
 
 
 class Job(Model):
-    """What to run, when, where, and what to do when it fails."""
+    """A job: what to run, when, where, and what to do if it fails."""
 
     __tablename__ = "xxl_job_info"
     __table_args__ = (
@@ -27,7 +27,7 @@ class Job(Model):
             "tags",
             "trigger_status",
         ),
-        # SQLite would give a deleted job's id, and with it its ticks, to the next job.
+        # Otherwise SQLite would give a deleted job's id, and so its ticks, to a new job.
         {**TABLE_OPTIONS, **LASTING_ID_OPTIONS},
     )
 
@@ -37,7 +37,7 @@ class Job(Model):
     add_time: Mapped[datetime | None] = mapped_column(DateTime)
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
     author: Mapped[str | None] = mapped_column(String(64))
-    #: With commas between them.
+    #: Separated by commas.
     tags: Mapped[str | None] = mapped_column(String(128))
     alarm_email: Mapped[str | None] = mapped_column(String(255))
     alarm_webhook: Mapped[str | None] = mapped_column(String(512))
@@ -61,23 +61,23 @@ class Job(Model):
     concurrency: Mapped[int] = mapped_column(Integer, default=1)
     fresh_process: Mapped[int] = mapped_column(SmallInteger, default=0)
     script_type: Mapped[str] = mapped_column("glue_type", String(50), default="BEAN")
-    # Up to half a megabyte, which no list of jobs wants.
+    # Up to half a megabyte, which lists of jobs do not need.
     script_source: Mapped[str | None] = mapped_column("glue_source", LONG_TEXT, deferred=True)
     script_remark: Mapped[str | None] = mapped_column("glue_remark", String(128))
     script_updated: Mapped[datetime | None] = mapped_column("glue_updatetime", DateTime)
-    #: The version of its script that runs planned from now on name; None without a script.
+    #: The id of its script's version, for runs planned from now on; None without a script.
     script_version: Mapped[int | None] = mapped_column("glue_id", Integer)
     child_ids: Mapped[str | None] = mapped_column("child_jobid", String(255))
     is_enabled: Mapped[int] = mapped_column("trigger_status", SmallInteger, default=0)
     last_tick_at: Mapped[int] = mapped_column("trigger_last_time", BigInteger, default=0)
     next_tick_at: Mapped[int] = mapped_column("trigger_next_time", BigInteger, default=0)
     stop_reason: Mapped[str | None] = mapped_column(String(512))
-    #: The reason that it tells, as JSON.
+    #: The reason behind `stop_reason`, as JSON.
     stop_why: Mapped[str | None] = mapped_column(LONG_TEXT)
 
 
 class JobChild(Model):
-    """One job that runs after each success of another, and its place among those that do."""
+    """A job that runs after each success of another one, and its position among its siblings."""
 
     __tablename__ = "warren_job_child"
     __table_args__ = (
@@ -97,7 +97,7 @@ class ScriptVersion(Model):
     __tablename__ = "xxl_job_logglue"
     __table_args__ = (
         Index("i_job_id", "job_id"),
-        # SQLite would give a deleted version's id, which a run may name, to another source.
+        # Otherwise SQLite would give a deleted version's id, which a run may name, to a new one.
         {**TABLE_OPTIONS, **LASTING_ID_OPTIONS},
     )
 
@@ -109,12 +109,12 @@ class ScriptVersion(Model):
     author: Mapped[str | None] = mapped_column(String(64))
     add_time: Mapped[datetime | None] = mapped_column(DateTime)
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
-    #: What people call it: 1, 2, 3 … in each job. Columns that name a version hold its id.
+    #: The number that users see: 1, 2, 3 … in each job. Columns that name a version hold its id.
     number: Mapped[int] = mapped_column(Integer, server_default="0")
 
 
 class RouteMemory(Model):
-    """What a route remembers of a job, as JSON."""
+    """What a route remembers about a job, as JSON."""
 
     __tablename__ = "warren_route_memory"
     __table_args__ = (TABLE_OPTIONS,)

@@ -1,4 +1,4 @@
-"""What users keep for themselves: jobs that they come back to, and filters that they saved."""
+"""The tables of users' favourite jobs and saved filters."""
 
 from sqlalchemy import Index, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -8,7 +8,7 @@ from sql.models.base import Model
 
 
 class Favourite(Model):
-    """A job that a user comes back to."""
+    """A favourite job of a user."""
 
     __tablename__ = "warren_favourite"
     __table_args__ = (Index("i_favourite_job", "job_id"), TABLE_OPTIONS)
@@ -18,7 +18,7 @@ class Favourite(Model):
 
 
 class SavedFilter(Model):
-    """A filter of a list, by a name; `query` is that of its link."""
+    """A named filter of a list; `query` is the query string of its link."""
 
     __tablename__ = "warren_filter"
     __table_args__ = (

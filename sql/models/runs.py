@@ -1,4 +1,4 @@
-"""Runs, and what is kept of those that were cleared."""
+"""The tables of runs, of deleted runs, and of the day report."""
 
 from datetime import datetime
 
@@ -65,18 +65,18 @@ class Run(Model):
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)
     kill_requested_at: Mapped[int | None] = mapped_column(BigInteger)
-    # MEDIUMTEXT: into TEXT, an UPDATE with a join stores a longer text cut without an error.
+    # MEDIUMTEXT, because an UPDATE with a join truncates longer values of TEXT without an error.
     log_tail: Mapped[str | None] = mapped_column(LONG_TEXT)
     late_status: Mapped[str | None] = mapped_column(String(16))
-    #: The reasons that the two messages tell, as JSON; None where they are somebody's own words.
+    #: The reasons behind the two messages, as JSON; None if a message is other text.
     trigger_why: Mapped[str | None] = mapped_column(LONG_TEXT)
     message_why: Mapped[str | None] = mapped_column(LONG_TEXT)
-    #: The trace that it was triggered in, as W3C's Trace Context has it.
+    #: The trace in which it was triggered, in the format of W3C Trace Context.
     traceparent: Mapped[str | None] = mapped_column(String(55))
 
 
 class Purge(Model):
-    """Runs that were cleared: all final ones of a job up to a tick."""
+    """How many final runs of a job one user has deleted, up to which tick."""
 
     __tablename__ = "warren_purge"
     __table_args__ = (Index("i_purge_job", "job_id"), TABLE_OPTIONS)
@@ -90,7 +90,7 @@ class Purge(Model):
 
 
 class DayReport(Model):
-    """Runs of one day by outcome; what was cleared of them is in the counts, and counted apart."""
+    """Runs of one day by outcome; deleted runs are included, and also counted separately."""
 
     __tablename__ = "xxl_job_log_report"
     __table_args__ = (UniqueConstraint("trigger_day", name="i_trigger_day"), TABLE_OPTIONS)
@@ -106,7 +106,7 @@ class DayReport(Model):
 
 
 class AppDay(Model):
-    """The part of an app in a day's report; written under the lock of the day's row."""
+    """The runs of one app in a day's report; written under the lock of the day's row."""
 
     __tablename__ = "warren_app_day"
     __table_args__ = (Index("i_app_day", "trigger_day"), TABLE_OPTIONS)

@@ -1,4 +1,4 @@
-"""What decided a job's ticks, and ticks that were not to fire."""
+"""The tables of schedule history and skipped ticks."""
 
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String
 from sqlalchemy.orm import Mapped, mapped_column
@@ -8,7 +8,7 @@ from sql.models.base import Model
 
 
 class History(Model):
-    """One change of what decides a job's ticks, valid for ticks after `watermark`."""
+    """One change of a job's schedule, valid for ticks after `watermark`."""
 
     __tablename__ = "warren_history"
     __table_args__ = (Index("i_history_job", "job_id", "id"), TABLE_OPTIONS)
@@ -27,7 +27,7 @@ class History(Model):
 
 
 class SkippedTicks(Model):
-    """Due times that were decided not to fire: `count` of them, `from_at` to `to_at`."""
+    """Skipped due times: `count` of them, from `from_at` to `to_at`."""
 
     __tablename__ = "warren_skip"
     __table_args__ = (Index("i_skip_job", "job_id", "from_at"), TABLE_OPTIONS)
@@ -39,5 +39,5 @@ class SkippedTicks(Model):
     count: Mapped[int] = mapped_column(Integer)
     reason: Mapped[str] = mapped_column(String(255))
     recorded_at: Mapped[int] = mapped_column(BigInteger)
-    #: The reason that it tells, as JSON.
+    #: The reason behind `reason`, as JSON.
     why: Mapped[str | None] = mapped_column(LONG_TEXT)

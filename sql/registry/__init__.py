@@ -1,1 +1,1 @@
-"""Who is there: apps, executors, schedulers, leases, and the cluster itself."""
+"""Apps, executors, schedulers, consoles, leases, pauses, and the cluster itself."""

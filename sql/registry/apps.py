@@ -1,4 +1,4 @@
-"""Apps: the named groups that executors register under."""
+"""Apps: the named groups under which executors register."""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
@@ -10,12 +10,12 @@ from sql.dialects.supported import of
 from sql.errors import NotFound
 from sql.models import App
 
-#: `address_type` of an app whose executors register themselves, and of one with a list of its own.
+#: `address_type` of an app whose executors register themselves, and of one with an address list.
 AUTOMATIC, MANUAL = 0, 1
 
 
 def ids_by_name(session: Session, app_ids: Collection[int] | None = None) -> dict[str, int]:
-    """Return the ids of apps by name, in the order of their names; None = of all."""
+    """Return the ids of apps by name, sorted; `app_ids` None = all."""
     statement = select(App.name, App.id).order_by(App.name)
     if app_ids is not None:
         statement = statement.where(App.id.in_(app_ids))
@@ -23,7 +23,7 @@ def ids_by_name(session: Session, app_ids: Collection[int] | None = None) -> dic
 
 
 def listed(session: Session) -> dict[int, tuple[str, ...]]:
-    """Return, by id, the addresses of each app that has a list of its own, in its order."""
+    """Return the address lists of apps that have one, by app id."""
     rows = session.execute(select(App.id, App.address_list).where(App.address_type == MANUAL))
     return {app_id: addresses for app_id, text in rows if (addresses := split(text))}
 
@@ -31,7 +31,7 @@ def listed(session: Session) -> dict[int, tuple[str, ...]]:
 def listed_by_name(
     session: Session, app_ids: Collection[int] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Return the same by name, of some apps; None = of all."""
+    """Return the address lists of apps by name; `app_ids` None = all."""
     lists = listed(session)
     return {
         name: lists[app_id]
@@ -41,16 +41,16 @@ def listed_by_name(
 
 
 def split(address_list: str | None) -> tuple[str, ...]:
-    """Return the addresses of a list as it is stored."""
+    """Return the addresses of a stored list."""
     parts = (part.strip() for part in (address_list or "").split(","))
     return tuple(dict.fromkeys(part for part in parts if part))
 
 
 def find(session: Session, name: str) -> App:
-    """Return an app by its name.
+    """Return an app by name.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is no such app.
 
     """
     app = session.execute(select(App).where(App.name == name)).scalar_one_or_none()
@@ -60,13 +60,16 @@ def find(session: Session, name: str) -> App:
 
 
 def lock(session: Session, name: str) -> App | None:
-    """Lock an app by its name and return it, None when there is none."""
+    """Lock and return an app by name; None if there is none."""
     statement = select(App).where(App.name == name).with_for_update()
     return session.execute(statement).scalar_one_or_none()
 
 
 def ensure(session: Session, name: str, title: str | None = None) -> tuple[int, bool]:
-    """Return an app's id and whether it was made or its title changed just now."""
+    """Add an app or change its title; return its id, and whether anything changed.
+
+    `title` None = leave the title unchanged; a new app's title is its name.
+    """
     app = session.execute(select(App).where(App.name == name)).scalar_one_or_none()
     if app is None:
         session.execute(_insert_unless_there(session, name, title or name))
@@ -80,7 +83,7 @@ def ensure(session: Session, name: str, title: str | None = None) -> tuple[int, 
 
 
 def list_addresses(session: Session, app_id: int, addresses: Sequence[str]) -> bool:
-    """Give an app a list of its own, none = its executors register; False when it is so already."""
+    """Set an app's address list; empty = its executors register. Return False if unchanged."""
     app = session.get_one(App, app_id)
     address_type = MANUAL if addresses else AUTOMATIC
     if (app.address_type, split(app.address_list)) == (address_type, tuple(addresses)):

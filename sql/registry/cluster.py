@@ -1,4 +1,4 @@
-"""The cluster row: which cluster this database is."""
+"""The row that identifies the cluster."""
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -7,5 +7,5 @@ from sql.models import Cluster
 
 
 def cluster_id(session: Session) -> str:
-    """Return the id that every message of this cluster carries."""
+    """Return the id that all messages of this cluster carry."""
     return session.execute(select(Cluster.cluster_id)).scalar_one()

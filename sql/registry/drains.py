@@ -1,4 +1,4 @@
-"""Drain requests: a mark on the registration of an executor's boot."""
+"""Drain requests, stored in the registration of an executor's boot."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from sql.models import App, Registration
 from sql.registry.presence import EXECUTOR
 from sql.rows import fetch, query
 
-#: The registrations of boots that somebody wants drained.
+#: The conditions on registrations with a drain request.
 IS_REQUESTED = (Registration.kind == EXECUTOR, Registration.drain_asked_at > 0)
 
 
 class Boot(NamedTuple):
-    """One boot of one executor."""
+    """One boot of an executor."""
 
     app: str
     address: str
@@ -26,8 +26,8 @@ def find(session: Session, address: str, app: str | None = None) -> int:
     """Return the id of an executor's registration.
 
     Raises:
-        NotFound: no executor has registered with this address.
-        Conflict: executors of several apps have.
+        NotFound: no executor with this address has registered.
+        Conflict: several apps have an executor with this address.
 
     """
     statement = select(Registration.id, Registration.app).where(
@@ -35,17 +35,17 @@ def find(session: Session, address: str, app: str | None = None) -> int:
     )
     if app is not None:
         statement = statement.where(Registration.app == app)
-    found = session.execute(statement).all()
-    if not found:
+    rows = session.execute(statement).all()
+    if not rows:
         raise NotFound(f"no executor with address {address!r}")
-    if len(found) > 1:
-        names = ", ".join(sorted(f"{row.app}/{address}" for row in found))
+    if len(rows) > 1:
+        names = ", ".join(sorted(f"{row.app}/{address}" for row in rows))
         raise Conflict(f"several executors have address {address}: {names}")
-    return int(found[0].id)
+    return int(rows[0].id)
 
 
 def lock(session: Session, registration_id: int) -> Registration | None:
-    """Lock the registration of an executor and return it, None when there is none."""
+    """Lock and return the registration of an executor; None if there is none."""
     return session.execute(
         select(Registration)
         .where(Registration.id == registration_id, Registration.kind == EXECUTOR)
@@ -54,7 +54,7 @@ def lock(session: Session, registration_id: int) -> Registration | None:
 
 
 def request(session: Session, row: Registration, now_ms: int) -> bool:
-    """Mark a locked registration's boot as to be drained; False when it is already."""
+    """Store a drain request in a locked registration; return False if there is one already."""
     if row.drain_asked_at:
         return False
     row.drain_asked_at = now_ms
@@ -63,11 +63,11 @@ def request(session: Session, row: Registration, now_ms: int) -> bool:
 
 
 def requested(session: Session) -> list[Boot]:
-    """Return the boots that are to be drained."""
+    """Return the boots with a drain request."""
     wanted = query(Boot, Registration).where(*IS_REQUESTED)
     return fetch(session, Boot, wanted)
 
 
 def app_id(session: Session, name: str) -> int:
-    """Return an app's id, 0 when there is none of that name."""
+    """Return an app's id; 0 if there is no such app."""
     return session.execute(select(App.id).where(App.name == name)).scalar_one_or_none() or 0

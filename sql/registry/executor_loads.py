@@ -1,4 +1,4 @@
-"""The load of executors as their heartbeats told it, a row a minute and executor."""
+"""The load of executors from their heartbeats, one row per minute and executor."""
 
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, cast
@@ -10,12 +10,12 @@ from sql.batch import insert_unless_there
 from sql.models import ExecutorLoad
 from sql.rows import fetch, query
 
-#: What one statement deletes.
+#: Rows deleted by one statement.
 CHUNK = 5_000
 
 
 class LoadPoint(NamedTuple):
-    """What an executor said last within a minute; `executor_id` is its id in the registry."""
+    """The last load reported within a minute; `executor_id` is the id of a registration."""
 
     executor_id: int
     minute_at: int
@@ -27,14 +27,14 @@ class LoadPoint(NamedTuple):
 
 
 def keep(session: Session, points: Iterable[LoadPoint]) -> None:
-    """Record points; one whose minute another scheduler has recorded is left out."""
+    """Store points, except those whose minute another scheduler has already stored."""
     rows = [point._asdict() for point in points]
     if rows:
         insert_unless_there(session, ExecutorLoad, rows, key="executor_id")
 
 
 def since(session: Session, executor_ids: Collection[int], since_ms: int) -> list[LoadPoint]:
-    """Return the points of executors from an instant on, by time."""
+    """Return the points of executors since an instant, sorted by executor and time."""
     if not executor_ids:
         return []
     wanted = (
@@ -46,18 +46,18 @@ def since(session: Session, executor_ids: Collection[int], since_ms: int) -> lis
 
 
 def forget(session: Session, *, before_ms: int) -> bool:
-    """Delete a chunk of the points before an instant; False when there was none."""
+    """Delete a chunk of the points before an instant; return False if there was none."""
     oldest = (
         select(ExecutorLoad.minute_at)
         .where(ExecutorLoad.minute_at < before_ms)
         .order_by(ExecutorLoad.minute_at)
     )
-    # The minute up to which a chunk reaches: MySQL takes no LIMIT inside an IN.
+    # Find the last minute of the chunk first, because MySQL allows no LIMIT inside IN.
     minutes = session.execute(oldest.limit(CHUNK)).scalars().all()
     if not minutes:
         return False
-    gone = session.execute(
+    deleted = session.execute(
         delete(ExecutorLoad).where(ExecutorLoad.minute_at <= minutes[-1]),
         execution_options={"synchronize_session": False},
     )
-    return cast("CursorResult[Any]", gone).rowcount > 0
+    return cast("CursorResult[Any]", deleted).rowcount > 0

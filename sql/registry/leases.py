@@ -1,4 +1,4 @@
-"""Leases: which process may do a thing that only one may do at a time, and until when."""
+"""Leases: which process may do work that only one may do at a time, and until when."""
 
 from typing import Any, cast
 
@@ -10,18 +10,18 @@ from sql.models import Lease
 
 
 def hold(session: Session, name: str, holder: str, *, now_ms: int, until_ms: int) -> bool:
-    """Take a free or expired lease, or keep one's own; True if `holder` has it now."""
+    """Take a free or expired lease, or renew one's own; return whether `holder` has it now."""
     may_take = or_(Lease.holder.is_(None), Lease.holder == holder, Lease.until_at <= now_ms)
     if _change(session, name, may_take, holder=holder, until_at=until_ms):
         return True
     row = {"lock_name": name, "holder": holder, "until_at": until_ms}
     insert_unless_there(session, Lease, [row], key="lock_name")
-    found = select(Lease.holder).where(Lease.lock_name == name)
-    return session.execute(found).scalar_one() == holder
+    present = select(Lease.holder).where(Lease.lock_name == name)
+    return session.execute(present).scalar_one() == holder
 
 
 def release(session: Session, name: str, holder: str) -> None:
-    """Give up a lease, if one holds it."""
+    """Release a lease, if `holder` has it."""
     _change(session, name, Lease.holder == holder, holder=None, until_at=0)
 
 

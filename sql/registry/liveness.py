@@ -1,4 +1,4 @@
-"""Whether a process that registered still lives, and is well, by its last sign of life."""
+"""Derives the state of a registered process from its last heartbeat."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,12 +10,12 @@ from sql.registry import presence
 EXECUTOR_ALIVE_MS = 15_000
 SCHEDULER_ALIVE_MS = 2_000
 CONSOLE_ALIVE_MS = 15_000
-#: States of processes that show signs of life.
+#: States of processes that are running.
 ONLINE = ("alive", "draining")
 
 
 def state(row: Registration, now_ms: int) -> str:
-    """Return `alive`, `draining` or `silent`; `absent` for one that is only listed."""
+    """Return `alive`, `draining` or `silent`; `absent` for one that has never registered."""
     if not row.beat_at:
         return "absent"
     if now_ms - row.beat_at > _limit_ms(row):
@@ -24,9 +24,9 @@ def state(row: Registration, now_ms: int) -> str:
 
 
 def ailments(load: Mapping[str, Any]) -> list[str]:
-    """Return what ails an executor by the last load that it told, in lower case."""
-    told = load.get("ailments", [])
-    return [str(name).lower() for name in told] if isinstance(told, list) else []
+    """Return the troubles in an executor's last reported load, in lower case."""
+    names = load.get("ailments", [])
+    return [str(name).lower() for name in names] if isinstance(names, list) else []
 
 
 def _limit_ms(row: Registration) -> int:

@@ -1,7 +1,7 @@
 """Pauses of dispatch, of the whole cluster or of one app.
 
-A pause ends by itself: whether one is in force is asked by the database's clock. Once it is over
-and no planned run is left of it, it is settled; the last of those are kept for the audit.
+A pause may end by itself; the database's clock decides whether it is in force. When it is over and
+all runs that it held back are decided, it is settled; the last settled ones are kept for the audit.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,7 +25,7 @@ _NO_SYNC = {"synchronize_session": False}
 
 
 class PauseRow(NamedTuple):
-    """A pause; `until_at` None = without an end."""
+    """A pause; `until_at` None = no end."""
 
     id: int
     app_id: int
@@ -40,7 +40,7 @@ class PauseRow(NamedTuple):
 
 
 class ShownPause(NamedTuple):
-    """A pause as people see it; `app` None = of the whole cluster."""
+    """A pause as shown to users; `app` None = the whole cluster."""
 
     app_id: int
     app: str | None
@@ -51,18 +51,18 @@ class ShownPause(NamedTuple):
 
 
 def known(session: Session) -> list[PauseRow]:
-    """Return the pauses in force, and those of which planned runs may be left."""
+    """Return the pauses in force, and past ones that may have held back runs still undecided."""
     return fetch(session, PauseRow, query(PauseRow, Pause).where(IS_UNSETTLED).order_by(Pause.id))
 
 
 def ended(session: Session, now_ms: int) -> list[Downtime]:
-    """Return when apps were paused, of pauses that are over and still kept."""
+    """Return when apps were paused, for all stored pauses that are over."""
     over = query(PauseRow, Pause).where(Pause.until_at <= now_ms).order_by(Pause.id)
     return held_by_apps(fetch(session, PauseRow, over))
 
 
 def held_by_apps(pauses: Iterable[PauseRow]) -> list[Downtime]:
-    """Return of pauses that are over those of apps; the cluster's are in `uptimes`."""
+    """Return the times of past pauses of apps; the cluster's pauses are in `uptimes`."""
     return [
         Downtime(one.id, one.since_at, one.until_at, one.app_id)
         for one in pauses
@@ -73,7 +73,10 @@ def held_by_apps(pauses: Iterable[PauseRow]) -> list[Downtime]:
 def in_force(
     session: Session, now_ms: int, app_ids: Collection[int] | None = None
 ) -> list[ShownPause]:
-    """Return the pauses of the cluster and of some apps, the cluster's first; None = of all."""
+    """Return the pauses in force of the cluster and of apps, the cluster's first.
+
+    `app_ids` None = all apps.
+    """
     shown = query(ShownPause, Pause, app=App.name).outerjoin(App, App.id == Pause.app_id)
     shown = shown.where(_is_in_force(now_ms)).order_by(Pause.app_id != EVERY_APP, App.name)
     if app_ids is not None:
@@ -82,20 +85,20 @@ def in_force(
 
 
 def of(session: Session, app_id: int, now_ms: int) -> PauseRow | None:
-    """Return the pause in force of an app, or of the cluster."""
-    found = query(PauseRow, Pause).where(Pause.app_id == app_id, _is_in_force(now_ms))
-    return fetch_one(session, PauseRow, found.order_by(Pause.id.desc()).limit(1))
+    """Return the pause in force of an app, or of the cluster; None if there is none."""
+    pauses = query(PauseRow, Pause).where(Pause.app_id == app_id, _is_in_force(now_ms))
+    return fetch_one(session, PauseRow, pauses.order_by(Pause.id.desc()).limit(1))
 
 
 def lock(session: Session) -> None:
-    """Keep others from pausing and resuming, so that nothing is paused twice."""
+    """Lock out other pauses and resumes, so that nothing is paused twice."""
     session.execute(select(Cluster.id).with_for_update())
 
 
 def begin(
     session: Session, app_id: int, *, now_ms: int, until_ms: int | None, by: str, reason: str
 ) -> None:
-    """Pause an app, or the cluster, that is not paused."""
+    """Pause an app, or the cluster; it must not be paused already."""
     pause = Pause(
         app_id=app_id, since_at=now_ms, until_at=until_ms, paused_by=by[:64], reason=reason
     )
@@ -104,13 +107,13 @@ def begin(
 
 
 def change(session: Session, pause_id: int, *, until_ms: int | None, reason: str) -> None:
-    """Give a pause another end or reason."""
+    """Change the end and reason of a pause."""
     changed = update(Pause).where(Pause.id == pause_id)
     session.execute(changed.values(until_at=until_ms, reason=reason), execution_options=_NO_SYNC)
 
 
 def end(session: Session, app_id: int, *, now_ms: int) -> bool:
-    """End the pause of an app, or of the cluster; False when none is in force."""
+    """End the pause of an app, or of the cluster; return False if none is in force."""
     ended = update(Pause).where(Pause.app_id == app_id, _is_in_force(now_ms))
     result = session.execute(ended.values(until_at=now_ms), execution_options=_NO_SYNC)
     return cast("CursorResult[Any]", result).rowcount > 0
@@ -128,12 +131,12 @@ def settle(session: Session, pause_ids: Collection[int], *, kept: int = KEPT) ->
 
 
 def forget_app(session: Session, app_id: int) -> None:
-    """Delete the pauses of an app that is deleted."""
+    """Delete the pauses of an app that is being deleted."""
     session.execute(delete(Pause).where(Pause.app_id == app_id), execution_options=_NO_SYNC)
 
 
 def is_not_paused(app_id: int, now_ms: int) -> str:
-    """Return the condition in SQL that neither the cluster nor an app is paused."""
+    """Return the SQL condition that neither the cluster nor the app is paused."""
     return (
         f"NOT EXISTS (SELECT 1 FROM {Pause.__tablename__} WHERE is_settled = 0"  # noqa: S608 - numbers of ours
         f" AND app_id IN ({EVERY_APP}, {app_id:d})"

@@ -1,4 +1,4 @@
-"""The registry: which executors and schedulers there are, and who holds an address."""
+"""The registry of executors, schedulers and consoles, and which boot holds an address."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,14 +13,14 @@ from sql.models import Registration
 
 EXECUTOR = "EXECUTOR"
 ADMIN = "ADMIN"
-#: Keys within ADMIN.
+#: The keys in the group ADMIN.
 SCHEDULER = "scheduler"
 CONSOLE = "console"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A sign of life of an executor or a scheduler."""
+    """A heartbeat of an executor, a scheduler or a console."""
 
     group: str
     key: str
@@ -32,7 +32,7 @@ class Beat:
 
 
 def hold(session: Session, beat: Beat) -> str:
-    """Register an address for a boot unless another boot holds it; return the holder's boot id."""
+    """Register an address for a boot, unless another boot holds it; return the holder's boot id."""
     session.execute(_insert_unless_there(session, beat))
     return session.execute(
         select(Registration.boot_id).where(*_is(beat.group, beat.key, beat.address))
@@ -40,14 +40,14 @@ def hold(session: Session, beat: Beat) -> str:
 
 
 def holder(session: Session, group: str, key: str, address: str) -> str | None:
-    """Return the boot id that holds an address, None when nobody does."""
+    """Return the id of the boot that holds an address; None if there is none."""
     return session.execute(
         select(Registration.boot_id).where(*_is(group, key, address))
     ).scalar_one_or_none()
 
 
 def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
-    """Give an address to a new boot; False when another scheduler decided first."""
+    """Give an address to a new boot; return False if another scheduler has changed it first."""
     return _changed(
         session,
         update(Registration)
@@ -65,8 +65,8 @@ def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
 
 
 def renew(session: Session, beat: Beat) -> bool:
-    """Record a sign of life of the boot that holds its address."""
-    # Not through the ORM, which would cost more than the statement.
+    """Store a heartbeat; return False if another boot holds the address or it is not newer."""
+    # Bypasses the ORM, which would take longer than the statement.
     renewed: Any = session.connection().execute(RENEWAL, renewal(beat))
     return bool(renewed.rowcount)
 
@@ -78,7 +78,7 @@ def renewal(beat: Beat) -> dict[str, Any]:
 
 
 def leave(session: Session, group: str, key: str, address: str, boot_id: str) -> bool:
-    """Remove the registration of a boot that is over."""
+    """Delete the registration of a boot that has ended; return False if it had none."""
     return _changed(
         session,
         delete(Registration).where(*_is(group, key, address), Registration.boot_id == boot_id),
@@ -86,7 +86,7 @@ def leave(session: Session, group: str, key: str, address: str, boot_id: str) ->
 
 
 def forget_schedulers(session: Session, *, before_ms: int) -> None:
-    """Remove schedulers that were last heard before an instant."""
+    """Delete schedulers and consoles whose last heartbeat was before an instant."""
     session.execute(
         delete(Registration).where(Registration.kind == ADMIN, Registration.beat_at < before_ms),
         execution_options={"synchronize_session": False},
@@ -94,13 +94,13 @@ def forget_schedulers(session: Session, *, before_ms: int) -> None:
 
 
 def count(session: Session, group: str, key: str) -> int:
-    """Return how many addresses are registered under a key."""
+    """Return the number of addresses registered under a key."""
     of_key = (Registration.kind == group, Registration.app == key)
     return session.execute(select(func.count()).where(*of_key)).scalar_one()
 
 
 def listing(session: Session, group: str, key: str | None = None) -> Sequence[Registration]:
-    """Return the registrations of a group, or only those of one key, by key and address."""
+    """Return the registrations of a group, or of one key of it, sorted by key and address."""
     statement = select(Registration).where(Registration.kind == group)
     if key is not None:
         statement = statement.where(Registration.app == key)
@@ -109,7 +109,7 @@ def listing(session: Session, group: str, key: str | None = None) -> Sequence[Re
 
 
 def last_heard(session: Session) -> dict[str, int]:
-    """Return, by app, when any scheduler last heard an executor that takes triggers."""
+    """Return the last heartbeat of an executor that is not draining, by app."""
     rows = session.execute(
         select(Registration.app, func.max(Registration.beat_at))
         .where(Registration.kind == EXECUTOR, Registration.draining == 0)
@@ -141,7 +141,7 @@ def _insert_unless_there(session: Session, beat: Beat) -> Insert:
     return of(session).insert_or_keep(Registration, Registration.id).values(row)
 
 
-#: Records a sign of life, as `renew` does. Built once: schedulers send it twice a second.
+#: The statement of `renew`. Built once, because schedulers execute it twice a second.
 RENEWAL = (
     update(Registration)
     .where(

@@ -1,7 +1,7 @@
-"""When schedulers could send: one row for each stretch in which at least one of them could.
+"""When schedulers could send: one row for each uptime, in which at least one of them could.
 
-The newest row is the present stretch; whoever can send prolongs it. A longer silence begins a new
-row, which shows how long nobody could.
+The newest row is the present uptime; every scheduler that can send extends it. After a longer gap a
+new row begins, which also shows how long the downtime was.
 """
 
 from collections.abc import Iterable
@@ -13,18 +13,17 @@ from sqlalchemy.orm import Session
 from sql.models import Uptime
 from sql.rows import fetch, query
 
-#: Nobody could send before the stretch; and there may be planned runs left of that time.
+#: There was a downtime before the uptime; and runs that were due in it may still be undecided.
 IS_DOWNTIME = Uptime.down_since < Uptime.since_at
 IS_UNSETTLED = and_(IS_DOWNTIME, Uptime.is_settled == 0)
 
 
-#: Prolongs the newest stretch, if nothing else is needed, as is nearly always so; that matches one
-#: row.
+#: Extends the newest uptime. It matches no row if there is none, or if the gap was too long.
 _NEWEST = select(func.max(Uptime.id).label("id")).subquery()
 EXTENSION = (
     update(Uptime)
     .where(
-        # MySQL reads the table that it updates only through a derived one.
+        # MySQL can read the table that it updates only through a derived table.
         Uptime.id == select(_NEWEST.c.id).scalar_subquery(),
         Uptime.until_at.between(bindparam("earliest_ms"), bindparam("now_ms")),
     )
@@ -42,20 +41,20 @@ class Downtime(NamedTuple):
 
 
 def newest(session: Session) -> int:
-    """Return when a scheduler last said that it can send, 0 when none ever did."""
-    found = session.execute(select(Uptime.until_at).order_by(Uptime.id.desc()).limit(1))
-    return found.scalar_one_or_none() or 0
+    """Return when a scheduler last recorded that it can send; 0 = never."""
+    until = session.execute(select(Uptime.until_at).order_by(Uptime.id.desc()).limit(1))
+    return until.scalar_one_or_none() or 0
 
 
 def extend(session: Session, *, now_ms: int, gap_ms: int) -> int:
-    """Say that a scheduler can send now; return for how many milliseconds nobody could.
+    """Record that a scheduler can send now; return how many milliseconds none could.
 
-    A silence of up to `gap_ms` is none. Two schedulers that end one downtime at the same time may
-    each begin a stretch, a moment apart: the downtime is then known twice, which does no harm.
+    A gap of up to `gap_ms` is no downtime. Two schedulers that end a downtime at the same time may
+    each begin an uptime; the downtime is then recorded twice, which is harmless.
     """
     instants = extension_values(now_ms=now_ms, gap_ms=gap_ms)
-    prolonged: Any = session.connection().execute(EXTENSION, instants)
-    if prolonged.rowcount:
+    extended: Any = session.connection().execute(EXTENSION, instants)
+    if extended.rowcount:
         return 0
     last = session.execute(
         select(Uptime).order_by(Uptime.id.desc()).limit(1).with_for_update()
@@ -63,7 +62,7 @@ def extend(session: Session, *, now_ms: int, gap_ms: int) -> int:
     if last is not None and abs(now_ms - last.until_at) <= gap_ms:
         last.until_at = max(last.until_at, now_ms)
         return 0
-    # A clock that was set back begins a new stretch too, and ends no downtime.
+    # A clock that was set back also begins a new uptime, without a downtime before it.
     down_since = now_ms if last is None else min(last.until_at, now_ms)
     is_downtime = down_since < now_ms
     session.add(
@@ -80,17 +79,17 @@ def extension_values(*, now_ms: int, gap_ms: int) -> dict[str, int]:
 
 
 def unsettled(session: Session) -> list[Downtime]:
-    """Return the downtimes of which planned runs may be left that nobody could send in time."""
+    """Return the downtimes with due runs that may still be undecided."""
     return _downtimes(session, only_unsettled=True)
 
 
 def downtimes(session: Session) -> list[Downtime]:
-    """Return every downtime, in order."""
+    """Return all downtimes, in order."""
     return _downtimes(session, only_unsettled=False)
 
 
 def settle(session: Session, downtimes: Iterable[Downtime]) -> None:
-    """Note that no planned run is left of these downtimes."""
+    """Record that all runs due in these downtimes are decided."""
     session.execute(
         update(Uptime).where(Uptime.id.in_([one.id for one in downtimes])).values(is_settled=1),
         execution_options={"synchronize_session": False},

@@ -1,1 +1,1 @@
-"""The version of the tables: brought up to date, checked at the start, and the rights they need."""
+"""The schema of the database: migration, checks at the start, and account rights."""

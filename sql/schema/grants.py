@@ -1,6 +1,6 @@
-"""What the account of schedulers, consoles and commands needs, and no more.
+"""The minimal rights of the account of schedulers, consoles and commands.
 
-Not included: changing tables, and changing or deleting entries of the audit log.
+They do not include changing tables, or changing and deleting entries of the audit log.
 """
 
 from sql.dialects.dialect import Dialect
@@ -12,10 +12,10 @@ _RIGHTS = {AuditEntry.__tablename__: "SELECT, INSERT", VERSION_TABLE: "SELECT"}
 
 
 def grants(dialect: Dialect, database: str, user: str, host: str = "%") -> list[str]:
-    """Return the statements that give an account its rights, one for each table.
+    """Return the statements that grant an account its rights, one for each table.
 
     Raises:
-        ValueError: a name has characters that would need quoting, or the database no accounts.
+        ValueError: a name needs quoting, or the database has no accounts.
 
     """
     tables = [VERSION_TABLE, *sorted(Model.metadata.tables)]

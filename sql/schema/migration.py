@@ -1,4 +1,4 @@
-"""Bringing the schema to the newest version, by Alembic."""
+"""Migrates the schema to the newest version, with Alembic."""
 
 import io
 from collections.abc import Iterator
@@ -21,38 +21,38 @@ from sql.schema.version import (
     version_problem,
 )
 
-#: How long one upgrade waits for another one.
+#: How long an upgrade waits for another one.
 _LOCK_SECONDS = 60
-#: How long one statement of a migration may take: an index on many millions of runs.
+#: How long one statement of a migration may take, such as an index on many millions of runs.
 _ANSWER_SECONDS = 3_600
 
 
 def upgrade(database: Database) -> str:
-    """Bring the schema to the newest version; return that version. Safe to run at the same time.
+    """Migrate the schema to the newest version and return it; safe to run concurrently.
 
     Raises:
-        SchemaMismatch: the server is too old, the database holds tables that are not ours, or
-            somebody else has been migrating for over a minute.
+        SchemaMismatch: the server is too old, the schema is newer than this Warren, the database
+            has tables with rows but no schema version, or another upgrade takes over a minute.
         DatabaseUnavailable: the database did not answer.
 
     """
     if problem := database.read(version_problem):
         raise SchemaMismatch(problem)
-    patient = Database(
+    migrating = Database(
         database.url.render_as_string(hide_password=False),
         pool_size=1,
         answer_seconds=_ANSWER_SECONDS,
     )
     try:
-        patient.write(_upgrade)
+        migrating.write(_upgrade)
     finally:
-        # The lock of an upgrade ends with its connection, so after the commit.
-        patient.close()
+        # The lock of an upgrade ends with its connection, so close it after the commit.
+        migrating.close()
     return newest_version()
 
 
 def upgrade_script(database: Database) -> str:
-    """Return the SQL that makes the newest schema in an empty database of this kind."""
+    """Return the SQL that creates the newest schema in an empty database of this kind."""
     out = io.StringIO()
     config = _config(output_buffer=out)
     config.attributes["dialect_name"] = database.dialect.name
@@ -85,12 +85,16 @@ def _steps(config: Config) -> Iterator[Script]:
 
 
 def _clear_unfinished(connection: Connection) -> None:
-    """Drop what a first upgrade left that was killed: MySQL commits each table by itself.
+    """Drop the tables of a first upgrade that was killed; MySQL commits each table by itself.
 
-    Such tables are empty. One with rows is somebody's, and nothing is touched.
+    Such tables are empty. If one has rows, it is somebody else's, and nothing is dropped.
+
+    Raises:
+        SchemaMismatch: a table has rows.
+
     """
-    found = set(inspect(connection).get_table_names())
-    ours = [table for table in Model.metadata.sorted_tables if table.name in found]
+    existing = set(inspect(connection).get_table_names())
+    ours = [table for table in Model.metadata.sorted_tables if table.name in existing]
     for table in ours:
         if connection.execute(select(func.count()).select_from(table)).scalar():
             raise SchemaMismatch(

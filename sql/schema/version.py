@@ -1,6 +1,6 @@
-"""The schema's version, and refusing to work with another one or a damaged one.
+"""Checks the version of the schema, and that tables and indexes are complete.
 
-Nothing here needs Alembic, which takes as long to import as a command may take to answer.
+This module does not import Alembic, which takes as long to import as a whole command may take.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ from sql.errors import SchemaMismatch
 from sql.models import Model, Run, Sequence
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
-#: Where Alembic keeps the version.
+#: The table in which Alembic stores the version.
 VERSION_TABLE = "alembic_version"
 
 
 def check(database: Database) -> None:
-    """Raise SchemaMismatch unless the schema is exactly the one this version needs."""
+    """Raise SchemaMismatch unless the schema is complete and of the version needed here."""
     problem = database.read(_problem)
     if problem:
         raise SchemaMismatch(problem)
@@ -40,16 +40,16 @@ def newest_version() -> str:
 
 
 def version_of(connection: Connection) -> str | None:
-    """Return the version of a database's schema, None when it has none."""
+    """Return the version of a database's schema; None if it has none."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    found = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - a constant
-    version = found.scalar()
+    rows = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - a constant
+    version = rows.scalar()
     return None if version is None else str(version)
 
 
 def another_version(version: str) -> str:
-    """Return a complaint about a schema of this version."""
+    """Return the error message for a schema of this version."""
     return (
         f"expected schema version {newest_version()}, got: {version}; "
         "run: warren db upgrade (or use the Warren that belongs to it)"
@@ -57,7 +57,7 @@ def another_version(version: str) -> str:
 
 
 def version_problem(session: Session) -> str | None:
-    """Return why the server of a session cannot be used, None if it can."""
+    """Return why the server of a session cannot be used; None if it can."""
     return of(session).version_problem(session.connection().dialect)
 
 
@@ -74,13 +74,13 @@ def _problem(session: Session) -> str | None:
 
 
 def _missing_part(inspector: Inspector) -> str | None:
-    there = set(inspector.get_table_names())
+    tables = set(inspector.get_table_names())
     for table in Model.metadata.sorted_tables:
-        if table.name not in there:
+        if table.name not in tables:
             return f"the database has lost its table {table.name}; restore it before starting"
-        found = _indexes(inspector, table.name)
+        indexes = _indexes(inspector, table.name)
         for name, columns, unique in sorted(_wanted_indexes(table)):
-            if (name, columns, unique) not in found:
+            if (name, columns, unique) not in indexes:
                 what = "unique index" if unique else "index"
                 return (
                     f"table {table.name} has lost its {what} {name} ({', '.join(columns)}); "
@@ -90,11 +90,11 @@ def _missing_part(inspector: Inspector) -> str | None:
 
 
 def _indexes(inspector: Inspector, table: str) -> set[tuple[str, tuple[str, ...], bool]]:
-    found = {
+    indexes = {
         (str(index["name"]), tuple(map(str, index["column_names"])), bool(index["unique"]))
         for index in inspector.get_indexes(table)
     }
-    return found | {
+    return indexes | {
         (str(key["name"]), tuple(key["column_names"]), True)
         for key in inspector.get_unique_constraints(table)
     }
@@ -109,9 +109,9 @@ def _wanted_indexes(table: Table) -> Iterator[tuple[str, tuple[str, ...], bool]]
 
 
 def _stale_counter(session: Session) -> str | None:
-    """Return a complaint when run ids would be given again, as after restoring some tables only.
+    """Return an error message if run ids would be reused, as after restoring only some tables.
 
-    The unique key of ticks would then swallow new runs in silence.
+    New runs with such ids would silently not be inserted.
     """
     next_id = session.execute(
         select(Sequence.next_id).where(Sequence.name == "run")

@@ -1,1 +1,1 @@
-"""What the timeline and a job's calendar ask of runs: spans of time, day by day."""
+"""Queries of the timeline and of a job's calendar."""

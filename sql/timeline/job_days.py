@@ -1,4 +1,4 @@
-"""How the runs of one job ended, day by day, along the unique key of ticks."""
+"""Counts the runs of one job by outcome, day by day, along the unique key of ticks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sql.models import Run
 from sql.run_status import OPEN, RunStatus
 from sql.timeline.job_spans import TROUBLE
 
-#: Runs of one day that are looked at, its last ones.
+#: Most runs of one day that are examined, the latest ones.
 LOOKED_AT = 40
 
 
@@ -24,7 +24,7 @@ class _Counted(NamedTuple):
 
 @dataclass(slots=True)
 class DayOutcomes:
-    """Runs of a day by outcome; `is_all` is False when the day had more than were looked at."""
+    """Runs of a day by outcome; `is_all` is False if the day has more than were examined."""
 
     succeeded: int = 0
     failed: int = 0
@@ -33,11 +33,11 @@ class DayOutcomes:
 
     @property
     def total(self) -> int:
-        """Return how many runs these are."""
+        """Return the number of runs."""
         return self.succeeded + self.failed + self.open
 
     def add(self, status: str) -> None:
-        """Count a run; one that was cancelled is none."""
+        """Count a run, unless it was cancelled."""
         if status in TROUBLE:
             self.failed += 1
         elif status in OPEN:

@@ -1,6 +1,6 @@
-"""What the timeline asks: which jobs had something to show in a span, and the runs of few jobs.
+"""Queries of the timeline: a sample of the runs in a span of time, and the runs of a few jobs.
 
-Every query follows an index and has a limit; the answer says what was left out.
+All queries use an index and have a limit; the results show what was left out.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,16 +17,16 @@ from sql.models import App, Job, Run
 from sql.rows import fetch, query
 from sql.run_status import OPEN, RunStatus
 
-#: How many runs are looked at of those that are open, that went wrong, and that are well.
+#: Most runs of each sample: of open, of failed and of successful runs.
 LOOKED_AT = 500
-#: What is worth a look first.
+#: The statuses of runs that did not succeed.
 TROUBLE = frozenset(RunStatus) - OPEN - {RunStatus.SUCCEEDED, RunStatus.CANCELLED}
 _TICKS = "i_tick"
 _WELL = frozenset({RunStatus.SUCCEEDED})
 
 
 class SpanRun(NamedTuple):
-    """A run as a bar."""
+    """A run with what its bar needs."""
 
     id: int
     job_id: int
@@ -40,7 +40,7 @@ class SpanRun(NamedTuple):
 
 
 class SpanJob(NamedTuple):
-    """A job as a row, with what tells its due times."""
+    """A job with what its row and its due times need."""
 
     id: int
     app_id: int
@@ -55,7 +55,7 @@ class SpanJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The newest runs of a span; `complete_from_ms` None = all of the span's runs are here."""
+    """The newest runs of a span; before `complete_from_ms` some are missing, None = none is."""
 
     runs: list[SpanRun]
     complete_from_ms: int | None
@@ -64,36 +64,36 @@ class Sample:
 def sample(
     session: Session, app_ids: Collection[int] | None, *, from_ms: int, until_ms: int
 ) -> Sample:
-    """Return the newest open runs, those that went wrong and those that are well.
+    """Return the newest open, failed and successful runs.
 
-    An open run counts however long ago it came due: it may have run ever since.
+    Open runs count however long ago they were due, because they may have been running since.
     """
-    shares = ((OPEN, None), (TROUBLE, from_ms), (_WELL, from_ms))
-    found = [
+    parts = ((OPEN, None), (TROUBLE, from_ms), (_WELL, from_ms))
+    newest = [
         newest_runs.read(
             session,
             RunSelection(statuses=statuses, app_ids=app_ids, since_ms=since, until_ms=until_ms),
             limit=LOOKED_AT,
         )
-        for statuses, since in shares
+        for statuses, since in parts
     ]
-    ids = [run.id for one in found for _, run in one.rows[:LOOKED_AT]]
-    ends = [_end(one) for one in found]
+    ids = [run.id for one in newest for _, run in one.rows[:LOOKED_AT]]
+    ends = [_end(one) for one in newest]
     known = [end for end in ends if end is not None]
     return Sample(runs=_by_ids(session, ids), complete_from_ms=max(known, default=None))
 
 
-def _end(found: newest_runs.Newest) -> int | None:
-    """Return back to when a share is complete."""
-    if len(found.rows) > LOOKED_AT:
-        return found.rows[LOOKED_AT - 1][0][0]
-    return found.end[0] if found.end is not None else None
+def _end(newest: newest_runs.Newest) -> int | None:
+    """Return since when the runs are complete; None = all of them."""
+    if len(newest.rows) > LOOKED_AT:
+        return newest.rows[LOOKED_AT - 1][0][0]
+    return newest.end[0] if newest.end is not None else None
 
 
 def of_jobs(
     session: Session, job_ids: Sequence[int], *, from_ms: int, until_ms: int, limit: int
 ) -> list[SpanRun]:
-    """Return the newest runs of few jobs by their ticks in a span, up to `limit` of each."""
+    """Return the newest runs of a few jobs with ticks in a span, up to `limit` of each job."""
     if not job_ids:
         return []
     each = [
@@ -108,7 +108,7 @@ def of_jobs(
 
 
 def jobs_by_ids(session: Session, job_ids: Collection[int]) -> dict[int, SpanJob]:
-    """Return those of few jobs that are still there, by id."""
+    """Return those of a few jobs that still exist, by id."""
     if not job_ids:
         return {}
     named = (
