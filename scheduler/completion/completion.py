@@ -91,8 +91,8 @@ class Completion:
             elif not _is_from_its_executor(row, end):
                 tally.strange.add(end.run_id)
             elif end.run_id not in winners and _may_enter(row, end):
-                told = with_plausible_instants(end, routed_at=row.routed_at, now_ms=now_ms)
-                winners[end.run_id] = _as_killed(row, told)
+                reported = with_plausible_instants(end, routed_at=row.routed_at, now_ms=now_ms)
+                winners[end.run_id] = _as_killed(row, reported)
             else:
                 self._lose(session, row, end, tally)
         tally.won = {run_id: end.status for run_id, end in winners.items()}

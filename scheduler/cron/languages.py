@@ -54,8 +54,8 @@ class Language:
     def sentence(self, *, time: str, day: str, month: str, year: str) -> str:
         """Return the parts in the language's order; the first letter is large."""
         parts = (time, day, month, year) if self.time_first else (year, month, day, time)
-        said = self.between.join(part for part in parts if part)
-        return said[:1].upper() + said[1:]
+        text = self.between.join(part for part in parts if part)
+        return text[:1].upper() + text[1:]
 
     def with_hours(self, often: str, hours: str) -> str:
         """Return how often, and in which hours when it is not all day."""

@@ -114,7 +114,7 @@ def _hourly(language: Language, minute: int, second: int, hour: _Part) -> str:
 
 
 def _field_by_field(language: Language, second: _Part, minute: _Part, hour: _Part) -> str:
-    said = [
+    texts = [
         words.format(_numbers(language, part.field, part.text))
         for words, part in (
             (language.at_seconds, second),
@@ -123,7 +123,7 @@ def _field_by_field(language: Language, second: _Part, minute: _Part, hour: _Par
         )
         if not part.is_all
     ]
-    return language.comma.join(said)
+    return language.comma.join(texts)
 
 
 def _hours(language: Language, hour: _Part) -> str:
@@ -185,8 +185,8 @@ def _numbers(language: Language, field: Field, text: str) -> str:
 
 
 def _items(language: Language, field: Field, text: str, names: Sequence[str]) -> str:
-    said = [_span(language, field, one, names) for one in spans(field, text)]
-    return _listed(language, said)
+    texts = [_span(language, field, one, names) for one in spans(field, text)]
+    return _listed(language, texts)
 
 
 def _span(language: Language, field: Field, one: Span, names: Sequence[str]) -> str:
@@ -198,10 +198,10 @@ def _span(language: Language, field: Field, one: Span, names: Sequence[str]) -> 
     return language.every_nth.format(one.step, first, last)
 
 
-def _listed(language: Language, said: Sequence[str]) -> str:
-    if len(said) == 1:
-        return said[0]
-    return language.comma.join(said[:-1]) + language.last_and + said[-1]
+def _listed(language: Language, texts: Sequence[str]) -> str:
+    if len(texts) == 1:
+        return texts[0]
+    return language.comma.join(texts[:-1]) + language.last_and + texts[-1]
 
 
 def _named(words: str, text: str, say: Callable[[str], str]) -> str:

@@ -23,9 +23,9 @@ class Drainer:
 
     Args:
         context: the scheduler it works for.
-        commands: for orders to executors.
-        roster: routes nothing to what it is told of.
-        clock: monotonic seconds.
+        commands: sends commands to executors.
+        roster: gets the boots to which nothing may be routed.
+        clock: a monotonic clock in seconds.
 
     """
 
@@ -44,7 +44,7 @@ class Drainer:
         self._told_at: dict[Boot, float] = {}
 
     def tick(self, _now_ms: int) -> float:
-        """Tell the boots that were not told lately; return the seconds until the next look."""
+        """Send drain commands that are due again; return the seconds until the next check."""
         wanted = self._context.database.read(drains.requested)
         self._roster.set_drained(wanted)
         now = self._clock()

@@ -41,7 +41,7 @@ class LoadRecorder:
         return POLL_SECONDS
 
     def _clear(self, now_ms: int) -> bool:
-        """Delete a chunk of what is past its time; False when there is no more."""
+        """Delete a chunk of expired points; return False if there were none."""
         return self._database.write(
             lambda session: executor_loads.forget(session, before_ms=now_ms - KEPT_MS)
         )
@@ -53,12 +53,12 @@ def _record(session: Session, minute_at: int, now_ms: int) -> None:
 
 def _points(session: Session, minute_at: int, now_ms: int) -> Iterator[LoadPoint]:
     for row in presence.listing(session, presence.EXECUTOR):
-        told = {name: _number(value) for name, value in stored_load(row).items()}
-        if state(row, now_ms) in ONLINE and told.get("slots"):
-            figures = {name: told.get(name, 0) for name in _FIGURES}
+        load = {name: _number(value) for name, value in stored_load(row).items()}
+        if state(row, now_ms) in ONLINE and load.get("slots"):
+            figures = {name: load.get(name, 0) for name in _FIGURES}
             yield LoadPoint(executor_id=row.id, minute_at=minute_at, **figures)
 
 
 def _number(value: object) -> int:
-    """Return a figure that the table can hold, 0 for what is none."""
+    """Return a number that fits the column; 0 if the value is not a number."""
     return min(max(round(value), 0), _LARGEST) if isinstance(value, int | float) else 0

@@ -31,7 +31,7 @@ class Presence:
     """The role that listens; newcomers are handed to the registrar, so that nobody waits for them.
 
     Args:
-        on_canary: told the number of each of this scheduler's own canaries that came back.
+        on_canary: called with the number of each of this scheduler's own canaries that returns.
 
     """
 

@@ -1,4 +1,4 @@
-"""An executor's heartbeat as the registry keeps it."""
+"""Converts an executor's heartbeat to the form of the registry, and back."""
 
 import json
 from typing import Any
@@ -11,13 +11,13 @@ from sql.registry import presence
 
 
 def registration(beat: Heartbeat, now_ms: int) -> presence.Beat:
-    """Return a heartbeat as the registry keeps it."""
-    told = {
+    """Return the registry's record of a heartbeat."""
+    others = {
         "handlers": beat.handlers,
         "ailments": beat.ailments,
         "returns_seconds": beat.returns_seconds,
     }
-    load = msgspec.to_builtins(beat.load) | told
+    load = msgspec.to_builtins(beat.load) | others
     return presence.Beat(
         group=presence.EXECUTOR,
         key=beat.app,
@@ -30,15 +30,15 @@ def registration(beat: Heartbeat, now_ms: int) -> presence.Beat:
 
 
 def stored_load(row: Registration) -> dict[str, Any]:
-    """Return the load in a process's last sign of life; empty when it cannot be read."""
+    """Return the load in a process's last heartbeat; empty if it cannot be read."""
     try:
-        found = json.loads(row.load or "{}")
+        load = json.loads(row.load or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return load if isinstance(load, dict) else {}
 
 
 def stored_returns_seconds(row: Registration) -> float:
     """Return how long an executor may be silent and still come back with its runs."""
-    found = stored_load(row).get("returns_seconds", 0)
-    return float(found) if isinstance(found, int | float) else 0.0
+    seconds = stored_load(row).get("returns_seconds", 0)
+    return float(seconds) if isinstance(seconds, int | float) else 0.0

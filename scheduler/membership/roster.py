@@ -28,7 +28,7 @@ class Standing(StrEnum):
 class Member:
     """An address, the boot that holds it, and when it was last heard from.
 
-    `usable_at`: when it last said that it takes triggers.
+    `usable_at`: when it last reported that it takes triggers.
     `returns_seconds`: how long it may be silent and still come back with its runs.
     """
 
@@ -179,7 +179,7 @@ class Roster:
             return self._clock() - max([fit_since, *usable, *left])
 
     def standing(self, app: str, address: str, boot_id: str) -> Standing:
-        """Return what may be said of a boot; UNCLEAR until this scheduler has listened enough."""
+        """Return the state of a boot; UNCLEAR until this scheduler has listened long enough."""
         with self._lock:
             member = self._members.get((app, address))
             if member is not None and member.boot_id == boot_id:

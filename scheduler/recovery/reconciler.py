@@ -202,7 +202,7 @@ def _question(app: str, address: str, holder: str, rows: Sequence[RoutedRun]) ->
 
 def _never_started(row: RoutedRun, now_ms: int) -> End:
     if row.status == RunStatus.RUNNING:
-        return _forgotten(row, now_ms)  # it said that it had started: two witnesses disagree
+        return _forgotten(row, now_ms)  # it reported the start, but does not know the run now
     return End(
         run_id=row.id,
         status=RunStatus.UNDELIVERED,

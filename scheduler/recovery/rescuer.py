@@ -51,7 +51,7 @@ class Rescuer:
     """Takes over ROUTED runs, each guarded by who routed it and when.
 
     Args:
-        on_missing: told the app and address of an executor whose queue is not there.
+        on_missing: called with the app and address of an executor whose queue is missing.
 
     """
 

@@ -38,7 +38,8 @@ class PendingWork:
 
     Args:
         since_ms: tells from when on the dispatcher looks for due runs.
-        on_look: told of each look: what it found, when it began, the database's clock then.
+        on_look: called after each look with the pending work, when it began, and the database's
+            clock then.
 
     """
 

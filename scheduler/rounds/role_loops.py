@@ -11,7 +11,7 @@ class RoleLoops:
     """A thread for each role that is added.
 
     Args:
-        now_ms: the clock that rounds are told.
+        now_ms: the clock whose time is passed to rounds.
         work: tells resting roles whether there is work for them.
 
     """
@@ -39,7 +39,7 @@ class RoleLoops:
 
         Args:
             name: for the thread and the log.
-            tick: one round, told the time; returns the seconds until the next one is wanted.
+            tick: one round, called with the time; returns the seconds until the next one.
             longest_seconds: the longest pause between two rounds.
             awake: when set, asks for a round now; None = the loop makes its own.
             on_stop: ends a wait within a round.

@@ -1,7 +1,7 @@
 """A limit on the total time of a connection to an unknown server.
 
 A socket's own timeout counts from byte to byte: a server that sends one every few seconds would
-block the thread for ever.
+block the thread forever.
 """
 
 import socket

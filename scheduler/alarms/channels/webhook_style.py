@@ -48,12 +48,12 @@ def refusal(style: str, answer: bytes) -> str:
     if style not in ("dingtalk", "feishu", "wecom"):
         return ""
     try:
-        said = msgspec.json.decode(answer)
+        body = msgspec.json.decode(answer)
     except ValueError:
         return "it answered no JSON"
-    if not isinstance(said, dict):
+    if not isinstance(body, dict):
         return "it answered no JSON object"
-    code = next((said[key] for key in ("errcode", "code", "StatusCode") if key in said), None)
+    code = next((body[key] for key in ("errcode", "code", "StatusCode") if key in body), None)
     if code == 0:
         return ""
     is_number = isinstance(code, int) and abs(code) <= _LARGEST_CODE

@@ -1,4 +1,4 @@
-"""A row for each child of a job; `child_jobid` still counts for a job that has none."""
+"""A row for each child of a job; `child_jobid` is used only for a job without such rows."""
 
 import sqlalchemy as sa
 from alembic import op

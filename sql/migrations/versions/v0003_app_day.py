@@ -1,4 +1,4 @@
-"""The day report by app; every day is counted anew, so that those of before have it too."""
+"""The day report by app; all days are counted again, so that past days have it too."""
 
 from datetime import UTC, datetime, timedelta
 

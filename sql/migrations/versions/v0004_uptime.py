@@ -1,4 +1,4 @@
-"""Schedulers tell each other since when one of them can send."""
+"""Schedulers record when at least one of them can send."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The reasons beside the texts that tell them, so that a console can tell them in any language."""
+"""Reasons beside their texts, so that a console can show them in any language."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Tokens of programs, and the keys that make their requests count once."""
+"""API tokens and idempotency keys."""
 
 import sqlalchemy as sa
 from alembic import op

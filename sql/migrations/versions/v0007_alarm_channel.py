@@ -1,4 +1,4 @@
-"""An index of alarms by channel: a look for webhooks reads no e-mails, nor the other way round."""
+"""An index of alarms by channel, so that queries for webhooks do not read e-mails."""
 
 import sqlalchemy as sa
 from alembic import op

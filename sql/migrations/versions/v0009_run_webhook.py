@@ -1,4 +1,4 @@
-"""Webhooks that hear of the ends of runs, of a job or of an app."""
+"""Webhooks of jobs and apps that receive the ends of runs."""
 
 import sqlalchemy as sa
 from alembic import op

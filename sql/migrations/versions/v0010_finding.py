@@ -1,4 +1,4 @@
-"""Tags of jobs, what users keep for themselves, and the audit log of one object by its id."""
+"""Tags of jobs, favourites and saved filters, and an index of the audit log by object id."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The load of executors, minute by minute."""
+"""The load of executors, one row per minute."""
 
 import sqlalchemy as sa
 from alembic import op

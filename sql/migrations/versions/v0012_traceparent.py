@@ -1,4 +1,4 @@
-"""The trace that a run was triggered in."""
+"""The trace in which a run was triggered."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -265,7 +265,7 @@ def test_a_run_goes_on_waiting_that_was_due_over_five_seconds_before_the_outage(
     still._uptime.keep(cluster.now_ms())
     away()
     still._uptime._kept_at -= AWAY_SECONDS
-    still._uptime._said_at -= AWAY_SECONDS
+    still._uptime._recorded_at -= AWAY_SECONDS
     outage_at = cluster.database.read(uptimes.newest)
     put(cluster.database, waiting, due_at=outage_at - early_ms)
     seat()
