@@ -98,9 +98,9 @@ def _ended(news: Ended, context: MessageContext) -> tuple[str, str]:
 @_words.register
 def _overdue(news: Overdue, context: MessageContext) -> tuple[str, str]:
     text = (
-        f"{news.overdue} runs of {news.app}/{news.job} wait to be sent and are overdue.\n"
-        "Until there are fewer its due times are skipped, on record, from "
-        f"{context.when(news.skipped_from, news.timezone)} on."
+        f"{news.overdue} runs of {news.app}/{news.job} are waiting to be sent and are overdue.\n"
+        "Until there are fewer, its due times are skipped and recorded, starting at "
+        f"{context.when(news.skipped_from, news.timezone)}."
     )
     return f"{news.app}/{news.job}: due times are skipped", text
 
@@ -117,8 +117,8 @@ def _absence(news: Absence, _context: MessageContext) -> tuple[str, str]:
 @_words.register
 def _return(news: Return, context: MessageContext) -> tuple[str, str]:
     text = (
-        f"App {news.app} has an executor again; "
-        f"that it had none was told at {context.when(news.since)}."
+        f"App {news.app} has an executor again. "
+        f"The alarm that it had none was raised at {context.when(news.since)}."
     )
     return f"{news.app}: an executor is back", text
 
@@ -126,11 +126,12 @@ def _return(news: Return, context: MessageContext) -> tuple[str, str]:
 @_words.register
 def _ailing(news: Ailing, _context: MessageContext) -> tuple[str, str]:
     lines = [
-        f"Executor {news.address} of app {news.app} has told for {news.seconds} s what ails it:",
+        f"Executor {news.address} of app {news.app} has reported trouble for {news.seconds} s:",
         *(f"- {_AILMENTS.get(ailment, ailment)}" for ailment in news.ailments),
-        "Routes pass it over while another executor of the app is well.",
+        "Routes skip it while another executor of the app is healthy.",
     ]
-    return f"{news.app}: executor {news.address} ails: {', '.join(news.ailments)}", "\n".join(lines)
+    troubles = ", ".join(news.ailments)
+    return f"{news.app}: executor {news.address} reports trouble: {troubles}", "\n".join(lines)
 
 
 @_words.register
@@ -143,7 +144,7 @@ def _summary(news: Summary, context: MessageContext) -> tuple[str, str]:
         "runs": ", ".join(map(str, news.run_ids)) + (" are the last" if news.run_ids else ""),
         "see": context.link(news.run_ids[-1]) if news.run_ids else "",
     }
-    lead = f"{news.count} more alarms were held back, as there were too many in one hour."
+    lead = f"{news.count} more alarms were held back because there were too many in one hour."
     return f"{name}: {news.count} more alarms", "\n".join([lead, "", *_facts(facts)])
 
 

@@ -665,7 +665,9 @@ class TestAilments:
         watching.ail(Ailment.JOURNAL, Ailment.DISK, seconds=20)
 
         [line] = watching.told()
-        assert line == ("boss@example.com: [warren] reports: executor exec-1 ails: journal, disk")
+        assert line == (
+            "boss@example.com: [warren] reports: executor exec-1 reports trouble: journal, disk"
+        )
 
     def test_what_passes_by_itself_is_not_told(self, watching: "Watching") -> None:
         watching.desk.job()
@@ -715,7 +717,7 @@ class TestAilments:
         assert subjects == [
             "reports: no executor online",
             "reports: an executor is back",
-            "reports: executor exec-1 ails: disk",
+            "reports: executor exec-1 reports trouble: disk",
             "reports: no executor online",
         ]
 

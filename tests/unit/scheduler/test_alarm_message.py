@@ -78,9 +78,9 @@ class TestWords:
 
         assert said.subject == "[warren] reports/nightly: due times are skipped"
         assert said.text == (
-            "101 runs of reports/nightly wait to be sent and are overdue.\n"
-            "Until there are fewer its due times are skipped, on record, from "
-            "2026-11-20 20:00:00+08:00 (Asia/Shanghai) on."
+            "101 runs of reports/nightly are waiting to be sent and are overdue.\n"
+            "Until there are fewer, its due times are skipped and recorded, starting at "
+            "2026-11-20 20:00:00+08:00 (Asia/Shanghai)."
         )
 
     def test_times_of_a_job_without_a_zone_are_in_the_schedulers(self) -> None:
@@ -122,7 +122,11 @@ class TestWords:
         [
             (ABSENCE, "reports: no executor online", "3 of its jobs are enabled"),
             (RETURN, "reports: an executor is back", "2026-11-20 13:00:00+01:00"),
-            (AILING, "reports: executor reports-7 ails: journal, disk", "has told for 12 s"),
+            (
+                AILING,
+                "reports: executor reports-7 reports trouble: journal, disk",
+                "reported trouble for 12 s",
+            ),
             (SUMMARY, "reports/nightly: 7 more alarms", "runs:    1, 2 are the last"),
         ],
     )
