@@ -33,7 +33,7 @@ class Pause(Model):
     until_at: Mapped[int | None] = mapped_column(BigInteger)
     paused_by: Mapped[str] = mapped_column(String(64))
     reason: Mapped[str] = mapped_column(String(200))
-    is_settled: Mapped[int] = mapped_column(SmallInteger, default=0)
+    is_settled: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
 
 
 class Lease(Model):
