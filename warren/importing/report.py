@@ -36,11 +36,16 @@ def finding_line(finding: Finding) -> str:
     return f"{finding.verdict:8}  {place} {finding.column}{value}: {finding.words}"
 
 
+def _outcome_json(outcome: Outcome) -> dict[str, object]:
+    facts = asdict(outcome)
+    return {"type": "outcome", "did": facts.pop("action"), **facts}
+
+
 def print_outcomes(outcomes: Sequence[Outcome], *, as_json: bool, is_preview: bool) -> None:
     """Print every outcome as JSON, or the important ones as lines, with counts."""
     for outcome in outcomes:
         if as_json:
-            print_json({"type": "outcome", **asdict(outcome)})
+            print_json(_outcome_json(outcome))
         elif outcome.action in _IMPORTANT or outcome.words:
             words = f": {outcome.words}" if outcome.words else ""
             print(visible(f"{outcome.action:8}  {outcome.what} {outcome.name}{words}"))
