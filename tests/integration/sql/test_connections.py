@@ -3,11 +3,14 @@
 import ssl
 import time
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import event, text
+from sqlalchemy.orm import Session
 
+from sql.dialects.mysql_connection import COLUMNS_LIMIT, LeanConnection
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 
@@ -39,6 +42,36 @@ def test_a_connection_is_kept_as_long_as_it_is_used_and_no_longer(
 
     assert set(kept) == {first}
     assert connection_id(database) != first
+
+
+def test_columns_that_come_again_are_read_as_at_first(database: Database) -> None:
+    statements = [
+        "SELECT 1 AS one, 'text' AS word, 2.5 AS half",
+        "SELECT 'text' AS one, NULL AS word, 1 AS half",
+        "SELECT CAST('[1]' AS BINARY) AS one",
+    ]
+
+    def rows(statement: str) -> list[Any]:
+        result = database.read(lambda s: s.execute(text(statement)).mappings().all())
+        return [dict(row) for row in result]
+
+    first = [rows(one) for one in statements]
+
+    assert [rows(one) for one in statements] == first
+    assert first[0] == [{"one": 1, "word": "text", "half": Decimal("2.5")}]
+    assert first[1] == [{"one": "text", "word": None, "half": 1}]
+    assert first[2] == [{"one": b"[1]"}]
+
+
+def test_connection_remembers_a_bounded_number_of_columns(database: Database) -> None:
+    def look(session: Session) -> int:
+        for number in range(COLUMNS_LIMIT + 10):
+            session.execute(text(f"SELECT {number} AS c{number}")).scalar_one()
+        connection = session.connection().connection.dbapi_connection
+        assert isinstance(connection, LeanConnection)
+        return len(connection._columns)
+
+    assert 0 < database.read(look) <= COLUMNS_LIMIT
 
 
 def test_connections_within_one_machine_read_no_certificates(
