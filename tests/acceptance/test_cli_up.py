@@ -4,7 +4,6 @@ import json
 import signal
 import stat
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,10 @@ import pytest
 from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
 from tests.support.processes import Process
+
+#: It takes less than 5 s, except on a machine that is busy with other things. Some jobs here would
+#: go on for ten minutes.
+STOPS_SECONDS = 20
 
 HANDLERS = """\
 import signal
@@ -87,10 +90,8 @@ def alive(processes: list[Process]) -> list[Process]:
 def end(command: Command) -> list[Process]:
     """Press Ctrl-C; return what lived below the command before, once it has ended."""
     below = command.tree()
-    begun = time.monotonic()
     command.send(signal.SIGINT)
-    assert command.wait(30) == 0, command.text()
-    assert time.monotonic() - begun < 5.0
+    assert command.wait(STOPS_SECONDS) == 0, command.text()
     return below
 
 

@@ -19,6 +19,9 @@ from tests.support.invariants import assert_sound_tallies, read_runs, read_start
 from tests.support.processes import Process, processes_with_env
 
 MARK = "TEST_UP_MARK"
+#: It takes less than 5 s, except on a machine that is busy with other things. Some jobs here would
+#: go on for ten minutes.
+STOPS_SECONDS = 20
 JOBS = """
 apps:
   - {name: home, title: Home}
@@ -123,10 +126,8 @@ def test_up_works_at_once_alone_and_ends_at_ctrl_c_whatever_its_jobs_do(home: Ho
     stubborn = home.trigger("hangs")
     waiting = home.trigger_second("hangs")
     hidden = eventually(lambda: len(home.processes()) > 8 and home.processes())
-    asked = time.monotonic()
     first.send(signal.SIGINT)
-    assert first.wait(30) == 0
-    assert time.monotonic() - asked < 5
+    assert first.wait(STOPS_SECONDS) == 0
     # multiprocessing's own resource tracker ends some milliseconds after its parent.
     eventually(lambda: not home.processes())
     assert [process for process in hidden if process.is_alive] == []
