@@ -175,6 +175,16 @@ def app_id_of(services: ApiServices, call: Call, app: str) -> int:
     return known[app]
 
 
+def asked_app_ids(services: ApiServices, call: Call, app: str | None) -> frozenset[int] | None:
+    """Return the id of the app that a list is asked for, else those the token may see; None = all.
+
+    Raises:
+        NotFound: there is no such app.
+
+    """
+    return call.actor.app_ids if app is None else frozenset({app_id_of(services, call, app)})
+
+
 def app_spec_of(app: str, body: AppBody) -> AppSpec:
     """Return the app that a body describes."""
     alarm, webhook = body.alarm or AppAlarm(), body.webhook or AppWebhook()

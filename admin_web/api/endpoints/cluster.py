@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from admin_web.api.answer_types import answer_type, page_type, to_answer
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call, endpoint
-from admin_web.api.endpoints.apps import app_id_of
+from admin_web.api.endpoints.apps import app_id_of, asked_app_ids
 from admin_web.api.endpoints.pauses import Changed, PauseBody, pause
 from admin_web.api.paging import USUAL, Cursor, Limit, PageQuery, Word, page, place_of
 from scheduler.commands.tokens.scopes import Scope
@@ -61,9 +61,7 @@ class ClusterEndpoints:
     def executors(self, call: Call) -> Any:
         """List executors by app and address, including listed ones that are offline."""
         query, after = call.query, place_of(call.query, str) or ""
-        app_ids = call.actor.app_ids
-        if query.app is not None:
-            app_ids = frozenset({app_id_of(self._services, call, query.app)})
+        app_ids = asked_app_ids(self._services, call, query.app)
 
         def read(session: Session) -> list[ExecutorView]:
             rows = dashboard.executors(session, app_ids)

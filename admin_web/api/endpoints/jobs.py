@@ -12,6 +12,7 @@ from admin_web.api.answer_types import page_type
 from admin_web.api.api_services import ApiServices
 from admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
 from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
+from admin_web.api.endpoints.apps import asked_app_ids
 from admin_web.api.endpoints.job_lookup import JOB, job_id_of, read_job
 from admin_web.api.job_bodies import (
     BodyLocation,
@@ -88,9 +89,8 @@ class JobEndpoints:
         """List jobs by app and name, without the sources of scripts."""
         query, now_ms = call.query, self._services.now_ms()
         wanted = JobFilter(
-            app_ids=call.actor.app_ids,
+            app_ids=asked_app_ids(self._services, call, query.app),
             job_ids=call.actor.job_ids,
-            app=query.app,
             name=query.q,
             handler=query.handler,
             tag=query.tag,

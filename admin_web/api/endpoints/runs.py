@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from admin_web.api.answer_types import page_type
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
-from admin_web.api.endpoints.apps import app_id_of
+from admin_web.api.endpoints.apps import asked_app_ids
 from admin_web.api.endpoints.job_lookup import job_id_of
 from admin_web.api.long_polling import LONGEST_SECONDS, Wait, preferred_wait_seconds
 from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, cursor, instant_ms, place_of
@@ -151,7 +151,7 @@ class RunEndpoints:
         """List runs, latest due time first."""
         query = call.query
         wanted = RunSearch(
-            app_ids=self._app_ids(call),
+            app_ids=asked_app_ids(self._services, call, call.query.app),
             job_id=self._job_id(call),
             statuses=frozenset(map(RunStatus, query.status)),
             kind=query.kind,
@@ -252,11 +252,6 @@ class RunEndpoints:
             return run, tick_ends.of_run(session, run_id)
 
         return self._services.database.read_autocommit(read)
-
-    def _app_ids(self, call: Call) -> frozenset[int] | None:
-        if call.query.app is None:
-            return call.actor.app_ids
-        return frozenset({app_id_of(self._services, call, call.query.app)})
 
     def _job_id(self, call: Call) -> int | None:
         query, jobs = call.query, call.actor.job_ids

@@ -274,3 +274,10 @@ def test_an_app_has_the_name_of_its_path(admin: Program) -> None:
     [error] = problem_of(refused, 422)["errors"]
     assert error == {"pointer": "/name", "detail": "expected 'letters' as in the path"}
     assert made.status_code == 201
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/runs", "/executors"])
+def test_a_list_of_an_app_that_does_not_exist_is_not_found(admin: Program, path: str) -> None:
+    problem = problem_of(admin.get(f"{path}?app=nowhere"), 404)
+
+    assert problem["detail"] == "no app named 'nowhere'"
