@@ -62,9 +62,17 @@ def _by_pause(deployment: Deployment, _: list[Command], wait: Callable[[], None]
     deployment.warren("resume")
 
 
-@pytest.mark.parametrize("away", [_by_kill, _by_pause])
+@pytest.mark.parametrize(
+    ("away", "reason"),
+    [
+        (_by_kill, "no scheduler could send it in time; policy DO_NOTHING"),
+        (_by_pause, "dispatch was paused when it was due; policy DO_NOTHING"),
+    ],
+)
 def test_ticks_that_were_planned_before_nobody_could_send_misfire_too(
-    deployment: Deployment, away: Callable[[Deployment, list[Command], Callable[[], None]], None]
+    deployment: Deployment,
+    away: Callable[[Deployment, list[Command], Callable[[], None]], None],
+    reason: str,
 ) -> None:
     schedulers = [deployment.scheduler(), deployment.scheduler()]
     deployment.await_schedulers(*schedulers)
@@ -92,7 +100,7 @@ def test_ticks_that_were_planned_before_nobody_could_send_misfire_too(
     assert [run.status for run in skipped] == [RunStatus.CANCELLED] * 2
     ticks = {run.scheduled_at for run in skipped}
     reasons = {skip.reason for skip in deployment.skips("careless") if skip.from_at in ticks}
-    assert reasons == {"no scheduler could send it in time; policy DO_NOTHING"}
+    assert reasons == {reason}
     made_up = _due_between(deployment, "careful", away_ms + 1_000, away_ms + 3_000)
     assert {run.status for run in made_up if run.kind == Kind.SCHEDULE} <= {RunStatus.CANCELLED}
     assert len(deployment.runs("careful", kind=Kind.MISFIRE)) == 1
