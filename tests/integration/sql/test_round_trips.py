@@ -1,14 +1,12 @@
 """What is sent to MariaDB besides the statements."""
 
-from typing import Any
-
-import pymysql
 import pytest
 from sqlalchemy import literal, select, text, update
 from sqlalchemy.exc import ProgrammingError
 
 from sql.engine import Database
 from sql.models import App
+from tests.support.sent_statements import sent_statements
 
 ONE = text("SELECT 1")
 NOTHING = update(App).where(App.name == "nobody's").values(title="")
@@ -19,15 +17,7 @@ def sent(mariadb_database: Database, monkeypatch: pytest.MonkeyPatch) -> list[st
     """What is sent from now on, on connections that stand."""
     mariadb_database.read(lambda session: session.execute(ONE))
     mariadb_database.update_autocommit(NOTHING, {})
-    sent: list[str] = []
-    send = pymysql.connections.Connection._execute_command
-
-    def note(self: Any, command: int, words: Any) -> None:
-        sent.append(words.decode() if isinstance(words, bytes) else words)
-        send(self, command, words)
-
-    monkeypatch.setattr(pymysql.connections.Connection, "_execute_command", note)
-    return sent
+    return sent_statements(monkeypatch)
 
 
 def test_a_transaction_that_was_committed_is_not_rolled_back(

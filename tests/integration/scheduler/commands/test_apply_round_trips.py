@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import pymysql
 import pytest
 from sqlalchemy import select
 
@@ -14,6 +13,7 @@ from sql.jobs.jobs import next_tick
 from sql.models import AuditEntry, History, Job, Run
 from sql.run_status import Kind, RunStatus
 from tests.support.acting import NamedCommands
+from tests.support.sent_statements import sent_statements
 from tests.support.sql_rows import new_run, plan
 
 FEW, MANY = 3, 40
@@ -29,16 +29,8 @@ def database(mariadb_schema_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What goes to the server; SQLAlchemy counts many rows in turn as one statement."""
-    sent: list[str] = []
-    send = pymysql.connections.Connection._execute_command
-
-    def note(self: Any, command: int, words: Any) -> None:
-        sent.append(words.decode() if isinstance(words, bytes) else words)
-        send(self, command, words)
-
-    monkeypatch.setattr(pymysql.connections.Connection, "_execute_command", note)
-    return sent
+    """What goes to the server."""
+    return sent_statements(monkeypatch)
 
 
 def specs(count: int, **facts: Any) -> list[JobSpec]:
