@@ -33,7 +33,8 @@ const isKept = (form) => form.querySelector(TYPED) && !form.querySelector("[type
 
 function sending(event) {
   const form = event.target;
-  if (event.defaultPrevented || form.method !== "post") return;
+  const method = event.submitter?.formMethod || form.method;
+  if (event.defaultPrevented || method !== "post") return;
   if (lost() || "sent" in form.dataset) {
     event.preventDefault();
     if (lost()) showNotSubmitted();

@@ -87,9 +87,12 @@ class JobActions:
         flash(gettext("Runs queued: %(n)s", n=done))
         return self._back(wrong)
 
-    @route("/jobs/ask-delete", Right.OPERATE, methods=("POST",))
+    @route("/jobs/ask-delete", Right.OPERATE)
     def ask_delete(self) -> str | Response:
-        """Ask for confirmation before deleting jobs."""
+        """Ask for confirmation before deleting jobs.
+
+        The selection is in the URL, so a sign-in on the way leads back to it.
+        """
         if bulk.is_about_all():
             return ask_about_all("delete")
         return render_template("pages/jobs_delete.html", jobs=self._chosen(), back=_came_from())
@@ -173,8 +176,8 @@ class JobActions:
         return done, wrong
 
     def _chosen(self) -> dict[int, str]:
-        """Return the jobs in the form as APP/NAME; `only` is the button of one row."""
-        sent = request.form.getlist("only") or request.form.getlist("id")
+        """Return the selected jobs as APP/NAME; `only` is the button of one row."""
+        sent = request.values.getlist("only") or request.values.getlist("id")
         wanted = {int(text) for text in sent[:MOST] if text.isdecimal() and int(text) <= LARGEST}
         known = visitor()
         found = self._services.database.read(
@@ -217,7 +220,7 @@ def _refused(problem: Problem, form: TriggerForm, job: ListedJob) -> tuple[str, 
 
 def _came_from(otherwise: str = "") -> str:
     """Return the path of the page that the form came from; by default, the list of jobs."""
-    sent = request.form.get("back", "")
+    sent = request.values.get("back", "")
     if not sent.startswith("/jobs"):
         return otherwise or url_for("jobs.index")
     return local_path(sent)

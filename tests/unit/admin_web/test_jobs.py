@@ -628,7 +628,7 @@ class TestActions:
     def test_deleting_asks_first(self, operator: Visit, database: Database, rows: Rows) -> None:
         one, two, three = self.jobs(rows)
 
-        asked = operator.post("/jobs/ask-delete", {"id": [one, two]})
+        asked = operator.get(f"/jobs/ask-delete?id={one}&id={two}")
         still = ids(database)
         answer = operator.post("/jobs/delete", {"id": [one, two]}, follow_redirects=True)
 
@@ -636,6 +636,25 @@ class TestActions:
         assert still == {one, two, three}
         assert "Deleted: reports/one, reports/two" in answer.text
         assert ids(database) == {three}
+
+    def test_whoever_signs_in_on_the_way_deletes_the_same_jobs(
+        self, app: Flask, database: Database, rows: Rows
+    ) -> None:
+        one, two, three = self.jobs(rows)
+        visit = Visit(app)
+        asked = {"id": [one, two], "back": "/jobs?app=reports"}
+
+        sign_in = visit.get("/jobs/ask-delete", query_string=asked).location
+        question = visit.get(visit.sign_in("operator", path=sign_in).location).text
+        form = question[question.index('action="/jobs/delete"') :]
+        sent = re.findall(r'name="(id|back)" value="([^"]*)"', form)
+        answer = visit.post(
+            "/jobs/delete", {name: [v for n, v in sent if n == name] for name, _ in sent}
+        )
+
+        assert "Delete 2" in question
+        assert ids(database) == {three}
+        assert answer.location == "/jobs?app=reports"
 
     def test_a_child_is_not_deleted_without_its_parent(
         self, operator: Visit, database: Database, rows: Rows
@@ -726,16 +745,17 @@ class TestForeignJobs:
             operator.get(f"/jobs/{theirs}{tail}").status_code
             for tail in ("", "/edit", "/copy", "/yaml", "/trigger")
         ]
+        asked = operator.get(f"/jobs/ask-delete?only={theirs}").status_code
         posted = [
             operator.post(f"/jobs/{theirs}{tail}", GOOD | {"seen": "x"}).status_code
             for tail in ("/save", "/copy/create", "/trigger/run")
         ]
         acted = [
             operator.post(f"/jobs/{act}", {"id": theirs}).status_code
-            for act in ("start", "stop", "trigger", "ask-delete", "delete")
+            for act in ("start", "stop", "trigger", "delete")
         ]
 
-        assert set(got + posted + acted) == {404}
+        assert {asked, *got, *posted, *acted} == {404}
         assert everything_of(database, "mails/theirs") == before
 
     def test_a_viewer_may_look_and_nothing_else(

@@ -36,7 +36,10 @@ def do(visit: Visit, action: str, query: str) -> str:
     """Ask, from the list with all jobs chosen, confirm, and return the page of the result."""
     visit.get("/jobs")
     form = {"all": "1", "filter": query}
-    asked = visit.post(f"/jobs/{action}", form, follow_redirects=True)
+    if action == "ask-delete":
+        asked = visit.get(f"/jobs/{action}", query_string=form, follow_redirects=True)
+    else:
+        asked = visit.post(f"/jobs/{action}", form, follow_redirects=True)
     path = visit.post("/jobs/bulk/start", hidden(asked.text)).location
     return str(
         eventually(lambda: (page := visit.get(path).text) and "done</span>" in page and page)
