@@ -114,6 +114,7 @@ class Code(Enum):
 
     # Apps and alarm targets.
     APP_NAME = "expected app to be a name like %(pattern)s, got: %(got)r"
+    APP_NAME_RESERVED = "expected the app not to be named %(got)r: that is a path of the HTTP API"
     TITLE = "expected title to be up to %(most)s characters, got: %(got)r"
     ADDRESS = "expected addresses to be names like %(pattern)s, got: %(got)r"
     ADDRESS_TWICE = "duplicate address %(got)r"
@@ -189,6 +190,10 @@ class Code(Enum):
     SCOPES_OF_JOBS = "a token for some jobs only cannot have scope %(got)s"
     SCOPES_OF_APPS = "a token for some apps only cannot have scope %(got)s"
     SCOPE_OF_OWNER = "%(name)s may not do what scope %(got)s allows"
+    APP_OF_OWNER = "%(name)s has no access to app %(got)r"
+    JOB_OF_OWNER = (
+        "expected jobs of apps that both %(name)s and the token have access to, got: %(got)r"
+    )
     NO_TOKEN = "no token with id %(id)s", ProblemKind.UNKNOWN
     NO_RIGHT = "%(who)s has no right to do this", ProblemKind.FORBIDDEN
 

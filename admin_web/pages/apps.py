@@ -13,6 +13,7 @@ from admin_web.console_services import ConsoleServices
 from admin_web.exports import tables
 from admin_web.exports.lists import ListFiles
 from admin_web.forms.apps import AppForm, NewAppForm, form_of
+from admin_web.language.problem_text import problem_text
 from admin_web.url_routes import route
 from admin_web.visitors import visitor
 from scheduler.actor import Right
@@ -65,9 +66,12 @@ class AppPages:
                     form.spec(form.app_name.data or "")
                 )
             except Problem as problem:
-                if problem.code is not Code.APP_NAME_TAKEN:
+                if problem.code is Code.APP_NAME_TAKEN:
+                    form.app_name.errors = (gettext("This app name is taken."),)
+                elif problem.code is Code.APP_NAME_RESERVED:
+                    form.app_name.errors = (problem_text(problem),)
+                else:
                     raise
-                form.app_name.errors = (gettext("This app name is taken."),)
             else:
                 flash(gettext("App %(name)s created.", name=form.app_name.data))
                 return redirect(url_for("apps.index"), 303)

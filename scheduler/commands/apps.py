@@ -9,7 +9,7 @@ from scheduler.alarms import target_rules
 from scheduler.alarms.targets import columns_of
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
-from scheduler.jobs.rules import check_addresses, check_app_name, check_title
+from scheduler.jobs.rules import check_addresses, check_app_name, check_new_app_name, check_title
 from scheduler.jobs.spec import AppSpec
 from scheduler.problems import Code, Problem
 from sql.accounts import user_accounts
@@ -37,6 +37,7 @@ class AppCommands:
             Problem: the spec is invalid, or the name is taken.
 
         """
+        check_new_app_name(spec.name)
         _check(spec)
 
         def unit(session: Session) -> int:

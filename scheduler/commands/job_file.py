@@ -17,6 +17,7 @@ from scheduler.commands.child_changes import ChildChanges
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.job_changes import JobChanges
 from scheduler.commands.job_comparison import StoredJobs, is_app_as_described
+from scheduler.jobs.rules import check_new_app_name
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Code, Problem
 from sql.alarms import recipients
@@ -134,6 +135,8 @@ class JobFileCommands:
         app_ids = {}
         known = apps.ids_by_name(session)
         for name, app in _by_name(wanted_apps, specs).items():
+            if name not in known:
+                check_new_app_name(name)
             app_ids[name], words = _apply_app(session, name, app)
             if not self._context.actor.knows(app_ids[name]):
                 raise Problem(Code.UNKNOWN_APP, got=name)

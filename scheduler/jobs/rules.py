@@ -20,6 +20,8 @@ LANGUAGES = tuple(ScriptLanguage)
 
 #: The lengths of the columns.
 _LONGEST = {"timezone": 64, "schedule": 128, "title": 64, "addresses": 65_535}
+#: In paths of the API, they stand where the names of apps do.
+RESERVED_APP_NAMES = frozenset({"by-id"})
 #: Most children of a job.
 CHILDREN = 1_000
 #: Tags are stored separated by commas, and appear in links.
@@ -51,6 +53,13 @@ def check_app_name(name: str) -> None:
     """Raise Problem unless the name matches APP_PATTERN."""
     if not re.fullmatch(APP_PATTERN, name):
         raise Problem(Code.APP_NAME, "app", pattern=APP_PATTERN, got=name[:100])
+
+
+def check_new_app_name(name: str) -> None:
+    """Raise Problem unless an app may be created with this name."""
+    check_app_name(name)
+    if name in RESERVED_APP_NAMES:
+        raise Problem(Code.APP_NAME_RESERVED, "name", got=name)
 
 
 def check_title(title: str) -> None:

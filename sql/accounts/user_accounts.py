@@ -10,6 +10,7 @@ from sql.accounts.users import Role
 from sql.errors import NotFound
 from sql.models import SignIn, User
 from sql.rows import fetch, query
+from sql.text_search import contains
 
 _NO_SYNC = {"synchronize_session": False}
 
@@ -46,7 +47,7 @@ def listing(session: Session, wanted: UserFilter) -> list[ListedUser]:
         .limit(wanted.limit)
     )
     if wanted.name:
-        statement = statement.where(User.name.contains(wanted.name, autoescape=True))
+        statement = statement.where(contains(User.name, wanted.name))
     if wanted.role is not None:
         statement = statement.where(User.role == int(wanted.role))
     return fetch(session, ListedUser, statement)

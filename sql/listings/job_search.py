@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Select, and_, literal, or_, select
 from sqlalchemy.orm import Session
 
 from sql.accounts import preferences
@@ -22,6 +22,7 @@ from sql.listings.recent import ListedJob, listed_jobs
 from sql.listings.run_lines import RunLine
 from sql.models import App, Job, Run
 from sql.rows import fetch, fetch_one
+from sql.text_search import contains
 
 #: Most matching jobs that are sorted in memory; each costs a read of its row.
 FEW = 1_000
@@ -168,11 +169,10 @@ def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]
         (Job.author, wanted.author),
     ):
         if text:
-            # The column's collation is case-sensitive; people are not.
-            conditions.append(func.lower(column).contains(text.lower(), autoescape=True))
+            conditions.append(contains(column, text))
     if wanted.tag:
         between = literal(",") + Job.tags + literal(",")
-        conditions.append(between.contains(f",{wanted.tag},", autoescape=True))
+        conditions.append(contains(between, f",{wanted.tag},"))
     if wanted.favourites_of is not None:
         conditions.append(Job.id.in_(preferences.favourites(wanted.favourites_of)))
     return conditions

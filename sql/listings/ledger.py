@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from sql.explanation import Explanation
 from sql.models import App, Job, SkippedTicks
 from sql.rows import fetch, query
+from sql.text_search import contains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ def jobs(session: Session, wanted: LedgerFilter) -> list[LedgerJob]:
     if wanted.app:
         statement = statement.where(App.name == wanted.app)
     if wanted.name:
-        statement = statement.where(Job.name.contains(wanted.name, autoescape=True))
+        statement = statement.where(contains(Job.name, wanted.name))
     return fetch(session, LedgerJob, statement)
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
 from sql.models import Job, Run
 from sql.registry.apps import ids_by_name
 from sql.rows import fetch, query
+from sql.text_search import contains
 
 
 class _NamedJob(NamedTuple):
@@ -63,8 +64,7 @@ def _jobs_with(
         use_index(query(_NamedJob, Job), Job, "i_search")
         .where(
             Job.app_id.in_(wanted),
-            # The column's collation is case-sensitive; people are not.
-            func.lower(Job.name).contains(part.lower(), autoescape=True),
+            contains(Job.name, part),
         )
         .order_by(Job.app_id, Job.name)
         .limit(limit)

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from sql.batch import chunks
 from sql.models import Run
+from sql.text_search import contains
 
 #: Stands for any number in a search text.
 NUMBER = "#"
@@ -34,10 +35,7 @@ def with_text(session: Session, run_ids: Sequence[int], text: str) -> set[int]:
 
 
 def _containing(session: Session, run_ids: Sequence[int], text: str) -> Sequence[int]:
-    matches = [
-        func.lower(column).contains(text.lower(), autoescape=True)
-        for column in (Run.message, Run.trigger_message)
-    ]
+    matches = [contains(column, text) for column in (Run.message, Run.trigger_message)]
     matching = select(Run.id).where(Run.id.in_(run_ids), or_(*matches))
     return session.execute(matching).scalars().all()
 

@@ -1,12 +1,13 @@
 """`warren import celery`: the schedule of Celery beat as a job file."""
 
 import importlib
+import itertools
 import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from warren.jobfile.export import job_file
 from warren.views.terminal import warn
 
 _CONTROL = re.compile(r"[/\x00-\x1f\x7f-\x9f]+")
+_NAME_LENGTH = 255
 _KNOWN = {"task", "schedule", "args", "kwargs", "options", "relative"}
 
 
@@ -65,6 +67,7 @@ def load_app(place: str) -> Any:
 def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> BeatSchedule:
     """Return the jobs in an app's `beat_schedule`."""
     tasks, found = set(task_names(celery)), BeatSchedule()
+    keys: dict[str, str] = {}
     for key, entry in (celery.conf.beat_schedule or {}).items():
         try:
             spec = _spec(str(key), entry, app, _zone(celery))
@@ -73,9 +76,26 @@ def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> BeatSchedule:
         except (ValueError, Problem) as problem:
             found.remarks.append(f"{key} is left out: {problem}")
             continue
-        found.specs.append(spec)
         found.remarks += [f"{key}: {words}" for words in _remarks(entry, spec, tasks)]
+        if spec.name in keys:
+            name = _numbered(spec.name, keys)
+            found.remarks.append(
+                f"{key}: its job is {name!r} here, because {keys[spec.name]!r} is already "
+                f"{spec.name!r}; to choose the names, rename one of the two in the job file"
+            )
+            spec = replace(spec, name=name)
+        keys[spec.name] = str(key)
+        found.specs.append(spec)
     return found
+
+
+def _numbered(name: str, taken: Container[str]) -> str:
+    """Return a name that is not taken: with the next free number after it."""
+    return next(
+        numbered
+        for number in itertools.count(2)
+        if (numbered := f"{name[: _NAME_LENGTH - 8]} #{number}") not in taken
+    )
 
 
 def _spec(key: str, entry: Any, app: str, zone: str) -> JobSpec:
@@ -83,7 +103,7 @@ def _spec(key: str, entry: Any, app: str, zone: str) -> JobSpec:
         raise ValueError(f"expected a dict, got: {type(entry).__name__}")  # noqa: TRY004 - as all else
     kind, value = _schedule(entry.get("schedule"))
     return JobSpec(
-        name=_CONTROL.sub("_", key).strip()[:255],
+        name=_CONTROL.sub("_", key).strip()[:_NAME_LENGTH],
         app=app,
         handler=str(entry.get("task") or ""),
         schedule_kind=kind,

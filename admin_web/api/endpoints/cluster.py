@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-from sqlalchemy.orm import Session
 
 from admin_web.api.answer_types import answer_type, page_type, to_answer
 from admin_web.api.api_services import ApiServices
@@ -12,18 +11,21 @@ from admin_web.api.endpoints.apps import app_id_of, asked_app_ids
 from admin_web.api.endpoints.pauses import Changed, PauseBody, pause
 from admin_web.api.paging import USUAL, Cursor, Limit, PageQuery, Word, page, place_of
 from scheduler.commands.tokens.scopes import Scope
+from scheduler.views import blockers
 from scheduler.views.pause_view import pause_facts
-from scheduler.views.process_view import (
-    ExecutorView,
-    NodeView,
-    executor_views,
-    node_view,
-)
-from sql.listings import dashboard
+from scheduler.views.process_view import ExecutorView, NodeView, node_view
 from sql.models import Registration
-from sql.registry import apps, drains, pauses, presence
+from sql.registry import drains, pauses, presence
 
-ExecutorAnswer = answer_type("Executor", ExecutorView)
+
+class Blocker(msgspec.Struct, kw_only=True):
+    """Why an executor gets no new runs: a code for programs, a sentence for people."""
+
+    code: str
+    message: str
+
+
+ExecutorAnswer = answer_type("Executor", ExecutorView, more={"blocked_by": list[Blocker]})
 SchedulerAnswer = answer_type("Scheduler", NodeView)
 ExecutorPage, SchedulerPage = page_type(ExecutorAnswer), page_type(SchedulerAnswer)
 
@@ -59,22 +61,28 @@ class ClusterEndpoints:
         "GET", "/executors", Scope.READ, ExecutorPage, query=ExecutorsQuery, needs_whole_apps=True
     )
     def executors(self, call: Call) -> Any:
-        """List executors by app and address, including listed ones that are offline."""
+        """List executors by app and address, including listed ones that are offline.
+
+        `blocked_by` says why one gets no new runs, the widest reason first; it is empty if it may
+        get some.
+        """
         query, after = call.query, place_of(call.query, str) or ""
-        app_ids = asked_app_ids(self._services, call, query.app)
-
-        def read(session: Session) -> list[ExecutorView]:
-            rows = dashboard.executors(session, app_ids)
-            lists = apps.listed_by_name(session, app_ids)
-            return executor_views(rows, lists, self._services.now_ms())
-
-        rows = [row for row in self._services.database.read(read) if row.key > after]
+        app_ids, now_ms = asked_app_ids(self._services, call, query.app), self._services.now_ms()
+        found = self._services.database.read(
+            lambda session: blockers.read(session, app_ids, now_ms=now_ms)
+        )
+        rows = [row for row in found.executors if row.key > after]
         rows.sort(key=lambda row: row.key)
+
+        def told(row: ExecutorView) -> Any:
+            why = blockers.blocker_json(found.of_executor(row))
+            return to_answer(ExecutorAnswer, row, blocked_by=[Blocker(**one) for one in why])
+
         return page(
             ExecutorPage,
             query,
             rows,
-            lambda row: to_answer(ExecutorAnswer, row),
+            told,
             lambda row: row.key,
         )
 

@@ -43,7 +43,7 @@ JobPage = page_type(JobAnswer)
 class JobsQuery(msgspec.Struct, kw_only=True):
     """Which jobs to list.
 
-    `q` and `handler` are parts of names, in any case; `tag` is one of their tags.
+    `q` and `handler` are parts of names, `tag` is one of their tags, all in any case.
     """
 
     app: Word | None = None

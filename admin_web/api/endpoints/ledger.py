@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from admin_web.api.answer_types import page_type
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call, endpoint
+from admin_web.api.endpoints.apps import asked_app_ids
 from admin_web.api.endpoints.job_lookup import job_id_of
 from admin_web.api.paging import Cursor, Instant, Word, instant_ms, page, place_of
 from admin_web.api.refusals import at_parameter
@@ -32,7 +33,7 @@ LEDGER_SECONDS = 10.0
 class LedgerQuery(msgspec.Struct, kw_only=True):
     """Which due times: in (since, until], 31 days at most. Default: the last day.
 
-    `q` is a part of the jobs' names.
+    `q` is a part of the jobs' names, in any case.
     """
 
     app: Word | None = None
@@ -88,9 +89,8 @@ class LedgerEndpoints:
         query, bounds = call.query, self._bounds(call.query)
         give_up_at = time.monotonic() + LEDGER_SECONDS
         wanted = LedgerFilter(
-            app_ids=call.actor.app_ids,
+            app_ids=asked_app_ids(self._services, call, query.app),
             job_ids=call.actor.job_ids,
-            app=query.app,
             name=query.q,
             after_id=place_of(query, int) or 0,
             limit=query.limit + 1,

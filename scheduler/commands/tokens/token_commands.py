@@ -63,7 +63,8 @@ class TokenCommands:
                 raise Problem(Code.TOKEN_NAME_TAKEN, "name", name=spec.name)
             now_ms = self._context.now_ms()
             token = _row(spec, hash_of(text), now_ms, self._context.actor.who)
-            _refuse_more_than_owners(session, token, owner, spec)
+            _refuse_more_than_owners(token, owner, spec)
+            self._refuse_foreign(session, token, owner, spec)
             tokens.add(session, token)
             self._note(session, Action.TOKEN_ADD, token, now_ms, after=_record(token, owner))
 
@@ -95,6 +96,25 @@ class TokenCommands:
         who = self._context.actor.who
         if owner is None or owner.name.casefold() != who.casefold():
             self._context.actor.demand(Right.ADMINISTER)
+
+    def _refuse_foreign(
+        self, session: Session, token: ApiToken, owner: User, spec: TokenSpec
+    ) -> None:
+        """Refuse apps and jobs that the token would not see, by name if the actor sees them."""
+        holder, actor = actor_of(token, owner, origin=""), self._context.actor
+        for app_id in spec.app_ids:
+            app = session.get(App, app_id)
+            if app is None or not (holder.knows(app_id) or actor.knows(app_id)):
+                raise Problem(Code.NO_APP, "apps", id=app_id)
+            if not holder.knows(app_id):
+                raise Problem(Code.APP_OF_OWNER, "apps", name=owner.name, got=app.name)
+        for job_id in spec.job_ids:
+            job = session.get(Job, job_id)
+            if job is None or not (holder.knows(job.app_id) or actor.knows(job.app_id)):
+                raise Problem(Code.NO_JOB, "jobs", id=job_id)
+            if not holder.knows(job.app_id):
+                name = f"{session.get_one(App, job.app_id).name}/{job.name}"
+                raise Problem(Code.JOB_OF_OWNER, "jobs", name=owner.name, got=name)
 
     def _note(
         self,
@@ -137,20 +157,11 @@ def _row(spec: TokenSpec, token_hash: str, now_ms: int, by: str) -> ApiToken:
     )
 
 
-def _refuse_more_than_owners(
-    session: Session, token: ApiToken, owner: User, spec: TokenSpec
-) -> None:
+def _refuse_more_than_owners(token: ApiToken, owner: User, spec: TokenSpec) -> None:
     actor = actor_of(token, owner, origin="")
     for scope in spec.scopes:
         if not actor.may(RIGHTS[scope]):
             raise Problem(Code.SCOPE_OF_OWNER, "scopes", name=owner.name, got=scope.value)
-    for app_id in spec.app_ids:
-        if session.get(App, app_id) is None or not actor.knows(app_id):
-            raise Problem(Code.NO_APP, "apps", id=app_id)
-    for job_id in spec.job_ids:
-        job = session.get(Job, job_id)
-        if job is None or not actor.knows_job(job.app_id, job_id):
-            raise Problem(Code.NO_JOB, "jobs", id=job_id)
 
 
 def _record(token: ApiToken, owner: User) -> dict[str, object]:

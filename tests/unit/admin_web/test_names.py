@@ -38,6 +38,15 @@ def test_no_form_takes_one(admin: Visit, database: Database) -> None:
     assert set(database.read(apps.ids_by_name)) == {"reports", "mails"}
 
 
+def test_the_form_says_that_a_name_is_a_path_of_the_api(admin: Visit) -> None:
+    form = {"title": "A title", "mode": "automatic", "app_name": "by-id"}
+
+    page = admin.post("/apps/add", form)
+
+    assert page.status_code == 422
+    assert "that is a path of the HTTP API" in page.text
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_no_message_and_no_queue_has_one(name: str) -> None:
     good = {"app": "reports", "address": "one", "boot_id": "b1", "started_at_ms": 1, "handlers": []}

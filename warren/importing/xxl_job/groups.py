@@ -10,6 +10,7 @@ from executor.gateway.allow_list import AllowList, RemoteUrl
 from executor.gateway.errors import AddressRefused
 from scheduler.imports.arrivals import AppArrival
 from scheduler.imports.findings import Finding, Verdict
+from scheduler.jobs.rules import RESERVED_APP_NAMES
 from scheduler.jobs.spec import AppSpec
 from warren.importing.xxl_job.rows import Row
 
@@ -55,7 +56,7 @@ def _name(row: Row, groups: Groups) -> str:
     there = row.text("app_name")
     # The same rule as the gateway's for registryKey.
     name = re.sub(r"[^a-z0-9-]", "-", there.strip().lower())
-    if not re.fullmatch(APP_PATTERN, name):
+    if not re.fullmatch(APP_PATTERN, name) or name in RESERVED_APP_NAMES:
         name = f"app-{row.id}-{name}"[:64]
         groups.unreachable.add(row.id)
         words = f"no app's name; it is {name} here, and its jobs are stopped"

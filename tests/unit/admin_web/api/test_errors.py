@@ -267,6 +267,19 @@ def test_a_problem_of_a_job_file_leads_to_the_job(
     assert error["pointer"] == f"/jobs/1/{field}"
 
 
+def test_no_app_takes_the_name_of_a_path(admin: Program, rows: Rows) -> None:
+    made = admin.put("/apps/by-id", {"title": "Shadows"})
+    applied = admin.post("/apply", {"apps": [{"name": "by-id"}]})
+    rows.app("by-id")
+    changed = admin.put("/apps/by-id", {"title": "Older than the rule"})
+
+    for refused in (made, applied):
+        [error] = problem_of(refused, 422)["errors"]
+        assert error["code"] == "app_name_reserved"
+        assert "'by-id': that is a path of the HTTP API" in error["detail"]
+    assert changed.status_code == 200
+
+
 def test_an_app_has_the_name_of_its_path(admin: Program) -> None:
     refused = admin.put("/apps/letters", {"name": "mails"})
     made = admin.put("/apps/letters", {"name": "letters"})
@@ -276,7 +289,7 @@ def test_an_app_has_the_name_of_its_path(admin: Program) -> None:
     assert made.status_code == 201
 
 
-@pytest.mark.parametrize("path", ["/jobs", "/runs", "/executors"])
+@pytest.mark.parametrize("path", ["/jobs", "/runs", "/executors", "/ledger"])
 def test_a_list_of_an_app_that_does_not_exist_is_not_found(admin: Program, path: str) -> None:
     problem = problem_of(admin.get(f"{path}?app=nowhere"), 404)
 

@@ -294,6 +294,15 @@ def test_jobs_are_found_by_parts_of_their_names(admin: Program) -> None:
     assert found("app=mails") == []
 
 
+@pytest.mark.parametrize(
+    "path", ["/jobs?q=%00", "/jobs?q=n%00", "/jobs?handler=%00", "/jobs?tag=%00", "/ledger?q=%00"]
+)
+def test_a_search_for_what_no_text_has_finds_nothing(admin: Program, path: str) -> None:
+    made(admin, tags=["night"])
+
+    assert admin.get(path).get_json()["items"] == []
+
+
 def test_a_token_for_some_jobs_lists_no_other(rows: Rows, program: Any) -> None:
     mine = rows.job("mine")
     rows.job("other")

@@ -1,6 +1,7 @@
 """`warren tokens`: what it prints, and that a token is printed once."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,15 @@ from scheduler.commands.tokens.token_text import is_token
 from sql.engine import Database
 from sql.registry import apps
 from sql.schema import migration
+from tests.support.stored_rows import Rows
 from warren.cli import root
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[Rows]:
+    rows = Rows(f"sqlite:///{tmp_path / 'warren.db'}")
+    yield rows
+    rows.database.close()
 
 
 @pytest.fixture
@@ -54,6 +63,25 @@ def test_a_revoked_token_is_shown_as_such(warren: Any) -> None:
     assert warren("tokens", "revoke", "deploy").output == "deploy was already revoked\n"
 
     assert "revoked" in warren("tokens", "list").output
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        (("--apps", "mails"), "carla has no access to app 'mails'"),
+        (("--jobs", "mails/send"), "expected jobs of apps that both carla and the token"),
+        (("--apps", "reports", "--jobs", "mails/send"), "got: 'mails/send'"),
+    ],
+)
+def test_a_limit_that_is_foreign_to_the_owner_is_named_as_it_was_typed(
+    warren: Any, rows: Rows, limit: tuple[str, ...], words: str
+) -> None:
+    rows.job("send", app="mails")
+    warren("users", "add", "carla", "--role", "operator", "--apps", "reports", "--no-password")
+
+    refused = warren("tokens", "add", "deploy", "--owner", "carla", *limit)
+
+    assert words in str(refused.exception)
 
 
 def test_an_unknown_scope_names_the_known_ones(warren: Any) -> None:

@@ -91,6 +91,21 @@ def test_entry_that_has_no_equal_is_left_out_and_named(
     assert words in told
 
 
+def test_keys_whose_jobs_would_have_one_name_are_both_named_and_both_kept() -> None:
+    entry = {"task": "proj.add", "schedule": 60}
+
+    found = read_beat_schedule(
+        _celery(dict.fromkeys(("a/b", "a_b", "a//b"), entry)), app="mails", now_ms=NOW_MS
+    )
+
+    assert [spec.name for spec in found.specs] == ["a_b", "a_b #2", "a_b #3"]
+    assert found.remarks == [
+        f"{key}: its job is {name!r} here, because 'a/b' is already 'a_b'; to choose the names, "
+        "rename one of the two in the job file"
+        for key, name in (("a_b", "a_b #2"), ("a//b", "a_b #3"))
+    ]
+
+
 def test_entry_that_is_no_dict_is_left_out_and_named() -> None:
     found = read_beat_schedule(_celery({"odd": 60}), app="mails", now_ms=NOW_MS)
 

@@ -142,6 +142,13 @@ def test_column_that_is_left_makes_none_and_is_never_shown(table: str, column: s
     assert "a secret" not in repr(after)
 
 
+def test_a_group_named_like_a_path_of_the_api_gets_a_name_of_its_own() -> None:
+    arrivals = arrive(GROUP, app_name="By_Id")
+
+    [app] = arrivals["apps"]
+    assert app["spec"]["name"] == "app-1-by-id"
+
+
 def test_everything_may_be_null() -> None:
     for table in READ_WHOLE:
         nothing = dict.fromkeys([name for name in ROWS[table] if name != "id"])
