@@ -13,11 +13,13 @@ from admin_web.api.authentication import Authentication, too_many_requests
 from admin_web.api.bodies import parsed, read_body, read_query
 from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
 from admin_web.api.endpoints import groups
-from admin_web.api.long_polling import ApiRequest, HeldRequest, LongPolling, Wait
 from admin_web.api.openapi import document
 from admin_web.api.problem_answers import ProblemAnswers
 from admin_web.api.rate_limits import ConcurrencyLimits
 from admin_web.api.refusals import Refusal
+from admin_web.api.runs.held_request import ApiRequest, HeldRequest
+from admin_web.api.runs.long_polling import LongPolling
+from admin_web.api.runs.wait import Wait
 from admin_web.url_ids import IdConverter
 from sql.engine import Database
 from sql.ids import RunIds

@@ -6,7 +6,7 @@ import structlog
 
 from admin_web.api.api_services import ApiServices
 from admin_web.api.application import create_api
-from admin_web.api.long_polling import LongPolling
+from admin_web.api.runs.long_polling import LongPolling
 from admin_web.serving.http_connections import ConnectionLimits
 from admin_web.serving.http_server import ConsoleServer
 from scheduler.commands.runs import KEY_MS

@@ -13,10 +13,10 @@ from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
 from admin_web.api.endpoints.apps import asked_app_ids
 from admin_web.api.endpoints.job_lookup import job_id_of
-from admin_web.api.long_polling import LONGEST_SECONDS, Wait, preferred_wait_seconds
 from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, cursor, instant_ms, place_of
 from admin_web.api.refusals import at_parameter
-from admin_web.api.run_answers import (
+from admin_web.api.runs.log_answers import LogAnswer, RunLogAnswers, log_reply
+from admin_web.api.runs.run_answers import (
     RunAnswer,
     RunWithTick,
     TickEnd,
@@ -24,7 +24,7 @@ from admin_web.api.run_answers import (
     run_with_tick,
     tick_end,
 )
-from admin_web.api.run_logs import RunLogs
+from admin_web.api.runs.wait import LONGEST_SECONDS, Wait, preferred_wait_seconds
 from admin_web.logs.log_source import log_source
 from scheduler.commands.tokens.scopes import Scope
 from sql.accounts.idempotency import IdempotentRequest
@@ -87,19 +87,6 @@ class TickAnswer(msgspec.Struct, kw_only=True):
     items: list[RunAnswer]
 
 
-class LogAnswer(msgspec.Struct, kw_only=True):
-    """Lines of a log; `is_end`: the run is over and nothing follows.
-
-    `source` is `executor`, `kept` if only the end stored with the run is available, or `none`.
-    """
-
-    from_line: int
-    next_line: int
-    text: str
-    is_end: bool
-    source: str
-
-
 class Killed(msgspec.Struct, kw_only=True):
     """What happened to the run."""
 
@@ -116,7 +103,7 @@ class RunEndpoints:
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
-        self._logs = RunLogs(services.requester)
+        self._logs = RunLogAnswers(services.requester)
 
     @endpoint(
         "POST",
@@ -200,29 +187,21 @@ class RunEndpoints:
     def log(self, call: Call, run_id: int) -> Reply | Wait:
         """Read a run's log from a line on; as text if that is accepted."""
         seconds = preferred_wait_seconds()
-        run, part = self._read_log(call, run_id)
-        if not seconds or run.status in FINAL or part.text:
-            return _log_reply(part)
+        run, answer = self._read_log(call, run_id)
+        if not seconds or run.status in FINAL or answer.text:
+            return log_reply(answer)
 
         def later(is_last: bool) -> Reply | None:
-            run, part = self._read_log(call, run_id)
-            return _log_reply(part) if is_last or part.text or run.status in FINAL else None
+            run, answer = self._read_log(call, run_id)
+            return log_reply(answer) if is_last or answer.text or run.status in FINAL else None
 
-        at_once = _log_reply(part)
+        at_once = log_reply(answer)
         return Wait(run_id=run_id, seconds=seconds, at_once=at_once, later=later, is_polled=True)
 
     def _read_log(self, call: Call, run_id: int) -> tuple[DetailedRun, LogAnswer]:
         run, _ = self._read(call, run_id)
         place = self._services.database.read(lambda session: log_source(session, run))
-        part, source = self._logs.read(run, place, call.query.from_line, call.query.limit)
-        answer = LogAnswer(
-            from_line=part.from_line,
-            next_line=part.next_line,
-            text="\n".join(part.lines) + "\n" if part.lines else "",
-            is_end=run.status in FINAL and part.is_end,
-            source=source,
-        )
-        return run, answer
+        return run, self._logs.read(run, place, call.query.from_line, call.query.limit)
 
     def _held(
         self, call: Call, run_id: int, seconds: float, headers: dict[str, str], *, if_open: int
@@ -264,17 +243,6 @@ class RunEndpoints:
         if not app:
             raise at_parameter("job", "expected APP/NAME, or a parameter app besides")
         return job_id_of(self._services, call, app, name)
-
-
-def _log_reply(answer: LogAnswer) -> Reply:
-    if request.accept_mimetypes.best_match([JSON, TEXT]) != TEXT:
-        return Reply(value=answer)
-    headers = {
-        "Warren-Next-Line": str(answer.next_line),
-        "Warren-Is-End": str(answer.is_end).lower(),
-    }
-    text = answer.text.encode(errors="replace")
-    return Reply(value=text, media=f"{TEXT}; charset=utf-8", headers=headers)
 
 
 def _once(call: Call) -> IdempotentRequest | None:

@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 
 from admin_web.api.api_services import Limits
-from admin_web.api.long_polling import LongPolling
+from admin_web.api.runs.long_polling import LongPolling
 from admin_web.serving.http_connections import ConnectionLimits
 from admin_web.serving.http_server import ConsoleServer
 from sql.engine import Database

@@ -5,98 +5,27 @@ thread. When the tick is over, the time is up or the process stops, the server c
 again with the same request, and `Wait.later` makes the answer.
 """
 
-import re
 import selectors
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import cast
 
 import structlog
-from flask import Request, request
+from flask import request
 
 from admin_web.api.endpoint import Reply
 from admin_web.api.rate_limits import ConcurrencyLimits
-from admin_web.api.refusals import at_parameter
+from admin_web.api.runs.client_watch import ClientWatch
+from admin_web.api.runs.held_request import ApiRequest, HeldConnection, HeldRequest
+from admin_web.api.runs.wait import Wait
 from sql.engine import Database
 from sql.listings import tick_ends
 
-#: Seconds that a request waits at most.
-LONGEST_SECONDS = 60
-#: The key in the WSGI environment of the function that holds a request, if the server has one.
-HOLD = "warren.hold"
-#: The key of the held request when the server calls the application again.
-HELD = "warren.held"
 #: Requests that must be polled one by one: polls a second in total, and the pause of each.
 POLLS_PER_SECOND, POLL_PAUSE_SECONDS = 50, 0.5
 
 log = structlog.get_logger()
-
-
-class ApiRequest(Request):
-    """A request that knows whether its server can hold it, and whether it was held."""
-
-    def __init__(self, environ: dict[str, Any], *args: Any, **more: Any) -> None:
-        super().__init__(environ, *args, **more)
-        self.hold: Callable[[HeldRequest], None] | None = environ.get(HOLD)
-        self.held: HeldRequest | None = environ.get(HELD)
-
-
-class HeldConnection(Protocol):
-    """The connection of a held request; no method blocks."""
-
-    def fileno(self) -> int:
-        """Return its socket, which becomes readable when the client leaves or sends more."""
-
-    def has_left(self) -> bool:
-        """Return whether the client has closed it."""
-
-    def resume(self) -> None:
-        """Call the application again."""
-
-    def drop(self) -> None:
-        """Close it without an answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """What a view returns if the answer may come later.
-
-    Attributes:
-        run_id: the answer comes when the whole tick of this run is over.
-        seconds: how long it may be held.
-        at_once: the answer if it cannot be held.
-        later: returns the answer, or None = not yet, ask again. Its argument says whether it must
-            answer now.
-        is_polled: whether to ask `later` from time to time before the tick is over.
-
-    """
-
-    run_id: int
-    seconds: float
-    at_once: Reply
-    later: Callable[[bool], Reply | None]
-    is_polled: bool = False
-
-
-@dataclass(eq=False, slots=True, kw_only=True)
-class HeldRequest:
-    """A waiting request, and its connection once the server has put it aside."""
-
-    polling: "LongPolling"
-    user_id: int
-    wait: Wait
-    end_at: float
-    poll_at: float
-
-    def begin(self, connection: HeldConnection) -> None:
-        """Wait on this connection; the server calls it once it has put it aside."""
-        self.polling.begin(self, connection)
-
-    def cancel(self) -> None:
-        """Give up; the server calls it if it cannot put the connection aside."""
-        self.polling.end(self)
 
 
 class LongPolling:
@@ -215,7 +144,7 @@ class LongPolling:
         """Watch until no request waits. Only this thread resumes and drops connections."""
         polled_at = float("-inf")
         with selectors.DefaultSelector() as selector:
-            clients = _Clients(selector)
+            clients = ClientWatch(selector)
             while waiting := self._still_waiting():
                 for held in clients.left(waiting, self._poll_seconds):
                     clients.forget(held)
@@ -254,54 +183,3 @@ class LongPolling:
         except Exception as error:  # noqa: BLE001 - the top of a loop
             log.warning("waiting_runs_not_checked", error=str(error))
             return set()
-
-
-class _Clients:
-    """Detects clients that have left."""
-
-    def __init__(self, selector: selectors.BaseSelector) -> None:
-        self._selector = selector
-        self._watched: dict[HeldRequest, HeldConnection] = {}
-        #: Clients that already sent their next request; their sockets would stay readable.
-        self._eager: set[HeldRequest] = set()
-
-    def left(
-        self, waiting: Mapping[HeldRequest, HeldConnection], seconds: float
-    ) -> list[HeldRequest]:
-        """Return the requests whose clients have left, as soon as one has."""
-        fresh = waiting.keys() - self._watched.keys() - self._eager
-        if closed := [held for held in fresh if not self._is_watchable(held, waiting[held])]:
-            return closed
-        heard = [key.data for key, _ in self._selector.select(seconds)]
-        left = [held for held in heard if waiting[held].has_left()]
-        for held in set(heard) - set(left):
-            self.forget(held)
-            self._eager.add(held)
-        return left
-
-    def _is_watchable(self, held: HeldRequest, connection: HeldConnection) -> bool:
-        try:
-            self._selector.register(connection, selectors.EVENT_READ, held)
-        except (ValueError, OSError):
-            return False  # its socket is closed
-        self._watched[held] = connection
-        return True
-
-    def forget(self, held: HeldRequest) -> None:
-        """Stop watching a request; its socket may be closed afterwards."""
-        self._eager.discard(held)
-        if connection := self._watched.pop(held, None):
-            self._selector.unregister(connection)
-
-
-def preferred_wait_seconds() -> float:
-    """Return how long the client is willing to wait (`Prefer: wait=30`); 0 by default."""
-    for preference in request.headers.get("Prefer", "").split(","):
-        name, _, value = preference.partition(";")[0].partition("=")
-        if name.strip().lower() != "wait":
-            continue
-        text = value.strip().strip('"')
-        if not re.fullmatch("[0-9]{1,6}", text) or int(text) > LONGEST_SECONDS:
-            raise at_parameter("Prefer", f"expected wait to be 0 to {LONGEST_SECONDS} seconds")
-        return float(text)
-    return 0.0

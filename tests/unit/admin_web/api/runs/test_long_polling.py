@@ -4,8 +4,10 @@ import socket
 from typing import Any, cast
 
 from admin_web.api.endpoint import Reply
-from admin_web.api.long_polling import HeldRequest, LongPolling, Wait
 from admin_web.api.rate_limits import ConcurrencyLimits
+from admin_web.api.runs.held_request import HeldRequest
+from admin_web.api.runs.long_polling import LongPolling
+from admin_web.api.runs.wait import Wait
 from sql.engine import Database
 from tests.support.eventually import eventually
 

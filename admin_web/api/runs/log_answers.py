@@ -1,0 +1,68 @@
+"""A run's log, as the API returns it: from its executor, or the end that is stored with the run."""
+
+import msgspec
+from flask import request
+
+from admin_web.api.endpoint import JSON, TEXT, Reply
+from admin_web.logs.log_reader import LogPart, LogReader, ReadStatus
+from admin_web.logs.log_source import Source
+from broker.rpc import Requester
+from sql.listings.recent import DetailedRun
+from sql.run_status import FINAL
+
+EXECUTOR, KEPT, NONE = "executor", "kept", "none"
+
+
+class LogAnswer(msgspec.Struct, kw_only=True):
+    """Lines of a log; `is_end`: the run is over and nothing follows.
+
+    `source` is `executor`, `kept` if only the end stored with the run is available, or `none`.
+    """
+
+    from_line: int
+    next_line: int
+    text: str
+    is_end: bool
+    source: str
+
+
+class RunLogAnswers:
+    """Reads run logs."""
+
+    def __init__(self, requester: Requester | None) -> None:
+        self._reader = LogReader(requester)
+
+    def read(self, run: DetailedRun, place: Source, from_line: int, limit: int) -> LogAnswer:
+        """Return up to `limit` lines from a line on."""
+        part, source = self._read(run, place, from_line, limit)
+        return LogAnswer(
+            from_line=part.from_line,
+            next_line=part.next_line,
+            text="\n".join(part.lines) + "\n" if part.lines else "",
+            is_end=run.status in FINAL and part.is_end,
+            source=source,
+        )
+
+    def _read(
+        self, run: DetailedRun, place: Source, from_line: int, limit: int
+    ) -> tuple[LogPart, str]:
+        part = self._reader.read(place, from_line, limit=limit)
+        if part.status is ReadStatus.LINES:
+            return part, EXECUTOR
+        tail = run.log_tail or ""
+        if part.status is ReadStatus.BUSY or from_line > 1 or not tail:
+            return part, NONE
+        lines = tuple(tail.removesuffix("\n").split("\n"))
+        return LogPart(status=part.status, lines=lines, is_end=True), KEPT
+
+
+def log_reply(answer: LogAnswer) -> Reply:
+    """Return lines of a log as JSON, or as text if the client prefers that."""
+    if request.accept_mimetypes.best_match([JSON, TEXT]) != TEXT:
+        return Reply(value=answer)
+    headers = {
+        "Warren-Next-Line": str(answer.next_line),
+        "Warren-Is-End": str(answer.is_end).lower(),
+    }
+    text = answer.text.encode(errors="replace")
+    return Reply(value=text, media=f"{TEXT}; charset=utf-8", headers=headers)
