@@ -24,6 +24,8 @@ from scheduler.routing.routes import planned_shards
 from sql.accounts import idempotency
 from sql.accounts.idempotency import IdempotentRequest
 from sql.ids import RunIds
+from sql.jobs import jobs
+from sql.jobs.jobs import JobToTrigger
 from sql.models import App, Job
 from sql.registry import apps, presence
 from sql.run_status import OPEN, Kind, RunStatus
@@ -84,7 +86,7 @@ class RunCommands:
         run_id = self._ids.one()
 
         def unit(session: Session) -> int:
-            job = self._context.job(session, job_id)
+            job = self._job(session, job_id)
             now_ms = self._context.now_ms()
             if once is not None and (known := _claimed(session, once, run_id, now_ms)) != run_id:
                 return known
@@ -108,11 +110,18 @@ class RunCommands:
             )
             transitions.plan(session, [run], self._ids)
             after = {"run": run_id, "param": run.param, "addresses": run.wanted_addresses or ""}
-            self._context.note_job(session, Action.JOB_TRIGGER, job, now_ms, after=after)
+            name = f"{job.app}/{job.name}"
+            self._context.note(session, Action.JOB_TRIGGER, name, job.id, now_ms, after=after)
             return run_id
 
         planned = self._context.write(Right.OPERATE, unit)
         return planned, planned == run_id
+
+    def _job(self, session: Session, job_id: int) -> JobToTrigger:
+        job = jobs.to_trigger(session, job_id)
+        if job is None or not self._context.actor.knows_job(job.app_id, job.id):
+            raise Problem(Code.NO_JOB, id=job_id)
+        return job
 
     def kill(self, run_id: int) -> str:
         """Cancel a planned run, or request the kill of one in flight; return which, in words.
@@ -199,9 +208,8 @@ def _claimed(session: Session, once: IdempotentRequest, run_id: int, now_ms: int
     return noted.run_id
 
 
-def _check_address(session: Session, job: Job, address: str) -> None:
-    app = session.get_one(App, job.app_id)
-    if presence.holder(session, presence.EXECUTOR, app.name, address) is not None:
+def _check_address(session: Session, job: JobToTrigger, address: str) -> None:
+    if presence.holder(session, presence.EXECUTOR, job.app, address) is not None:
         return
-    if address not in apps.split(app.address_list):
-        raise Problem(Code.WANTED_ADDRESS, "addresses", app=app.name, got=address)
+    if address not in apps.split(session.get_one(App, job.app_id).address_list):
+        raise Problem(Code.WANTED_ADDRESS, "addresses", app=job.app, got=address)

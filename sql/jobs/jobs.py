@@ -13,7 +13,7 @@ from sql.dialects.hints import PRIMARY_KEY, use_index
 from sql.errors import Conflict, NotFound
 from sql.explanation import Explanation
 from sql.models import App, Job
-from sql.rows import fetch, query
+from sql.rows import fetch, fetch_plain, query
 
 _IS_ENABLED = Guard(f"{Job.is_enabled.expression} = 1")
 
@@ -50,6 +50,20 @@ class JobToRun(NamedTuple):
     delivery: str
     is_enabled: int
     stop_reason: str | None
+
+
+class JobToTrigger(NamedTuple):
+    """The columns of a job needed to plan a run of it that somebody asked for."""
+
+    id: int
+    app_id: int
+    app: str
+    name: str
+    handler: str | None
+    param: str | None
+    retries: int
+    route: str
+    script_version: int | None
 
 
 class MissedJob(NamedTuple):
@@ -224,6 +238,19 @@ def named(session: Session, app: str, name: str) -> tuple[int, int] | None:
     row = session.connection().execute(_NAMED, {"its_app": app, "its_name": name}).one_or_none()
     # MariaDB and MySQL ignore trailing spaces when they compare names.
     return None if row is None or row[2:] != (app, name) else (row[0], row[1])
+
+
+#: Built once, because each trigger of the API executes it.
+_TO_TRIGGER = (
+    query(JobToTrigger, Job, app=App.name)
+    .join(App, App.id == Job.app_id)
+    .where(Job.id == bindparam("its_id"))
+)
+
+
+def to_trigger(session: Session, job_id: int) -> JobToTrigger | None:
+    """Return what a run of a job is planned from; None if there is no such job."""
+    return next(iter(fetch_plain(session, JobToTrigger, _TO_TRIGGER, {"its_id": job_id})), None)
 
 
 def ids_in_app(session: Session, app_id: int, names: Iterable[str]) -> dict[str, int]:

@@ -20,6 +20,7 @@ from admin_web.api.runs.run_answers import (
     RunAnswer,
     RunWithTick,
     TickEnd,
+    TickRuns,
     run_answer,
     run_with_tick,
     tick_end,
@@ -32,8 +33,7 @@ from sql.errors import NotFound
 from sql.listings import recent, run_search, tick_ends
 from sql.listings.recent import DetailedRun
 from sql.listings.run_walks import RunSearch
-from sql.listings.tick_ends import TickRun
-from sql.run_status import FINAL, Kind, RunStatus
+from sql.run_status import FINAL, OPEN, Kind, RunStatus
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 _WAIT = {"Prefer": f"`wait=N`: delay the answer by up to N seconds, {LONGEST_SECONDS} at most."}
@@ -223,12 +223,12 @@ class RunEndpoints:
             run_id=run_id, seconds=seconds, at_once=at_once, later=lambda _is_last: reply(waited)[0]
         )
 
-    def _read(self, call: Call, run_id: int) -> tuple[DetailedRun, list[TickRun]]:
-        def read(session: Session) -> tuple[DetailedRun, list[TickRun]]:
+    def _read(self, call: Call, run_id: int) -> tuple[DetailedRun, TickRuns]:
+        def read(session: Session) -> tuple[DetailedRun, TickRuns]:
             run = recent.run(session, run_id, call.actor.app_ids)
             if call.actor.job_ids is not None and run.job_id not in call.actor.job_ids:
                 raise NotFound(f"no run {run_id}")
-            return run, tick_ends.of_run(session, run_id)
+            return run, [run] if _is_alone(run) else tick_ends.of_run(session, run_id)
 
         return self._services.database.read_autocommit(read)
 
@@ -243,6 +243,14 @@ class RunEndpoints:
         if not app:
             raise at_parameter("job", "expected APP/NAME, or a parameter app besides")
         return job_id_of(self._services, call, app, name)
+
+
+def _is_alone(run: DetailedRun) -> bool:
+    """Return whether a run was the only one of its tick when it was read.
+
+    A retry is planned in the transaction that ends the attempt before it.
+    """
+    return run.status in OPEN and run.attempt == 0 and run.shard_total == 1
 
 
 def _once(call: Call) -> IdempotentRequest | None:

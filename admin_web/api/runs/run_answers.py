@@ -1,7 +1,7 @@
 """A run and the state of its tick, as the API returns them."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -10,6 +10,9 @@ from scheduler.views.run_view import PAGES_ONLY, run_json
 from sql.listings.recent import DetailedRun
 from sql.listings.tick_ends import TickRun
 from sql.run_status import FINAL, RunStatus
+
+#: The runs of one tick, in order of shard and attempt.
+TickRuns: TypeAlias = Collection[TickRun] | Collection[DetailedRun]
 
 
 class TickEnd(msgspec.Struct, kw_only=True):
@@ -36,12 +39,12 @@ def run_answer(run: DetailedRun) -> Any:
     return RunAnswer(**run_json(run))
 
 
-def run_with_tick(run: DetailedRun, rows: Collection[TickRun]) -> Any:
+def run_with_tick(run: DetailedRun, rows: TickRuns) -> Any:
     """Return a run and the state of its tick as an answer."""
     return RunWithTick(**run_json(run), tick=tick_end(rows))
 
 
-def tick_end(rows: Collection[TickRun] | Collection[DetailedRun]) -> TickEnd:
+def tick_end(rows: TickRuns) -> TickEnd:
     """Return the state of a tick, given its runs in order of shard and attempt."""
     last = list({row.shard_index: row for row in rows}.values())
     is_over = all(row.status in FINAL for row in rows)

@@ -188,6 +188,29 @@ class TestOne:
             (1, "SUCCEEDED"),
         ]
 
+    def test_an_open_retry_tells_of_the_attempt_before_it(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        first = rows.run(job_id, clock.now, status="RUNNING")
+        rows.end_and_retry(first)
+        second = rows.newest_run(job_id)
+
+        ticks = [admin.get(f"/runs/{run_id}").get_json()["tick"] for run_id in (first, second)]
+
+        assert ticks == [{"is_over": False, "status": None, "run_ids": [first, second]}] * 2
+
+    def test_an_open_shard_tells_of_the_others(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        shards = [
+            rows.run(job_id, clock.now, status="RUNNING", shard_index=index, shard_total=2)
+            for index in range(2)
+        ]
+
+        ticks = [admin.get(f"/runs/{run_id}").get_json()["tick"] for run_id in shards]
+
+        assert ticks == [{"is_over": False, "status": None, "run_ids": shards}] * 2
+
     def test_a_run_is_killed_once(
         self, admin: Program, rows: Rows, job_id: int, clock: Clock
     ) -> None:
