@@ -9,6 +9,8 @@ from flask import url_for
 from flask_babel import gettext
 
 from admin_web.forms.jobs import FORM_FIELDS, JobForm
+from admin_web.history import record_fields
+from admin_web.history.record_fields import Names
 from admin_web.language.job_labels import OPTIONS, label_of
 from scheduler.jobs.audit_records import CHILDREN, FIELD_OF
 from scheduler.jobs.field_kinds import Choice, YesOrNo
@@ -31,23 +33,36 @@ def values_of(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def differences(entry: AuditEntry) -> list[Difference]:
-    """Return the values in an entry, before and after."""
+def differences(entry: AuditEntry, names: Names) -> list[Difference]:
+    """Return the values in an entry, before and after; of a change, only those that differ."""
     before, after = values_of(entry.before), values_of(entry.after)
-    return compare(before, after, is_job=entry.kind == "job")
+    is_change = bool(before and after)
+    return compare(before, after, names, is_job=entry.kind == "job", unlike=is_change)
 
 
 def compare(
-    before: Mapping[str, Any], after: Mapping[str, Any], *, is_job: bool, unlike: bool = False
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    names: Names,
+    *,
+    is_job: bool,
+    unlike: bool = False,
 ) -> list[Difference]:
     """Return each field of two records; with `unlike`, only those that differ."""
     fields = FIELD_OF if is_job else {}
-    labels = _labels() if is_job else {}
+    labels = record_fields.LABELS | (_labels() if is_job else {})
+
+    def shown(name: str, stored: Any) -> str | None:
+        if stored is None:
+            return None
+        field = fields.get(name)
+        return _shown(field, stored) if field else record_fields.in_words(name, stored, names)
+
     return [
         Difference(
-            labels.get(name) or name.replace("_", " "),
-            _shown(fields.get(name), before.get(name)),
-            _shown(fields.get(name), after.get(name)),
+            str(labels.get(name) or name.replace("_", " ")),
+            shown(name, before.get(name)),
+            shown(name, after.get(name)),
         )
         for name in dict.fromkeys([*before, *after])
         if not unlike or (before.get(name) or None) != (after.get(name) or None)
@@ -79,11 +94,7 @@ def _labels() -> dict[str, str]:
     return labels | {CHILDREN: named["children"], "script": gettext("Script")}
 
 
-def _shown(field: Field | None, stored: Any) -> str | None:
-    if stored is None:
-        return None
-    if field is None:
-        return str(stored)
+def _shown(field: Field, stored: Any) -> str | None:
     if field.name == "enabled":
         return str(gettext("yes") if stored else gettext("no"))
     value = field.kind.value(stored)

@@ -1,12 +1,14 @@
 """The audit log page: who did what, when and from where, with values before and after."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from flask import Response, render_template, request
 from flask_babel import lazy_gettext
+from sqlalchemy.orm import Session
 from wtforms import DateField, SelectField, StringField
 from wtforms.validators import Length, Optional
 
@@ -16,12 +18,16 @@ from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.history import changes
 from admin_web.history.changes import values_of
+from admin_web.history.record_fields import Names, names_in
 from admin_web.language import labels
+from admin_web.local_times import LocalTimes
 from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
+from admin_web.visitors import visitor
 from scheduler.actor import Right
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
+from sql.models import AuditEntry
 
 LINES = 50
 _DAY_MS = 86_400_000
@@ -49,6 +55,7 @@ class AuditPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
+        self._local_times = LocalTimes(services.timezone, services.now_ms)
 
     @route("/audit", Right.ADMINISTER)
     def show(self) -> Response | str | tuple[str, int]:
@@ -62,16 +69,21 @@ class AuditPages:
         wanted = self._wanted(form)
         if tables.is_asked():
             return tables.answer("audit-log", _COLUMNS, self._rows(wanted))
-        entries = self._services.database.read(lambda session: audit_log.listing(session, wanted))
+        entries, names = self._services.database.read(lambda session: self._read(session, wanted))
         older = entries[LINES - 1].id if len(entries) > LINES else None
         return render_template(
             "pages/audit.html",
             form=form,
             entries=entries[:LINES],
             older=older,
-            differences=changes.differences,
+            differences=partial(changes.differences, names=names),
             link=changes.link,
         )
+
+    def _read(self, session: Session, wanted: AuditFilter) -> tuple[Sequence[AuditEntry], Names]:
+        entries = audit_log.listing(session, wanted)
+        records = [values_of(text) for entry in entries for text in (entry.before, entry.after)]
+        return entries, names_in(session, records, visitor(), self._local_times.format)
 
     def _rows(self, wanted: AuditFilter) -> Iterator[tables.Row]:
         def read(place: int | None) -> tuple[list[tables.Row], int | None]:

@@ -6,7 +6,6 @@ Until then jobs with children count as incomplete, so after a crash the next imp
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
@@ -109,7 +108,8 @@ class JobArrivals:
             apps.ensure(session, app.name, spec.title or spec.name)
             apps.list_addresses(session, app.id, spec.addresses)
             action = Action.APP_CREATE if step.action is ImportAction.CREATE else Action.APP_UPDATE
-            self._context.note(session, action, app.name, app.id, now_ms, after=asdict(spec))
+            after = {"title": spec.title or spec.name, "addresses": ",".join(spec.addresses)}
+            self._context.note(session, action, app.name, app.id, now_ms, after=after)
             self._remember_app(session, step, app_here(app), now_ms)
         elif step.arrival.source_id not in origins.read(session, self._decider.source, APP):
             # The app existed here before: imported users may see it, but the import never changes

@@ -1,5 +1,7 @@
 """The history of a job: who changed what, a comparison of two versions, a version to restore."""
 
+from functools import partial
+
 from flask import render_template
 from werkzeug.wrappers import Response
 
@@ -8,6 +10,8 @@ from admin_web.exports import tables
 from admin_web.history import changes, job_history
 from admin_web.history.changes import values_of
 from admin_web.history.job_history import JobHistory
+from admin_web.history.record_fields import Names, names_in
+from admin_web.local_times import LocalTimes
 from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
 from admin_web.visitors import visitor
@@ -25,6 +29,7 @@ class JobHistoryPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
+        self._local_times = LocalTimes(services.timezone, services.now_ms)
 
     @route("/jobs/<id:job_id>/history", Right.VIEW)
     def show(self, job_id: int) -> str | Response:
@@ -37,9 +42,10 @@ class JobHistoryPages:
         if tables.is_asked():
             return _file(history)
         one, other = history.find(id_argument("from")), history.find(id_argument("to"))
+        names = self._names(history)
         compared = None
         if one is not None and other is not None:
-            compared = changes.compare(one.record, other.record, is_job=True, unlike=True)
+            compared = changes.compare(one.record, other.record, names, is_job=True, unlike=True)
         return render_template(
             "pages/job_history.html",
             history=history,
@@ -48,7 +54,13 @@ class JobHistoryPages:
             compared=compared,
             one=one,
             other=other,
-            differences=changes.differences,
+            differences=partial(changes.differences, names=names),
+        )
+
+    def _names(self, history: JobHistory) -> Names:
+        records = [one.record for one in history.versions]
+        return self._services.database.read(
+            lambda session: names_in(session, records, visitor(), self._local_times.format)
         )
 
 
