@@ -10,17 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from broker.messages import (
-    Callback,
-    Finished,
-    Goodbye,
-    Heartbeat,
-    Load,
-    Message,
-    Outcome,
-    Trigger,
-    Triggers,
-)
+from broker.messages.to_executor import Trigger, Triggers
+from broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, Load
+from broker.messages.values import Message, Outcome
 from broker.rabbitmq import transport as amqp
 from broker.signing import Direction, Sealer
 from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, run_queue

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from broker.errors import Malformed
-from broker.messages import Message
+from broker.messages.values import Message
 
 #: Version of the wire format; messages of other versions are refused.
 VERSION = "2"

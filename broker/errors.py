@@ -11,7 +11,7 @@ BrokerError
     └── Expired           past its time
 """
 
-from broker.messages import Message
+from broker.messages.values import Message
 
 
 class BrokerError(Exception):

@@ -17,7 +17,8 @@ from functools import partial
 import structlog
 
 from broker.errors import BadMessage
-from broker.messages import BeatAnswer, IdleBeatAnswer, KnowAnswer, LogChunk, Message
+from broker.messages.to_scheduler import BeatAnswer, IdleBeatAnswer, KnowAnswer, LogChunk
+from broker.messages.values import Message
 from broker.signing import Direction, Sealer, app_of
 from broker.topology import ASK_EXCHANGE, answer_key, command_queue
 from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher

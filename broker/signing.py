@@ -18,7 +18,8 @@ from typing import Any
 from broker.codec import BODY_LIMIT, VERSION, decode, encode
 from broker.errors import Expired, Foreign, Forged, Malformed, Oversized
 from broker.keys import NO_APP, Keys, derived_key
-from broker.messages import Canary, Heartbeat, Message
+from broker.messages.to_scheduler import Canary, Heartbeat
+from broker.messages.values import Message
 from broker.transport import Delivery, Outgoing
 
 #: Keys kept derived; an executor more than that costs some 20 µs a message.

@@ -9,7 +9,7 @@ import msgspec
 
 from broker.codec import decode
 from broker.errors import Malformed
-from broker.messages import Trigger, Triggers
+from broker.messages.to_executor import Trigger, Triggers
 
 #: Triggers in one message at most, and their bytes; a longer trigger is sent alone.
 PACK_TRIGGERS = 50

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker import topology
-from broker.messages import ToExecutor
+from broker.messages.to_executor import ToExecutor
 from broker.signing import Direction, Sealer
 from broker.transport import Batch, Outgoing, Publisher
 

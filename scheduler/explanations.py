@@ -1,6 +1,6 @@
 """Converts reasons and other texts to the form that rows store."""
 
-from broker.messages import MESSAGE_LIMIT
+from broker.messages.values import MESSAGE_LIMIT
 from broker.reasons.reason import Words
 from broker.reasons.stored import to_json
 from sql.explanation import Explanation

@@ -9,7 +9,7 @@ from wtforms.validators import InputRequired, Length, Optional, Regexp, Validati
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.language import job_labels
-from broker.messages import ADDRESS_PATTERN, APP_PATTERN
+from broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
 from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
 from scheduler.alarms.channels.webhook_style import STYLES
 from scheduler.alarms.channels.webhook_url import check_webhook

@@ -8,7 +8,7 @@ from flask_babel import LazyString, gettext, lazy_gettext
 
 from admin_web.language.catalogues import language
 from admin_web.language.labels import State
-from broker.messages import Block, ScriptLanguage
+from broker.messages.values import Block, ScriptLanguage
 from scheduler.alarms.policy import FAILURE, SUCCESS
 from scheduler.jobs.script_cache import language_of
 from scheduler.routing.choice import Route

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from admin_web.logs.log_source import Source
-from broker.messages import LogChunk, ReadLog
+from broker.messages.to_executor import ReadLog
+from broker.messages.to_scheduler import LogChunk
 from broker.rpc import Question, Requester
 from sql.instants import moment
 

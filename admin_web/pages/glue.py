@@ -13,7 +13,7 @@ from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
 from admin_web.views.script_diff import difference, side_by_side
 from admin_web.visitors import visitor
-from broker.messages import ScriptLanguage
+from broker.messages.values import ScriptLanguage
 from scheduler.actor import Right
 from scheduler.jobs.script_cache import language_of
 from scheduler.jobs.script_source import REMARK_LENGTH, check_source

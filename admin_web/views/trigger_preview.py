@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from flask_babel import gettext
 from sqlalchemy.orm import Session
 
-from broker.messages import Block
+from broker.messages.values import Block
 from scheduler.jobs.param import check_param
 from scheduler.problems import Code, Problem
 from scheduler.views.process_view import ExecutorView, executor_views

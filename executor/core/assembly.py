@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from broker.messages import Finished, Heartbeat, NotStarted
+from broker.messages.to_scheduler import Finished, Heartbeat, NotStarted
 from broker.transport import Publisher
 from executor.boot_context import BootContext
 from executor.journal.group_commit import GroupCommit

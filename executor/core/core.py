@@ -11,24 +11,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from broker.messages import (
+from broker.messages.to_executor import (
     Beat,
     Drain,
-    Finished,
-    Goodbye,
-    Heartbeat,
     IdleBeat,
     Kill,
     Know,
-    NotStarted,
     ReadLog,
     Refused,
     StillOpen,
     Trigger,
     Triggers,
     Welcome,
-    WhichOpen,
 )
+from broker.messages.to_scheduler import Finished, Goodbye, Heartbeat, NotStarted, WhichOpen
 from broker.reasons.codes import Why
 from broker.topology import HEARTBEAT_KEY, command_queue, run_queue
 from broker.transport import Confirm

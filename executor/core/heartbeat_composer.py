@@ -1,6 +1,6 @@
 """Composes heartbeats: who this executor is, how busy it is, and whether it takes runs."""
 
-from broker.messages import Heartbeat, Load
+from broker.messages.to_scheduler import Heartbeat, Load
 from broker.trigger_packs import PACK_TRIGGERS
 from executor.boot_context import BootContext
 from executor.core.assembly import Roles

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from broker.messages import Welcome
+from broker.messages.to_executor import Welcome
 from executor.boot_context import BootContext
 from executor.core.assembly import Roles
 from executor.errors import JournalFailed

@@ -2,7 +2,7 @@
 
 import structlog
 
-from broker.messages import Ailment
+from broker.messages.to_scheduler import Ailment
 from executor.core.assembly import Roles
 from executor.scheduler_clock import SchedulerClock
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from broker.messages import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
 from broker.reasons.reason import Words
 from broker.reasons.stored import LIMIT as REASON_LIMIT
 from executor.handlers.outcomes import clean

@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from broker.messages import Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import Outcome
 from broker.reasons.reason import Words
 from broker.reasons.stored import to_json
 from executor.begin_notes import BatchPermit, BeginNote

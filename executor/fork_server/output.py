@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from broker.messages import LOG_TAIL_BYTES
+from broker.messages.values import LOG_TAIL_BYTES
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from executor.disk import space_of, stop_mark

@@ -9,7 +9,8 @@ import signal
 import socket
 from datetime import UTC, datetime
 
-from broker.messages import Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from broker.reasons.stored import to_json

@@ -1,6 +1,6 @@
 """Decides how a remote run ended, and words its message. Pure: no I/O, no clock."""
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from executor.gateway import protocol

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from broker.messages import APP_PATTERN, NUMBER_LIMIT, ScriptLanguage, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import APP_PATTERN, NUMBER_LIMIT, ScriptLanguage
 from executor.gateway.errors import BadRequest, CallFailed
 
 OK, FAILED, TIMED_OUT = 200, 500, 502

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from executor.gateway import protocol
 from executor.gateway.client import RemoteClient
 from executor.gateway.errors import CallFailed

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from executor.processes.endings import Stop
 
 

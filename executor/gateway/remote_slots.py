@@ -19,7 +19,9 @@ from typing import Any
 
 import structlog
 
-from broker.messages import Finished, NotStarted, Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, NotStarted
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from broker.reasons.stored import to_json

@@ -4,7 +4,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.messages import MESSAGE_LIMIT, Outcome
+from broker.messages.values import MESSAGE_LIMIT, Outcome
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from executor.handlers.context import JobFailed, JobStopped

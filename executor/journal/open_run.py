@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from broker.messages import Finished, NotStarted, Outcome
+from broker.messages.to_scheduler import Finished, NotStarted
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
 from executor.journal import records

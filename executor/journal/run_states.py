@@ -17,7 +17,8 @@ from itertools import islice
 
 import structlog
 
-from broker.messages import Finished, Outcome
+from broker.messages.to_scheduler import Finished
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
 from executor.begin_notes import OldNotes

@@ -5,7 +5,7 @@ from enum import Enum, auto
 
 import msgspec
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from executor.journal.records import Starting
 from executor.processes.endings import Stop
 

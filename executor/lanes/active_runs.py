@@ -8,7 +8,8 @@ admit ──> WAITING ──slot free, in contact──> STARTING ──STARTING
 from collections import deque
 from collections.abc import Callable
 
-from broker.messages import Finished, NotStarted, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, NotStarted
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from executor.boot_context import BootContext

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from broker.messages import Block, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import Block
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from executor.lanes.admission import Age, Decision, Full, LaneState, Refuse, age_of, decide
 
 

@@ -7,7 +7,8 @@ reserved ──STARTING is written──> slot, with the next runs of its job ha
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from broker.messages import Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from executor.boot_context import BootContext
 from executor.errors import JournalFailed

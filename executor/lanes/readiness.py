@@ -1,6 +1,6 @@
 """Whether runs may be taken and started now, and if not, why not."""
 
-from broker.messages import Ailment
+from broker.messages.to_scheduler import Ailment
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from executor.disk import DiskWatch

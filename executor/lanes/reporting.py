@@ -2,7 +2,9 @@
 
 from functools import partial
 
-from broker.messages import Finished, Outcome, Started, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, Started
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from executor.boot_context import BootContext

@@ -6,7 +6,7 @@ programs that a job starts does not, so logs that have grown too long are cut he
 
 from collections.abc import Collection
 
-from broker.messages import LOG_TAIL_BYTES
+from broker.messages.values import LOG_TAIL_BYTES
 from executor.disk import stop_mark
 from executor.logs.run_logs import RunLogs
 

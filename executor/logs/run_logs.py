@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
-from broker.messages import LOG_TAIL_BYTES
+from broker.messages.values import LOG_TAIL_BYTES
 from executor.disk import DEFAULT_RESERVE, Reserve, Space, space_of
 from executor.logs import line_times, log_search
 from executor.logs.line_times import TimeChanges

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.messages import Heartbeat
+from broker.messages.to_scheduler import Heartbeat
 from broker.topology import HEARTBEAT_KEY
 from broker.transport import Confirm
 from executor.messaging.signed_sender import Sender

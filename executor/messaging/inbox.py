@@ -9,7 +9,8 @@ from typing import Any
 import structlog
 
 from broker.errors import BadMessage, Expired, Malformed, Oversized
-from broker.messages import Beat, IdleBeat, Know, Message, ReadLog, Trigger, Triggers
+from broker.messages.to_executor import Beat, IdleBeat, Know, ReadLog, Trigger, Triggers
+from broker.messages.values import Message
 from broker.signing import Direction, Sealer, cluster_of
 from broker.topology import ASK_EXCHANGE
 from broker.transport import Consumer, Delivery

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from broker.messages import Callback, Report, Started
+from broker.messages.to_scheduler import Callback, Report, Started
 from broker.transport import Confirm
 from executor.messaging.signed_sender import Sender
 

@@ -2,7 +2,9 @@
 
 import msgspec
 
-from broker.messages import LOG_TAIL_BYTES, MESSAGE_LIMIT, Finished, NotStarted, Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, NotStarted
+from broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
 from broker.reasons.reason import Words
 from broker.reasons.stored import to_json
 

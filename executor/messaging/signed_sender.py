@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Self
 
-from broker.messages import Message
+from broker.messages.values import Message
 from broker.signing import Direction, Sealer
 from broker.topology import CALLBACK_KEY, REPLY_EXCHANGE, check_address, check_app
 from broker.transport import Batch, Outgoing, Publisher

@@ -3,7 +3,7 @@
 import signal
 from dataclasses import dataclass
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from broker.reasons.stored import from_json

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from broker.messages import Finished, NotStarted, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, NotStarted
 from broker.reasons.reason import Reason, Words
 
 

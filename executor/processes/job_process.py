@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from broker.reasons.reason import Reason
 from executor.fork_server import frames
 from executor.processes.endings import Stop

@@ -11,7 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.messages import ScriptLanguage, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import ScriptLanguage
 from broker.reasons.codes import Why
 from executor.errors import ScriptRefused
 from executor.fork_server.confinement import Confinement

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, KeysView
 
-from broker.messages import Finished
+from broker.messages.to_scheduler import Finished
 from broker.reasons.stored import to_json
 from executor.handlers.outcomes import cut
 from executor.logs.log_limiter import LogLimiter

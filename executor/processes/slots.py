@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from executor.errors import ScriptRefused

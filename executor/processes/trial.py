@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from broker.messages import Finished, NotStarted, Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, NotStarted
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from executor.logs.run_logs import RunLogs
 from executor.processes.interface import SlotEvents

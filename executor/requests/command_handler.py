@@ -6,16 +6,9 @@ from functools import partial
 import msgspec
 
 from broker.errors import Malformed
-from broker.messages import (
-    Beat,
-    IdleBeat,
-    Kill,
-    Know,
-    LogChunk,
-    Message,
-    ReadLog,
-    StillOpen,
-)
+from broker.messages.to_executor import Beat, IdleBeat, Kill, Know, ReadLog, StillOpen
+from broker.messages.to_scheduler import LogChunk
+from broker.messages.values import Message
 from broker.reasons.stored import from_json
 from executor.boot_context import BootContext
 from executor.lanes.active_runs import ActiveRuns

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from broker.messages import Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from executor.boot_context import BootContext

@@ -3,19 +3,15 @@
 import re
 from collections.abc import Collection
 
-from broker.messages import (
-    ADDRESS_PATTERN,
-    Beat,
+from broker.messages.to_executor import Beat, IdleBeat, Know, RunKey
+from broker.messages.to_scheduler import (
     BeatAnswer,
-    IdleBeat,
     IdleBeatAnswer,
-    Know,
     KnowAnswer,
     Knowledge,
-    Message,
     NotStarted,
-    RunKey,
 )
+from broker.messages.values import ADDRESS_PATTERN, Message
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from broker.reasons.stored import to_json

@@ -12,13 +12,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from broker.errors import BadMessage, Oversized
-from broker.messages import (
-    Callback,
-    Report,
-    Started,
-    StillOpen,
-    WhichOpen,
-)
+from broker.messages.to_executor import StillOpen
+from broker.messages.to_scheduler import Callback, Report, Started, WhichOpen
 from broker.reasons.codes import Why
 from broker.signing import Direction, Sealer
 from broker.transport import Consumer, Delivery

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from broker.messages import Finished, NotStarted, Outcome
+from broker.messages.to_scheduler import Finished, NotStarted
+from broker.messages.values import Outcome
 from broker.reasons.stored import from_json
 from scheduler.completion.retry_policy import End
 from sql.run_status import RunStatus

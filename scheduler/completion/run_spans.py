@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from broker.trace_context import RunTraces, TraceContext, parsed
 from sql.engine import Database
 from sql.run_status import RunStatus

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker.messages import Ailment
+from broker.messages.to_scheduler import Ailment
 from broker.reasons.reason import Words
 from scheduler.completion.retry_policy import End
 from scheduler.dispatch.trigger_messages import RoutedTrigger

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from broker.messages import Block, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import Block
 from broker.transport import Batch, Confirm, Publisher
 from scheduler.dispatch.trigger_messages import Pack, RoutedTrigger, TriggerMessages
 from scheduler.jobs.field_kinds import YesOrNo

@@ -12,7 +12,7 @@ from functools import lru_cache
 from broker import topology
 from broker.codec import encode
 from broker.errors import Malformed
-from broker.messages import Trigger, Triggers
+from broker.messages.to_executor import Trigger, Triggers
 from broker.signing import Direction, Sealer
 from broker.transport import Outgoing
 from broker.trigger_packs import packed, stretches

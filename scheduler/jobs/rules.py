@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from broker.messages import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
+from broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
 from scheduler.alarms import target_rules
 from scheduler.cron.wall_clock import load_zone
 from scheduler.jobs.field_kinds import Choice, Line, Number, Tags

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from broker.messages import ScriptLanguage
+from broker.messages.values import ScriptLanguage
 from sql.jobs import script_versions
 from sql.runs.run_rows import RoutedRun
 

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from broker.messages import ScriptLanguage
+from broker.messages.values import ScriptLanguage
 from scheduler.problems import Code, Problem
 
 #: Longest source, in bytes of UTF-8.

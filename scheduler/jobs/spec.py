@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from broker.messages import Block
+from broker.messages.values import Block
 from scheduler.alarms.policy import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
 from scheduler.jobs.field_kinds import (
     Choice,

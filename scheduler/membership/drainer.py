@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.messages import Drain
+from broker.messages.to_executor import Drain
 from scheduler.command_sender import Command, CommandSender
 from scheduler.membership.roster import Roster
 from scheduler.node_context import NodeContext

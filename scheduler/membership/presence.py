@@ -10,7 +10,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from broker.errors import BadMessage
-from broker.messages import Canary, Goodbye, Heartbeat
+from broker.messages.to_scheduler import Canary, Goodbye, Heartbeat
 from broker.signing import Direction, Sealer
 from broker.transport import Consumer, Delivery
 from scheduler.membership.boot_accounts import BootAccounts

@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session
 
 from broker import topology
 from broker.errors import TopologyError
-from broker.messages import Beat, Heartbeat, Refused, ToExecutor, Welcome
+from broker.messages.to_executor import Beat, Refused, ToExecutor, Welcome
+from broker.messages.to_scheduler import Heartbeat
 from broker.rpc import Requester
 from broker.transport import Admin, Confirm, Consumer
 from scheduler.command_sender import Command, CommandSender

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from broker.messages import Heartbeat
+from broker.messages.to_scheduler import Heartbeat
 from sql.models import Registration
 from sql.registry import presence
 

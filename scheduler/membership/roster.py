@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from broker.messages import Ailment, Heartbeat
+from broker.messages.to_scheduler import Ailment, Heartbeat
 from scheduler.timeouts import Timeouts
 
 

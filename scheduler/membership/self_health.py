@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from broker import topology
 from broker.keys import NO_APP
-from broker.messages import Canary
+from broker.messages.to_scheduler import Canary
 from broker.signing import Direction, Sealer
 from broker.transport import Publisher
 from scheduler.membership.roster import Roster

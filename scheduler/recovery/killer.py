@@ -4,7 +4,7 @@ import time
 
 import structlog
 
-from broker.messages import Kill
+from broker.messages.to_executor import Kill
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
 from scheduler.command_sender import Command, CommandSender

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from broker import topology
 from broker.errors import BadMessage, BrokerError, Expired
-from broker.messages import Trigger, Triggers
+from broker.messages.to_executor import Trigger, Triggers
 from broker.reasons.codes import Why
 from broker.signing import Direction, Sealer
 from broker.transport import Admin, Delivery

@@ -13,7 +13,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from broker import topology
-from broker.messages import Know, KnowAnswer, Knowledge, RunKey
+from broker.messages.to_executor import Know, RunKey
+from broker.messages.to_scheduler import KnowAnswer, Knowledge
 from broker.reasons.codes import Why
 from broker.rpc import Question, Requester
 from broker.transport import Admin

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker.messages import IdleBeatAnswer
+from broker.messages.to_scheduler import IdleBeatAnswer
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from broker.reasons.stored import from_json

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from broker.messages import Beat, IdleBeat
+from broker.messages.to_executor import Beat, IdleBeat
 from broker.rpc import Answer, Question, Requester
 from scheduler.routing.choice import Probe, Router, RouteRequest
 from scheduler.routing.probe_answers import AskedAt, Boot, Candidates, ProbeAnswers, Sent

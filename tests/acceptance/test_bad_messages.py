@@ -9,17 +9,9 @@ import msgspec
 
 from broker.codec import BODY_LIMIT
 from broker.keys import ClusterKeys
-from broker.messages import (
-    Callback,
-    Finished,
-    Goodbye,
-    Heartbeat,
-    Kill,
-    Load,
-    Message,
-    Outcome,
-    Trigger,
-)
+from broker.messages.to_executor import Kill, Trigger
+from broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, Load
+from broker.messages.values import Message, Outcome
 from broker.signing import Direction, Sealer
 from broker.topology import (
     CALLBACK_KEY,

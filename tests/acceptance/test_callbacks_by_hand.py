@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from broker.messages import Callback, Finished, Outcome, Report
+from broker.messages.to_scheduler import Callback, Finished, Report
+from broker.messages.values import Outcome
 from broker.signing import Direction
 from broker.topology import CALLBACK_KEY, REPLY_EXCHANGE
 from broker.transport import Confirm

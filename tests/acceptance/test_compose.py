@@ -18,7 +18,8 @@ import pytest
 
 from admin_web.serving.broker_link import ConsoleConnections
 from broker.keys import ClusterKeys, app_key
-from broker.messages import Beat, BeatAnswer
+from broker.messages.to_executor import Beat
+from broker.messages.to_scheduler import BeatAnswer
 from broker.rabbitmq.transport import connect
 from broker.transport import BrokerSettings
 from sql.clock import DatabaseClock

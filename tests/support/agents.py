@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.keys import AppKeys
 from broker.memory.transport import MemoryBroker
-from broker.messages import Finished
+from broker.messages.to_scheduler import Finished
 from broker.transport import Transport
 from executor.boot_context import Limits
 from executor.core.agent import Executor, SchedulerLink

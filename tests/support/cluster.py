@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from broker.keys import AppKeys, ClusterKeys
-from broker.messages import ScriptLanguage
+from broker.messages.values import ScriptLanguage
 from broker.transport import Transport
 from executor.boot_context import Limits
 from executor.core.agent import Executor, SchedulerLink

@@ -7,27 +7,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from broker.keys import AppKeys
-from broker.messages import (
-    Beat,
+from broker.messages.to_executor import Beat, Know, ToExecutor, Trigger, Triggers
+from broker.messages.to_scheduler import (
     BeatAnswer,
     Callback,
     Finished,
     Goodbye,
     Heartbeat,
-    Know,
     KnowAnswer,
     Knowledge,
     Load,
-    Message,
     NotStarted,
-    Outcome,
     Report,
     Started,
-    ToExecutor,
-    Trigger,
-    Triggers,
     WhichOpen,
 )
+from broker.messages.values import Message, Outcome
 from broker.signing import Direction, Sealer
 from broker.topology import (
     CALLBACK_KEY,

@@ -10,22 +10,18 @@ from typing import Any, TypeVar
 from broker.codec import encode
 from broker.errors import Expired
 from broker.keys import ClusterKeys
-from broker.messages import (
-    Block,
+from broker.messages.to_executor import Refused, StillOpen, Trigger, Welcome
+from broker.messages.to_scheduler import (
     Callback,
     Finished,
     Heartbeat,
-    Message,
     NotStarted,
-    Refused,
     Report,
     Started,
-    StillOpen,
     ToScheduler,
-    Trigger,
-    Welcome,
     WhichOpen,
 )
+from broker.messages.values import Block, Message
 from broker.signing import Direction, Sealer
 from broker.topology import (
     TRIGGER_EXCHANGE,

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import cast
 
-from broker.messages import LogChunk, ReadLog
+from broker.messages.to_executor import ReadLog
+from broker.messages.to_scheduler import LogChunk
 from broker.rpc import Question
 
 

@@ -9,7 +9,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from broker.messages import Finished, Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished
+from broker.messages.values import Outcome
 from broker.reasons.reason import Words
 from broker.reasons.stored import to_json
 from executor.processes.endings import cut_off

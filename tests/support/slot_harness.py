@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from broker.messages import Finished, NotStarted, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, NotStarted
 from executor.logs.run_logs import RunLogs
 from executor.processes.interface import SlotEvents
 from executor.processes.slot_options import SlotOptions

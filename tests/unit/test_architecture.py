@@ -72,6 +72,7 @@ JOB_MAY_LOAD = [
     "executor.",
     "broker",
     "broker.messages",
+    "broker.messages.",
     "broker.reasons",
     "broker.reasons.",
     "msgspec",

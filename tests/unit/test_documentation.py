@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from executor.fork_server.script_process import script_environment
 from executor.handlers.handler_registry import load_handlers
 from scheduler.jobs.fields import FIELDS

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo
 
-from broker.messages import ScriptLanguage
+from broker.messages.values import ScriptLanguage
 from executor.disk import Reserve
 from executor.fork_server.job_limits import JobLimits
 from executor.gateway.access_tokens import AccessTokens

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 from zoneinfo import ZoneInfo
 
-from broker.messages import ScriptLanguage
+from broker.messages.values import ScriptLanguage
 from executor.disk import DEFAULT_RESERVE
 from warren.errors import CommandError, SettingsError
 from warren.settings.kinds import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from broker.messages import Finished, NotStarted
+from broker.messages.to_scheduler import Finished, NotStarted
 from executor.processes.interface import SlotEvents, SlotsFactory
 from sql.engine import Database
 from sql.listings import run_lines

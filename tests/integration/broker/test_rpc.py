@@ -8,7 +8,9 @@ import pytest
 
 from broker import topology
 from broker.keys import ClusterKeys
-from broker.messages import Beat, BeatAnswer, IdleBeat, IdleBeatAnswer, Message
+from broker.messages.to_executor import Beat, IdleBeat
+from broker.messages.to_scheduler import BeatAnswer, IdleBeatAnswer
+from broker.messages.values import Message
 from broker.rpc import Question, Requester
 from broker.signing import Direction, Sealer
 from broker.transport import Transport

@@ -4,21 +4,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from broker.messages import (
-    Beat,
-    Finished,
-    Heartbeat,
-    IdleBeat,
-    IdleBeatAnswer,
-    Kill,
-    Know,
-    Knowledge,
-    NotStarted,
-    Outcome,
-    ReadLog,
-    RunKey,
-    Welcome,
-)
+from broker.messages.to_executor import Beat, IdleBeat, Kill, Know, ReadLog, RunKey, Welcome
+from broker.messages.to_scheduler import Finished, Heartbeat, IdleBeatAnswer, Knowledge, NotStarted
+from broker.messages.values import Outcome
 from broker.topology import answer_key
 from executor.messaging.load import LoadMeter
 from tests.support.agents import AgentCase

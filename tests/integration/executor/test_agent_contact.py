@@ -5,16 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import (
-    Ailment,
-    Finished,
-    Heartbeat,
-    IdleBeat,
-    Kill,
-    NotStarted,
-    StillOpen,
-    WhichOpen,
-)
+from broker.messages.to_executor import IdleBeat, Kill, StillOpen
+from broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted, WhichOpen
 from executor.journal.records import Confirmed, Ended
 from executor.messaging.contact import CONTACT_SECONDS
 from tests.support.agents import AgentCase

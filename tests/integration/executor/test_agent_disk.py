@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Ailment, Finished, Heartbeat, IdleBeat, Kill, NotStarted, Outcome
+from broker.messages.to_executor import IdleBeat, Kill
+from broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted
+from broker.messages.values import Outcome
 from executor.journal.group_commit import CommitPace
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually

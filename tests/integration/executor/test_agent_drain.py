@@ -4,14 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import (
-    Callback,
-    Finished,
-    Goodbye,
-    Heartbeat,
-    NotStarted,
-    Outcome,
-)
+from broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, NotStarted
+from broker.messages.values import Outcome
 from executor.boot_context import Limits
 from executor.journal.records import Confirmed
 from tests.support.agents import AgentCase

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Block, Finished, Kill, NotStarted, Outcome, Started
+from broker.messages.to_executor import Kill
+from broker.messages.to_scheduler import Finished, NotStarted, Started
+from broker.messages.values import Block, Outcome
 from executor.boot_context import Limits
 from executor.journal.records import HandedOver
 from executor.logs.run_logs import RunLogs

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Finished, Kill, Outcome, ReadLog, Started
+from broker.messages.to_executor import Kill, ReadLog
+from broker.messages.to_scheduler import Finished, Started
+from broker.messages.values import Outcome
 from executor.boot_context import Limits
 from executor.errors import ExecutorError
 from executor.handlers.handler_registry import HandlersError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Finished, Goodbye
+from broker.messages.to_scheduler import Finished, Goodbye
 from broker.rabbitmq.transport import AmqpTransport, connect
 from broker.transport import BrokerSettings
 from executor.journal.records import Ended

@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from broker.messages import (
+from broker.messages.to_executor import Know, RunKey, Trigger
+from broker.messages.to_scheduler import (
     Ailment,
     Finished,
     Goodbye,
     Heartbeat,
-    Know,
     Knowledge,
     NotStarted,
-    Outcome,
-    RunKey,
-    Trigger,
 )
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from executor.journal.group_commit import CommitPace

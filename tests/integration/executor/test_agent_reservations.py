@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.messages import Finished, IdleBeat, NotStarted, Outcome
+from broker.messages.to_executor import IdleBeat
+from broker.messages.to_scheduler import Finished, NotStarted
+from broker.messages.values import Outcome
 from executor.journal.records import Reserved, Starting
 from executor.lanes import reservations
 from tests.support.agents import AgentCase

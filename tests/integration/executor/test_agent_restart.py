@@ -6,14 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import (
-    Finished,
-    Know,
-    Knowledge,
-    NotStarted,
-    Outcome,
-    RunKey,
-)
+from broker.messages.to_executor import Know, RunKey
+from broker.messages.to_scheduler import Finished, Knowledge, NotStarted
+from broker.messages.values import Outcome
 from executor.errors import StateFolderInUse
 from executor.journal import records
 from tests.support.agents import AgentCase

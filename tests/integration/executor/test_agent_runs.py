@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Block, Finished, NotStarted, Outcome, Started
+from broker.messages.to_scheduler import Finished, NotStarted, Started
+from broker.messages.values import Block, Outcome
 from broker.topology import DEAD_QUEUE
 from executor.journal.records import Accepted, Confirmed, Ended, Starting
 from executor.lanes import active_runs

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from broker.codec import encode
-from broker.messages import Finished, NotStarted, Outcome, Triggers
+from broker.messages.to_executor import Triggers
+from broker.messages.to_scheduler import Finished, NotStarted
+from broker.messages.values import Outcome
 from broker.trigger_packs import packed
 from executor.journal import records
 from tests.integration.executor.test_agent_restart import (

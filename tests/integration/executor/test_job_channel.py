@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from executor.fork_server import frames
 from tests.support.slot_harness import SlotHarness
 

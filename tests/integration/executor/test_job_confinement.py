@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from executor.errors import UserUnusable
 from executor.fork_server.confinement import Confinement, JobUser
 from executor.fork_server.job_limits import JobLimits

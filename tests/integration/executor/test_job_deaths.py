@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from executor.processes import supervisor
 from tests.support.eventually import eventually
 from tests.support.processes import Process, find

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from executor.handlers.handler_registry import HandlersError
 from tests.support.slot_harness import SlotHarness
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import LOG_TAIL_BYTES, Outcome
+from broker.messages.values import LOG_TAIL_BYTES, Outcome
 from tests.support.slot_harness import DAY, SlotHarness, processes_holding
 
 SOURCE = r"""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import MESSAGE_LIMIT, Outcome
+from broker.messages.values import MESSAGE_LIMIT, Outcome
 from tests.support.slot_harness import SCHEDULED_AT_MS, SlotHarness
 
 SOURCE = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from executor.processes import job_process
 from tests.support.eventually import eventually
 from tests.support.slot_harness import SlotHarness, processes_holding

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from tests.support.slot_harness import SlotHarness, processes_holding
 
 SOURCE = r"""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from executor.disk import space_of
 from tests.support.slot_harness import DAY, SlotHarness
 from tests.support.small_disk import fill, small_disk

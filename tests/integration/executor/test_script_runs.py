@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.messages import Finished, Outcome, ScriptLanguage
+from broker.messages.to_scheduler import Finished
+from broker.messages.values import Outcome, ScriptLanguage
 from executor.fork_server import frames
 from executor.processes.script_files import INTERPRETERS
 from tests.support import interpreters

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import structlog
 
-from broker.messages import Ailment, Heartbeat, Load
+from broker.messages.to_scheduler import Ailment, Heartbeat, Load
 from broker.topology import command_queue, run_queue
 from scheduler.membership import registrar
 from scheduler.node import SchedulerNode

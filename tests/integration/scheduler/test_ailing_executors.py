@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.messages import Ailment
+from broker.messages.to_scheduler import Ailment
 from scheduler.node import SchedulerNode
 from scheduler.routing.choice import Route
 from sql.registry import presence

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from broker.messages import Ailment, Heartbeat, Load
+from broker.messages.to_scheduler import Ailment, Heartbeat, Load
 from scheduler.alarms.absence import AbsenceWatch
 from scheduler.alarms.ailments import AilmentWatch
 from scheduler.alarms.channels.message import Message, MessageContext

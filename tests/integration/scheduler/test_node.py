@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from broker.errors import BrokerUnavailable
-from broker.messages import Kill
+from broker.messages.to_executor import Kill
 from scheduler.node import SchedulerNode
 from sql.errors import DatabaseUnavailable
 from sql.run_status import RunStatus

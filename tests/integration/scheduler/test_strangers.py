@@ -7,7 +7,8 @@ from structlog.testing import capture_logs
 
 from broker.keys import AppKeys
 from broker.memory.transport import MemoryBroker
-from broker.messages import Callback, Goodbye, Heartbeat, Knowledge, Load, StillOpen, Welcome
+from broker.messages.to_executor import StillOpen, Welcome
+from broker.messages.to_scheduler import Callback, Goodbye, Heartbeat, Knowledge, Load
 from broker.signing import Direction, Sealer
 from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, command_queue
 from scheduler.membership import registrar

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.messages import Knowledge
+from broker.messages.to_scheduler import Knowledge
 from broker.topology import run_queue
 from broker.transport import Outgoing
 from broker.trigger_packs import PACK_TRIGGERS

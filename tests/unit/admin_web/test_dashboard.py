@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from admin_web.views import overview
 from admin_web.views.cached_counts import FRESH_SECONDS, CachedCounts
-from broker.messages import Load
+from broker.messages.to_scheduler import Load
 from sql.engine import Database
 from sql.instants import at
 from sql.listings import dashboard, outlook

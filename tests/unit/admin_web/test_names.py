@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from broker import codec, topology
 from broker.errors import Malformed
-from broker.messages import Heartbeat, Load
+from broker.messages.to_scheduler import Heartbeat, Load
 from scheduler.jobs import rules
 from sql.engine import Database
 from sql.registry import apps

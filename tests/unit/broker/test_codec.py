@@ -2,22 +2,18 @@ import pytest
 
 from broker.codec import BODY_LIMIT, decode, encode
 from broker.errors import Malformed
-from broker.messages import (
-    NUMBER_LIMIT,
+from broker.messages.to_executor import Kill, ToExecutor, Trigger, Welcome
+from broker.messages.to_scheduler import (
     Callback,
     Finished,
     Heartbeat,
     IdleBeatAnswer,
-    Kill,
     Load,
     NotStarted,
-    Outcome,
     Started,
-    ToExecutor,
     ToScheduler,
-    Trigger,
-    Welcome,
 )
+from broker.messages.values import NUMBER_LIMIT, Outcome
 from tests.support.bad_messages import BAD_BODIES
 
 TRIGGER = Trigger(

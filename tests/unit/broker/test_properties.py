@@ -11,7 +11,9 @@ from broker.codec import VERSION, decode, encode
 from broker.errors import BadMessage, Forged, Malformed
 from broker.keys import ClusterKeys
 from broker.memory.transport import MemoryBroker
-from broker.messages import NUMBER_LIMIT, Kill, Message, ToExecutor, ToScheduler, Trigger
+from broker.messages.to_executor import Kill, ToExecutor, Trigger
+from broker.messages.to_scheduler import ToScheduler
+from broker.messages.values import NUMBER_LIMIT, Message
 from broker.signing import Direction, Sealer
 from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
 

@@ -7,19 +7,9 @@ import pytest
 from broker.codec import encode
 from broker.errors import BadMessage, Expired, Foreign, Forged, Malformed
 from broker.keys import NO_APP, AppKeys, ClusterKeys, app_key
-from broker.messages import (
-    Beat,
-    Canary,
-    Goodbye,
-    Heartbeat,
-    Kill,
-    Load,
-    Message,
-    ToExecutor,
-    ToScheduler,
-    Trigger,
-    Welcome,
-)
+from broker.messages.to_executor import Beat, Kill, ToExecutor, Trigger, Welcome
+from broker.messages.to_scheduler import Canary, Goodbye, Heartbeat, Load, ToScheduler
+from broker.messages.values import Message
 from broker.signing import Direction, Sealer, app_of, cluster_of
 from broker.transport import Delivery, Outgoing
 from tests.support.bad_messages import BAD_BODIES

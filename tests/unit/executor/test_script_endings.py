@@ -1,6 +1,6 @@
 import pytest
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from executor.processes.endings import Exit, conclude, killed
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from broker.messages import APP_PATTERN
+from broker.messages.values import APP_PATTERN
 from executor.gateway.allow_list import AllowList, RemoteUrl
 from executor.gateway.errors import AddressRefused
 from scheduler.imports.arrivals import AppArrival

@@ -14,7 +14,7 @@ import structlog
 from broker import topology
 from broker.errors import BadMessage, BrokerUnavailable
 from broker.keys import ClusterKeys
-from broker.messages import Beat, Kill, ToExecutor
+from broker.messages.to_executor import Beat, Kill, ToExecutor
 from broker.rabbitmq.transport import AmqpTransport, connect
 from broker.signing import Direction, Sealer
 from broker.transport import BrokerSettings, Confirm, Consumer, Outgoing, Publisher, Queue

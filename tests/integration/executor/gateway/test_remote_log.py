@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from executor.gateway import remote_logs
 from executor.gateway.errors import CallFailed
 from executor.gateway.protocol import Answer

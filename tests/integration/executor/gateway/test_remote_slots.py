@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.messages import Finished, NotStarted, Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, NotStarted
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from executor.gateway import remote_logs
 from executor.gateway.allow_list import AllowList

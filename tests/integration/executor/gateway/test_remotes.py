@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import pytest
 from structlog.testing import capture_logs
 
-from broker.messages import Finished, NotStarted, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, NotStarted
 from executor.core.state_folder import StateFolder
 from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.allow_list import AllowList

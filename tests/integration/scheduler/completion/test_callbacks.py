@@ -8,7 +8,9 @@ from sqlalchemy.orm import Session
 
 from broker.codec import VERSION
 from broker.keys import ClusterKeys
-from broker.messages import Knowledge, Outcome, StillOpen
+from broker.messages.to_executor import StillOpen
+from broker.messages.to_scheduler import Knowledge
+from broker.messages.values import Outcome
 from broker.signing import Direction
 from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
 from broker.transport import Outgoing

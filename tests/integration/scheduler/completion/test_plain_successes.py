@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.messages import Finished
+from broker.messages.to_scheduler import Finished
 from scheduler.node import SchedulerNode
 from sql.models import Run
 from sql.run_status import RunStatus

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import update
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from broker.topology import run_queue
 from scheduler.completion.retry_policy import End
 from scheduler.dispatch.claim import ClaimOutcome

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.messages import Refused, Welcome
+from broker.messages.to_executor import Refused, Welcome
 from broker.topology import command_queue, run_queue
 from scheduler.membership.roster import Standing
 from scheduler.membership.self_health import SelfHealth

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.messages import Knowledge
+from broker.messages.to_scheduler import Knowledge
 from broker.transport import Delivery
 from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.node import SchedulerNode

@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker.messages import Know, Knowledge
+from broker.messages.to_executor import Know
+from broker.messages.to_scheduler import Knowledge
 from broker.topology import run_queue
 from scheduler.node import SchedulerNode
 from sql.models import Run

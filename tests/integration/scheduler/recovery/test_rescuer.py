@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.messages import Knowledge
+from broker.messages.to_scheduler import Knowledge
 from broker.transport import Confirm
 from scheduler.node import SchedulerNode
 from sql.run_status import RunStatus

@@ -14,7 +14,8 @@ from admin_web.logs.log_reader import (
     ReadStatus,
 )
 from admin_web.logs.log_source import Source
-from broker.messages import LogChunk, ReadLog
+from broker.messages.to_executor import ReadLog
+from broker.messages.to_scheduler import LogChunk
 from broker.rpc import Question, Requester
 from tests.support.eventually import eventually
 

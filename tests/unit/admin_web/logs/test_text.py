@@ -5,7 +5,7 @@ import time
 import pytest
 
 from admin_web.logs.text import shown, shown_text, whole_lines
-from broker.messages import LOG_TAIL_BYTES
+from broker.messages.values import LOG_TAIL_BYTES
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.messages import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
 from broker.reasons.stored import LIMIT as REASON_LIMIT
 from executor.fork_server import frames
 

@@ -1,6 +1,6 @@
 import pytest
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from executor.fork_server.script_process import script_environment
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.messages import Outcome
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from executor.gateway.endings import conclude, lost, unanswered
 from executor.gateway.protocol import RemoteResult

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from executor.gateway import protocol
 from executor.gateway.errors import BadRequest, CallFailed
 from executor.gateway.protocol import RemoteResult

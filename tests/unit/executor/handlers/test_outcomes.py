@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.messages import MESSAGE_LIMIT, Outcome
+from broker.messages.values import MESSAGE_LIMIT, Outcome
 from executor.handlers.context import JobFailed, JobStopped
 from executor.handlers.outcomes import NoText, clean, cut, describe, headline, text_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from broker.messages import NotStarted
+from broker.messages.to_scheduler import NotStarted
 from executor.errors import JournalFailed
 from executor.journal.file import Journal
 from executor.journal.group_commit import CommitPace, GroupCommit

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.messages import Finished, NotStarted, Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, NotStarted
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
 from executor.begin_notes import BeginNote, OldNotes, make_note

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.messages import Block
+from broker.messages.values import Block
 from broker.reasons.codes import Why
 from executor.lanes.admission import (
     LANE_LIMIT,

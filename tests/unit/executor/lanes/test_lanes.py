@@ -3,7 +3,8 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.messages import Block, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.values import Block
 from executor.lanes.admission import Cover, Refuse, Start, Wait
 from executor.lanes.lanes import Lanes
 

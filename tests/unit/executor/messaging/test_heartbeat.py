@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from broker.keys import ClusterKeys
-from broker.messages import Heartbeat, Load
+from broker.messages.to_scheduler import Heartbeat, Load
 from broker.signing import Sealer
 from broker.transport import Confirm
 from executor.messaging.heartbeat import HeartbeatThread

@@ -9,7 +9,8 @@ import structlog
 from broker.codec import BODY_LIMIT
 from broker.keys import AppKeys, ClusterKeys
 from broker.memory.transport import MemoryBroker
-from broker.messages import Beat, Drain, Kill, Message, Refused, StillOpen, Trigger, Welcome
+from broker.messages.to_executor import Beat, Drain, Kill, Refused, StillOpen, Trigger, Welcome
+from broker.messages.values import Message
 from broker.signing import Direction, Sealer
 from broker.topology import (
     ASK_EXCHANGE,

@@ -5,7 +5,8 @@ import pytest
 import structlog
 
 from broker.keys import ClusterKeys
-from broker.messages import Callback, Finished, NotStarted, Outcome, Report, Started
+from broker.messages.to_scheduler import Callback, Finished, NotStarted, Report, Started
+from broker.messages.values import Outcome
 from broker.signing import Sealer
 from broker.transport import Confirm
 from executor.messaging.outbox import FULL_BYTES, FULL_REPORTS, Outbox

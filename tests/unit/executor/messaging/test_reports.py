@@ -1,4 +1,6 @@
-from broker.messages import LOG_TAIL_BYTES, MESSAGE_LIMIT, Finished, Outcome, Trigger
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished
+from broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
 from executor.messaging import reports
 
 TRIGGER = Trigger(

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from broker.messages import MESSAGE_LIMIT, Outcome
+from broker.messages.values import MESSAGE_LIMIT, Outcome
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from broker.reasons.stored import to_json

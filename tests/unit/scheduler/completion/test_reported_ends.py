@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from broker.messages import Finished, NotStarted, Outcome
+from broker.messages.to_scheduler import Finished, NotStarted
+from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
 from scheduler.completion.reported_ends import (

@@ -8,7 +8,7 @@ import pytest
 
 from broker.keys import ClusterKeys
 from broker.memory.transport import MemoryBroker
-from broker.messages import Trigger, Triggers
+from broker.messages.to_executor import Trigger, Triggers
 from broker.signing import Direction, Sealer
 from broker.topology import run_queue
 from broker.trigger_packs import PACK_BYTES, unpacked

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.messages import ScriptLanguage
+from broker.messages.values import ScriptLanguage
 from scheduler.jobs import script_cache
 from scheduler.jobs.script_cache import (
     READ_LIMIT,

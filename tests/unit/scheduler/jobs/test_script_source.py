@@ -1,7 +1,7 @@
 import pytest
 
 from broker.codec import BODY_LIMIT, encode
-from broker.messages import Trigger
+from broker.messages.to_executor import Trigger
 from scheduler.jobs.param import PARAM_BYTES
 from scheduler.jobs.script_source import (
     MESSAGE_BYTES,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.messages import Heartbeat, Load
+from broker.messages.to_scheduler import Heartbeat, Load
 from scheduler.membership.roster import Roster, Standing
 from tests.support.moved_clock import MovedClock
 

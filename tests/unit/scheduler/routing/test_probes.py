@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from broker.messages import Beat, BeatAnswer, IdleBeat, IdleBeatAnswer
+from broker.messages.to_executor import Beat, IdleBeat
+from broker.messages.to_scheduler import BeatAnswer, IdleBeatAnswer
 from broker.rpc import Answer, Question
 from scheduler.routing.choice import Probe, ProbeAnswer, Route, Router, RouteRequest
 from scheduler.routing.probe_answers import Candidates

@@ -1,0 +1,10 @@
+"""The messages between scheduler and executor: frozen values, nothing else.
+
+Times are epoch milliseconds (`*_ms`) because these values are the wire format. Every message about
+a run names the run's id and the boot of its executor.
+
+Bounds on numbers and names are checked when a message is decoded, not when it is made.
+
+A `why` is the reason for a text in English, as JSON (`broker.reasons`); "" if the text is
+somebody's own words. The text is for receivers that do not know the reason.
+"""

@@ -1,0 +1,157 @@
+"""What schedulers send to executors: triggers, and commands to one boot."""
+
+from typing import Annotated
+
+import msgspec
+
+from broker.messages.values import Block, BootId, Message, Natural, Seconds
+
+# -- run queue ----------------------------------------------------------------------------
+
+
+class Trigger(Message, frozen=True, kw_only=True):
+    """Asks one boot of one executor to start one run."""
+
+    run_id: Natural
+    job_id: Natural
+    boot_id: str
+    kind: str
+    handler: str
+    param: str = ""
+    attempt: Natural = 0
+    shard_index: Natural = 0
+    shard_total: Natural = 1
+    scheduled_at_ms: Natural
+    block: Block = Block.SERIAL_EXECUTION
+    concurrency: Natural = 1
+    timeout_seconds: Seconds = 0
+    #: None: the executor's default.
+    fresh_process: bool | None = None
+    #: A ScriptLanguage, instead of a handler; empty: the handler runs.
+    script_language: str = ""
+    script_source: str = ""
+    #: Whether an earlier copy may have arrived: then finding this one unread proves nothing.
+    resent: bool = False
+    #: When the run was routed to this boot; a copy of an older decision proves nothing either.
+    routed_at_ms: Natural = 0
+    #: The run's trace, as in W3C Trace Context; empty: none.
+    traceparent: str = ""
+
+
+class Triggers(Message, frozen=True, kw_only=True):
+    """Several triggers for one boot; only for boots that declared how many they accept.
+
+    Each is decoded separately, see `broker.trigger_packs`.
+    """
+
+    triggers: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=1_000)]
+
+
+# -- command queue of a boot --------------------------------------------------------------
+
+
+class Welcome(Message, frozen=True, kw_only=True):
+    """Allows a boot to take triggers; `now_ms` is the database's clock.
+
+    It answers the heartbeat sent at `heartbeat_sent_at_ms`, so that the boot knows how old the
+    answer may be, whatever its own clock says.
+    """
+
+    boot_id: str
+    now_ms: Natural
+    heartbeat_sent_at_ms: Natural = 0
+
+
+class Refused(Message, frozen=True, kw_only=True):
+    """Tells a boot that another live one holds its address."""
+
+    boot_id: str
+    reason: str
+
+
+class Beat(Message, frozen=True, kw_only=True):
+    """Asks whether the executor is alive. Answered with `BeatAnswer`."""
+
+    question_id: str
+    reply_to: str
+
+
+class IdleBeat(Message, frozen=True, kw_only=True):
+    """Asks whether these jobs could start at once. Answered with `IdleBeatAnswer`.
+
+    `underway` counts, by job, the runs that the asker has recently sent there and that may not have
+    arrived yet.
+    """
+
+    question_id: str
+    reply_to: str
+    job_ids: tuple[Natural, ...]
+    underway: dict[Natural, tuple[Natural, ...]] = msgspec.field(default_factory=dict)
+
+
+class Kill(Message, frozen=True, kw_only=True):
+    """Orders a run to be stopped; answered by the run's `Finished`."""
+
+    run_id: Natural
+    reason: str
+    why: str = ""
+
+
+class RunKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Identifies a run together with the boot its trigger was sent to."""
+
+    run_id: Natural
+    boot_id: str
+
+
+class Know(Message, frozen=True, kw_only=True):
+    """Asks what is known about these runs. Answered with `KnowAnswer`."""
+
+    question_id: str
+    reply_to: str
+    runs: tuple[RunKey, ...]
+
+
+class ReadLog(Message, frozen=True, kw_only=True):
+    """Asks for lines of a run's log from `from_line` (1-based). Answered with `LogChunk`.
+
+    `at_end`: the last `limit` lines instead. `find`: the numbers of lines from there on that
+    contain these words instead.
+    """
+
+    question_id: str
+    reply_to: str
+    run_id: Natural
+    scheduled_day: str
+    from_line: Natural
+    limit: Natural = 1_000
+    at_end: bool = False
+    find: str = ""
+
+
+class StillOpen(Message, frozen=True, kw_only=True):
+    """Answers `WhichOpen`: of `asked`, only `open_ids` may still be started."""
+
+    asked: tuple[Natural, ...]
+    open_ids: tuple[Natural, ...]
+
+
+class Drain(Message, frozen=True, kw_only=True):
+    """Asks a boot to take no new runs, finish the running ones however long they take, and exit."""
+
+    boot_id: BootId
+
+
+ToExecutor = (
+    Trigger
+    | Triggers
+    | Welcome
+    | Refused
+    | Beat
+    | IdleBeat
+    | Kill
+    | Know
+    | ReadLog
+    | StillOpen
+    | Drain
+)

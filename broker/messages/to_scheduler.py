@@ -1,0 +1,225 @@
+"""What schedulers receive: answers, reports and heartbeats of executors, and their own canary."""
+
+from enum import StrEnum
+
+import msgspec
+
+from broker.messages.values import Address, AppName, BootId, Message, Natural, Outcome
+
+# -- answers ------------------------------------------------------------------------------
+
+
+class BeatAnswer(Message, frozen=True, kw_only=True):
+    """The executor is alive."""
+
+    question_id: str
+    address: Address
+    boot_id: BootId
+
+
+class IdleBeatAnswer(Message, frozen=True, kw_only=True):
+    """Why each busy job could not start at once, and whether the whole executor is busy.
+
+    `may_start` False = it starts nothing now, even with free slots. `waiting` counts all runs.
+    `whys` are the reasons for the texts in the other fields.
+    """
+
+    question_id: str
+    address: Address
+    boot_id: BootId
+    busy_jobs: dict[Natural, str] = msgspec.field(default_factory=dict)
+    busy_executor: str = ""
+    may_start: bool = True
+    free_slots: Natural = 0
+    waiting: Natural = 0
+    whys: tuple[str, ...] = ()
+
+
+class Knowledge(StrEnum):
+    """What an executor knows about a run."""
+
+    WAITING = "WAITING"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    NEVER_STARTED = "NEVER_STARTED"
+    UNKNOWN = "UNKNOWN"
+
+
+class KnowAnswer(Message, frozen=True, kw_only=True):
+    """What is known about each run; results of finished ones are also reported again.
+
+    `remembers_since_ms`: runs triggered before that may have been forgotten, so NEVER_STARTED and
+    UNKNOWN prove nothing about them.
+    """
+
+    question_id: str
+    address: Address
+    boot_id: BootId
+    remembers_since_ms: Natural
+    runs: dict[Natural, Knowledge]
+
+
+class LogChunk(Message, frozen=True, kw_only=True):
+    """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` if there are none.
+
+    `times` are pairs of a line number and the epoch milliseconds from that line on, 0 = unknown.
+    `found` are the numbers of lines that match a search; None = no search.
+    """
+
+    question_id: str
+    address: Address
+    boot_id: BootId
+    run_id: Natural
+    from_line: Natural
+    to_line: Natural
+    text: str
+    is_end: bool
+    missing: bool = False
+    times: tuple[tuple[Natural, Natural], ...] = ()
+    found: tuple[Natural, ...] | None = None
+
+
+# -- callbacks ----------------------------------------------------------------------------
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
+    """The run's process has started; not sent for runs shorter than about half a second."""
+
+    run_id: Natural
+    boot_id: str
+    started_at_ms: Natural
+
+
+class Finished(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
+):
+    """The run is over and none of its processes are left; `started_at_ms` 0 = it had none.
+
+    `alone_of_job` is the job's id if, according to the trigger, this run is its whole tick: no
+    other shards, no earlier attempts. Otherwise, and from older executors, 0.
+    """
+
+    run_id: Natural
+    boot_id: str
+    outcome: Outcome
+    message: str = ""
+    why: str = ""
+    started_at_ms: Natural = 0
+    finished_at_ms: Natural
+    log_tail: str = ""
+    alone_of_job: Natural = 0
+
+
+class NotStarted(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
+):
+    """The run provably never started here and never will.
+
+    `is_full`: there is no room, so sending it again at once is useless.
+    """
+
+    run_id: Natural
+    boot_id: str
+    reason: str
+    why: str = ""
+    is_full: bool = False
+
+
+Report = Started | Finished | NotStarted
+
+
+class Callback(Message, frozen=True, kw_only=True):
+    """Reports of one executor in the order of events; signed by `boot_id`.
+
+    Each report names the boot its trigger was sent to, which may be an older one.
+    """
+
+    app: AppName
+    address: Address
+    boot_id: BootId
+    reports: tuple[Report, ...]
+
+
+class WhichOpen(Message, frozen=True, kw_only=True):
+    """Asks which waiting runs are still open, after a loss of contact."""
+
+    app: AppName
+    address: Address
+    boot_id: BootId
+    run_ids: tuple[Natural, ...]
+
+
+# -- heartbeats ---------------------------------------------------------------------------
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """An executor's load: the host's CPU and memory in percent, and its own slots."""
+
+    cpu_percent: float = 0
+    memory_percent: float = 0
+    slots: Natural = 0
+    running: Natural = 0
+    waiting: Natural = 0
+
+
+class Ailment(StrEnum):
+    """A problem that keeps an executor from working, or soon will."""
+
+    #: Its journal cannot be written: it starts nothing.
+    JOURNAL = "JOURNAL"
+    #: Its disk has less free space than the reserve: logs stop.
+    DISK = "DISK"
+    #: The broker has not confirmed its heartbeats: it starts nothing.
+    CONTACT = "CONTACT"
+    #: Too many of its reports are waiting for the broker: it starts nothing.
+    REPORTS = "REPORTS"
+
+
+class Heartbeat(Message, frozen=True, kw_only=True):
+    """An executor is alive; sent every 5 s, and at once after a change of `draining` or `ailments`.
+
+    `returns_seconds`: how long it may be silent and then continue its runs, as those of a gateway
+    do; 0 = the usual time. `triggers_per_message`: how many triggers it accepts in one message; an
+    older executor accepts one. `sent_at_ms`: by a clock of the boot that never jumps; the `Welcome`
+    repeats it.
+    """
+
+    app: AppName
+    address: Address
+    boot_id: BootId
+    started_at_ms: Natural
+    load: Load
+    handlers: tuple[str, ...] = ()
+    draining: bool = False
+    ailments: tuple[Ailment, ...] = ()
+    returns_seconds: Natural = 0
+    triggers_per_message: Natural = 1
+    sent_at_ms: Natural = 0
+
+
+class Goodbye(Message, frozen=True, kw_only=True):
+    """A drained executor exits; no run of this boot is running or waiting."""
+
+    app: AppName
+    address: Address
+    boot_id: BootId
+
+
+class Canary(Message, frozen=True, kw_only=True):
+    """A scheduler's message to itself, through its own heartbeat queue."""
+
+    node: str
+    number: Natural
+
+
+ToScheduler = (
+    BeatAnswer
+    | IdleBeatAnswer
+    | KnowAnswer
+    | LogChunk
+    | Callback
+    | WhichOpen
+    | Heartbeat
+    | Goodbye
+    | Canary
+)

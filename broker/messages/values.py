@@ -1,0 +1,59 @@
+"""What messages are made of: bounds, names, and the values that both sides know."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+#: Characters of a run's message at most; longer texts are cut with a mark.
+MESSAGE_LIMIT = 50_000
+#: Bytes of the log's end that are sent with the result.
+LOG_TAIL_BYTES = 4_096
+#: Largest number on the wire: what a double, and so every JSON parser, represents exactly.
+NUMBER_LIMIT = 2**53 - 1
+
+APP_PATTERN = r"[a-z][a-z0-9-]{2,63}"
+ADDRESS_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
+BOOT_ID_PATTERN = r"[A-Za-z0-9_-]{1,40}"
+
+Natural = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
+AppName = Annotated[str, msgspec.Meta(pattern=rf"\A{APP_PATTERN}\Z")]
+Address = Annotated[str, msgspec.Meta(pattern=rf"\A{ADDRESS_PATTERN}\Z")]
+BootId = Annotated[str, msgspec.Meta(pattern=rf"\A{BOOT_ID_PATTERN}\Z")]
+
+
+class Outcome(StrEnum):
+    """How a run ended, as its executor saw it."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    KILLED = "KILLED"
+    REFUSED = "REFUSED"
+    LOST = "LOST"
+
+
+class Block(StrEnum):
+    """What an executor does with a run whose job is already running or waiting there."""
+
+    SERIAL_EXECUTION = "SERIAL_EXECUTION"
+    DISCARD_LATER = "DISCARD_LATER"
+    COVER_EARLY = "COVER_EARLY"
+
+
+class ScriptLanguage(StrEnum):
+    """The language of a job's script."""
+
+    SHELL = "shell"
+    PYTHON = "python"
+    NODEJS = "nodejs"
+    PHP = "php"
+    POWERSHELL = "powershell"
+    GROOVY = "groovy"
+
+
+class Message(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
+):
+    """Root of all messages; `type` on the wire is the class's name."""
