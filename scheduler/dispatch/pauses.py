@@ -44,12 +44,14 @@ class Pauses:
 
     def missed_by(self, app_id: int, due_at: int) -> MissedBy:
         """Return what kept a run from being sent in time, if anything has."""
-        if any(span.from_ms <= due_at < span.to_ms for span in self.missed_of(app_id)):
+        by = {
+            one.app_id
+            for one in self._over
+            if one.since_at - LATE_MS <= due_at < (one.until_at or 0)
+        }
+        if app_id in by:
             return MissedBy.APP_PAUSE
-        for one in self._over:
-            if one.app_id == EVERY_APP and one.since_at - LATE_MS <= due_at < (one.until_at or 0):
-                return MissedBy.PAUSE
-        return MissedBy.SCHEDULERS
+        return MissedBy.PAUSE if EVERY_APP in by else MissedBy.SCHEDULERS
 
     @property
     def is_any_over(self) -> bool:

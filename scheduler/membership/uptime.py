@@ -37,7 +37,10 @@ log = structlog.get_logger()
 
 def due_times(downtimes: Iterable[Downtime]) -> list[DueSpan]:
     """Return the spans of due times in which a schedule's runs have misfired."""
-    return [DueSpan(one.from_ms - LATE_MS, one.to_ms - LATE_MS, one.app_id) for one in downtimes]
+    return [
+        DueSpan(one.from_ms - LATE_MS, one.to_ms - LATE_MS, one.to_ms, one.app_id)
+        for one in downtimes
+    ]
 
 
 class SendingUptime:

@@ -26,10 +26,15 @@ class RunOfJob(NamedTuple):
 
 
 class DueSpan(NamedTuple):
-    """A range [from, to) of due times, of one app or, with `app_id` 0, of all."""
+    """Due times in which runs of a schedule have misfired, of one app or, with `app_id` 0, of all.
+
+    These are [from, to). A MISFIRE run that was still waiting is decided about anew, together with
+    what was missed after it, so its due times reach up to `over`.
+    """
 
     from_ms: int
     to_ms: int
+    over_ms: int
     app_id: int = 0
 
 
@@ -111,7 +116,7 @@ def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
 
 
 def missed_jobs(session: Session, missed: Sequence[DueSpan]) -> list[int]:
-    """Return the jobs with PLANNED runs of their schedules that were due in one of the spans."""
+    """Return the jobs with PLANNED runs of their schedules that misfired in one of the spans."""
     rows = session.execute(
         select(Run.job_id).where(Run.status == RunStatus.PLANNED, _is_missed(missed)).distinct()
     )
@@ -256,13 +261,17 @@ def statuses(session: Session, run_ids: Iterable[int]) -> dict[int, RunStatus]:
 
 
 def _is_missed(missed: Sequence[DueSpan]) -> ColumnElement[bool]:
-    """Return the condition on runs of a schedule that were due in one of the spans."""
+    """Return the condition on runs of a schedule that misfired in one of the spans."""
     is_due = or_(false(), *map(_is_due, missed))
     return and_(Run.kind.in_([Kind.SCHEDULE, Kind.MISFIRE]), is_due)
 
 
 def _is_due(span: DueSpan) -> ColumnElement[bool]:
-    is_due = and_(Run.due_at >= span.from_ms, Run.due_at < span.to_ms)
+    is_due = and_(
+        Run.due_at >= span.from_ms,
+        Run.due_at < span.over_ms,
+        or_(Run.due_at < span.to_ms, Run.kind == Kind.MISFIRE),
+    )
     return and_(Run.app_id == span.app_id, is_due) if span.app_id else is_due
 
 

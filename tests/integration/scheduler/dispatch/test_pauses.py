@@ -200,6 +200,38 @@ def test_ticks_that_a_pause_made_late_follow_their_jobs_misfire_policy_at_its_en
     assert [run.id for run in fired] == ([runs[-1].id] if len(ends) > 1 else [])
 
 
+def test_a_misfire_run_that_a_second_pause_held_stands_for_what_that_one_made_late_too(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    began_at = cluster.now_ms() - MINUTE_MS
+    runs = planned_late(cluster, still, "late", misfire="FIRE_ONCE_NOW")[:3]
+    for run, seconds in zip(runs, (10, 20, 28), strict=True):
+        put(cluster.database, [run.id], due_at=began_at + seconds * 1_000)
+    later = [run.id for run in cluster.runs() if run.id not in {run.id for run in runs}]
+    put(cluster.database, later, status=RunStatus.CANCELLED)
+    pause(cluster, began_at, began_at + 30_000)
+    still.missed_runs.tick(began_at + 30_500)
+    assert [run.id for run in cluster.runs(kind=Kind.MISFIRE)] == [runs[1].id]
+
+    pause(cluster, began_at + 30_500, began_at + 34_500)
+    dispatch(cluster, still)
+    assert set(statuses(cluster, runs)) == {RunStatus.PLANNED, RunStatus.CANCELLED}
+    still.missed_runs.tick(cluster.now_ms())
+    dispatch(cluster, still)
+
+    assert statuses(cluster, runs) == [RunStatus.CANCELLED, RunStatus.CANCELLED, RunStatus.SENT]
+    assert "its app was paused" in str(cluster.run(runs[1].id).message)
+    assert len(cluster.skips()) == 2
+
+
+def pause(cluster: Cluster, since_ms: int, until_ms: int) -> None:
+    """Store a pause of the app that is over."""
+    [app_id] = cluster.database.read(apps.ids_by_name).values()
+    facts = {"by": "me", "reason": "", "now_ms": since_ms, "until_ms": until_ms}
+    cluster.database.write(lambda session: pauses.begin(session, app_id, **facts))
+
+
 @on_memory
 def test_a_tick_that_a_pause_of_the_cluster_made_late_says_so(
     cluster: Cluster, still: SchedulerNode, seat: Seat
