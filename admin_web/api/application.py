@@ -61,6 +61,8 @@ def create_api(services: ApiServices) -> Flask:
             endpoint=one.name,
             view_func=server.view_function(one),
             methods=[one.endpoint.method],
+            # The base path itself is served with and without its slash.
+            strict_slashes=one.endpoint.rule != "/",
         )
     app.add_url_rule("/healthz", endpoint=_HEALTH, view_func=lambda: _health(services))
     unmarked = {rule.endpoint for rule in app.url_map.iter_rules()}

@@ -20,6 +20,8 @@ FIRST_NAME = "admin"
 FIRST_PASSWORD_BYTES = 12
 
 NAME_PATTERN = r"[A-Za-z0-9_.-]{4,50}"
+#: Nobody signs in as a program, so its name may be as short as `ci`.
+PROGRAM_NAME_PATTERN = r"[A-Za-z0-9_.-]{2,50}"
 
 
 class UserCommands:
@@ -47,7 +49,7 @@ class UserCommands:
             Problem: name, password or rights are invalid, or the name is taken.
 
         """
-        check_user_name(name)
+        check_user_name(name, PROGRAM_NAME_PATTERN if password is None else NAME_PATTERN)
         if password is not None:
             check_password(password, name)
         # Without a password, store the hash of a random one: sign-ins then fail as slowly as usual.
@@ -89,7 +91,8 @@ class UserCommands:
         With `must_change`, the user must choose another one at the next sign-in.
 
         Raises:
-            Problem: there is no such user, the password is invalid, or the actor has no right.
+            Problem: there is no such user, nobody may sign in with its name, the password is
+                invalid, or the actor has no right.
 
         """
         user = self._context.database.read(lambda session: session.get(User, user_id))
@@ -98,6 +101,7 @@ class UserCommands:
             self._context.actor.demand(Right.ADMINISTER)
         if user is None:
             raise Problem(Code.NO_USER, id=user_id)
+        check_user_name(user.name)
         check_password(password, user.name)
         password_hash = hash_password(password)
 
@@ -205,10 +209,10 @@ class UserCommands:
         self._context.note(session, action, name, user_id, self._context.now_ms(), **values)
 
 
-def check_user_name(name: str) -> None:
-    """Raise Problem unless the name matches NAME_PATTERN."""
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise Problem(Code.USER_NAME, "name", pattern=NAME_PATTERN, got=name[:100])
+def check_user_name(name: str, pattern: str = NAME_PATTERN) -> None:
+    """Raise Problem unless the name matches a pattern."""
+    if not re.fullmatch(pattern, name):
+        raise Problem(Code.USER_NAME, "name", pattern=pattern, got=name[:100])
 
 
 def _user(session: Session, user_id: int, *, lock: bool = False) -> User:

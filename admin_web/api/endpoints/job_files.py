@@ -1,6 +1,6 @@
 """Applies and exports whole job files, for programs without access to the database."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from admin_web.api.api_services import ApiServices
 from admin_web.api.bodies import FieldErrors, refuse
 from admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
-from admin_web.api.endpoints.apps import AppBody, app_spec_of
+from admin_web.api.endpoints.apps import AppBody, app_spec_of, asked_app_ids
 from admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
 from admin_web.api.paging import Word
 from admin_web.api.problem_answers import error_detail
@@ -128,7 +128,10 @@ class JobFileEndpoints:
 
         Apps, with their webhooks, are included if the token may change them.
         """
-        apps, specs = self._services.database.read(lambda session: self._read(session, call))
+        app_ids = asked_app_ids(self._services, call, call.query.app)
+        apps, specs = self._services.database.read(
+            lambda session: self._read(session, call, app_ids)
+        )
         if request.accept_mimetypes.best_match([JSON, YAML, "text/yaml"]) not in (JSON, None):
             text = "".join(f"{line}\n" for line in self._services.job_files.write(apps, specs))
             return Reply(value=text.encode(), media=YAML)
@@ -138,18 +141,17 @@ class JobFileEndpoints:
             )
         )
 
-    def _read(self, session: Session, call: Call) -> tuple[list[AppSpec], list[JobSpec]]:
-        actor, only = call.actor, call.query.app
-        apps = [
-            app for app in exports.apps(session) if actor.knows(app.id) and only in (None, app.name)
-        ]
-        if only is not None and not apps:
-            raise Problem(Code.UNKNOWN_APP, "app", got=only[:100])
+    def _read(
+        self, session: Session, call: Call, app_ids: Collection[int] | None
+    ) -> tuple[list[AppSpec], list[JobSpec]]:
+        apps = [app for app in exports.apps(session) if app_ids is None or app.id in app_ids]
         known = {app.name for app in apps}
-        rows = [(job, app) for job, app in exports.jobs(session, app=only) if app in known]
+        rows = [
+            (job, app) for job, app in exports.jobs(session, app=call.query.app) if app in known
+        ]
         children = child_links.children(session, [job.id for job, _ in rows])
         every = {child for ids in children.values() for child in ids}
-        names = job_search.names(session, every, actor.app_ids)
+        names = job_search.names(session, every, call.actor.app_ids)
         specs = [
             job_spec(job, app, [names[one] for one in children.get(job.id, ()) if one in names])
             for job, app in rows

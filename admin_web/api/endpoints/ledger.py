@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy.orm import Session
@@ -13,7 +13,7 @@ from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call, endpoint
 from admin_web.api.endpoints.apps import asked_app_ids
 from admin_web.api.endpoints.job_lookup import job_id_of
-from admin_web.api.paging import Cursor, Instant, Word, instant_ms, page, place_of
+from admin_web.api.paging import Cursor, Instant, Limit, Word, instant_ms, page, place_of
 from admin_web.api.refusals import at_parameter
 from scheduler.audit.integrity_check import audit_job
 from scheduler.audit.tally import JobTally
@@ -22,7 +22,7 @@ from sql.instants import iso
 from sql.listings import ledger
 from sql.listings.ledger import LedgerFilter
 
-#: Limits of one request; its cost grows with jobs times days.
+#: Limits of one page or request; its cost grows with jobs times days.
 LEDGER_JOBS = 20
 LEDGER_MS = 31 * 86_400_000
 #: How much time one transaction covers, and how long one request may take.
@@ -33,14 +33,14 @@ LEDGER_SECONDS = 10.0
 class LedgerQuery(msgspec.Struct, kw_only=True):
     """Which due times: in (since, until], 31 days at most. Default: the last day.
 
-    `q` is a part of the jobs' names, in any case.
+    A page has 20 jobs at most, whatever its limit. `q` is a part of the jobs' names, in any case.
     """
 
     app: Word | None = None
     q: Word | None = None
     since: Instant | None = None
     until: Instant | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=LEDGER_JOBS)] = LEDGER_JOBS
+    limit: Limit = LEDGER_JOBS
     cursor: Cursor = None
 
 
@@ -87,6 +87,7 @@ class LedgerEndpoints:
     def ledger(self, call: Call) -> Any:
         """Show for each job what happened at every due time."""
         query, bounds = call.query, self._bounds(call.query)
+        query.limit = min(query.limit, LEDGER_JOBS)
         give_up_at = time.monotonic() + LEDGER_SECONDS
         wanted = LedgerFilter(
             app_ids=asked_app_ids(self._services, call, query.app),

@@ -233,7 +233,8 @@ class TestRequests:
         answer = api.test_client().get("/healthz")
 
         assert answer.get_json() == {"status": "ok", "broker": True}
-        assert api.test_client().get(f"{BASE}/").get_json()["name"] == "warren"
+        for path in (BASE, f"{BASE}/"):
+            assert api.test_client().get(path).get_json()["name"] == "warren"
 
 
 def test_an_answer_names_a_hundred_problems_at_most(admin: Program) -> None:
@@ -289,7 +290,19 @@ def test_an_app_has_the_name_of_its_path(admin: Program) -> None:
     assert made.status_code == 201
 
 
-@pytest.mark.parametrize("path", ["/jobs", "/runs", "/executors", "/ledger"])
+def test_a_page_of_the_ledger_may_have_fewer_jobs_than_its_limit(
+    admin: Program, rows: Rows
+) -> None:
+    rows.jobs(25)
+
+    page = admin.get("/ledger?limit=200").get_json()
+    rest = admin.get(f"/ledger?limit=200&cursor={page['next']}").get_json()
+
+    assert [len(part["items"]) for part in (page, rest)] == [20, 5]
+    assert rest["next"] is None
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/runs", "/executors", "/ledger", "/export"])
 def test_a_list_of_an_app_that_does_not_exist_is_not_found(admin: Program, path: str) -> None:
     problem = problem_of(admin.get(f"{path}?app=nowhere"), 404)
 

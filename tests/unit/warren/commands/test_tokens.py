@@ -32,8 +32,8 @@ def warren(tmp_path: Path) -> Any:
     database.close()
     runner = CliRunner()
 
-    def call(*arguments: str) -> Any:
-        return runner.invoke(root, [*arguments, "--database-url", url])
+    def call(*arguments: str, **more: Any) -> Any:
+        return runner.invoke(root, [*arguments, "--database-url", url], **more)
 
     return call
 
@@ -53,6 +53,17 @@ def test_a_program_gets_a_user_and_a_token(warren: Any) -> None:
     assert (told["name"], told["owner"], told["state"]) == ("deploy", "carla", "good")
     assert told["scopes"] == ["read", "trigger"]
     assert text not in str(told)
+
+
+def test_a_program_may_have_a_short_name_but_then_nobody_can_sign_in_with_it(warren: Any) -> None:
+    rights = "--role", "operator", "--apps", "reports", "--no-password"
+
+    assert warren("users", "add", "ci", *rights).exit_code == 0
+    assert is_token(warren("tokens", "add", "deploy", "--owner", "ci").output.splitlines()[0])
+
+    assert "{2,50}, got: 'c'" in str(warren("users", "add", "c", *rights).exception)
+    with_password = warren("users", "passwd", "ci", input="a password for it\n")
+    assert "{4,50}, got: 'ci'" in str(with_password.exception)
 
 
 def test_a_revoked_token_is_shown_as_such(warren: Any) -> None:
