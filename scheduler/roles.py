@@ -180,6 +180,7 @@ class Roles:
             sealer=self._sealer,
             roster=self.roster,
             failing_roles=lambda: self.failing_roles,
+            timezone=self._options.timezone,
         )
         self.presence = Presence(
             context=self._context,

@@ -145,7 +145,7 @@ class JobChanges:
         for job, (_, spec) in zip(created, wanted, strict=True):
             if spec.enabled:
                 with _naming(spec):
-                    self._schedules.begin(job, now_ms)
+                    self._schedules.begin(session, job, now_ms)
                 started.append(job)
         session.add_all(created)
         session.flush()

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from broker.reasons.codes import Why
 from scheduler.commands.command_context import CommandContext
 from scheduler.explanations import explanation
+from scheduler.membership.schedulers_zone import schedulers_zone
 from scheduler.problems import Code, Problem
 from scheduler.schedules.fixed_rate import FixedRate
 from scheduler.schedules.no_schedule import NoSchedule
@@ -50,14 +51,14 @@ class ScheduleChanges:
         self.record(session, job, now_ms)
         return True
 
-    def begin(self, job: Job, now_ms: int) -> None:
+    def begin(self, session: Session, job: Job, now_ms: int) -> None:
         """Start the schedule of a job that is not stored yet; call `record` once it is.
 
         Raises:
             Problem: the job has no schedule, or one that never fires again.
 
         """
-        self._begin(None, job, now_ms)
+        self._begin(session, job, now_ms, is_new=True)
 
     def take_over(self, session: Session, job: Job, next_ms: int, now_ms: int) -> None:
         """Start a locked job that another scheduler has run; its next tick there was `next_ms`.
@@ -72,7 +73,7 @@ class ScheduleChanges:
         if not next_ms:
             self.start(session, job, now_ms)
             return
-        schedule = self._schedule(job)
+        schedule = self._schedule(session, job)
         # A fixed rate also has ticks before `next_ms`; the other scheduler has decided those.
         period_ms = schedule.period_ms if isinstance(schedule, FixedRate) else 0
         watermark = min(next_ms - 1, now_ms)
@@ -86,15 +87,15 @@ class ScheduleChanges:
         job.last_tick_at, job.next_tick_at = watermark, tick
         self.record(session, job, now_ms)
 
-    def _begin(self, session: Session | None, job: Job, now_ms: int) -> None:
-        schedule = self._schedule(job)
+    def _begin(self, session: Session, job: Job, now_ms: int, *, is_new: bool = False) -> None:
+        schedule = self._schedule(session, job)
         if not schedule.fires:
             raise Problem(Code.NO_SCHEDULE, "schedule", job=job.name)
         watermark, tick = schedule.start(max(job.last_tick_at, now_ms))
         if tick is None:
             facts = {"job": job.name, "schedule": job.schedule_value}
             raise Problem(Code.NEVER_FIRES, "schedule", **facts)
-        if schedule.waits_for_completion and session and _is_at_work(session, job.id):
+        if schedule.waits_for_completion and not is_new and _is_at_work(session, job.id):
             tick = PARKED_MS
         job.is_enabled, job.stop_reason, job.stop_why = 1, None, None
         job.last_tick_at, job.next_tick_at = watermark, tick
@@ -140,7 +141,7 @@ class ScheduleChanges:
         history.record_change(
             session,
             job,
-            timezone=job.timezone or self._timezone,
+            timezone=self._zone_of(session, job),
             by=self._who,
             now_ms=now_ms,
             anchor_ms=job.next_tick_at,
@@ -150,19 +151,21 @@ class ScheduleChanges:
         self, session: Session, jobs: Sequence[Job], now_ms: int, reason: Explanation
     ) -> None:
         """Record the due ticks that were never planned as skipped, up to now."""
-        skips = [self._overdue(job, now_ms, reason) for job in jobs]
+        skips = [self._overdue(session, job, now_ms, reason) for job in jobs]
         history.record_skips(session, [skip for skip in skips if skip is not None])
         for job in jobs:
             job.last_tick_at = max(job.last_tick_at, now_ms)
 
-    def _overdue(self, job: Job, now_ms: int, reason: Explanation) -> SkippedTicks | None:
+    def _overdue(
+        self, session: Session, job: Job, now_ms: int, reason: Explanation
+    ) -> SkippedTicks | None:
         """Return the record of a job's due ticks that were never planned; None if there are none.
 
         A schedule that cannot be read counts as having no ticks, so that its job can be stopped.
         """
         schedule: Schedule
         try:
-            schedule, anchor = self._schedule(job), job.next_tick_at
+            schedule, anchor = self._schedule(session, job), job.next_tick_at
         except Problem:
             schedule, anchor = NoSchedule(), 0
         first = schedule.next_after(job.last_tick_at, anchor)
@@ -198,8 +201,12 @@ class ScheduleChanges:
             )
         return set(cancelled)
 
-    def _schedule(self, job: Job) -> Schedule:
-        return read_schedule(job.schedule_kind, job.schedule_value, job.timezone or self._timezone)
+    def _schedule(self, session: Session, job: Job) -> Schedule:
+        zone = self._zone_of(session, job)
+        return read_schedule(job.schedule_kind, job.schedule_value, zone)
+
+    def _zone_of(self, session: Session, job: Job) -> str:
+        return job.timezone or schedulers_zone(session) or self._timezone
 
 
 def _is_at_work(session: Session, job_id: int) -> bool:

@@ -10,6 +10,7 @@ from broker.messages.to_scheduler import Canary
 from broker.signing import Direction, Sealer
 from broker.transport import Publisher
 from scheduler.membership.roster import Roster
+from scheduler.membership.schedulers_zone import ZONE_KEY
 from scheduler.node_context import NodeContext
 from sql.registry import presence
 
@@ -32,6 +33,7 @@ class SelfHealth:
     Args:
         boot_id: of this start of the scheduler.
         failing_roles: those whose last round failed; they are kept in the registration.
+        timezone: of jobs that name none; kept there too.
 
     """
 
@@ -44,6 +46,7 @@ class SelfHealth:
         sealer: Sealer,
         roster: Roster,
         failing_roles: Callable[[], Sequence[str]],
+        timezone: str,
     ) -> None:
         self._context = context
         self._boot_id = boot_id
@@ -51,6 +54,7 @@ class SelfHealth:
         self._sealer = sealer
         self._roster = roster
         self._failing_roles = failing_roles
+        self._timezone = timezone
         self._number = 0
         self._canary_sent_at = float("-inf")
         self._on_their_way: dict[int, float] = {}
@@ -102,7 +106,7 @@ class SelfHealth:
             address=self._context.node,
             boot_id=self._boot_id,
             beat_at=now_ms,
-            load=json.dumps({"failing": list(self._failing_roles())}),
+            load=json.dumps({"failing": list(self._failing_roles()), ZONE_KEY: self._timezone}),
         )
 
     def _send_canary(self) -> None:

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from scheduler.commands.jobs import JobCommands
+from scheduler.membership.schedulers_zone import schedulers_zone
 from scheduler.schedules.upcoming import next_fires
 from scheduler.views import blockers
 from scheduler.views.blockers import blocker_json
@@ -132,7 +133,8 @@ def next_command(settings: Settings, name: str, count: int, as_json: bool) -> No
     with open_database(settings) as database:
         now = now_ms(database)
         job = database.read(lambda session: recent.job(session, name, now_ms=now))
-    fires = next_fires(job, now_ms=now, count=count, timezone=settings.timezone)
+        zone_of_jobs = _zone_of_jobs(settings, database)
+    fires = next_fires(job, now_ms=now, count=count, timezone=zone_of_jobs)
     if not job.is_enabled:
         warn(f"job {name!r} is stopped; these are its times if you start it now")
     if as_json:
@@ -210,7 +212,12 @@ def _views(
 ) -> list[JobView]:
     ids = [row.id for row in rows]
     kin = database.read(lambda session: child_links.children_names(session, ids))
-    zone = settings.timezone
+    zone = _zone_of_jobs(settings, database)
     return [
         job_view(row, now_ms=now_ms, timezone=zone, children=kin.get(row.id, ())) for row in rows
     ]
+
+
+def _zone_of_jobs(settings: Settings, database: Database) -> str:
+    """Return the zone of jobs that name none."""
+    return database.read(schedulers_zone) or settings.timezone

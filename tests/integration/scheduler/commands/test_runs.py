@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy.orm import Session
@@ -177,6 +178,36 @@ def test_a_start_in_the_window_fires_no_tick_twice(
     assert min(fresh) == max(cancelled) + 1_000
     assert is_sound(cluster)
     assert not commands.start("each")
+
+
+@on_memory
+def test_a_job_without_a_zone_is_in_that_of_the_schedulers_whoever_starts_it(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    kathmandu = ZoneInfo("Asia/Kathmandu")
+    node = cluster.new_scheduler(timezone=kathmandu.key)
+    cluster.schedulers.append(node)
+    node.self_health.tick(cluster.now_ms())
+    due = datetime.fromtimestamp(cluster.now_ms() / 1000, kathmandu) + timedelta(minutes=10)
+    due = due.replace(second=0, microsecond=0)
+    tick = round(due.timestamp() * 1000)
+
+    apply(commands, spec(enabled=True, **daily_at(due)), spec("own", enabled=True, **in_utc(due)))
+    assert the_job(cluster).next_tick_at == tick
+    assert the_job(cluster, "own").next_tick_at == tick
+    node.planner.tick(tick - 1_000)
+
+    assert {run.scheduled_at for run in cluster.runs()} == {tick}
+    assert len(cluster.runs()) == 2
+    assert is_sound(cluster)
+
+
+def daily_at(due: datetime) -> dict[str, str]:
+    return {"schedule_kind": "CRON", "schedule_value": f"0 {due.minute} {due.hour} * * ?"}
+
+
+def in_utc(due: datetime) -> dict[str, str]:
+    return daily_at(due.astimezone(UTC)) | {"timezone": "UTC"}
 
 
 def test_an_edit_of_the_schedule_in_the_window_cancels_the_old_and_plans_the_new(
