@@ -27,7 +27,7 @@ from sql.models import Job, Run
 from sql.registry import apps
 from sql.registry.cluster import cluster_id
 from sql.run_status import OPEN, Kind, RunStatus
-from sql.runs import transitions
+from sql.runs import planning
 from sql.schema import migration
 from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
@@ -199,7 +199,7 @@ class Stack:
         """Plan runs, spread over the jobs, all due at the same time."""
         first = self.database.read(lambda s: s.get_one(Job, job_ids[0]))
         planned = [
-            transitions.NewRun(
+            planning.NewRun(
                 app_id=first.app_id,
                 job_id=job_ids[number % len(job_ids)],
                 handler=handler,
@@ -213,7 +213,7 @@ class Stack:
             )
             for number in range(count)
         ]
-        self.database.write(lambda session: transitions.plan(session, planned, self._ids))
+        self.database.write(lambda session: planning.plan(session, planned, self._ids))
 
     def wait(
         self, is_so: Callable[[Session], bool], seconds: float = 120.0, *, every: float = 0.01

@@ -10,9 +10,9 @@ from scheduler.jobs import dependencies
 from scheduler.jobs.audit_records import record_of_children
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Code, Problem
+from sql.instants import at
 from sql.jobs import child_links, jobs
 from sql.registry import apps
-from sql.runs.transitions import at
 
 
 class ChildChanges:

@@ -21,11 +21,11 @@ from scheduler.jobs.fields import Field, changed, columns_of
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
 from sql.accounts import preferences
+from sql.instants import at
 from sql.jobs import changed_jobs, child_links, jobs, script_versions
 from sql.models import Job, RouteMemory
 from sql.run_status import Kind
-from sql.runs import transitions
-from sql.runs.transitions import at
+from sql.runs import planned_runs, transitions
 
 _SCHEDULE = frozenset({"schedule_kind", "schedule_value", "timezone"})
 #: Fields that may have made a job stop by itself; a change of one clears the reason.
@@ -187,7 +187,7 @@ class JobChanges:
             self._schedules.settle_old(session, rescheduled, now_ms)
             for edit in real:
                 self._carry_out(session, edit, now_ms)
-            transitions.update_planned(
+            planned_runs.give_payloads(
                 session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=TICKS
             )
         return [edit.words for edit in edits]
@@ -269,8 +269,8 @@ def _source(job: Job) -> str:
     return (job.script_source or "") if job.script_version is not None else ""
 
 
-def _payload(job: Job) -> transitions.Payload:
-    return transitions.Payload(job.handler, job.param, job.script_version)
+def _payload(job: Job) -> planned_runs.Payload:
+    return planned_runs.Payload(job.handler, job.param, job.script_version)
 
 
 def _state(switched: str | None) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from sql.jobs.jobs import JobToTrigger
 from sql.models import App, Job
 from sql.registry import apps, presence
 from sql.run_status import OPEN, Kind, RunStatus
-from sql.runs import transitions
+from sql.runs import planning, transitions
 
 #: How long an idempotency key is remembered.
 KEY_MS = 86_400_000
@@ -92,7 +92,7 @@ class RunCommands:
                 return known
             for address in addresses:
                 _check_address(session, job, address)
-            run = transitions.NewRun(
+            run = planning.NewRun(
                 app_id=job.app_id,
                 job_id=job.id,
                 handler=job.handler or "",
@@ -108,7 +108,7 @@ class RunCommands:
                 run_id=run_id,
                 traceparent=context.header if context else None,
             )
-            transitions.plan(session, [run], self._ids)
+            planning.plan(session, [run], self._ids)
             after = {"run": run_id, "param": run.param, "addresses": run.wanted_addresses or ""}
             name = f"{job.app}/{job.name}"
             self._context.note(session, Action.JOB_TRIGGER, name, job.id, now_ms, after=after)

@@ -18,7 +18,7 @@ from scheduler.explanations import explanation
 from sql.ids import RunIds
 from sql.jobs import jobs
 from sql.run_status import ENTERED_FROM, FINAL, RunStatus
-from sql.runs import ticks, transitions
+from sql.runs import planning, ticks, transitions
 from sql.runs.run_rows import LockedRun
 
 log = structlog.get_logger()
@@ -112,7 +112,7 @@ class Completion:
         unwanted = [rows[run_id] for run_id, end in winners.items() if end.status in NO_FAILURE]
         failures = ticks.failures_before(session, unwanted) if unwanted else {}
         attempts = self._next_attempts(session, rows, winners, failures)
-        planned = transitions.plan(session, list(attempts.values()), self._ids)
+        planned = planning.plan(session, list(attempts.values()), self._ids)
         endings = [
             Ending(rows[run_id], end.status, end.finished_at)
             for run_id, end in winners.items()
@@ -129,13 +129,13 @@ class Completion:
         rows: dict[int, LockedRun],
         winners: dict[int, End],
         failures: Collection[int],
-    ) -> dict[int, transitions.NewRun]:
+    ) -> dict[int, planning.NewRun]:
         unsuccessful = [end for end in winners.values() if end.status is not RunStatus.SUCCEEDED]
         if not unsuccessful:
             return {}
         known = jobs.for_runs(session, {rows[end.run_id].job_id for end in unsuccessful})
         now_ms = self._now_ms()
-        attempts: dict[int, transitions.NewRun] = {}
+        attempts: dict[int, planning.NewRun] = {}
         for end in unsuccessful:
             row, has_failed = rows[end.run_id], end.run_id in failures
             job = known.get(row.job_id)

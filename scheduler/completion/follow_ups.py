@@ -21,7 +21,7 @@ from sql.jobs.child_links import Followed
 from sql.jobs.jobs import JobToPlan
 from sql.jobs.parked import ParkedJob
 from sql.run_status import Kind, RunStatus
-from sql.runs import queries, ticks, transitions
+from sql.runs import planning, queries, ticks, transitions
 from sql.runs.run_rows import LockedRun
 from sql.runs.ticks import Tick, tick_of
 
@@ -83,7 +83,7 @@ class FollowUps:
             for child_id, end in wanted
             if (child := known.get(child_id))
         ]
-        return transitions.plan(session, fired, self._ids)
+        return planning.plan(session, fired, self._ids)
 
     def _set_next_ticks(
         self, session: Session, ends: Iterable[TickEnd], followed: Mapping[int, Followed]
@@ -150,9 +150,9 @@ def _end_alone(ending: Ending) -> TickEnd:
 
 def _child_run(
     child: JobToPlan, parent: TickEnd, now_ms: int, traceparent: str | None
-) -> transitions.NewRun:
+) -> planning.NewRun:
     """Return the run of a child for its parent's tick; stopped children run too."""
-    return transitions.NewRun(
+    return planning.NewRun(
         app_id=child.app_id,
         job_id=child.id,
         handler=child.handler or "",

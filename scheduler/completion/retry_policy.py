@@ -7,8 +7,8 @@ from broker.reasons.reason import Words
 from sql.job_choices import DeliveryGuarantee
 from sql.jobs.jobs import JobToRun
 from sql.run_status import Kind, RunStatus
+from sql.runs.planning import NewRun
 from sql.runs.run_rows import LockedRun, PlannedRun
-from sql.runs.transitions import NewRun
 
 #: Seconds before each redelivery of a trigger that provably never started; after the last, the run
 #: counts as a failed attempt.

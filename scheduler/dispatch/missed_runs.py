@@ -30,7 +30,7 @@ from sql.models import SkippedTicks
 from sql.registry import pauses, uptimes
 from sql.registry.uptimes import Downtime
 from sql.run_status import RunStatus
-from sql.runs import queries, transitions
+from sql.runs import planned_runs, queries, transitions
 from sql.runs.queries import DueSpan
 from sql.runs.run_rows import PlannedRun
 
@@ -141,7 +141,7 @@ class MissedRuns:
         history.record_skips(
             session, [_skip(row, reason, now_ms) for row, reason in verdicts.cancelled]
         )
-        transitions.misfire(session, verdicts.fired, now_ms=now_ms)
+        planned_runs.misfire(session, verdicts.fired, now_ms=now_ms)
 
     def _settle(self, downtimes: list[Downtime]) -> None:
         if downtimes:

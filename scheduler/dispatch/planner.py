@@ -28,7 +28,7 @@ from sql.jobs.jobs import JobToPlan
 from sql.jobs.parked import PARKED_MS
 from sql.models import SkippedTicks
 from sql.run_status import Kind
-from sql.runs import queries, transitions
+from sql.runs import planning, queries
 
 #: How far ahead ticks are planned (XXL-JOB's pre-read).
 WINDOW_MS = 5_000
@@ -51,7 +51,7 @@ log = structlog.get_logger()
 class _Batch:
     """What one transaction writes."""
 
-    planned: list[transitions.NewRun]
+    planned: list[planning.NewRun]
     advanced: list[dict[str, int]]
     skips: list[SkippedTicks]
     overdue: list[tuple[SkippedTicks, int]]
@@ -131,7 +131,7 @@ class Planner:
                 batch.stops.append(_stop(job, Why.NOT_COMPUTABLE(why=str(error))))
                 continue
             self._collect(job, plan, batch, now_ms)
-        transitions.plan(session, batch.planned, self._context.ids)
+        planning.plan(session, batch.planned, self._context.ids)
         history.record_skips(session, batch.skips)
         overdue.add_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
         if batch.advanced:
@@ -158,7 +158,7 @@ class Planner:
     def _collect(self, job: JobToPlan, plan: Plan, batch: _Batch, now_ms: int) -> None:
         for fire in plan.fires:
             batch.planned.append(
-                transitions.NewRun(
+                planning.NewRun(
                     app_id=job.app_id,
                     job_id=job.id,
                     handler=job.handler or "",

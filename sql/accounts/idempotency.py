@@ -7,6 +7,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
+from sql.changes import modify
 from sql.models import IdempotencyKey
 
 
@@ -31,7 +32,7 @@ def claim(
         IdempotencyKey.key == once.key,
         IdempotencyKey.created_at < now_ms - kept_ms,
     )
-    session.execute(old, execution_options={"synchronize_session": False})
+    modify(session, old)
     row = {
         "user_id": once.user_id,
         "key": once.key,
@@ -83,5 +84,5 @@ def clean(session: Session, *, before_ms: int, limit: int = 1_000) -> int:
     old = select(IdempotencyKey.id).where(IdempotencyKey.created_at < before_ms).limit(limit)
     ids = session.execute(old).scalars().all()
     statement = delete(IdempotencyKey).where(IdempotencyKey.id.in_(ids))
-    session.execute(statement, execution_options={"synchronize_session": False})
+    modify(session, statement)
     return len(ids)

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
+from sql.changes import modify
 from sql.models import SignIn, User
-
-_NO_SYNC = {"synchronize_session": False}
 
 
 def add(
@@ -48,7 +47,7 @@ def find(session: Session, token_hash: str) -> tuple[SignIn, User] | None:
 def touch(session: Session, sign_in_id: int, *, now_ms: int) -> None:
     """Record that a session was used."""
     statement = update(SignIn).where(SignIn.id == sign_in_id, SignIn.seen_at < now_ms)
-    session.execute(statement.values(seen_at=now_ms), execution_options=_NO_SYNC)
+    modify(session, statement.values(seen_at=now_ms))
 
 
 def of_user(session: Session, user: User) -> Sequence[SignIn]:
@@ -62,16 +61,16 @@ def of_user(session: Session, user: User) -> Sequence[SignIn]:
 def end(session: Session, user_id: int, sign_in_id: int) -> None:
     """End one session of a user."""
     statement = delete(SignIn).where(SignIn.id == sign_in_id, SignIn.user_id == user_id)
-    session.execute(statement, execution_options=_NO_SYNC)
+    modify(session, statement)
 
 
 def end_token(session: Session, token_hash: str) -> None:
     """End the session of a token, if there is one."""
     statement = delete(SignIn).where(SignIn.token_hash == token_hash)
-    session.execute(statement, execution_options=_NO_SYNC)
+    modify(session, statement)
 
 
 def clean(session: Session, *, seen_before_ms: int, made_before_ms: int) -> None:
     """Delete sessions that have expired."""
     expired = (SignIn.seen_at < seen_before_ms) | (SignIn.created_at < made_before_ms)
-    session.execute(delete(SignIn).where(expired), execution_options=_NO_SYNC)
+    modify(session, delete(SignIn).where(expired))

@@ -10,6 +10,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
+from sql.changes import modify
 from sql.models import SignInLimit
 
 
@@ -56,7 +57,7 @@ def refund(session: Session, limits: Mapping[str, tuple[int, int]]) -> None:
 def clean(session: Session, *, now_ms: int) -> None:
     """Delete the rows of subjects whose budget is full."""
     full = delete(SignInLimit).where(SignInLimit.full_until < now_ms)
-    session.execute(full, execution_options={"synchronize_session": False})
+    modify(session, full)
 
 
 def _room(at_once: int, cost_ms: int) -> int:

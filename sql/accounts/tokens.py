@@ -6,10 +6,9 @@ from typing import NamedTuple
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
+from sql.changes import modify
 from sql.models import ApiToken, User
 from sql.rows import fetch, query
-
-_NO_SYNC = {"synchronize_session": False}
 
 
 class KnownToken(NamedTuple):
@@ -83,7 +82,7 @@ def touch(session: Session, token_id: int, *, now_ms: int, before_ms: int, addre
         ApiToken.id == token_id, (ApiToken.used_at.is_(None)) | (ApiToken.used_at <= before_ms)
     )
     values = {"used_at": now_ms, "used_from": address[:64]}
-    session.execute(statement.values(values), execution_options=_NO_SYNC)
+    modify(session, statement.values(values))
 
 
 def lock(session: Session, token_id: int) -> ApiToken | None:

@@ -7,12 +7,11 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from sql.accounts.users import Role
+from sql.changes import modify
 from sql.errors import NotFound
 from sql.models import SignIn, User
 from sql.rows import fetch, query
 from sql.text_search import contains
-
-_NO_SYNC = {"synchronize_session": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +77,7 @@ def lock_administrators(session: Session) -> list[str]:
 
 def remove(session: Session, user: User) -> None:
     """Delete a locked user and all their sessions."""
-    session.execute(delete(SignIn).where(SignIn.user_id == user.id), execution_options=_NO_SYNC)
+    modify(session, delete(SignIn).where(SignIn.user_id == user.id))
     session.delete(user)
     session.flush()
 
@@ -97,7 +96,4 @@ def remove_app_from_rights(session: Session, app_id: int) -> None:
 
 def require_new_password(session: Session, user_id: int) -> None:
     """Make a user choose a new password at the next sign-in."""
-    session.execute(
-        update(User).where(User.id == user_id).values(must_change_password=1),
-        execution_options=_NO_SYNC,
-    )
+    modify(session, update(User).where(User.id == user_id).values(must_change_password=1))

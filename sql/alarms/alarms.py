@@ -10,12 +10,13 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, CursorResult, delete, select, update
+from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks, insert_unless_there
+from sql.changes import modify
 from sql.dialects.hints import use_index
 from sql.models import Alarm, App, Job, Run
 from sql.rows import fetch, query
@@ -180,28 +181,24 @@ def are_unsent(session: Session, job_id: int, count: int) -> bool:
 
 def settle(session: Session, alarm: Alarm, **columns: Any) -> bool:
     """Update a claimed alarm; return False if it was claimed again meanwhile."""
-    return _execute(
-        session,
-        update(Alarm)
-        .where(
-            Alarm.id == alarm.id,
-            Alarm.status == AlarmStatus.READY,
-            Alarm.tries == alarm.tries,
-        )
-        .values(**columns),
+    claimed = update(Alarm).where(
+        Alarm.id == alarm.id,
+        Alarm.status == AlarmStatus.READY,
+        Alarm.tries == alarm.tries,
     )
+    return modify(session, claimed.values(**columns)) > 0
 
 
 def forget(session: Session, alarm: Alarm) -> None:
     """Delete a claimed message that was sent, unless it was claimed again meanwhile."""
-    _execute(session, delete(Alarm).where(Alarm.id == alarm.id, Alarm.tries == alarm.tries))
+    modify(session, delete(Alarm).where(Alarm.id == alarm.id, Alarm.tries == alarm.tries))
 
 
 def mark_runs(session: Session, run_ids: Iterable[int], outcome: RunAlarm) -> None:
     """Store the outcome of runs' alarms; with several targets, the worst outcome wins."""
     for chunk in chunks(sorted(set(run_ids))):
         statement = update(Run).where(Run.id.in_(chunk), Run.alarm_status < outcome)
-        _execute(session, statement.values(alarm_status=outcome))
+        modify(session, statement.values(alarm_status=outcome))
 
 
 def listing(
@@ -236,8 +233,3 @@ def listing(
 
 def _hash(target: str) -> str:
     return hashlib.sha256(target.encode()).hexdigest()[:32]
-
-
-def _execute(session: Session, statement: Any) -> bool:
-    result = session.execute(statement, execution_options={"synchronize_session": False})
-    return cast("CursorResult[Any]", result).rowcount > 0

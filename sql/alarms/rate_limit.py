@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from sql.alarms.alarms import OVER, AlarmStatus
 from sql.batch import chunks
+from sql.changes import modify
 from sql.dialects.supported import of
 from sql.models import Alarm, Lease
 from sql.rows import fetch, query
@@ -139,12 +140,8 @@ def last_runs(session: Session, group: Group, count: int) -> list[int]:
 
 def mark_summarized(session: Session, group: Group) -> None:
     """Move all held alarms of a group to TOLD: they are in a summary now."""
-    _execute(
-        session,
-        update(Alarm)
-        .where(*group.where(), Alarm.status == AlarmStatus.HELD)
-        .values(status=AlarmStatus.TOLD),
-    )
+    held = update(Alarm).where(*group.where(), Alarm.status == AlarmStatus.HELD)
+    modify(session, held.values(status=AlarmStatus.TOLD))
 
 
 def runs_in_summary(session: Session, group: Group, first_at: int, last_at: int) -> list[int]:
@@ -164,7 +161,7 @@ def runs_in_summary(session: Session, group: Group, first_at: int, last_at: int)
 def change(session: Session, ids: Sequence[int], columns: Mapping[str, Any]) -> None:
     """Update alarms while the caller holds the lock row."""
     for chunk in chunks(sorted(ids)):
-        _execute(session, update(Alarm).where(Alarm.id.in_(chunk)).values(**columns))
+        modify(session, update(Alarm).where(Alarm.id.in_(chunk)).values(**columns))
 
 
 def expired(session: Session, *, before_ms: int, limit: int) -> Sequence[Alarm]:
@@ -198,7 +195,3 @@ def purge(session: Session, *, before_ms: int, limit: int) -> int:
     for chunk in chunks(sorted(ids)):
         session.execute(delete(Alarm).where(Alarm.id.in_(chunk)))
     return len(ids)
-
-
-def _execute(session: Session, statement: Any) -> None:
-    session.execute(statement, execution_options={"synchronize_session": False})

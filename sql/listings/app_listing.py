@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session
 
+from sql.changes import modify
 from sql.errors import NotFound
 from sql.models import App, AppDay, Job, Registration, Run
 from sql.registry import pauses
@@ -121,4 +122,4 @@ def remove(session: Session, app: App) -> None:
         delete(AppDay).where(AppDay.app_id == app.id),
         delete(App).where(App.id == app.id),
     ):
-        session.execute(statement, execution_options={"synchronize_session": False})
+        modify(session, statement)

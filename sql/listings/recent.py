@@ -9,11 +9,11 @@ from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.errors import NotFound
+from sql.instants import at
 from sql.jobs import jobs as jobs_table
 from sql.models import App, Job, Run, ScriptVersion
 from sql.rows import Query, fetch, fetch_plain, query
 from sql.run_status import IN_FLIGHT
-from sql.runs.transitions import at
 
 
 class ListedJob(NamedTuple):

@@ -1,12 +1,13 @@
 """The load of executors from their heartbeats, one row per minute and executor."""
 
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
-from sqlalchemy import CursorResult, delete, select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
+from sql.changes import modify
 from sql.models import ExecutorLoad
 from sql.rows import fetch, query
 
@@ -56,8 +57,5 @@ def forget(session: Session, *, before_ms: int) -> bool:
     minutes = session.execute(oldest.limit(CHUNK)).scalars().all()
     if not minutes:
         return False
-    deleted = session.execute(
-        delete(ExecutorLoad).where(ExecutorLoad.minute_at <= minutes[-1]),
-        execution_options={"synchronize_session": False},
-    )
-    return cast("CursorResult[Any]", deleted).rowcount > 0
+    chunk = delete(ExecutorLoad).where(ExecutorLoad.minute_at <= minutes[-1])
+    return modify(session, chunk) > 0

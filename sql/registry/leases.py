@@ -1,11 +1,12 @@
 """Leases: which process may do work that only one may do at a time, and until when."""
 
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import CursorResult, or_, select, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
+from sql.changes import modify
 from sql.models import Lease
 
 
@@ -27,5 +28,4 @@ def release(session: Session, name: str, holder: str) -> None:
 
 def _change(session: Session, name: str, condition: Any, **values: Any) -> bool:
     statement = update(Lease).where(Lease.lock_name == name, condition).values(**values)
-    result = session.execute(statement, execution_options={"synchronize_session": False})
-    return cast("CursorResult[Any]", result).rowcount > 0
+    return modify(session, statement) > 0

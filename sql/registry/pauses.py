@@ -5,11 +5,12 @@ all runs that it held back are decided, it is settled; the last settled ones are
 """
 
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, CursorResult, and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 from sqlalchemy.orm import Session
 
+from sql.changes import modify
 from sql.models import App, Cluster, Pause
 from sql.registry.uptimes import Downtime
 from sql.rows import fetch, fetch_one, query
@@ -20,8 +21,6 @@ EVERY_APP = 0
 KEPT = 1_000
 #: The condition on pauses that are in force, or whose runs may still be undecided.
 IS_UNSETTLED = Pause.is_settled == 0
-
-_NO_SYNC = {"synchronize_session": False}
 
 
 class PauseRow(NamedTuple):
@@ -109,30 +108,29 @@ def begin(
 def change(session: Session, pause_id: int, *, until_ms: int | None, reason: str) -> None:
     """Change the end and reason of a pause."""
     changed = update(Pause).where(Pause.id == pause_id)
-    session.execute(changed.values(until_at=until_ms, reason=reason), execution_options=_NO_SYNC)
+    modify(session, changed.values(until_at=until_ms, reason=reason))
 
 
 def end(session: Session, app_id: int, *, now_ms: int) -> bool:
     """End the pause of an app, or of the cluster; return False if none is in force."""
     ended = update(Pause).where(Pause.app_id == app_id, _is_in_force(now_ms))
-    result = session.execute(ended.values(until_at=now_ms), execution_options=_NO_SYNC)
-    return cast("CursorResult[Any]", result).rowcount > 0
+    return modify(session, ended.values(until_at=now_ms)) > 0
 
 
 def settle(session: Session, pause_ids: Collection[int], *, kept: int = KEPT) -> None:
     """Record that all runs these pauses held back are decided; keep only the last settled ones."""
     settled = update(Pause).where(Pause.id.in_(pause_ids)).values(is_settled=1)
-    session.execute(settled, execution_options=_NO_SYNC)
+    modify(session, settled)
     last = select(Pause.id).where(Pause.is_settled == 1).order_by(Pause.id.desc())
     too_old = session.execute(last.offset(kept).limit(1)).scalar_one_or_none()
     if too_old is not None:
         old = delete(Pause).where(Pause.is_settled == 1, Pause.id <= too_old)
-        session.execute(old, execution_options=_NO_SYNC)
+        modify(session, old)
 
 
 def forget_app(session: Session, app_id: int) -> None:
     """Delete the pauses of an app that is being deleted."""
-    session.execute(delete(Pause).where(Pause.app_id == app_id), execution_options=_NO_SYNC)
+    modify(session, delete(Pause).where(Pause.app_id == app_id))
 
 
 def is_not_paused(app_id: int, now_ms: int) -> str:

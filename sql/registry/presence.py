@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import CursorResult, Insert, bindparam, delete, func, select, update
+from sqlalchemy import Insert, bindparam, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from sql.changes import modify
 from sql.dialects.supported import of
 from sql.instants import at
 from sql.models import Registration
@@ -48,8 +49,7 @@ def holder(session: Session, group: str, key: str, address: str) -> str | None:
 
 def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
     """Give an address to a new boot; return False if another scheduler has changed it first."""
-    return _changed(
-        session,
+    superseded = (
         update(Registration)
         .where(*_is(beat.group, beat.key, beat.address), Registration.boot_id == old_boot_id)
         .values(
@@ -60,8 +60,9 @@ def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
             draining=int(beat.draining),
             drain_asked_at=0,
             update_time=at(beat.beat_at),
-        ),
+        )
     )
+    return modify(session, superseded) > 0
 
 
 def renew(session: Session, beat: Beat) -> bool:
@@ -79,18 +80,14 @@ def renewal(beat: Beat) -> dict[str, Any]:
 
 def leave(session: Session, group: str, key: str, address: str, boot_id: str) -> bool:
     """Delete the registration of a boot that has ended; return False if it had none."""
-    return _changed(
-        session,
-        delete(Registration).where(*_is(group, key, address), Registration.boot_id == boot_id),
-    )
+    held = (*_is(group, key, address), Registration.boot_id == boot_id)
+    return modify(session, delete(Registration).where(*held)) > 0
 
 
 def forget_schedulers(session: Session, *, before_ms: int) -> None:
     """Delete schedulers and consoles whose last heartbeat was before an instant."""
-    session.execute(
-        delete(Registration).where(Registration.kind == ADMIN, Registration.beat_at < before_ms),
-        execution_options={"synchronize_session": False},
-    )
+    old = (Registration.kind == ADMIN, Registration.beat_at < before_ms)
+    modify(session, delete(Registration).where(*old))
 
 
 def count(session: Session, group: str, key: str) -> int:
@@ -156,8 +153,3 @@ RENEWAL = (
         update_time=bindparam("its_updated"),
     )
 )
-
-
-def _changed(session: Session, statement: Any) -> bool:
-    result = session.execute(statement, execution_options={"synchronize_session": False})
-    return cast("CursorResult[Any]", result).rowcount > 0

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, bindparam, func, literal, select, update
 from sqlalchemy.orm import Session
 
+from sql.changes import modify
 from sql.models import Uptime
 from sql.rows import fetch, query
 
@@ -90,10 +91,8 @@ def downtimes(session: Session) -> list[Downtime]:
 
 def settle(session: Session, downtimes: Iterable[Downtime]) -> None:
     """Record that all runs due in these downtimes are decided."""
-    session.execute(
-        update(Uptime).where(Uptime.id.in_([one.id for one in downtimes])).values(is_settled=1),
-        execution_options={"synchronize_session": False},
-    )
+    ids = [one.id for one in downtimes]
+    modify(session, update(Uptime).where(Uptime.id.in_(ids)).values(is_settled=1))
 
 
 def _downtimes(session: Session, *, only_unsettled: bool) -> list[Downtime]:

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import Guard, chunks, update_each
+from sql.changes import modify
 from sql.dialects.hints import PRIMARY_KEY, use_index
 from sql.instants import at
 from sql.models import Purge, Run
@@ -143,10 +144,7 @@ def clear(
     if not deleted:
         return 0
     for chunk in chunks(row.id for row in deleted):
-        session.execute(
-            delete(Run).where(Run.id.in_(chunk)),
-            execution_options={"synchronize_session": False},
-        )
+        modify(session, delete(Run).where(Run.id.in_(chunk)))
     _record(session, deleted, by=by[:64], now_ms=now_ms)
     day_reports.note_cleared(session, _by_day(deleted, day_of))
     return len(deleted)

@@ -8,6 +8,7 @@ from sqlalchemy import insert, inspect, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
+from sql.changes import modify
 from sql.explanation import Explanation
 from sql.models import Run
 from sql.run_status import CODES, RunStatus
@@ -30,10 +31,8 @@ class Shard:
 
 def number(session: Session, run_id: int, total: int) -> None:
     """Make a claimed run shard 0 of `total`; it must not have been expanded before."""
-    session.execute(
-        update(Run).where(Run.id == run_id).values(shard_total=total, sharding=f"0/{total}"),
-        execution_options={"synchronize_session": False},
-    )
+    numbered = update(Run).where(Run.id == run_id)
+    modify(session, numbered.values(shard_total=total, sharding=f"0/{total}"))
 
 
 def add(session: Session, shards: Sequence[Shard], *, node: str, now_ms: int) -> None:

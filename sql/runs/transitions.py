@@ -7,25 +7,23 @@ Rows are found by id only, so that no statement locks or waits for rows that it 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any
 
-from sqlalchemy import CursorResult, Update, func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import Guard, chunks, lock_rows, update_alike, update_each
+from sql.changes import modify_by_ids
 from sql.dialects.dialect import Locking
-from sql.dialects.hints import PRIMARY_KEY, update_by_index, use_index
+from sql.dialects.hints import PRIMARY_KEY, use_index
 from sql.explanation import Explanation
 from sql.instants import at, at_as_text
 from sql.models import Run
 from sql.registry import pauses
 from sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
+from sql.runs import planned_runs
 from sql.runs.guards import may_enter, status_in
-from sql.runs.planning import NewRun, plan
 from sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
-
-#: `at`, `plan` and `NewRun` are exported here too, for modules that write runs.
-__all__ = ["Ended", "NewRun", "Routed", "at", "plan"]
 
 #: So many runs with the same route get a statement of their own; smaller groups share one.
 ALIKE = 8
@@ -39,14 +37,6 @@ class Routed:
     address: str
     boot_id: str
     message: Explanation
-
-
-class Payload(NamedTuple):
-    """What a planned run executes; `script_version` is for runs planned with a handler."""
-
-    handler: str | None
-    param: str | None
-    script_version: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +160,7 @@ def note_late(session: Session, run_id: int, status: RunStatus) -> bool:
         .where(Run.status == RunStatus.LOST, Run.late_status.is_(None))
         .values(late_status=status)
     )
-    return bool(_update_ids(session, [run_id], statement))
+    return bool(modify_by_ids(session, Run, [run_id], statement))
 
 
 def request_kill(session: Session, run_id: int, *, now_ms: int) -> bool:
@@ -185,7 +175,7 @@ def request_kills(session: Session, run_ids: Iterable[int], *, now_ms: int) -> i
         .where(Run.status.in_(IN_FLIGHT), Run.kill_requested_at.is_(None))
         .values(kill_requested_at=now_ms)
     )
-    return _update_ids(session, run_ids, statement)
+    return modify_by_ids(session, Run, run_ids, statement)
 
 
 def take_over(session: Session, runs: Sequence[RoutedRun], *, node: str, now_ms: int) -> list[int]:
@@ -205,7 +195,7 @@ def take_over(session: Session, runs: Sequence[RoutedRun], *, node: str, now_ms:
     statement = (
         update(Run).where(Run.status == RunStatus.ROUTED).values(routed_by=node, routed_at=now_ms)
     )
-    _update_ids(session, won, statement)
+    modify_by_ids(session, Run, won, statement)
     return won
 
 
@@ -236,63 +226,10 @@ def cancel(
             handle_code=handle_code,
         )
     )
-    planned = _planned(session, job_ids, kinds, schedule_only=schedule_only)
+    planned = planned_runs.of_jobs(session, job_ids, kinds, schedule_only=schedule_only)
     held = [run for run in lock(session, planned) if run.status == RunStatus.PLANNED]
-    _update_ids(session, [run.id for run in held], statement)
+    modify_by_ids(session, Run, [run.id for run in held], statement)
     return Counter(run.job_id for run in held)
-
-
-def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
-    """Turn PLANNED runs of a schedule into MISFIRE runs that are due now; return how many."""
-    statement = (
-        update(Run)
-        .where(Run.status == RunStatus.PLANNED)
-        .values(kind=Kind.MISFIRE, due_at=now_ms, trigger_time=at(now_ms))
-    )
-    return _update_ids(session, run_ids, statement)
-
-
-def update_planned(
-    session: Session, payloads: Mapping[int, Payload], *, kinds: Iterable[Kind]
-) -> int:
-    """Give PLANNED runs of jobs these payloads, by job id; return how many were updated.
-
-    Runs planned with a version of a script keep it, unless the job no longer has a script.
-    """
-    alike: dict[Payload, list[int]] = defaultdict(list)
-    for run_id, job_id in _planned(session, payloads, kinds).items():
-        alike[payloads[job_id]].append(run_id)
-    return sum(_replace_payload(session, run_ids, payload) for payload, run_ids in alike.items())
-
-
-def _replace_payload(session: Session, run_ids: Sequence[int], payload: Payload) -> int:
-    handler, param, version = payload
-    kept = None if version is None else func.coalesce(Run.script_version, version)
-    statement = (
-        update(Run)
-        .where(Run.status == RunStatus.PLANNED)
-        .values(handler=handler, param=param, script_version=kept)
-    )
-    return _update_ids(session, sorted(run_ids), statement)
-
-
-def _planned(
-    session: Session, job_ids: Iterable[int], kinds: Iterable[Kind], *, schedule_only: bool = False
-) -> dict[int, int]:
-    """Return the job ids of the jobs' PLANNED runs by run id, without locks.
-
-    Updates of these runs need a guard.
-    """
-    statement = select(Run.id, Run.job_id).where(
-        Run.status == RunStatus.PLANNED, Run.kind.in_(list(kinds))
-    )
-    if schedule_only:
-        statement = statement.where(Run.origin_id == 0)
-    return {
-        run_id: job_id
-        for chunk in chunks(job_ids)
-        for run_id, job_id in session.execute(statement.where(Run.job_id.in_(chunk)))
-    }
 
 
 def _final_row(run: Ended) -> dict[str, Any]:
@@ -315,13 +252,3 @@ _STILL_PLANNED = Locking(
     guard=status_in([RunStatus.PLANNED]).condition, order="due_at, id", skips=True
 )
 _IN_ORDER = Locking(guard="1 = 1", order="id")
-
-
-def _update_ids(session: Session, run_ids: Iterable[int], statement: Update) -> int:
-    by_id = update_by_index(statement, PRIMARY_KEY)
-    return sum(_rowcount(session, by_id.where(Run.id.in_(chunk))) for chunk in chunks(run_ids))
-
-
-def _rowcount(session: Session, statement: Update) -> int:
-    result = session.execute(statement, execution_options={"synchronize_session": False})
-    return cast("CursorResult[Any]", result).rowcount

@@ -13,7 +13,7 @@ from sql.explanation import Explanation
 from sql.ids import RunIds
 from sql.models import Job, Run
 from sql.run_status import Kind, RunStatus
-from sql.runs import transitions
+from sql.runs import planning, transitions
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ NOW_MS = 1_790_000_000_000
 NODE = "node-1"
 
 
-def new_run(**values: Any) -> transitions.NewRun:
+def new_run(**values: Any) -> planning.NewRun:
     facts: dict[str, Any] = {
         "app_id": 1,
         "job_id": 1,
@@ -32,18 +32,18 @@ def new_run(**values: Any) -> transitions.NewRun:
         "due_at": NOW_MS,
         "retries_left": 0,
     }
-    return transitions.NewRun(**(facts | values))
+    return planning.NewRun(**(facts | values))
 
 
-def ticks(count: int, **values: Any) -> list[transitions.NewRun]:
+def ticks(count: int, **values: Any) -> list[planning.NewRun]:
     """Return new runs of one job, one second apart."""
     moments = [NOW_MS + 1_000 * number for number in range(count)]
     return [new_run(scheduled_at=moment, due_at=moment, **values) for moment in moments]
 
 
-def plan(database: Database, *new: transitions.NewRun) -> list[int]:
+def plan(database: Database, *new: planning.NewRun) -> list[int]:
     ids = RunIds(database)
-    return database.write(lambda session: transitions.plan(session, new, ids))
+    return database.write(lambda session: planning.plan(session, new, ids))
 
 
 def planned_in(database: Database, status: RunStatus, count: int = 1, **values: Any) -> list[int]:

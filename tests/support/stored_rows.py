@@ -10,7 +10,7 @@ from sql.ids import RunIds
 from sql.models import Job, Run
 from sql.registry import apps, presence
 from sql.run_status import CODES, Kind, RunStatus
-from sql.runs import transitions
+from sql.runs import planning
 from tests.support import schemas
 
 
@@ -48,7 +48,7 @@ class Rows:
     def run(self, job_id: int, at_ms: int, app: str = "reports", **columns: Any) -> int:
         """Create a run of a job that was due at this time; `status` and other columns as given."""
         app_id = self.app(app)
-        new = transitions.NewRun(
+        new = planning.NewRun(
             app_id=app_id,
             job_id=job_id,
             handler="report",
@@ -67,7 +67,7 @@ class Rows:
             columns |= {"trigger_code": codes[0], "handle_code": codes[1]}
 
         def unit(session: Any) -> int:
-            [run_id] = transitions.plan(session, [new], self._ids)
+            [run_id] = planning.plan(session, [new], self._ids)
             if columns:
                 session.execute(update(Run).where(Run.id == run_id).values(**columns))
             return run_id
@@ -78,7 +78,7 @@ class Rows:
         """Create very many planned runs of a job, one for each time."""
         app_id = self.app(app)
         new = [
-            transitions.NewRun(
+            planning.NewRun(
                 app_id=app_id,
                 job_id=job_id,
                 handler="report",
@@ -90,7 +90,7 @@ class Rows:
             )
             for at_ms in instants
         ]
-        self.database.write(lambda session: transitions.plan(session, new, self._ids))
+        self.database.write(lambda session: planning.plan(session, new, self._ids))
 
     def set_run(self, run_id: int, **columns: Any) -> None:
         """Change a run's row directly."""
@@ -122,7 +122,7 @@ class Rows:
         def unit(session: Any) -> None:
             run = session.get_one(Run, run_id)
             run.status = RunStatus.FAILED
-            retry = transitions.NewRun(
+            retry = planning.NewRun(
                 app_id=run.app_id,
                 job_id=run.job_id,
                 handler="report",
@@ -134,7 +134,7 @@ class Rows:
                 origin_id=run.origin_id,
                 attempt=run.attempt + 1,
             )
-            transitions.plan(session, [retry], self._ids)
+            planning.plan(session, [retry], self._ids)
 
         self.database.write(unit)
 

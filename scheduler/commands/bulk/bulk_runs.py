@@ -26,7 +26,7 @@ from sql.jobs import jobs
 from sql.models import Job, Run
 from sql.rows import fetch, query
 from sql.run_status import OPEN, Kind, RunStatus
-from sql.runs import transitions
+from sql.runs import planning, transitions
 from sql.runs.ticks import Tick, tick_of
 
 #: Runs per transaction; fewer for kills, because they lock the rows.
@@ -91,7 +91,7 @@ class BulkRunCommands:
         planned = [
             _run_again(wanted[tick], known[tick.job_id], new_ids[tick], now_ms) for tick in ticks
         ]
-        transitions.plan(session, planned, self._ids)
+        planning.plan(session, planned, self._ids)
         counts += Counter({Outcome.DONE: len(ticks), Outcome.REPEATED: len(new_ids) - len(ticks)})
         after = {
             "runs": [wanted[tick].id for tick in ticks],
@@ -144,8 +144,8 @@ def _claimed(session: Session, once: FormKey, new_ids: dict[Tick, int], now_ms: 
     ]
 
 
-def _run_again(run: _PastRun, job: Job, run_id: int, now_ms: int) -> transitions.NewRun:
-    return transitions.NewRun(
+def _run_again(run: _PastRun, job: Job, run_id: int, now_ms: int) -> planning.NewRun:
+    return planning.NewRun(
         app_id=job.app_id,
         job_id=job.id,
         handler=job.handler or "",

@@ -7,7 +7,7 @@ from scheduler.completion.completion import Completion, Tally
 from scheduler.completion.retry_policy import End
 from sql.ids import RunIds
 from sql.run_status import Kind, RunStatus
-from sql.runs import transitions
+from sql.runs import planning
 from tests.support.cluster import Cluster
 from tests.support.sql_rows import put
 
@@ -26,7 +26,7 @@ def tick_in_flight(
     [row] = cluster.jobs(name=job)
     at = scheduled_at or cluster.now_ms()
     new = [
-        transitions.NewRun(
+        planning.NewRun(
             app_id=row.app_id,
             job_id=row.id,
             handler="noop",
@@ -42,7 +42,7 @@ def tick_in_flight(
         for index in range(shards)
     ]
     ids = RunIds(cluster.database)
-    run_ids = cluster.database.write(lambda session: transitions.plan(session, new, ids))
+    run_ids = cluster.database.write(lambda session: planning.plan(session, new, ids))
     put(cluster.database, run_ids, status=SENT)
     return run_ids
 

@@ -17,7 +17,7 @@ from sql.errors import DatabaseUnavailable
 from sql.ids import RunIds
 from sql.models import App
 from sql.run_status import Kind
-from sql.runs import transitions
+from sql.runs import planning, transitions
 from sql.schema import migration, version
 from tests.support import sql_rows
 from tests.support.eventually import eventually
@@ -306,7 +306,7 @@ class TestCommitOutcomeUnknown:
         def unit(session: Session) -> list[int]:
             nonlocal tries
             tries += 1
-            return transitions.plan(session, sql_rows.ticks(3), ids)
+            return planning.plan(session, sql_rows.ticks(3), ids)
 
         mariadb_database.write(unit)
 
@@ -321,7 +321,7 @@ class TestCommitOutcomeUnknown:
         cut.clear()
         manual = new_run(kind=Kind.MANUAL, origin_id=None, run_id=ids.one())
 
-        mariadb_database.write(lambda session: transitions.plan(session, [manual], ids))
+        mariadb_database.write(lambda session: planning.plan(session, [manual], ids))
 
         assert cut == ["cut"]
         assert [row.id for row in sql_rows.all_runs(mariadb_database)] == [manual.run_id]

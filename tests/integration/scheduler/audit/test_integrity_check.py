@@ -11,10 +11,10 @@ from scheduler.audit.integrity_check import audit
 from scheduler.audit.tally import JobTally
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
+from sql.instants import at
 from sql.jobs.parked import PARKED_MS
 from sql.models import JobChild, Purge, Run
 from sql.run_status import RunStatus
-from sql.runs.transitions import at
 from tests.integration.scheduler.family import SENT, end, tick_in_flight
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.sql_rows import put

@@ -14,7 +14,7 @@ from scheduler.node import SchedulerNode
 from sql.jobs.parked import PARKED_MS
 from sql.models import Alarm
 from sql.run_status import RunStatus
-from sql.runs import transitions
+from sql.runs import planning
 from tests.support.cluster import APP, Cluster
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import statements
@@ -104,14 +104,14 @@ def test_a_job_whose_rows_cannot_be_written_is_stopped_and_the_batch_goes_on(
     for number in range(8):
         cluster.job(f"job{number}", **EACH_SECOND)
     cluster.job("bad", handler="poison", **EACH_SECOND)
-    plan = transitions.plan
+    plan = planning.plan
 
     def refuse_poison(session: Any, planned: Any, ids: Any) -> Any:
         if any(run.handler == "poison" for run in planned):
             raise ValueError("does not fit")
         return plan(session, planned, ids)
 
-    monkeypatch.setattr("scheduler.dispatch.planner.transitions.plan", refuse_poison)
+    monkeypatch.setattr("scheduler.dispatch.planner.planning.plan", refuse_poison)
 
     still.planner.tick(cluster.now_ms())
 

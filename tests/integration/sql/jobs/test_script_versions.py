@@ -11,7 +11,7 @@ from sql.ids import RunIds
 from sql.jobs import script_versions
 from sql.models import App, Job, ScriptVersion
 from sql.run_status import Kind, RunStatus
-from sql.runs import transitions
+from sql.runs import planning, transitions
 
 NOW_MS = 1_700_000_000_500
 
@@ -48,7 +48,7 @@ def plan(database: Database, job_id: int, script_version: int) -> int:
     ids = RunIds(database)
 
     def unit(session: Session) -> int:
-        run = transitions.NewRun(
+        run = planning.NewRun(
             app_id=session.get_one(Job, job_id).app_id,
             job_id=job_id,
             handler="",
@@ -60,7 +60,7 @@ def plan(database: Database, job_id: int, script_version: int) -> int:
             origin_id=None,
             script_version=script_version,
         )
-        return transitions.plan(session, [run], ids)[0]
+        return planning.plan(session, [run], ids)[0]
 
     return database.write(unit)
 

@@ -11,7 +11,7 @@ from sql.listings import newest_runs
 from sql.listings.newest_runs import Due, RunSelection
 from sql.models import App, Run
 from sql.run_status import RunStatus
-from sql.runs import transitions
+from sql.runs import planning
 from tests.support.sql_rows import NOW_MS, all_runs, new_run, plan, put
 
 STATES = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.LOST, RunStatus.RUNNING)
@@ -42,7 +42,7 @@ def filled(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
     return database
 
 
-def _new(chance: Random, app_id: int, number: int) -> transitions.NewRun:
+def _new(chance: Random, app_id: int, number: int) -> planning.NewRun:
     due_at = NOW_MS + 1_000 * chance.choice([0, 0, 0, 1, 1, 2, 3, chance.randrange(50)])
     return new_run(app_id=app_id, job_id=number, scheduled_at=due_at, due_at=due_at)
 

@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 from sql.engine import Database
 from sql.explanation import Explanation
 from sql.ids import RunIds
+from sql.instants import at
 from sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
-from sql.runs import queries, transitions
+from sql.runs import planned_runs, planning, queries, transitions
 from tests.support import sql_rows
 from tests.support.sql_rows import (
     NODE,
@@ -88,7 +89,7 @@ class TestPlan:
         assert (row.trigger_code, row.handle_code, row.alarm_status) == (0, 0, 0)
         assert (row.handler, row.param) == ("demo.echo", "hello")
         assert (row.sharding, row.retries_left) == ("2/3", 4)
-        assert row.trigger_time == transitions.at(NOW_MS + 1_700)
+        assert row.trigger_time == at(NOW_MS + 1_700)
 
     def test_a_tick_that_is_there_already_is_left_out(self, database: Database) -> None:
         [first] = plan(database, new_run(param="first"))
@@ -133,7 +134,7 @@ class TestPlan:
         ids = RunIds(database)
         new = ticks(500)
         with statements(database) as sent:
-            database.write(lambda session: transitions.plan(session, new, ids))
+            database.write(lambda session: planning.plan(session, new, ids))
 
         inserts = [words for words, _ in sent if words.startswith("INSERT")]
         assert len(inserts) == 1
@@ -142,7 +143,7 @@ class TestPlan:
     def test_nothing_to_plan_says_nothing_to_the_database(self, database: Database) -> None:
         ids = RunIds(database)
         with statements(database) as sent:
-            planned = database.write(lambda session: transitions.plan(session, [], ids))
+            planned = database.write(lambda session: planning.plan(session, [], ids))
 
         assert planned == []
         assert [words for words, _ in sent if "BEGIN" not in words] == []
@@ -239,7 +240,7 @@ class TestArrows:
             NOW_MS + 100,
             NOW_MS + 500,
         )
-        assert (row.log_tail, row.handle_time) == ("bye\n", transitions.at(NOW_MS + 500))
+        assert (row.log_tail, row.handle_time) == ("bye\n", at(NOW_MS + 500))
 
     def test_a_reason_is_kept_beside_its_text_and_a_success_has_none(
         self, database: Database
@@ -425,9 +426,9 @@ class TestEdits:
         put(database, [sent], status="SENT")
 
         database.write(
-            lambda session: transitions.update_planned(
+            lambda session: planned_runs.give_payloads(
                 session,
-                {1: transitions.Payload("other", None, None)},
+                {1: planned_runs.Payload("other", None, None)},
                 kinds=[Kind.SCHEDULE],
             )
         )
@@ -447,9 +448,9 @@ class TestEdits:
 
         def versions_after(script_version: int | None) -> list[int | None]:
             database.write(
-                lambda session: transitions.update_planned(
+                lambda session: planned_runs.give_payloads(
                     session,
-                    {1: transitions.Payload("", None, script_version)},
+                    {1: planned_runs.Payload("", None, script_version)},
                     kinds=[Kind.SCHEDULE],
                 )
             )

@@ -1,0 +1,75 @@
+"""Runs that are planned: those of a job, and changes that leave them planned."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from sql.batch import chunks
+from sql.changes import modify_by_ids
+from sql.instants import at
+from sql.models import Run
+from sql.run_status import Kind, RunStatus
+
+
+class Payload(NamedTuple):
+    """What a planned run executes; `script_version` is for runs planned with a handler."""
+
+    handler: str | None
+    param: str | None
+    script_version: int | None
+
+
+def of_jobs(
+    session: Session, job_ids: Iterable[int], kinds: Iterable[Kind], *, schedule_only: bool = False
+) -> dict[int, int]:
+    """Return the job ids of the jobs' PLANNED runs by run id, without locks.
+
+    Updates of these runs need a guard.
+    """
+    statement = select(Run.id, Run.job_id).where(
+        Run.status == RunStatus.PLANNED, Run.kind.in_(list(kinds))
+    )
+    if schedule_only:
+        statement = statement.where(Run.origin_id == 0)
+    return {
+        run_id: job_id
+        for chunk in chunks(job_ids)
+        for run_id, job_id in session.execute(statement.where(Run.job_id.in_(chunk)))
+    }
+
+
+def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
+    """Turn PLANNED runs of a schedule into MISFIRE runs that are due now; return how many."""
+    statement = (
+        update(Run)
+        .where(Run.status == RunStatus.PLANNED)
+        .values(kind=Kind.MISFIRE, due_at=now_ms, trigger_time=at(now_ms))
+    )
+    return modify_by_ids(session, Run, run_ids, statement)
+
+
+def give_payloads(
+    session: Session, payloads: Mapping[int, Payload], *, kinds: Iterable[Kind]
+) -> int:
+    """Give PLANNED runs of jobs these payloads, by job id; return how many were updated.
+
+    Runs planned with a version of a script keep it, unless the job no longer has a script.
+    """
+    alike: dict[Payload, list[int]] = defaultdict(list)
+    for run_id, job_id in of_jobs(session, payloads, kinds).items():
+        alike[payloads[job_id]].append(run_id)
+    return sum(_replace_payload(session, run_ids, payload) for payload, run_ids in alike.items())
+
+
+def _replace_payload(session: Session, run_ids: Sequence[int], payload: Payload) -> int:
+    handler, param, version = payload
+    kept = None if version is None else func.coalesce(Run.script_version, version)
+    statement = (
+        update(Run)
+        .where(Run.status == RunStatus.PLANNED)
+        .values(handler=handler, param=param, script_version=kept)
+    )
+    return modify_by_ids(session, Run, sorted(run_ids), statement)
