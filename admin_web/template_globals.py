@@ -1,11 +1,13 @@
-"""Names available in all templates: the viewer, the theme, URLs of static files and bundles."""
+"""Names available in all templates: the viewer, the theme, URLs of static files, line breaks."""
 
 import hashlib
 import json
+import re
 from functools import partial
 from pathlib import Path
 
 from flask import Flask, request, url_for
+from markupsafe import Markup, escape
 
 from admin_web.forms.once import fresh_key
 from admin_web.language import labels
@@ -34,6 +36,7 @@ def install(app: Flask) -> None:
         query_string=query_string,
         problem_text=problem_text,
     )
+    app.jinja_env.filters["breakable"] = _breakable
 
 
 def theme() -> str:
@@ -43,6 +46,11 @@ def theme() -> str:
         if wanted in THEMES:
             return wanted
     return "auto"
+
+
+def _breakable(text: str) -> Markup:
+    """Return an address that may break after its parts; browsers break after hyphens anyway."""
+    return Markup(re.sub(r"([.:_])", r"\1<wbr>", str(escape(text))))  # noqa: S704 - it is escaped
 
 
 def _asset(versions: dict[str, str], name: str) -> str:

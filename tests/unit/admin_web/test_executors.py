@@ -1,6 +1,7 @@
 """Executors and schedulers as pages: what is shown to whom, draining, pausing."""
 
 import json
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -56,6 +57,21 @@ class TestListing:
         assert "report.daily" in page
         assert "&lt;script&gt;" in page
         assert "<script>alert" not in page
+
+    def test_a_long_address_may_break_after_its_parts_and_is_whole_in_its_title(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "reports", "exec-1.prod.example.com:9999")
+
+        page = admin.get("/executors").text
+        [own] = re.findall(r'href="(/executors/\d+)"', page)
+
+        assert 'title="exec-1.prod.example.com:9999"' in page
+        parts = "exec-1.<wbr>prod.<wbr>example.<wbr>com:<wbr>9999"
+        assert f">{parts}</strong>" in page
+        shown = admin.get(own).text
+        assert f"<h1>{parts}</h1>" in shown
+        assert "<title>exec-1.prod.example.com:9999 · Warren</title>" in shown
 
     @pytest.mark.parametrize("load", ["", "{", "[1]", '{"slots": "many", "handlers": [7]}'])
     def test_load_that_cannot_be_read_breaks_nothing(
