@@ -77,6 +77,12 @@ def _of_a_package(error: Exception) -> ErrorReport:
 
 
 @report_of.register
+def _of_bad_text(error: UnicodeEncodeError) -> ErrorReport:
+    """Report text of an argument in another encoding, without the rest of it."""
+    return ErrorReport((f"expected text in UTF-8, got: {error.object[error.start : error.end]!r}",))
+
+
+@report_of.register
 def _of_handlers(error: HandlersError) -> ErrorReport:
     return ErrorReport((_one_line(error.line),), preface=error.traceback)
 

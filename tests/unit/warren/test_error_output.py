@@ -23,6 +23,10 @@ from warren.errors import CommandError, JobFileError
         (BrokerUnavailable("cannot reach the broker"), "cannot reach the broker"),
         (StateFolderInUse("another process holds x"), "another process holds x"),
         (ValueError("expected a time"), "expected a time"),
+        (
+            UnicodeEncodeError("utf-8", "caf\udce9 au lait", 3, 4, "surrogates not allowed"),
+            r"expected text in UTF-8, got: '\udce9'",
+        ),
         (OSError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied"),
         (OSError("strange"), "strange"),
         (
