@@ -1,5 +1,6 @@
 """`warren try`: runs one handler here, without any service."""
 
+import math
 import re
 import sys
 
@@ -21,6 +22,13 @@ def _read_shard(_context: click.Context, _option: click.Parameter, text: str) ->
     return int(found[1]), int(found[2])
 
 
+def _read_timeout(_context: click.Context, _option: click.Parameter, seconds: float) -> float:
+    """Return the timeout; a range lets "nan" through."""
+    if math.isnan(seconds):
+        raise click.BadParameter(f"expected seconds, got: {seconds}")
+    return seconds
+
+
 @click.command(
     "try",
     epilog=examples(
@@ -40,6 +48,7 @@ def _read_shard(_context: click.Context, _option: click.Parameter, text: str) ->
 @click.option(
     "--timeout",
     type=click.FloatRange(0, 9_999_999),
+    callback=_read_timeout,
     default=0,
     help="Timeout in seconds; 0 means none.",
 )
