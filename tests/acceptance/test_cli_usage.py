@@ -113,7 +113,14 @@ def test_service_names_every_setting_that_it_lacks(
     assert [line.split(":")[1].strip() for line in done.stderr.splitlines()] == missing
 
 
-@pytest.mark.parametrize("command", [("scheduler",), ("executor", "--app", "reports", "x.py")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("scheduler",),
+        ("executor", "--app", "reports", "x.py"),
+        ("check", "--for", "executor"),
+    ],
+)
 def test_memory_broker_is_refused_outside_up(tmp_path: Path, command: tuple[str, ...]) -> None:
     env = {
         "WARREN_BROKER_URL": "memory://",
@@ -311,6 +318,12 @@ def wrong(context):
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.splitlines()[0] == "hi 1/3"
         assert done.stdout.splitlines()[-1].startswith("SUCCEEDED after ")
+
+    def test_timeout_that_is_no_number_is_refused(self, tmp_path: Path) -> None:
+        done = run_warren("try", "handlers.py", "hello", "--timeout", "nan", folder=tmp_path)
+
+        assert done.returncode == 2
+        assert "expected seconds, got: nan" in done.stderr
 
     @pytest.mark.parametrize(("handler", "status"), [("wrong", 1), ("nix", 1)])
     def test_failure_is_the_status(self, tmp_path: Path, handler: str, status: int) -> None:

@@ -5,14 +5,25 @@ from pathlib import Path
 
 from warren.settings.plaintext import BROKER, in_plain_text
 from warren.settings.setting_rules import MEMORY_BROKER
-from warren.settings.settings import DATABASE_FILE, Settings, needed_secret, needed_services
+from warren.settings.settings import (
+    DATABASE_FILE,
+    MEMORY_BROKER_REFUSED,
+    Settings,
+    needed_secret,
+    needed_services,
+)
 from warren.wiring.broker import connect_broker
 from warren.wiring.executor import make_confinement
 
 
-def check_broker(settings: Settings) -> str:
-    """Return the state of the broker, or raise what is wrong."""
-    if settings.broker_url == MEMORY_BROKER or is_embedded(settings):
+def check_broker(settings: Settings, *, inside_up: bool = True) -> str:
+    """Return the state of the broker, or raise what is wrong.
+
+    `inside_up`: whether it may be that of `warren up`, which no other process reaches.
+    """
+    if settings.broker_url == MEMORY_BROKER and not inside_up:
+        raise ValueError(MEMORY_BROKER_REFUSED)
+    if settings.broker_url == MEMORY_BROKER or (inside_up and is_embedded(settings)):
         return "in memory, inside `warren up`"
     if settings.broker_url is None:
         raise ValueError("WARREN_BROKER_URL is not set")
@@ -35,7 +46,8 @@ def check_app_secret(settings: Settings) -> str:
     """Return where an executor's key comes from, or raise what is wrong."""
     if settings.app_secret is not None:
         return f"{len(settings.app_secret)} characters"
-    needed_services(settings, database=False)
+    if settings.secret is None:
+        needed_services(settings, database=False)
     return "derived from WARREN_SECRET, which executors should not have: warren secrets app NAME"
 
 

@@ -49,16 +49,17 @@ def check(settings: Settings, kind: str | None, alive: bool) -> int:
     if alive:
         checks = _alive(settings, kind)
     else:
-        known = _of_host(settings) if kind in _WITHOUT_DATABASE else _of_all(settings)
+        checks_of = _of_host if kind in _WITHOUT_DATABASE else _of_all
+        known = checks_of(settings, inside_up=kind is None)
         checks = {name: known[name] for name in NEEDED.get(kind or "", EVERYTHING)}
     outcomes = [_run_check(name, one) for name, one in checks.items()]
     return 0 if all(outcomes) else FOUND_PROBLEMS
 
 
-def _of_host(settings: Settings) -> Checks:
+def _of_host(settings: Settings, *, inside_up: bool) -> Checks:
     return {
         "settings": lambda: "valid",
-        "broker": lambda: host_checks.check_broker(settings),
+        "broker": lambda: host_checks.check_broker(settings, inside_up=inside_up),
         "secret": lambda: host_checks.check_secret(settings),
         "app secret": lambda: host_checks.check_app_secret(settings),
         "gateway": lambda: host_checks.check_gateway(settings),
@@ -68,11 +69,11 @@ def _of_host(settings: Settings) -> Checks:
     }
 
 
-def _of_all(settings: Settings) -> Checks:
+def _of_all(settings: Settings, *, inside_up: bool) -> Checks:
     # Imported here, as SQLAlchemy is missing where only an executor is installed.
     from warren.checks import server_checks  # noqa: PLC0415
 
-    return _of_host(settings) | {
+    return _of_host(settings, inside_up=inside_up) | {
         "database": lambda: server_checks.check_database(settings),
         "mail server": lambda: server_checks.check_mail_server(settings),
         "routes": server_checks.check_routes,

@@ -204,6 +204,11 @@ KINDS = {one.name: kind for one in fields(Settings) if (kind := kind_of(one))}
 _SECRETS = tuple(one.name for one in fields(Settings) if not one.repr)
 
 
+MEMORY_BROKER_REFUSED = (
+    "memory:// works only inside `warren up`; expected an amqp:// or amqps:// URL"
+)
+
+
 def secret_names() -> tuple[str, ...]:
     """Return the names of the settings that are secrets."""
     return _SECRETS
@@ -228,10 +233,7 @@ def needed_services(settings: Settings, *, database: bool, keys: bool = True) ->
     if settings.broker_url is None:
         problems.append(f"{PREFIX}BROKER_URL: expected an amqp:// or amqps:// URL, it is not set")
     elif settings.broker_url == "memory://":
-        problems.append(
-            f"{PREFIX}BROKER_URL: memory:// works only inside `warren up`; "
-            "expected an amqp:// or amqps:// URL"
-        )
+        problems.append(f"{PREFIX}BROKER_URL: {MEMORY_BROKER_REFUSED}")
     if database and settings.secret is None:
         problems.append(f"{PREFIX}SECRET: expected at least 32 characters, it is not set")
     elif keys and not database and settings.app_secret is None and settings.secret is None:
