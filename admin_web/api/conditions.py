@@ -16,6 +16,8 @@ HEADERS = {
     "If-Match": "The `ETag` that it must still have; `*` = any.",
     "If-None-Match": "`*`: it must not exist yet.",
 }
+#: The header of reads.
+SEEN = {"If-None-Match": "The `ETag` that the caller has; 304 if it is still the same."}
 
 
 def version(spec: JobSpec) -> str:

@@ -111,13 +111,25 @@ class JobEndpoints:
 
         return page(JobPage, query, rows, told, lambda row: job_search.place(row, Order.NAME))
 
-    @endpoint("GET", JOB, Scope.READ, JobAnswer, other_answers={304: "not modified"})
+    @endpoint(
+        "GET",
+        JOB,
+        Scope.READ,
+        JobAnswer,
+        other_answers={304: "not modified"},
+        headers=conditions.SEEN,
+    )
     def show(self, call: Call, app: str, name: str) -> Reply:
         """Show a job; changes need its `ETag`."""
         return self._shown(call, job_id_of(self._services, call, app, name))
 
     @endpoint(
-        "GET", "/jobs/by-id/<id:job_id>", Scope.READ, JobAnswer, other_answers={304: "not modified"}
+        "GET",
+        "/jobs/by-id/<id:job_id>",
+        Scope.READ,
+        JobAnswer,
+        other_answers={304: "not modified"},
+        headers=conditions.SEEN,
     )
     def show_by_id(self, call: Call, job_id: int) -> Reply:
         """Show a job, by its id."""

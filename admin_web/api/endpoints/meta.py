@@ -1,5 +1,6 @@
 """The API's name and version, its description, and who calls."""
 
+from importlib import resources
 from typing import Any
 
 import msgspec
@@ -8,9 +9,13 @@ from sqlalchemy.orm import Session
 
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import BASE, Call, OpenAccess, Reply, endpoint
+from admin_web.api.endpoints.description_page import description_page
 from admin_web.api.openapi import document
 from sql.jobs import child_links
 from sql.registry.apps import ids_by_name
+
+HTML, CSS = "text/html", "text/css"
+_STYLE = resources.files("admin_web") / "static" / "api.css"
 
 
 class About(msgspec.Struct, kw_only=True):
@@ -42,6 +47,7 @@ class MetaEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
         self._description = b""
+        self._page = b""
 
     @endpoint("GET", "/", OpenAccess.ANYONE, About)
     def about(self, _call: Call | None) -> About:
@@ -53,9 +59,22 @@ class MetaEndpoints:
         """Return this description, in OpenAPI 3.1."""
         # Built once: that takes a hundred times as long as sending it, and anyone may ask.
         if not self._description:
-            described = document(current_app.extensions["warren_views"])
-            self._description = msgspec.json.encode(described)
+            self._description = msgspec.json.encode(_described())
         return Reply(value=self._description)
+
+    @endpoint("GET", "/docs", OpenAccess.ANYONE, str, answer_media=(HTML,))
+    def page(self, _call: Call | None) -> Reply:
+        """Show this description as a page."""
+        if not self._page:
+            self._page = description_page(_described()).encode()
+        policy = "default-src 'none'; style-src 'self'; frame-ancestors 'none'"
+        headers = {"Content-Security-Policy": policy}
+        return Reply(value=self._page, media=f"{HTML}; charset=utf-8", headers=headers)
+
+    @endpoint("GET", "/docs.css", OpenAccess.ANYONE, str, answer_media=(CSS,))
+    def style(self, _call: Call | None) -> Reply:
+        """Return the style of that page."""
+        return Reply(value=_STYLE.read_bytes(), media=f"{CSS}; charset=utf-8")
 
     @endpoint("GET", "/whoami", OpenAccess.ANY_TOKEN, WhoAmI)
     def whoami(self, call: Call) -> WhoAmI:
@@ -72,3 +91,7 @@ class MetaEndpoints:
         apps, jobs = self._services.database.read(read)
         held = sorted(scope.value for scope in call.scopes)
         return WhoAmI(token=call.token_name, owner=call.owner, scopes=held, apps=apps, jobs=jobs)
+
+
+def _described() -> dict[str, Any]:
+    return document(current_app.extensions["warren_views"])

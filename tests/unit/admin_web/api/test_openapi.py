@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,25 @@ def test_the_committed_document_is_what_the_views_are() -> None:
 
 def test_what_is_served_is_the_committed_document(api: Flask) -> None:
     assert api.test_client().get(f"{BASE}/openapi.json").get_json() == COMMITTED
+
+
+def test_a_page_shows_every_call_and_every_schema_and_runs_nothing(api: Flask) -> None:
+    shown = api.test_client().get(f"{BASE}/docs")
+    style = api.test_client().get(f"{BASE}/docs.css")
+
+    page = shown.text
+    assert shown.content_type == "text/html; charset=utf-8"
+    assert [name for name in COMMITTED["components"]["schemas"] if f'id="{name}"' not in page] == []
+    for path, operations in COMMITTED["paths"].items():
+        for method, operation in operations.items():
+            assert f"<code>{method.upper()} {path}</code>" in page
+            assert f'id="{operation["operationId"]}"' in page
+    targets = set(re.findall(r'href="#([^"]+)"', page))
+    assert [target for target in targets if f'id="{target}"' not in page] == []
+    assert "<script" not in page
+    assert "<style" not in page
+    assert "style-src 'self'" in shown.headers["Content-Security-Policy"]
+    assert (style.status_code, style.mimetype) == (200, "text/css")
 
 
 def test_every_route_is_described_once(api: Flask) -> None:
