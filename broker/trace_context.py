@@ -8,8 +8,6 @@ import hashlib
 import re
 from typing import NamedTuple
 
-#: Characters of a header in the version that we write.
-LENGTH = 55
 _FORM = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
 )

@@ -1,6 +1,6 @@
 """Converts epoch milliseconds to DATETIME columns and ISO 8601, and back."""
 
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, date, datetime, time, tzinfo
 
 #: The start of the last day of year 9999; the rest of that day is left for zones east of UTC.
 LATEST_MS = 253_402_214_400_000
@@ -31,3 +31,8 @@ def epoch_ms(moment: datetime) -> int:
 def at_as_text(instant_ms: int) -> str:
     """Return `at` as text for statements that bypass the ORM, in the ORM's format for SQLite."""
     return at(instant_ms).isoformat(" ", "microseconds")
+
+
+def midnight(day: date) -> datetime:
+    """Return the start of a day as columns of days have it."""
+    return datetime.combine(day, time())

@@ -40,6 +40,9 @@ class Kind(StrEnum):
     PARENT = "PARENT"
 
 
+#: How late a tick must be to count as misfired, in milliseconds; XXL-JOB's limit.
+LATE_MS = 5_000
+
 #: States of a run that an executor has, or may have.
 IN_FLIGHT = frozenset({RunStatus.ROUTED, RunStatus.SENT, RunStatus.RUNNING})
 #: States that are not final.

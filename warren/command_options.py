@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from warren.logs import configure_logs
-from warren.settings.reading import read_settings
+from warren.settings.reading import flag_of, read_settings
 
 #: The flags that override settings, with their help. None takes a secret, as everybody can read
 #: it in the list of processes.
@@ -51,7 +51,7 @@ def takes_settings(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., 
             return command(settings, **arguments)
 
         for name in reversed(flags):
-            call = click.option(_flag(name), default=None, help=SETTING_FLAGS[name])(call)
+            call = click.option(flag_of(name), default=None, help=SETTING_FLAGS[name])(call)
         return call
 
     return decorate
@@ -60,7 +60,3 @@ def takes_settings(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., 
 def examples(*lines: str) -> str:
     """Return the end of a command's help: one example per line."""
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

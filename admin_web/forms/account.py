@@ -4,7 +4,7 @@ from flask_babel import lazy_gettext
 from wtforms import PasswordField, SelectField, StringField
 from wtforms.validators import EqualTo, InputRequired, Length, Regexp
 
-from admin_web.forms.console_form import ConsoleForm
+from admin_web.forms.console_form import REQUIRED, ConsoleForm
 from scheduler.commands.passwords import LONGEST, SHORTEST
 from scheduler.commands.users import NAME_PATTERN
 
@@ -13,7 +13,6 @@ USER_NAME = Regexp(
     rf"^{NAME_PATTERN}\Z",
     message=lazy_gettext("A name has 4 to 50 letters, digits, dots, hyphens or underscores."),
 )
-_REQUIRED = lazy_gettext("Required.")
 #: Longer passwords are not even hashed.
 _TYPED = Length(max=LONGEST, message=lazy_gettext("Too long."))
 
@@ -21,18 +20,18 @@ _TYPED = Length(max=LONGEST, message=lazy_gettext("Too long."))
 class SignInForm(ConsoleForm):
     """Asks for name and password; impossible names are neither counted nor looked up."""
 
-    username = StringField(lazy_gettext("Name"), [InputRequired(_REQUIRED), USER_NAME])
-    password = PasswordField(lazy_gettext("Password"), [InputRequired(_REQUIRED), _TYPED])
+    username = StringField(lazy_gettext("Name"), [InputRequired(REQUIRED), USER_NAME])
+    password = PasswordField(lazy_gettext("Password"), [InputRequired(REQUIRED), _TYPED])
 
 
 class PasswordForm(ConsoleForm):
     """Changes one's own password."""
 
-    present = PasswordField(lazy_gettext("Current password"), [InputRequired(_REQUIRED), _TYPED])
+    present = PasswordField(lazy_gettext("Current password"), [InputRequired(REQUIRED), _TYPED])
     fresh = PasswordField(
         lazy_gettext("New password"),
         [
-            InputRequired(_REQUIRED),
+            InputRequired(REQUIRED),
             Length(
                 SHORTEST,
                 LONGEST,
@@ -43,7 +42,7 @@ class PasswordForm(ConsoleForm):
     again = PasswordField(
         lazy_gettext("Repeat new password"),
         [
-            InputRequired(_REQUIRED),
+            InputRequired(REQUIRED),
             EqualTo("fresh", lazy_gettext("The passwords do not match.")),
         ],
     )

@@ -5,10 +5,8 @@ from collections.abc import Iterable
 from flask_babel import lazy_gettext
 from wtforms import SelectField
 
-from admin_web.forms.choices import select_choices
+from admin_web.forms.choices import ALL, select_choices
 from admin_web.forms.console_form import ConsoleForm
-
-_ALL = ("", lazy_gettext("all"))
 
 
 class AppFilterForm(ConsoleForm):
@@ -20,4 +18,4 @@ class AppFilterForm(ConsoleForm):
         """Set the apps to choose from."""
         asked = {self.app.data} - {"", None}
         names = sorted({*names, *asked})
-        self.app.choices = select_choices([_ALL, *((name, name) for name in names)])
+        self.app.choices = select_choices([ALL, *((name, name) for name in names)])

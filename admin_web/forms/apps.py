@@ -7,7 +7,7 @@ from wtforms import Field, RadioField, SelectField, StringField, TextAreaField
 from wtforms.validators import InputRequired, Length, Optional, Regexp, ValidationError
 
 from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import ConsoleForm
+from admin_web.forms.console_form import REQUIRED, ConsoleForm
 from admin_web.language import job_labels
 from broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
 from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
@@ -131,7 +131,7 @@ class NewAppForm(AppForm):
     app_name = StringField(
         lazy_gettext("Name"),
         [
-            InputRequired(lazy_gettext("Required.")),
+            InputRequired(REQUIRED),
             Regexp(
                 rf"^{APP_PATTERN}\Z",
                 message=lazy_gettext(

@@ -3,7 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
+from flask_babel import lazy_gettext
 from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
+
+#: The choice of a filter that filters nothing.
+ALL = ("", lazy_gettext("all"))
 
 
 def select_choices(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:

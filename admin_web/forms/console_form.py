@@ -5,7 +5,10 @@ The CSRF token is not a field: it is checked for every POST before a view is cal
 
 from typing import Any
 
-from wtforms import Form
+from flask_babel import lazy_gettext
+from wtforms import DateField, Form
+
+REQUIRED = lazy_gettext("Required.")
 
 
 class ConsoleForm(Form):
@@ -18,3 +21,14 @@ class ConsoleForm(Form):
     def add_error(self, problem: str) -> None:
         """Show a problem above the fields."""
         self.problem = problem
+
+
+class DayField(DateField):
+    """A date, whose problem says how to write one."""
+
+    def process_formdata(self, valuelist: Any) -> None:
+        """Read the date."""
+        try:
+            super().process_formdata(valuelist)
+        except ValueError:
+            raise ValueError(lazy_gettext("Enter a date like 2026-01-31.")) from None

@@ -7,15 +7,14 @@ from flask_babel import lazy_gettext
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from admin_web.forms.choices import select_choices
+from admin_web.forms.choices import ALL, select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.visitors import Visitor
 from sql.listings.job_search import JobFilter, Order
 
 #: Jobs per page.
 LINES = 50
-_ALL = ("", lazy_gettext("all"))
-_STATES = (_ALL, ("enabled", lazy_gettext("enabled")), ("stopped", lazy_gettext("stopped")))
+_STATES = (ALL, ("enabled", lazy_gettext("enabled")), ("stopped", lazy_gettext("stopped")))
 _ORDERS = (
     (Order.NAME, lazy_gettext("app and name")),
     (Order.DUE, lazy_gettext("next run")),
@@ -35,7 +34,7 @@ class JobFilterForm(ConsoleForm):
     tag = StringField(lazy_gettext("Tag"), _SHORT)
     favourites = SelectField(
         lazy_gettext("Favourites"),
-        choices=select_choices([_ALL, ("1", lazy_gettext("favourites only"))]),
+        choices=select_choices([ALL, ("1", lazy_gettext("favourites only"))]),
         default="",
     )
     order = SelectField(
@@ -44,7 +43,7 @@ class JobFilterForm(ConsoleForm):
 
     def set_choices(self, apps: Sequence[str]) -> None:
         """Set the apps to choose from."""
-        self.app.choices = select_choices([_ALL, *((app, app) for app in apps)])
+        self.app.choices = select_choices([ALL, *((app, app) for app in apps)])
 
 
 def wanted(form: JobFilterForm, known: Visitor) -> JobFilter:

@@ -9,7 +9,7 @@ from wtforms import DateTimeLocalField, Field, SelectField, StringField, Validat
 from wtforms.validators import InputRequired, Length, Optional
 
 from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import ConsoleForm
+from admin_web.forms.console_form import REQUIRED, ConsoleForm
 from scheduler.commands.cluster import LONGEST_REASON, NEVER, check_reason
 from sql.registry.pauses import PauseRow
 
@@ -38,7 +38,7 @@ class PauseForm(ConsoleForm):
     reason = StringField(
         lazy_gettext("Reason"),
         [
-            InputRequired(lazy_gettext("Required.")),
+            InputRequired(REQUIRED),
             Length(
                 max=LONGEST_REASON, message=lazy_gettext("A reason can have up to 200 characters.")
             ),

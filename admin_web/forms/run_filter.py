@@ -13,8 +13,8 @@ from werkzeug.datastructures import MultiDict
 from wtforms import DateTimeLocalField, Field, SelectField, StringField, ValidationError
 from wtforms.validators import Length, Optional
 
-from admin_web.forms.choices import select_choices
-from admin_web.forms.runs import ALL, TOO_LONG, RunScopeForm
+from admin_web.forms.choices import ALL, select_choices
+from admin_web.forms.runs import TOO_LONG, RunScopeForm
 from admin_web.language import labels
 from admin_web.url_ids import LARGEST
 from sql.instants import moment

@@ -4,10 +4,8 @@ from flask_babel import lazy_gettext
 from wtforms import IntegerField, SelectMultipleField, StringField
 from wtforms.validators import InputRequired, NumberRange, Regexp
 
-from admin_web.forms.console_form import ConsoleForm
+from admin_web.forms.console_form import REQUIRED, ConsoleForm
 from scheduler.commands.tokens.token_commands import MOST_DAYS, NAME_PATTERN, USUAL_DAYS
-
-_REQUIRED = lazy_gettext("Required.")
 
 
 class TokenForm(ConsoleForm):
@@ -16,7 +14,7 @@ class TokenForm(ConsoleForm):
     token_name = StringField(
         lazy_gettext("Name"),
         [
-            InputRequired(_REQUIRED),
+            InputRequired(REQUIRED),
             Regexp(
                 rf"^{NAME_PATTERN}\Z",
                 message=lazy_gettext(
@@ -32,7 +30,7 @@ class TokenForm(ConsoleForm):
     days = IntegerField(
         lazy_gettext("Days"),
         [
-            InputRequired(_REQUIRED),
+            InputRequired(REQUIRED),
             NumberRange(1, MOST_DAYS, lazy_gettext("A token is valid for 1 to 366 days.")),
         ],
         default=USUAL_DAYS,

@@ -5,13 +5,12 @@ from wtforms import BooleanField, PasswordField, SelectField, SelectMultipleFiel
 from wtforms.validators import InputRequired, Length, Optional
 
 from admin_web.forms.account import USER_NAME
-from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import ConsoleForm
+from admin_web.forms.choices import ALL, select_choices
+from admin_web.forms.console_form import REQUIRED, ConsoleForm
 from admin_web.language import labels
 from scheduler.commands.passwords import LONGEST, SHORTEST
 from sql.accounts.users import Role
 
-_REQUIRED = lazy_gettext("Required.")
 _PASSWORD_LENGTH = Length(SHORTEST, LONGEST, lazy_gettext("Use 8 to 200 characters."))
 #: Viewer first, so that a careless click grants little.
 _ROLES = [
@@ -26,7 +25,7 @@ class UserFilterForm(ConsoleForm):
     name = StringField(lazy_gettext("Name"), [Optional(), Length(max=50)])
     role = SelectField(
         lazy_gettext("Role"),
-        choices=select_choices([("", lazy_gettext("all")), *_ROLES]),
+        choices=select_choices([ALL, *_ROLES]),
         default="",
     )
 
@@ -49,10 +48,10 @@ class NewUserForm(RightsForm):
 
     username = StringField(
         lazy_gettext("Name"),
-        [InputRequired(_REQUIRED), USER_NAME],
+        [InputRequired(REQUIRED), USER_NAME],
     )
     password = PasswordField(
-        lazy_gettext("Temporary password"), [InputRequired(_REQUIRED), _PASSWORD_LENGTH]
+        lazy_gettext("Temporary password"), [InputRequired(REQUIRED), _PASSWORD_LENGTH]
     )
 
 
@@ -60,5 +59,5 @@ class ResetForm(ConsoleForm):
     """A new password for another user."""
 
     password = PasswordField(
-        lazy_gettext("New password"), [InputRequired(_REQUIRED), _PASSWORD_LENGTH]
+        lazy_gettext("New password"), [InputRequired(REQUIRED), _PASSWORD_LENGTH]
     )

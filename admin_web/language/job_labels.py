@@ -13,8 +13,7 @@ from scheduler.alarms.policy import FAILURE, SUCCESS
 from scheduler.jobs.script_cache import language_of
 from scheduler.routing.choice import Route
 from scheduler.schedules.misfire import MisfirePolicy
-from scheduler.schedules.registry import KINDS, has_schedule, shown_as
-from scheduler.schedules.schedule import ValueForm
+from scheduler.schedules.registry import KINDS, has_schedule
 from sql.job_choices import DeliveryGuarantee
 from sql.listings.recent import ListedJob
 
@@ -196,8 +195,3 @@ def label_of(options: Mapping[Any, Option], value: str) -> str:
 def schedule_words(kind: str, value: str | None) -> str:
     """Return a schedule in words; the kind itself if it is unknown."""
     return KINDS[kind].in_words(value or "", gettext, language()) if kind in KINDS else kind
-
-
-def is_expression(kind: str) -> bool:
-    """Whether a schedule's value is an expression that is shown beside the words."""
-    return shown_as(kind).value_form is ValueForm.EXPRESSION

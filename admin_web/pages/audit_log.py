@@ -14,8 +14,8 @@ from wtforms.validators import Length, Optional
 
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import tables
-from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import ConsoleForm
+from admin_web.forms.choices import ALL, select_choices
+from admin_web.forms.console_form import ConsoleForm, DayField
 from admin_web.history import changes
 from admin_web.history.changes import values_of
 from admin_web.history.record_fields import Names, names_in
@@ -31,9 +31,7 @@ from sql.models import AuditEntry
 
 LINES = 50
 _DAY_MS = 86_400_000
-_ALL = ("", lazy_gettext("all"))
 _COLUMNS = ("id", "at", "who", "origin", "action", "kind", "object_id", "name", "before", "after")
-_NO_DAY = lazy_gettext("Enter a date like 2026-01-31.")
 
 
 class AuditFilterForm(ConsoleForm):
@@ -41,11 +39,11 @@ class AuditFilterForm(ConsoleForm):
 
     who = StringField(lazy_gettext("User"), [Optional(), Length(max=64)])
     kind = SelectField(
-        lazy_gettext("Object"), choices=select_choices([_ALL, *labels.OBJECT.items()]), default=""
+        lazy_gettext("Object"), choices=select_choices([ALL, *labels.OBJECT.items()]), default=""
     )
     name = StringField(lazy_gettext("Name"), [Optional(), Length(max=255)])
-    since = DateField(lazy_gettext("From date"), [Optional()])
-    until = DateField(lazy_gettext("To date"), [Optional()])
+    since = DayField(lazy_gettext("From date"), [Optional()])
+    until = DayField(lazy_gettext("To date"), [Optional()])
 
 
 class AuditPages:
@@ -62,9 +60,6 @@ class AuditPages:
         """Show the audit log, newest entry first."""
         form = AuditFilterForm(request.args)
         if not form.validate():
-            for field in (form.since, form.until):
-                if field.errors:
-                    field.errors = [_NO_DAY]
             return render_template("pages/audit.html", form=form, entries=[], older=None), 422
         wanted = self._wanted(form)
         if tables.is_asked():

@@ -16,7 +16,7 @@ from admin_web.charts.load_history import LoadChart
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import lists, tables
 from admin_web.forms.app_filter import AppFilterForm
-from admin_web.forms.choices import select_choices
+from admin_web.forms.choices import ALL, select_choices
 from admin_web.language import labels
 from admin_web.local_times import LocalTimes
 from admin_web.url_routes import route
@@ -31,7 +31,6 @@ from sql.listings import app_listing, dashboard
 from sql.registry import apps
 
 LINES = 100
-_ALL = ("", lazy_gettext("all"))
 
 
 class ExecutorFilterForm(AppFilterForm):
@@ -41,7 +40,7 @@ class ExecutorFilterForm(AppFilterForm):
     state = SelectField(
         lazy_gettext("State"),
         choices=select_choices(
-            [_ALL, *((name, state.word) for name, state in labels.PROCESS.items())]
+            [ALL, *((name, state.word) for name, state in labels.PROCESS.items())]
         ),
         default="",
     )

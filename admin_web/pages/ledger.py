@@ -9,13 +9,14 @@ from zoneinfo import ZoneInfo
 
 from flask import Response, render_template, request
 from flask_babel import gettext, lazy_gettext
-from wtforms import DateField, SelectField, StringField
+from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import tables
 from admin_web.forms.app_filter import AppFilterForm
 from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import DayField
 from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
 from admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
@@ -27,7 +28,6 @@ from sql.registry.apps import ids_by_name
 
 LINES = 20
 LONGEST_DAYS = 31
-_NO_DAY = lazy_gettext("Enter a date like 2026-01-31.")
 _COUNTS = (
     *("due", "fired", "skipped", "cancelled", "purged"),
     *("lost_count", "doubled_count", "late_count"),
@@ -50,8 +50,8 @@ class LedgerForm(AppFilterForm):
         ),
         default="1",
     )
-    since = DateField(lazy_gettext("From date"), [Optional()])
-    until = DateField(lazy_gettext("To date"), [Optional()])
+    since = DayField(lazy_gettext("From date"), [Optional()])
+    until = DayField(lazy_gettext("To date"), [Optional()])
     name = StringField(lazy_gettext("Job"), [Optional(), Length(max=255)])
 
 
@@ -70,9 +70,6 @@ class LedgerPages:
         form, known = LedgerForm(request.args), visitor()
         form.set_apps(self._services.database.read(partial(ids_by_name, app_ids=known.app_ids)))
         if not form.validate() or not _is_range(form):
-            for field in (form.since, form.until):
-                if field.process_errors:
-                    field.errors = [_NO_DAY]
             return render_template("pages/ledger.html", form=form, rows=[], next=None), 422
         wanted = LedgerFilter(
             app_ids=known.app_ids,

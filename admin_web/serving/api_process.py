@@ -9,6 +9,7 @@ from admin_web.api.application import create_api
 from admin_web.api.runs.long_polling import LongPolling
 from admin_web.serving.http_connections import ConnectionLimits
 from admin_web.serving.http_server import ConsoleServer
+from scheduler.commands.job_file import JOB_FILE_BYTES
 from scheduler.commands.runs import KEY_MS
 from scheduler.rounds.loop import Loop
 from sql.accounts import idempotency, sign_in_attempts
@@ -19,7 +20,7 @@ THREADS = 24
 #: More than the console has: waiting clients all reconnect at the same time.
 CONNECTIONS = ConnectionLimits(total=400, of_one_address=360)
 #: A bit more than a job file may have, so that the application can answer what is too large.
-BODY_BYTES = 6_000_000
+BODY_BYTES = JOB_FILE_BYTES + 1_000_000
 #: How often the clock is adjusted, and how often old idempotency keys are deleted.
 ROUND_SECONDS = 5.0
 CLEANING_SECONDS = 600.0

@@ -10,7 +10,7 @@ from flask_babel import lazy_gettext
 from wtforms import SelectField
 
 from admin_web.console_services import ConsoleServices
-from admin_web.forms.choices import select_choices
+from admin_web.forms.choices import ALL, select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.local_times import LocalTimes
 from admin_web.timeline.bars import WIDTH, Bar, Window
@@ -25,7 +25,6 @@ _HOUR_MS = 3_600_000
 #: Milliseconds between grid lines, by the hours that the page shows before and after its middle.
 ZOOMS = {"24": 4 * _HOUR_MS, "6": _HOUR_MS, "1": _HOUR_MS // 4}
 USUAL = "24"
-_ALL = ("", lazy_gettext("all"))
 #: The linked list of a bar's runs starts this much earlier and ends later: it goes by due time.
 _AROUND_MS = 60_000
 #: Limits for the middle of the page: 2000 to 2200.
@@ -78,7 +77,7 @@ class TimelinePages:
         """Show runs as bars and due times as marks."""
         known, form = visitor(), TimelineForm(request.args)
         apps = self._services.database.read(lambda s: ids_by_name(s, known.app_ids))
-        form.app.choices = select_choices([_ALL, *((app, app) for app in apps)])
+        form.app.choices = select_choices([ALL, *((app, app) for app in apps)])
         if not form.validate():
             return render_template("pages/timeline.html", form=form, found=None), 422
         mine = {apps[form.app.data]} if form.app.data else known.app_ids

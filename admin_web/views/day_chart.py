@@ -7,10 +7,11 @@ from datetime import date, timedelta
 from flask_babel import lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.datastructures import MultiDict
-from wtforms import DateField, Form, SelectField
+from wtforms import Form, SelectField
 from wtforms.validators import Optional
 
 from admin_web.forms.choices import select_choices
+from admin_web.forms.console_form import DayField
 from scheduler.retention.calendar_days import days_between
 from sql.runs import day_reports
 from sql.runs.day_reports import Counts
@@ -57,13 +58,12 @@ class RangeForm(Form):
         ),
         default=USUAL,
     )
-    since = DateField(lazy_gettext("From date"), [Optional()])
-    until = DateField(lazy_gettext("To date"), [Optional()])
+    since = DayField(lazy_gettext("From date"), [Optional()])
+    until = DayField(lazy_gettext("To date"), [Optional()])
 
     def days(self, today: date) -> tuple[date, date] | None:
         """Return the first and last day, or None and show errors if they are not a valid range."""
         if not self.validate():
-            self._explain()
             return None
         if self.range.data != CUSTOM:
             length = RANGES[self.range.data]
@@ -77,11 +77,6 @@ class RangeForm(Form):
             self.since.errors = [lazy_gettext("Choose at most 366 days.")]
             return None
         return first, last
-
-    def _explain(self) -> None:
-        for field in (self.since, self.until):
-            if field.errors:
-                field.errors = [lazy_gettext("Enter a date like 2026-01-31.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ from sql.jobs import child_links, exports, jobs
 from sql.models import App, Job
 from sql.registry import apps
 
+#: Bytes of a job file at most: some 70,000 jobs.
+JOB_FILE_BYTES = 5_000_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from enum import Enum
 
 from scheduler.membership.uptime import due_times
-from scheduler.schedules.misfire import LATE_MS
 from sql.registry import pauses
 from sql.registry.pauses import EVERY_APP, PauseRow
+from sql.run_status import LATE_MS
 from sql.runs.queries import DueSpan
 
 

@@ -20,14 +20,14 @@ from scheduler.bisection import bisect
 from scheduler.explanations import explanation
 from scheduler.node_context import NodeContext
 from scheduler.routing.routes import planned_shards
-from scheduler.schedules.misfire import LATE_MS, MisfirePolicy, Plan, decide
+from scheduler.schedules.misfire import MisfirePolicy, Plan, decide
 from scheduler.schedules.registry import read_schedule
 from sql.errors import DatabaseUnavailable
 from sql.jobs import history, jobs
 from sql.jobs.jobs import JobToPlan
 from sql.jobs.parked import PARKED_MS
 from sql.models import SkippedTicks
-from sql.run_status import Kind
+from sql.run_status import LATE_MS, Kind
 from sql.runs import planning, queries
 
 #: How far ahead ticks are planned (XXL-JOB's pre-read).
@@ -149,7 +149,6 @@ class Planner:
             watermark_ms=job.last_tick_at,
             now_ms=now_ms,
             window_ms=WINDOW_MS,
-            late_ms=LATE_MS,
             policy=MisfirePolicy(job.misfire),
             overdue_rows=self._overdue.get(job.id, 0),
             overdue_limit=OVERDUE_LIMIT,

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.schedules.misfire import LATE_MS
 from sql.engine import Database
 from sql.pending import Pending
 from sql.registry import uptimes
 from sql.registry.uptimes import Downtime
+from sql.run_status import LATE_MS
 from sql.runs.queries import DueSpan
 
 #: A scheduler records that it can send when the last record of any scheduler is this old.

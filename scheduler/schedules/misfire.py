@@ -15,10 +15,7 @@ from enum import StrEnum
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from scheduler.schedules.schedule import Schedule
-from sql.run_status import Kind
-
-#: A tick later than this has misfired (XXL-JOB's limit).
-LATE_MS = 5_000
+from sql.run_status import LATE_MS, Kind
 
 
 class MisfirePolicy(StrEnum):

@@ -1,13 +1,14 @@
 """Stores the past of an import: run ids, day reports and finished runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
+from sql.instants import midnight
 from sql.models import DayReport, Run
 from sql.models import Sequence as Counter
 
@@ -39,7 +40,7 @@ def known_days(session: Session, days: Sequence[date]) -> set[date]:
     """Return those of the days that have a report."""
     if not days:
         return set()
-    between = DayReport.day.between(_midnight(min(days)), _midnight(max(days)))
+    between = DayReport.day.between(midnight(min(days)), midnight(max(days)))
     known = session.execute(select(DayReport.day).where(between)).scalars()
     return {day.date() for day in known if day is not None}
 
@@ -48,7 +49,7 @@ def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: date
     """Insert the reports of days that have none; values are successful and failed runs."""
     rows = [
         {
-            "day": _midnight(day).isoformat(" ", "microseconds"),
+            "day": midnight(day).isoformat(" ", "microseconds"),
             "running": 0,
             "succeeded": counts[0],
             "failed": counts[1],
@@ -69,7 +70,3 @@ def known_run_ids(session: Session, run_ids: Sequence[int]) -> set[int]:
 def add_runs(session: Session, rows: Iterable[Mapping[str, Any]]) -> None:
     """Insert finished runs, except those whose id is taken."""
     insert_unless_there(session, Run, rows)
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time())

@@ -7,7 +7,7 @@ for each app. Whoever writes any of them first locks the day's row.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
 from sql.dialects.hints import use_index
+from sql.instants import midnight
 from sql.models import AppDay, DayReport, Run
 from sql.run_status import OPEN, RunStatus
 
@@ -102,7 +103,7 @@ def first_due(session: Session, start: datetime, end: datetime) -> datetime | No
 def between(session: Session, first: date, last: date) -> Sequence[DayReport]:
     """Return the reports of the days from `first` to `last` that have one, in order."""
     statement = select(DayReport).where(
-        DayReport.day >= _midnight(first), DayReport.day <= _midnight(last)
+        DayReport.day >= midnight(first), DayReport.day <= midnight(last)
     )
     return session.execute(statement.order_by(DayReport.day)).scalars().all()
 
@@ -122,7 +123,7 @@ def of_days(
     rows = session.execute(
         select(DayReport.day, *(func.coalesce(func.sum(one), 0) for one in columns))
         .outerjoin(AppDay, of_the_apps)
-        .where(DayReport.day.between(_midnight(first), _midnight(last)))
+        .where(DayReport.day.between(midnight(first), midnight(last)))
         .group_by(DayReport.day)
     )
     return {row[0].date(): Counts(*map(int, row[1:])) for row in rows if row[0]}
@@ -139,14 +140,14 @@ def cleared(session: Session, day: date) -> Cleared:
     # The day's row first, so that `store` notices what is deleted between the two reads.
     row = session.execute(
         select(DayReport.cleared_succeeded, DayReport.cleared_failed).where(
-            DayReport.day == _midnight(day)
+            DayReport.day == midnight(day)
         )
     ).one_or_none()
     if row is None:
         return Cleared()
     apps = session.execute(
         select(AppDay.app_id, AppDay.cleared_succeeded, AppDay.cleared_failed).where(
-            AppDay.day == _midnight(day), AppDay.cleared_succeeded + AppDay.cleared_failed > 0
+            AppDay.day == midnight(day), AppDay.cleared_succeeded + AppDay.cleared_failed > 0
         )
     )
     by_app = {app_id: Counts(0, succeeded, failed) for app_id, succeeded, failed in apps}
@@ -189,25 +190,21 @@ def note_cleared(session: Session, days: Mapping[date, ByApp]) -> None:
 def _lock(session: Session, day: date) -> DayReport:
     """Lock and return the row of a day; insert it if it is missing."""
     _insert_missing(session, day)
-    found = select(DayReport).where(DayReport.day == _midnight(day)).with_for_update()
+    found = select(DayReport).where(DayReport.day == midnight(day)).with_for_update()
     return session.execute(found.execution_options(populate_existing=True)).scalar_one()
 
 
 def _app_days(session: Session, day: date, app_ids: Iterable[int]) -> dict[int, AppDay]:
     """Return all app rows of a locked day; add the missing ones of `app_ids`."""
-    found = select(AppDay).where(AppDay.day == _midnight(day)).with_for_update()
+    found = select(AppDay).where(AppDay.day == midnight(day)).with_for_update()
     rows = session.execute(found.execution_options(populate_existing=True)).scalars()
     known = {row.app_id: row for row in rows}
     for app_id in sorted(set(app_ids) - known.keys()):
-        known[app_id] = AppDay(app_id=app_id, day=_midnight(day), **_NO_RUNS)
+        known[app_id] = AppDay(app_id=app_id, day=midnight(day), **_NO_RUNS)
         session.add(known[app_id])
     return known
 
 
 def _insert_missing(session: Session, day: date) -> None:
-    row = {"day": _midnight(day).isoformat(" ", "microseconds")} | _NO_RUNS
+    row = {"day": midnight(day).isoformat(" ", "microseconds")} | _NO_RUNS
     insert_unless_there(session, DayReport, [row])
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time())

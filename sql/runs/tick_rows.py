@@ -11,11 +11,9 @@ from sql.instants import epoch_ms
 from sql.jobs import child_links
 from sql.models import App, Job, Purge, Run, SkippedTicks
 from sql.rows import fetch, query
-from sql.run_status import OPEN, Kind, RunStatus
+from sql.run_status import LATE_MS, OPEN, Kind, RunStatus
 from sql.runs.run_rows import TickRun
 
-#: How late a tick must be to count as misfired; XXL-JOB's limit.
-LATE_MS = 5_000
 #: A schedule's run that was routed and started after its tick had misfired.
 _STARTED_LATE = and_(
     Run.kind == Kind.SCHEDULE,

@@ -6,6 +6,7 @@ from dataclasses import fields
 from sqlalchemy.orm import Session
 
 from scheduler.alarms.policy import AlarmTargets, RunWebhook
+from scheduler.commands.job_file import JOB_FILE_BYTES
 from scheduler.jobs.fields import FIELDS
 from scheduler.jobs.rules import problems
 from scheduler.jobs.spec import AppSpec, JobSpec
@@ -13,7 +14,6 @@ from scheduler.jobs.stored_spec import app_spec, job_spec
 from scheduler.schedules.registry import shown_as
 from sql.jobs import child_links, exports
 from warren.database_access import now_ms, open_database
-from warren.jobfile.yaml_tree import FILE_BYTES
 from warren.jobfile.yaml_writer import INDENT, Inline, braces, inline, scalar, text_field
 from warren.route_plugins import route_names
 from warren.settings.settings import Settings
@@ -28,9 +28,9 @@ def export_jobs(settings: Settings, *, app: str | None, names: Sequence[str]) ->
     specs, left_out = sound_specs(found[1], now_ms=now, added_routes=route_names())
     text = "".join(f"{line}\n" for line in job_file(found[0], specs))
     print(text, end="")
-    if len(text.encode()) > FILE_BYTES:
+    if len(text.encode()) > JOB_FILE_BYTES:
         left_out.append(
-            f"this is over the {FILE_BYTES} bytes of a job file; export each --app alone"
+            f"this is over the {JOB_FILE_BYTES} bytes of a job file; export each --app alone"
         )
     for words in left_out:
         warn(words)

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-#: Bytes of a file at most: some 70,000 jobs.
-FILE_BYTES = 5_000_000
+from scheduler.commands.job_file import JOB_FILE_BYTES
+
 #: Levels of nesting at most; the grammar needs six, and libyaml crashes at some 10,000.
 DEPTH = 20
 #: Aliases of a file at most, and values that they stand for in total.
@@ -54,13 +54,13 @@ def read_tree(path: Path) -> yaml.Node:
 
     """
     with path.open("rb") as file:
-        return tree_of(file.read(FILE_BYTES + 1))
+        return tree_of(file.read(JOB_FILE_BYTES + 1))
 
 
 def tree_of(data: bytes) -> yaml.Node:
     """Return the single document of a file's bytes; raises `InvalidEntry` as `read_tree` does."""
-    if len(data) > FILE_BYTES:
-        raise InvalidEntry(1, f"expected a file of up to {FILE_BYTES} bytes, got a larger one")
+    if len(data) > JOB_FILE_BYTES:
+        raise InvalidEntry(1, f"expected a file of up to {JOB_FILE_BYTES} bytes, got a larger one")
     text = _decoded(data)
     try:
         _check_events(text)

@@ -105,14 +105,15 @@ def _misspelt_variables() -> list[str]:
 def _exposed(flags: Mapping[str, Any]) -> list[str]:
     """Refuse passwords on the command line, which /proc shows to every user and job."""
     return [
-        f"{_flag(name)}: expected a URL without a password, because the process list shows it; "
+        f"{flag_of(name)}: expected a URL without a password, because the process list shows it; "
         f"set {PREFIX}{name.upper()} or {PREFIX}{name.upper()}{SUFFIX.upper()} instead"
         for name in secret_names()
         if name in flags and has_password(str(flags[name]))
     ]
 
 
-def _flag(name: str) -> str:
+def flag_of(name: str) -> str:
+    """Return the command-line flag of a setting."""
     return "--" + name.replace("_", "-")
 
 
@@ -128,7 +129,7 @@ def _unknown(name: str) -> str:
 
 def _origin(name: str, flags: Mapping[str, Any], files: SecretFiles) -> str:
     if name in flags:
-        return _flag(name)
+        return flag_of(name)
     if name in files.origins:
         return files.origins[name]
     variable = f"{PREFIX}{name.upper()}"

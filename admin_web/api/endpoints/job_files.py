@@ -16,6 +16,7 @@ from admin_web.api.paging import Word
 from admin_web.api.problem_answers import error_detail
 from admin_web.api.refusals import Refusal
 from scheduler.alarms import target_rules
+from scheduler.commands.job_file import JOB_FILE_BYTES
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.jobs import rules
 from scheduler.jobs.spec import AppSpec, JobSpec
@@ -24,9 +25,6 @@ from scheduler.problems import Code, Problem, found
 from sql.jobs import child_links, exports
 from sql.listings import job_search
 from sql.registry.apps import ids_by_name
-
-#: The size of a job file at most.
-FILE_BYTES = 5_000_000
 
 
 class ApplyQuery(msgspec.Struct, kw_only=True):
@@ -89,7 +87,7 @@ class JobFileEndpoints:
         Applied,
         query=ApplyQuery,
         body=JobFileBody,
-        body_bytes=FILE_BYTES,
+        body_bytes=JOB_FILE_BYTES,
         media=(JSON, YAML),
         is_heavy=True,
     )
