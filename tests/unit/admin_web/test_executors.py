@@ -108,7 +108,7 @@ class TestListing:
 
         assert "host-1" in page
         assert "post-1" not in page
-        assert "Drain" not in page.replace('<span class="unseen">Drain</span>', "")
+        assert "Drain" not in page.replace('<span class="visually-hidden">Drain</span>', "")
 
     def test_what_ails_an_executor_is_told_in_words(
         self, admin: Visit, database: Database, clock: Clock

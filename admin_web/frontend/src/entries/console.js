@@ -7,7 +7,7 @@ import { findAnything } from "../find.js";
 import { refreshLiveParts } from "../live.js";
 import { keepFragment } from "../sign_in.js";
 import { switchThemeInPlace } from "../theme.js";
-import { tickAll } from "../ticks.js";
+import { selectAll } from "../select_all.js";
 import { tellTimeZone } from "../zone.js";
 
 tellTimeZone();
@@ -17,5 +17,5 @@ closeQuestions();
 watchConditions();
 keepDrafts();
 keepFragment();
-tickAll();
+selectAll();
 findAnything();
