@@ -17,6 +17,7 @@ from sql.instants import iso
 from sql.jobs import child_links
 from sql.listings import recent
 from sql.listings.recent import ListedJob
+from sql.registry import apps
 from warren.actions.local_client import open_client
 from warren.actions.trigger import trigger_job
 from warren.command_options import as_json, examples, takes_settings
@@ -81,6 +82,8 @@ def list_jobs(settings: Settings, app: str | None, as_json: bool) -> None:
     """Show the jobs: when each fires next and how its last run went."""
     with open_database(settings) as database:
         now = now_ms(database)
+        if app is not None:
+            database.read(lambda session: apps.find(session, app))
         rows = database.read(lambda session: recent.jobs(session, now_ms=now, app=app))
         views = _views(settings, database, rows, now)
     if as_json:
