@@ -11,9 +11,7 @@ host RESERVED counts as STARTING. Of runs HANDED to one job process at once, tho
 have a begin note instead of a STARTING line.
 """
 
-from collections.abc import Iterator
 from enum import Enum, auto
-from itertools import islice
 
 import structlog
 
@@ -24,15 +22,14 @@ from broker.reasons.stored import to_json
 from executor.begin_notes import OldNotes
 from executor.fork_server import linux
 from executor.journal import records
+from executor.journal.contents import Contents
 from executor.journal.file import Journal
-from executor.journal.finished_runs import RESULTS_LIMIT, FinishedRuns
+from executor.journal.finished_runs import RESULTS_LIMIT
 from executor.journal.open_run import OpenRun
 from executor.journal.records import Final
 
 #: Bytes by which the journal may grow before it is compacted.
 GROWTH_LIMIT = 64_000_000
-#: Most boots kept; older ones count as unknown, like another executor's.
-BOOT_LIMIT = 1_000
 
 
 class Stage(Enum):
@@ -60,13 +57,8 @@ class RunStates:
         self._notes = notes
         self._log = log
         self._growth_limit = growth_limit
-        self._boots: dict[str, int] = {}
-        self._boot_id = ""
-        self._host_boot = ""
-        self._entries: dict[int, OpenRun] = {}
-        self._finished = FinishedRuns(results_limit)
+        self._contents = Contents(results_limit)
         self._noted_of: dict[str, frozenset[int] | None] = {}
-        self._horizon_ms = 0
         self._damaged_count = 0
         self._compact_at = journal.size + growth_limit
         self._load()
@@ -75,9 +67,9 @@ class RunStates:
 
     def stage(self, run_id: int) -> Stage:
         """Return how far a run has come."""
-        entry = self._entries.get(run_id)
+        entry = self._contents.open_runs.get(run_id)
         if entry is None:
-            return Stage.FINISHED if run_id in self._finished else Stage.UNKNOWN
+            return Stage.FINISHED if run_id in self._contents.finished else Stage.UNKNOWN
         if entry.line:
             return Stage.FINISHED
         return Stage.ACCEPTED if entry.starting is None else Stage.STARTING
@@ -87,47 +79,47 @@ class RunStates:
 
         If only its id is kept, the report is for `boot_id`, with outcome LOST, and says so.
         """
-        entry = self._entries.get(run_id)
-        line = entry.line if entry else self._finished.line(run_id)
+        entry = self._contents.open_runs.get(run_id)
+        line = entry.line if entry else self._contents.finished.line(run_id)
         if line:
             return records.report_of(line), len(line)
-        if entry is None and run_id in self._finished:
+        if entry is None and run_id in self._contents.finished:
             report = Finished(
                 run_id=run_id,
                 boot_id=boot_id,
                 outcome=Outcome.LOST,
                 message=str(Why.REPORT_FORGOTTEN()),
                 why=to_json(Why.REPORT_FORGOTTEN()),
-                finished_at_ms=self._boots.get(boot_id, 0),
+                finished_at_ms=self._contents.boots.get(boot_id, 0),
             )
             return report, len(records.line_of(report))
         return None
 
     def may_have_forgotten(self, boot_id: str, routed_at_ms: int) -> bool:
         """Whether a run sent to that boot at that time may have been here but be unknown now."""
-        return boot_id not in self._boots or routed_at_ms < self._horizon_ms
+        return boot_id not in self._contents.boots or routed_at_ms < self._contents.horizon_ms
 
     def knows_boot(self, boot_id: str) -> bool:
         """Whether the journal goes back to that boot."""
-        return boot_id in self._boots
+        return boot_id in self._contents.boots
 
     def resumable(self, boot_id: str) -> list[records.Starting]:
         """Return the starts of the boot's remote runs that have no result yet."""
         return [
             entry.starting
-            for entry in self._entries.values()
+            for entry in self._contents.open_runs.values()
             if entry.starting is not None and entry.is_resumable(boot_id)
         ]
 
     @property
     def has_open(self) -> bool:
         """Whether there are runs without an end, or ends whose report the broker may not have."""
-        return bool(self._entries)
+        return bool(self._contents.open_runs)
 
     @property
     def remembers_since_ms(self) -> int:
         """The time before which runs may be missing."""
-        return max(self._horizon_ms, next(iter(self._boots.values()), 0))
+        return max(self._contents.horizon_ms, next(iter(self._contents.boots.values()), 0))
 
     @property
     def has_uncommitted(self) -> bool:
@@ -149,33 +141,32 @@ class RunStates:
 
         """
         if self._damaged_count:
-            self._horizon_ms = now_ms
+            self._contents.horizon_ms = now_ms
         host_boot = linux.host_boot()
-        is_complete = bool(host_boot) and host_boot == self._host_boot
-        for entry in self._entries.values():
+        is_complete = bool(host_boot) and host_boot == self._contents.host_boot
+        for entry in self._contents.open_runs.values():
             if not entry.line and not entry.is_resumable(boot_id):
                 noted = self._noted(entry)
                 verdict = entry.verdict(now_ms, is_complete=is_complete, noted=noted)
                 entry.line = records.line_of(verdict)
-        self._boots[boot_id] = self._boots.pop(boot_id, now_ms)
-        self._boot_id, self._host_boot = boot_id, host_boot
+        self._contents.begin_boot(boot_id, host_boot, now_ms)
         self.compact(now_ms)
         if self._notes is not None:
             self._notes.delete(but=boot_id)
         return [
             (records.report_of(entry.line), len(entry.line))
-            for entry in self._entries.values()
+            for entry in self._contents.open_runs.values()
             if entry.line
         ]
 
     def accept(self, run_id: int) -> None:
         """Record that a run was accepted by this boot."""
-        self._entries[run_id] = OpenRun(run_id, self._boot_id)
+        self._contents.open_runs[run_id] = OpenRun(run_id, self._contents.boot_id)
         self._journal.append(records.to_line(records.Accepted(run_id=run_id)))
 
     def reserve(self, run_ids: tuple[int, ...]) -> None:
         """Record that these runs come next: once this is committed, their start needs no commit."""
-        self._mark_reserved(run_ids)
+        self._contents.mark_reserved(run_ids)
         self._journal.append(records.to_line(records.Reserved(run_ids=run_ids)))
 
     def hand_over(self, run_ids: tuple[int, ...]) -> None:
@@ -183,7 +174,7 @@ class RunStates:
 
         All but the first need no `start`: what the process has begun is in its begin note.
         """
-        self._mark_handed(run_ids)
+        self._contents.mark_handed(run_ids)
         self._journal.append(records.to_line(records.HandedOver(run_ids=run_ids)))
 
     def write(self) -> None:
@@ -200,7 +191,7 @@ class RunStates:
 
         Start it only once this is committed; for a reserved run, once it is written.
         """
-        self._entries[starting.run_id].starting = starting
+        self._contents.open_runs[starting.run_id].starting = starting
         self._journal.append(records.to_line(starting))
 
     def finish(self, report: Final) -> tuple[Final, int]:
@@ -210,7 +201,7 @@ class RunStates:
         except UnicodeEncodeError:
             report = records.without_surrogates(report)
             line = records.line_of(report)
-        entry = self._entry(report.run_id, report.boot_id)
+        entry = self._contents.open_run(report.run_id, report.boot_id)
         entry.line = line
         self._journal.append(line)
         return report, len(line)
@@ -218,7 +209,7 @@ class RunStates:
     def confirm(self, run_ids: tuple[int, ...], at_ms: int) -> None:
         """Record that the broker has the reports of these runs."""
         self._journal.append(records.to_line(records.Confirmed(run_ids=run_ids, at_ms=at_ms)))
-        self._confirm(run_ids, at_ms)
+        self._contents.confirm(run_ids, at_ms)
 
     def commit(self) -> None:
         """Make all changes so far durable.
@@ -236,31 +227,20 @@ class RunStates:
             JournalFailed: the old journal stays.
 
         """
-        self._horizon_ms = max(self._horizon_ms, self._finished.forget(now_ms))
-        for boot_id in list(islice(self._boots, max(0, len(self._boots) - BOOT_LIMIT))):
-            del self._boots[boot_id]
+        self._contents.forget(now_ms)
         # Even if it fails, the file must grow again before the next try.
         self._compact_at = self._journal.size + self._growth_limit
-        self._journal.rewrite(self._snapshot())
+        self._journal.rewrite(self._contents.lines())
         self._compact_at = self._journal.size + self._growth_limit
-        self._log.debug("journal_compacted", size=self._journal.size, open=len(self._entries))
+        self._log.debug(
+            "journal_compacted", size=self._journal.size, open=len(self._contents.open_runs)
+        )
 
     def close(self) -> None:
         """Close the journal."""
         self._journal.close()
 
-    # -- lines --------------------------------------------------------------------------------
-
-    def _snapshot(self) -> Iterator[bytes]:
-        if self._horizon_ms:
-            yield records.to_line(records.Horizon(since_ms=self._horizon_ms))
-        for boot_id, at_ms in self._boots.items():
-            host_boot = self._host_boot if boot_id == self._boot_id else ""
-            boot = records.Boot(boot_id=boot_id, at_ms=at_ms, host_boot=host_boot)
-            yield records.to_line(boot)
-        yield from self._finished.lines()
-        for entry in self._entries.values():
-            yield from entry.lines()
+    # -- loading ------------------------------------------------------------------------------
 
     def _load(self) -> None:
         for number, line in enumerate(self._journal.read(), start=1):
@@ -269,30 +249,7 @@ class RunStates:
                 self._damaged_count += 1
                 self._log.error("journal_line_skipped", line=number, size=len(line))
             else:
-                self._apply(record, line)
-
-    def _apply(self, record: records.AnyRecord, line: bytes) -> None:
-        match record:
-            case records.Boot():
-                self._boots[record.boot_id] = record.at_ms
-                self._boot_id, self._host_boot = record.boot_id, record.host_boot
-            case records.Accepted():
-                self._entry(record.run_id, self._boot_id)
-            case records.Reserved():
-                self._mark_reserved(record.run_ids)
-            case records.HandedOver():
-                self._mark_handed(record.run_ids)
-            case records.Starting():
-                self._entry(record.run_id, self._boot_id).starting = record
-            case records.Ended():
-                report = record.report
-                self._entry(report.run_id, report.boot_id).line = line
-            case records.Confirmed():
-                self._confirm(record.run_ids, record.at_ms)
-            case records.FinishedIdBlock():
-                self._finished.add_block(record)
-            case records.Horizon():
-                self._horizon_ms = max(self._horizon_ms, record.since_ms)
+                self._contents.apply(record, line)
 
     def _noted(self, entry: OpenRun) -> frozenset[int] | None:
         """Return what the job processes of a run's boot began last; they begin no other then."""
@@ -301,23 +258,3 @@ class RunStates:
         if entry.boot_id not in self._noted_of:
             self._noted_of[entry.boot_id] = self._notes.revoke(entry.boot_id)
         return self._noted_of[entry.boot_id]
-
-    def _mark_reserved(self, run_ids: tuple[int, ...]) -> None:
-        for run_id in run_ids:
-            self._entry(run_id, self._boot_id).is_reserved = True
-
-    def _mark_handed(self, run_ids: tuple[int, ...]) -> None:
-        for run_id in run_ids:
-            if run_id in self._entries:  # others ended before a compaction
-                self._entries[run_id].handed = run_ids
-
-    def _entry(self, run_id: int, boot_id: str) -> OpenRun:
-        return self._entries.setdefault(run_id, OpenRun(run_id, boot_id))
-
-    def _confirm(self, run_ids: tuple[int, ...], at_ms: int) -> None:
-        for run_id in run_ids:
-            entry = self._entries.get(run_id)
-            line = entry.line if entry is not None else b""
-            if line:
-                del self._entries[run_id]
-            self._finished.add(run_id, at_ms, line)

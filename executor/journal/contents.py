@@ -1,0 +1,104 @@
+"""What the lines of a journal add up to: boots, open runs and finished ones."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from executor.journal import records
+from executor.journal.finished_runs import RESULTS_LIMIT, FinishedRuns
+from executor.journal.open_run import OpenRun
+
+#: Most boots kept; older ones count as unknown, like another executor's.
+BOOT_LIMIT = 1_000
+
+
+class Contents:
+    """The contents of one journal, in memory.
+
+    Attributes:
+        boots: when each boot began, oldest first.
+        boot_id: the last boot; it accepted what comes next.
+        host_boot: the host's boot, in which that boot began.
+        open_runs: runs whose report the broker does not have yet.
+        finished: the others.
+        horizon_ms: the time before which runs may be missing; 0 = none are.
+
+    """
+
+    def __init__(self, results_limit: int = RESULTS_LIMIT) -> None:
+        self.boots: dict[str, int] = {}
+        self.boot_id = ""
+        self.host_boot = ""
+        self.open_runs: dict[int, OpenRun] = {}
+        self.finished = FinishedRuns(results_limit)
+        self.horizon_ms = 0
+
+    def apply(self, record: records.AnyRecord, line: bytes) -> None:
+        """Add a line of the journal."""
+        match record:
+            case records.Boot():
+                self.boots[record.boot_id] = record.at_ms
+                self.boot_id, self.host_boot = record.boot_id, record.host_boot
+            case records.Accepted():
+                self.open_run(record.run_id, self.boot_id)
+            case records.Reserved():
+                self.mark_reserved(record.run_ids)
+            case records.HandedOver():
+                self.mark_handed(record.run_ids)
+            case records.Starting():
+                self.open_run(record.run_id, self.boot_id).starting = record
+            case records.Ended():
+                report = record.report
+                self.open_run(report.run_id, report.boot_id).line = line
+            case records.Confirmed():
+                self.confirm(record.run_ids, record.at_ms)
+            case records.FinishedIdBlock():
+                self.finished.add_block(record)
+            case records.Horizon():
+                self.horizon_ms = max(self.horizon_ms, record.since_ms)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines that restore it."""
+        if self.horizon_ms:
+            yield records.to_line(records.Horizon(since_ms=self.horizon_ms))
+        for boot_id, at_ms in self.boots.items():
+            host_boot = self.host_boot if boot_id == self.boot_id else ""
+            boot = records.Boot(boot_id=boot_id, at_ms=at_ms, host_boot=host_boot)
+            yield records.to_line(boot)
+        yield from self.finished.lines()
+        for run in self.open_runs.values():
+            yield from run.lines()
+
+    def begin_boot(self, boot_id: str, host_boot: str, now_ms: int) -> None:
+        """Add a boot, or continue it."""
+        self.boots[boot_id] = self.boots.pop(boot_id, now_ms)
+        self.boot_id, self.host_boot = boot_id, host_boot
+
+    def forget(self, now_ms: int) -> None:
+        """Drop what is no longer needed."""
+        self.horizon_ms = max(self.horizon_ms, self.finished.forget(now_ms))
+        for boot_id in list(islice(self.boots, max(0, len(self.boots) - BOOT_LIMIT))):
+            del self.boots[boot_id]
+
+    def open_run(self, run_id: int, boot_id: str) -> OpenRun:
+        """Return an open run; it is added if it is new."""
+        return self.open_runs.setdefault(run_id, OpenRun(run_id, boot_id))
+
+    def mark_reserved(self, run_ids: tuple[int, ...]) -> None:
+        """Note that these runs come next."""
+        for run_id in run_ids:
+            self.open_run(run_id, self.boot_id).is_reserved = True
+
+    def mark_handed(self, run_ids: tuple[int, ...]) -> None:
+        """Note that one job process may get all of these runs."""
+        for run_id in run_ids:
+            if run_id in self.open_runs:  # others ended before a compaction
+                self.open_runs[run_id].handed = run_ids
+
+    def confirm(self, run_ids: tuple[int, ...], at_ms: int) -> None:
+        """Note that the broker has the reports of these runs."""
+        for run_id in run_ids:
+            run = self.open_runs.get(run_id)
+            line = run.line if run is not None else b""
+            if line:
+                del self.open_runs[run_id]
+            self.finished.add(run_id, at_ms, line)
