@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from sqlalchemy.orm import Session
 
 from admin_web.api.answer_types import answer_type, page_type, to_answer
 from admin_web.api.api_services import ApiServices
@@ -12,8 +13,11 @@ from admin_web.api.endpoints.pauses import Changed, PauseBody, pause
 from admin_web.api.paging import USUAL, Cursor, Limit, PageQuery, Word, page, place_of
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.views import blockers
+from scheduler.views.blockers import Blockers
 from scheduler.views.pause_view import pause_facts
 from scheduler.views.process_view import ExecutorView, NodeView, node_view
+from sql.listings import app_listing
+from sql.listings.app_listing import RoutedJob
 from sql.models import Registration
 from sql.registry import drains, pauses, presence
 
@@ -64,18 +68,24 @@ class ClusterEndpoints:
         """List executors by app and address, including listed ones that are offline.
 
         `blocked_by` says why one gets no new runs, the widest reason first; it is empty if it may
-        get some.
+        get some. That the routes of all started jobs choose others is told if `app` is given.
         """
         query, after = call.query, place_of(call.query, str) or ""
         app_ids, now_ms = asked_app_ids(self._services, call, query.app), self._services.now_ms()
-        found = self._services.database.read(
-            lambda session: blockers.read(session, app_ids, now_ms=now_ms)
-        )
+
+        def read(session: Session) -> tuple[Blockers, list[RoutedJob] | None]:
+            found = blockers.read(session, app_ids, now_ms=now_ms)
+            if query.app is None:
+                return found, None
+            most = blockers.MOST_JOBS + 1
+            return found, app_listing.started_jobs(session, query.app, limit=most)
+
+        found, started = self._services.database.read(read)
         rows = [row for row in found.executors if row.key > after]
         rows.sort(key=lambda row: row.key)
 
         def told(row: ExecutorView) -> Any:
-            why = blockers.blocker_json(found.of_executor(row))
+            why = blockers.blocker_json(found.of_executor(row, started))
             return to_answer(ExecutorAnswer, row, blocked_by=[Blocker(**one) for one in why])
 
         return page(

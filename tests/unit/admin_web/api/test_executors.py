@@ -24,3 +24,17 @@ def test_an_executor_that_gets_no_runs_says_why(admin: Program, clock: Clock, ro
     assert why["message"] == "app reports is paused until somebody resumes it (new disk)"
     assert [why["code"] for why in told["two"]] == ["NO_STARTED_JOB"]
     assert resumed["blocked_by"] == []
+
+
+def test_an_executor_that_no_route_chooses_says_so_in_the_list_of_its_app(
+    admin: Program, clock: Clock, rows: Rows
+) -> None:
+    rows.job("nightly", is_enabled=1, route="FIRST")
+    rows.scheduler("here", clock.now_ms())
+    for address in ("one", "two"):
+        rows.executor(address, clock.now_ms(), LOAD)
+
+    first, second = admin.get("/executors?app=reports").get_json()["items"]
+
+    assert first["blocked_by"] == []
+    assert [why["code"] for why in second["blocked_by"]] == ["ROUTED_ELSEWHERE"]
