@@ -1,5 +1,7 @@
 """Simulates crashes and cut network cables inside one process."""
 
+import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -56,7 +58,7 @@ class CuttableTransport:
     """A transport whose cable can be cut: nothing is sent or received, and nobody is told.
 
     A thread that uses it after the death of its process blocks from then on, and ends with the
-    test.
+    test. A thread with an event loop ends at once.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -72,7 +74,8 @@ class CuttableTransport:
 
     def check_alive(self) -> None:
         if self.is_dead:
-            self._is_over.wait()
+            if not _has_event_loop():
+                self._is_over.wait()
             raise SystemExit  # ends a thread silently
 
     def publisher(self, name: str, *, only_asks: bool = False) -> "_Publisher":
@@ -90,6 +93,13 @@ class CuttableTransport:
     def close(self) -> None:
         self.die()
         self._is_over.set()
+
+
+def _has_event_loop() -> bool:
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return True
+    return False
 
 
 class _Fates:

@@ -616,9 +616,9 @@ def test_process_that_cannot_be_killed_does_not_hold_its_run_open(
     eventually(lambda: not stuck.is_alive)
 
 
-def test_worker_that_is_terminated_at_once_ends(harness: SlotHarness) -> None:
+def test_worker_that_is_terminated_at_once_ends(patient: SlotHarness) -> None:
     for _ in range(5):
-        assert harness.run("terminates.at.once").message == "-15"
+        assert patient.run("terminates.at.once").message == "-15"
 
 
 def test_sigterm_during_a_fork_is_not_lost(harness: SlotHarness) -> None:

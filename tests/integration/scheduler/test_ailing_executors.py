@@ -9,6 +9,7 @@ from sql.registry import presence
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import APP, Cluster, on_memory
+from tests.support.eventually import eventually
 
 pytestmark = on_memory
 
@@ -23,9 +24,13 @@ def send(
     """Trigger a new job; return where its run went, or its shards."""
     cluster.job(f"job-{route.lower()}", route=route)
     cluster.trigger(f"job-{route.lower()}", addresses=addresses)
-    while node.dispatcher.tick(cluster.now_ms()) == 0:
+
+    def is_sent() -> bool:
+        node.dispatcher.tick(cluster.now_ms())
         node.confirmations.drain()
-    node.confirmations.drain()
+        return not cluster.runs(status=RunStatus.PLANNED) + cluster.runs(status=RunStatus.ROUTED)
+
+    eventually(is_sent)
     return [run.address for run in cluster.runs(status=RunStatus.SENT)]
 
 
