@@ -5,6 +5,7 @@ All results are links: actions are confirmed on their own pages.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from flask import render_template, request, url_for
 from flask_babel import gettext
@@ -18,9 +19,11 @@ from admin_web.visitors import Visitor, visitor
 from scheduler.actor import Right
 from sql.accounts import preferences
 from sql.listings import dashboard, job_search, run_choices, run_lines
+from sql.listings.run_lines import RunLine
 from sql.registry.apps import ids_by_name
+from sql.run_status import OPEN, RunStatus
 
-#: Results of each kind, and how many jobs may match for their actions to be listed.
+#: Results of each kind, and how many of a kind may match for their actions to be listed.
 EACH, WITH_ACTIONS = 7, 2
 LONGEST = 200
 
@@ -72,6 +75,8 @@ def _pages(known: Visitor, text: str) -> Iterator[Choice]:
     if known.may(Right.OPERATE):
         found.append(("plus", gettext("New job"), url_for("jobs.new")))
         found.append(("runs", gettext("Clear runs"), url_for("clearing.show")))
+    if known.may(Right.ADMINISTER):
+        found.append(("pause", gettext("Pause dispatch"), url_for("pauses.ask")))
     for icon, name, url in found:
         if text.lower() in name.lower():
             yield Choice(icon, gettext("Page"), name, url)
@@ -94,6 +99,17 @@ def _run(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
             yield Choice("runs", gettext("Run"), words, url_for("runs.show", run_id=run.id))
             log = gettext("Log of %(name)s", name=words)
             yield Choice("trail", gettext("Run"), log, url_for("runs.log", run_id=run.id))
+            yield from _run_actions(known, run, words)
+
+
+def _run_actions(known: Visitor, run: RunLine, words: str) -> Iterator[Choice]:
+    if not known.may(Right.OPERATE):
+        return
+    kind, ask = gettext("Run"), partial(url_for, "bulk_runs.ask", id=run.id)
+    if run.job:
+        yield Choice("arrow", kind, gettext("Run %(name)s again", name=words), ask(action="again"))
+    if RunStatus(run.status) in OPEN:
+        yield Choice("square", kind, gettext("Kill %(name)s", name=words), ask(action="kill"))
 
 
 def _jobs(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
@@ -119,13 +135,36 @@ def _actions(known: Visitor, job_id: int, name: str) -> Iterator[Choice]:
 
 
 def _apps(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
-    fitting = [name for name in ids_by_name(session, known.app_ids) if text.lower() in name.lower()]
+    ids = ids_by_name(session, known.app_ids)
+    fitting = [name for name in ids if text.lower() in name.lower()]
     for name in fitting[:EACH]:
         yield Choice("apps", gettext("App"), name, url_for("jobs.index", app=name))
+        if len(fitting) <= WITH_ACTIONS:
+            yield from _app_actions(known, ids[name], name)
+
+
+def _app_actions(known: Visitor, app_id: int, name: str) -> Iterator[Choice]:
+    kind = gettext("App")
+    runs = gettext("Runs of %(name)s", name=name)
+    yield Choice("runs", kind, runs, url_for("runs.index", app=name))
+    executors = gettext("Executors of %(name)s", name=name)
+    yield Choice("executors", kind, executors, url_for("executors.index", app=name))
+    if known.may(Right.OPERATE):
+        pause = gettext("Pause app %(name)s", name=name)
+        yield Choice("pause", kind, pause, url_for("pauses.ask_app", app_id=app_id))
+    if known.may(Right.ADMINISTER):
+        edit = gettext("Edit %(name)s", name=name)
+        yield Choice("script", kind, edit, url_for("apps.edit", app_id=app_id))
 
 
 def _executors(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
-    found = (one for one in dashboard.executors(session, known.app_ids) if text in one.address)
-    for one, _ in zip(found, range(EACH), strict=False):
-        url = url_for("executors.index", app=one.app, address=one.address)
-        yield Choice("executors", gettext("Executor"), f"{one.app}/{one.address}", url)
+    registered = dashboard.executors(session, known.app_ids)
+    fitting = [one for one in registered if text.lower() in one.address.lower()]
+    kind = gettext("Executor")
+    for one in fitting[:EACH]:
+        name = f"{one.app}/{one.address}"
+        yield Choice("executors", kind, name, url_for("executors.show", executor_id=one.id))
+        if len(fitting) <= WITH_ACTIONS:
+            runs = gettext("Runs of %(name)s", name=name)
+            url = url_for("runs.index", app=one.app, address=one.address)
+            yield Choice("runs", kind, runs, url)

@@ -49,8 +49,41 @@ def test_a_run_is_found_by_its_id(admin: Visit, rows: Rows, clock: Clock) -> Non
 def test_pages_apps_and_executors_are_found(admin: Visit, rows: Rows) -> None:
     assert "/audit" in found(admin, "audit")
     assert "/jobs?app=reports" in found(admin, "report")
-    assert found(admin, "worker") == ["/executors?app=reports&amp;address=worker-7"]
+    [executor, runs] = found(admin, "WORKER")
+    assert "<title>worker-7" in admin.get(executor).text
+    assert runs == "/runs?app=reports&amp;address=worker-7"
     assert "Nothing found." in admin.get("/find?q=zzz").text
+
+
+def test_what_can_be_done_with_a_run_depends_on_its_state(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("nightly")
+    over = rows.run(job_id, clock.now, status="FAILED")
+    going = rows.run(job_id, clock.now - 1_000, status="RUNNING")
+    again, kill = "/runs/bulk/ask?id={}&amp;action=again", "/runs/bulk/ask?id={}&amp;action=kill"
+
+    assert found(admin, str(over))[2:] == [again.format(over)]
+    assert found(admin, str(going))[2:] == [again.format(going), kill.format(going)]
+    question = admin.get(kill.format(going).replace("&amp;", "&")).text
+    assert "Kill 1 runs?" in question
+
+
+def test_an_app_comes_with_its_runs_its_executors_and_a_pause(
+    app: Flask, admin: Visit, rows: Rows
+) -> None:
+    app_id = rows.app("reports")
+
+    paths = found(admin, "reports")
+
+    assert paths == [
+        "/jobs?app=reports",
+        "/runs?app=reports",
+        "/executors?app=reports",
+        f"/apps/{app_id}/pause/ask",
+        f"/apps/{app_id}",
+    ]
+    assert found(signed_in(app, "viewer"), "reports") == paths[:3]
 
 
 def test_nothing_is_typed_so_favourites_come_first(admin: Visit, rows: Rows) -> None:
@@ -70,6 +103,9 @@ def test_what_is_not_ones_own_is_not_found(app: Flask, rows: Rows, clock: Clock)
     for text in ("secret", "mails", str(run_id), "audit", "users"):
         assert found(operator, text) == [], text
     assert not [path for path in found(viewer, "nightly") if re.search("edit|trigger", path)]
+    own = rows.run(rows.job("other"), clock.now, status="RUNNING")
+    assert found(viewer, str(own)) == [f"/runs/{own}", f"/runs/{own}/log"]
+    assert "/schedulers/pause/ask" not in found(operator, "pause")
     assert "/jobs/new" not in found(viewer, "new job")
 
 
