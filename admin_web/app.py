@@ -13,8 +13,8 @@ from admin_web.access.security import Security
 from admin_web.access.session_cookies import CookiePerPort
 from admin_web.access.sign_ins import LONGEST_SECONDS, SignIns
 from admin_web.compression import Compression
+from admin_web.conditions.banners import ConditionPages
 from admin_web.conditions.cluster_conditions import ClusterConditions
-from admin_web.conditions.page import ConditionPages
 from admin_web.conditions.pausing import PausePages
 from admin_web.console_services import ConsoleServices
 from admin_web.errors import ErrorPages

@@ -14,7 +14,7 @@ from admin_web.forms.choices import ALL, select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.local_times import LocalTimes
 from admin_web.timeline.bars import WIDTH, Bar, Window
-from admin_web.timeline.rows import ROW_RUNS, Grouping, Row, TimelineReader
+from admin_web.timeline.timeline_rows import ROW_RUNS, Grouping, Row, TimelineReader
 from admin_web.url_routes import route
 from admin_web.visitors import visitor
 from scheduler.actor import Right

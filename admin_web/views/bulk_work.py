@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import structlog
 
-from scheduler.commands.bulk.outcomes import Counts, Outcome, Part
+from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
 from scheduler.problems import Problem
 from sql.errors import DatabaseUnavailable
 

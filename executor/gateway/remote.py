@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from executor.core.agent import Executor
 from executor.core.state_folder import StateFolder
-from executor.gateway.client import RemoteClient
 from executor.gateway.protocol import RemoteResult
+from executor.gateway.remote_client import RemoteClient
 from executor.gateway.remote_folder import Note, RemoteFolder
 from executor.gateway.remote_slots import RemoteSlots
 from executor.messaging.signed_sender import new_boot_id

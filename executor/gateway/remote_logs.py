@@ -14,8 +14,8 @@ import structlog
 
 from broker.messages.to_executor import Trigger
 from executor.gateway import protocol
-from executor.gateway.client import RemoteClient
 from executor.gateway.errors import CallFailed
+from executor.gateway.remote_client import RemoteClient
 from executor.logs.run_logs import RunLogs
 
 #: How long a reader waits for new lines.

@@ -26,10 +26,10 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from broker.reasons.stored import to_json
 from executor.gateway import endings, protocol
-from executor.gateway.client import RemoteClient
 from executor.gateway.errors import CallFailed, NotSent
 from executor.gateway.liveness import Liveness
 from executor.gateway.protocol import RemoteResult
+from executor.gateway.remote_client import RemoteClient
 from executor.gateway.remote_logs import RemoteLogs
 from executor.gateway.remote_run import RemoteLimits, RemoteRun
 from executor.gateway.remote_watch import RemoteWatch

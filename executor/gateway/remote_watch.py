@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from executor.gateway.client import RemoteClient
 from executor.gateway.endings import PROOF_SECONDS
 from executor.gateway.errors import CallFailed
 from executor.gateway.liveness import Liveness
+from executor.gateway.remote_client import RemoteClient
 from executor.gateway.remote_run import RemoteRun
 
 #: Seconds between two beats; every PROOF_BEATS-th one looks for proof of each run.

@@ -13,11 +13,11 @@ import structlog
 from executor.errors import ExecutorError
 from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.allow_list import AllowList, RemoteUrl
-from executor.gateway.client import RemoteClient
 from executor.gateway.errors import BadRequest, NotRecorded
 from executor.gateway.liveness import REGISTERED_SECONDS
 from executor.gateway.protocol import RemoteResult
 from executor.gateway.remote import ExecutorFactory, Remote
+from executor.gateway.remote_client import RemoteClient
 from executor.gateway.remote_folder import RemoteFolder, remembered
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from executor.gateway import protocol
 from executor.gateway.access_tokens import DEFAULT_TOKEN, AccessTokens
-from executor.gateway.client import APPNAME_HEADER
 from executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
+from executor.gateway.remote_client import APPNAME_HEADER
 from executor.gateway.remotes import Remotes
 
 #: Where executors expect the admin: at the root, or below its web application's path.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival, digest, numbered
-from scheduler.imports.outcomes import ImportAction
+from scheduler.imports.import_outcomes import ImportAction
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import app_spec, fingerprint, job_spec
 from sql.imports import origins

@@ -12,8 +12,8 @@ from datetime import date
 from scheduler.commands.command_context import CommandContext
 from scheduler.imports.arrivals import Arrivals, RunArrival
 from scheduler.imports.decisions import APP, JOB, Decider
+from scheduler.imports.import_outcomes import Outcome
 from scheduler.imports.job_arrivals import JobArrivals
-from scheduler.imports.outcomes import Outcome
 from scheduler.imports.past_arrivals import PastArrivals
 from scheduler.imports.take_over import TakeOver
 from scheduler.imports.user_arrivals import Keep, UserArrivals

@@ -18,9 +18,9 @@ from scheduler.commands.job_changes import JobChanges, new_job
 from scheduler.commands.schedule_changes import ScheduleChanges
 from scheduler.commands.script_changes import apply_script
 from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival
+from scheduler.imports.child_links import LinkArrivals
 from scheduler.imports.decisions import APP, JOB, AppStep, Decider, JobStep, app_here, job_here
-from scheduler.imports.links import LinkArrivals
-from scheduler.imports.outcomes import ImportAction, Outcome
+from scheduler.imports.import_outcomes import ImportAction, Outcome
 from scheduler.jobs.audit_records import record_of
 from scheduler.jobs.script_cache import script_type
 from sql.imports import origins

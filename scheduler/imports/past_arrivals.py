@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from scheduler.actor import Right
 from scheduler.commands.command_context import CommandContext
 from scheduler.imports.arrivals import DayArrival, RunArrival
-from scheduler.imports.outcomes import ImportAction, Outcome
+from scheduler.imports.import_outcomes import ImportAction, Outcome
 from sql.batch import chunks
 from sql.imports import past
 from sql.instants import at, at_as_text

@@ -15,7 +15,7 @@ from scheduler.commands.command_context import CommandContext
 from scheduler.commands.schedule_changes import ScheduleChanges
 from scheduler.imports.arrivals import Arrivals, JobArrival
 from scheduler.imports.decisions import JOB
-from scheduler.imports.outcomes import ImportAction, Outcome
+from scheduler.imports.import_outcomes import ImportAction, Outcome
 from scheduler.problems import Problem
 from sql.imports import origins
 from sql.jobs import jobs

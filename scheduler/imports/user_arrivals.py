@@ -11,7 +11,7 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.passwords import hash_password
 from scheduler.imports.arrivals import UserArrival, digest
-from scheduler.imports.outcomes import ImportAction, Outcome
+from scheduler.imports.import_outcomes import ImportAction, Outcome
 from sql.accounts import user_accounts, users
 from sql.accounts.users import Rights
 from sql.imports import origins

@@ -7,8 +7,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
-from sql.changes import modify
 from sql.models import IdempotencyKey
+from sql.updates import modify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

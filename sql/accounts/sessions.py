@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from sql.changes import modify
 from sql.models import SignIn, User
+from sql.updates import modify
 
 
 def add(

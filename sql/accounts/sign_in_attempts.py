@@ -10,8 +10,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
-from sql.changes import modify
 from sql.models import SignInLimit
+from sql.updates import modify
 
 
 def charge(session: Session, limits: Mapping[str, tuple[int, int]], *, now_ms: int) -> int:

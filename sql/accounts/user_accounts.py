@@ -7,11 +7,11 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from sql.accounts.users import Role
-from sql.changes import modify
 from sql.errors import NotFound
 from sql.models import SignIn, User
 from sql.rows import fetch, query
 from sql.text_search import contains
+from sql.updates import modify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

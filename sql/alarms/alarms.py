@@ -16,10 +16,10 @@ from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks, insert_unless_there
-from sql.changes import modify
 from sql.dialects.hints import use_index
 from sql.models import Alarm, App, Job, Run
 from sql.rows import fetch, query
+from sql.updates import modify
 
 #: The channel of e-mails; a webhook's channel is the style of its body.
 MAIL = "mail"

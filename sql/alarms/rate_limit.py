@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from sql.alarms.alarms import OVER, AlarmStatus
 from sql.batch import chunks
-from sql.changes import modify
 from sql.dialects.supported import of
 from sql.models import Alarm, Lease
 from sql.rows import fetch, query
+from sql.updates import modify
 
 #: The lease row that serves as a lock.
 _LOCK = "alarms"

@@ -7,13 +7,13 @@ from typing import NamedTuple
 from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session
 
-from sql.changes import modify
 from sql.errors import NotFound
 from sql.models import App, AppDay, Job, Registration, Run
 from sql.registry import pauses
 from sql.registry.presence import EXECUTOR
 from sql.rows import fetch, query
 from sql.run_status import OPEN
+from sql.updates import modify
 
 
 class ListedApp(NamedTuple):

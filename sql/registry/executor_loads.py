@@ -7,9 +7,9 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
-from sql.changes import modify
 from sql.models import ExecutorLoad
 from sql.rows import fetch, query
+from sql.updates import modify
 
 #: Rows deleted by one statement.
 CHUNK = 5_000

@@ -6,8 +6,8 @@ from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
-from sql.changes import modify
 from sql.models import Lease
+from sql.updates import modify
 
 
 def hold(session: Session, name: str, holder: str, *, now_ms: int, until_ms: int) -> bool:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 from sqlalchemy.orm import Session
 
-from sql.changes import modify
 from sql.models import App, Cluster, Pause
 from sql.registry.uptimes import Downtime
 from sql.rows import fetch, fetch_one, query
+from sql.updates import modify
 
 #: The app id of a pause of the whole cluster.
 EVERY_APP = 0

@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import Insert, bindparam, delete, func, select, update
 from sqlalchemy.orm import Session
 
-from sql.changes import modify
 from sql.dialects.supported import of
 from sql.instants import at
 from sql.models import Registration
+from sql.updates import modify
 
 EXECUTOR = "EXECUTOR"
 ADMIN = "ADMIN"

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, bindparam, func, literal, select, update
 from sqlalchemy.orm import Session
 
-from sql.changes import modify
 from sql.models import Uptime
 from sql.rows import fetch, query
+from sql.updates import modify
 
 #: There was a downtime before the uptime; and runs that were due in it may still be undecided.
 IS_DOWNTIME = Uptime.down_since < Uptime.since_at

@@ -8,10 +8,10 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
-from sql.changes import modify_by_ids
 from sql.instants import at
 from sql.models import Run
 from sql.run_status import Kind, RunStatus
+from sql.updates import modify_by_ids
 
 
 class Payload(NamedTuple):

@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import Guard, chunks, update_each
-from sql.changes import modify
 from sql.dialects.hints import PRIMARY_KEY, use_index
 from sql.instants import at
 from sql.models import Purge, Run
@@ -21,6 +20,7 @@ from sql.rows import fetch, query
 from sql.run_status import FINAL
 from sql.runs import day_reports
 from sql.runs.ticks import Tick, in_ticks, tick_of
+from sql.updates import modify
 
 _BY_TIME = "i_trigger_time"
 

@@ -8,10 +8,10 @@ from sqlalchemy import insert, inspect, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
-from sql.changes import modify
 from sql.explanation import Explanation
 from sql.models import Run
 from sql.run_status import CODES, RunStatus
+from sql.updates import modify
 
 _COLUMNS = tuple(one.class_attribute for one in inspect(Run).column_attrs)
 

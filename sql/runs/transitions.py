@@ -13,7 +13,6 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import Guard, chunks, lock_rows, update_alike, update_each
-from sql.changes import modify_by_ids
 from sql.dialects.dialect import Locking
 from sql.dialects.hints import PRIMARY_KEY, use_index
 from sql.explanation import Explanation
@@ -24,6 +23,7 @@ from sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatu
 from sql.runs import planned_runs
 from sql.runs.guards import may_enter, status_in
 from sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
+from sql.updates import modify_by_ids
 
 #: So many runs with the same route get a statement of their own; smaller groups share one.
 ALIKE = 8

@@ -105,7 +105,7 @@ PATCH_A_CONSTANT_STILL = {
     for name in (
         "admin_web/test_run_logs",
         "admin_web/test_slow_database",
-        "executor/gateway/test_client",
+        "executor/gateway/test_remote_client",
         "executor/gateway/test_remote_slots",
         "executor/test_agent_reservations",
         "executor/test_agent_runs",

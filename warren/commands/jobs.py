@@ -23,8 +23,8 @@ from warren.actions.trigger import trigger_job
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.jobfile.apply import apply_file
+from warren.jobfile.apply_by_api import apply_by_api
 from warren.jobfile.export import export_jobs
-from warren.jobfile.remote import apply_by_api
 from warren.settings.settings import Settings
 from warren.views.instants import local
 from warren.views.jobs import HEADERS, job_facts, job_line, waits

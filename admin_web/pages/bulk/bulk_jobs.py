@@ -15,7 +15,7 @@ from admin_web.url_routes import route
 from admin_web.views.bulk_work import BulkWork, Work, WorkState
 from admin_web.visitors import visitor
 from scheduler.actor import Right
-from scheduler.commands.bulk.outcomes import Part
+from scheduler.commands.bulk.bulk_outcomes import Part
 from scheduler.commands.commands import Commands
 from sql.accounts.idempotency import FormKey
 from sql.listings import job_search

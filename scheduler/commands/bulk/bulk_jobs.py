@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from scheduler.commands.bulk.outcomes import Counts, Outcome, Part
+from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.jobs import JobCommands
 from scheduler.commands.runs import RunCommands

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
-from scheduler.commands.bulk.outcomes import Counts, Outcome, Part
+from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.runs import cancelled
 from scheduler.completion.completion import Completion

@@ -7,7 +7,7 @@ from flask import Flask
 
 from admin_web.timeline import bars
 from admin_web.timeline.bars import WIDTH, Window
-from admin_web.timeline.rows import ROW_RUNS, ROWS
+from admin_web.timeline.timeline_rows import ROW_RUNS, ROWS
 from sql.engine import Database
 from sql.run_status import RunStatus
 from sql.timeline.job_spans import SpanRun

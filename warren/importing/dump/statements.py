@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from warren.importing.dump.tokens import Data, Kind, Token, Tokens
+from warren.importing.dump.lexer import Data, Kind, Token, Tokens
 
 _NO_COLUMNS = (
     b"PRIMARY",

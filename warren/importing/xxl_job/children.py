@@ -8,7 +8,7 @@ from broker.reasons.reason import Reason
 from scheduler.imports.arrivals import JobArrival
 from scheduler.imports.findings import Finding, Verdict
 from scheduler.jobs.dependencies import find_circle
-from warren.importing.xxl_job.rows import Row
+from warren.importing.xxl_job.source_rows import Row
 
 _COLUMN = "child_jobid"
 

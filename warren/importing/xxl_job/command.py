@@ -14,7 +14,7 @@ from scheduler.imports.importer import Importer, ImportOptions
 from warren.actions.local_client import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
-from warren.importing.report import finding_line, print_findings, print_outcomes, print_runs
+from warren.importing.import_report import finding_line, print_findings, print_outcomes, print_runs
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.job_file import lines_of
 from warren.importing.xxl_job.live import LiveSource

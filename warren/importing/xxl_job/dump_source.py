@@ -12,9 +12,9 @@ from typing import IO
 
 from sql.imports.foreign import Values
 from warren.errors import CommandError
+from warren.importing.dump.lexer import Data
 from warren.importing.dump.statements import RowInserted, Statements, TableMade
-from warren.importing.dump.tokens import Data
-from warren.importing.xxl_job.tables import LOG, READ_WHOLE, RULES
+from warren.importing.xxl_job.source_tables import LOG, READ_WHOLE, RULES
 
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

@@ -12,7 +12,7 @@ from scheduler.imports.arrivals import AppArrival
 from scheduler.imports.findings import Finding, Verdict
 from scheduler.jobs.rules import RESERVED_APP_NAMES
 from scheduler.jobs.spec import AppSpec
-from warren.importing.xxl_job.rows import Row
+from warren.importing.xxl_job.source_rows import Row
 
 _TITLE = 64
 _ADDRESSES = 65_535

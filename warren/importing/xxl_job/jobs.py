@@ -17,8 +17,8 @@ from scheduler.jobs.spec import JobSpec
 from scheduler.schedules.cron_schedule import CronSchedule
 from scheduler.schedules.fixed_rate import FixedRate
 from scheduler.schedules.no_schedule import NoSchedule
-from warren.importing.xxl_job.rows import Row
 from warren.importing.xxl_job.scripts import GROOVY, PYTHON2, Glue, read_glue
+from warren.importing.xxl_job.source_rows import Row
 
 _COLUMNS = {
     "schedule": "schedule_conf",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from sql.imports.foreign import ForeignDatabase, Values
-from warren.importing.xxl_job.tables import INFO, LOG, REPORT
+from warren.importing.xxl_job.source_tables import INFO, LOG, REPORT
 
 _ACTIVITY = {
     INFO: ("trigger_status", "trigger_last_time", "trigger_next_time"),

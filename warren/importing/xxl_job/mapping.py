@@ -14,8 +14,8 @@ from warren.errors import CommandError
 from warren.importing.xxl_job.children import link
 from warren.importing.xxl_job.groups import Groups, read_groups
 from warren.importing.xxl_job.jobs import JobReading, read_job
-from warren.importing.xxl_job.rows import Row, Source
-from warren.importing.xxl_job.tables import (
+from warren.importing.xxl_job.source_rows import Row, Source
+from warren.importing.xxl_job.source_tables import (
     GLUE,
     GROUP,
     INFO,

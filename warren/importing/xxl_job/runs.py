@@ -13,8 +13,8 @@ from sql.instants import epoch_ms
 from sql.run_status import RunStatus
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.live import LiveSource
-from warren.importing.xxl_job.rows import Row
-from warren.importing.xxl_job.tables import LOG, RULES
+from warren.importing.xxl_job.source_rows import Row
+from warren.importing.xxl_job.source_tables import LOG, RULES
 
 OK, TIMED_OUT = 200, 502
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)

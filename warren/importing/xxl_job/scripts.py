@@ -11,7 +11,7 @@ from scheduler.jobs.script_cache import language_of
 from scheduler.jobs.script_source import REMARK_LENGTH, check_source, normal_source
 from scheduler.problems import Problem
 from sql.jobs.script_versions import KEPT_VERSIONS
-from warren.importing.xxl_job.rows import Row
+from warren.importing.xxl_job.source_rows import Row
 
 HANDLER = "BEAN"
 #: Types that run with another interpreter here, or in another way.

@@ -13,7 +13,7 @@ from scheduler.problems import Problem
 from scheduler.schedules.cron_schedule import CronSchedule
 from sql.instants import iso
 from warren.errors import CommandError
-from warren.importing.xxl_job.tables import INFO
+from warren.importing.xxl_job.source_tables import INFO
 
 #: Zones to try if the given one does not fit.
 _OTHERS = (

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
 from scheduler.commands.bulk.bulk_runs import AGAIN_AT_ONCE
-from scheduler.commands.bulk.outcomes import Counts, Outcome, Part
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
 from sql.accounts.idempotency import FormKey

@@ -10,8 +10,8 @@ from scheduler.actor import Actor
 from scheduler.audit.integrity_check import audit
 from scheduler.commands.command_context import CommandContext
 from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival
+from scheduler.imports.import_outcomes import ImportAction
 from scheduler.imports.importer import Importer, ImportOptions
-from scheduler.imports.outcomes import ImportAction
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.node import SchedulerNode
 from sql.instants import at

@@ -20,7 +20,7 @@ from tests.integration.warren.importing.test_xxl_job import counts
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.xxl_job_tables import XxlJobDatabase
 from warren.importing.xxl_job.dump_source import DumpSource
-from warren.importing.xxl_job.tables import INFO
+from warren.importing.xxl_job.source_tables import INFO
 
 #: Written by mariadb-dump 10.11 of a database that the function `fill` filled.
 WRITTEN = Path(__file__).parents[3] / "data" / "xxl_job_dump.sql"

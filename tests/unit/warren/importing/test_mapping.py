@@ -11,9 +11,9 @@ from scheduler.imports.arrivals import Arrivals
 from sql.run_status import RunStatus
 from tests.support.xxl_job_tables import VERSIONS, columns
 from warren.importing.xxl_job.mapping import map_tables
-from warren.importing.xxl_job.rows import Row
 from warren.importing.xxl_job.runs import plain, status_of
-from warren.importing.xxl_job.tables import (
+from warren.importing.xxl_job.source_rows import Row
+from warren.importing.xxl_job.source_tables import (
     GLUE,
     GROUP,
     INFO,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from scheduler.imports.findings import Finding, Verdict, counted
-from scheduler.imports.outcomes import ImportAction, Outcome
+from scheduler.imports.import_outcomes import ImportAction, Outcome
 from warren.views.terminal import print_json, visible
 
 _IMPORTANT = (

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.imports.decisions import JOB, JobStep, job_here
-from scheduler.imports.outcomes import ImportAction, Outcome
+from scheduler.imports.import_outcomes import ImportAction, Outcome
 from scheduler.jobs.audit_records import record_of_children
 from scheduler.jobs.dependencies import find_circle
 from sql.imports import origins

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from executor.gateway.allow_list import AllowList
-from executor.gateway.client import ANSWER_BYTES, RemoteClient
 from executor.gateway.errors import CallFailed, Disconnected, NotSent
 from executor.gateway.protocol import Answer
+from executor.gateway.remote_client import ANSWER_BYTES, RemoteClient
 from tests.support.ports import free_port
 
 OK = b'{"code":200,"msg":"Running"}'
@@ -149,7 +149,7 @@ class TestKeptConnections:
         assert (keeper.connections, len(keeper.requests)) == (1, 3)
 
     def test_start_does_not_use_one_that_was_idle(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("executor.gateway.client.KEPT_FOR_ONCE_SECONDS", -1.0)
+        monkeypatch.setattr("executor.gateway.remote_client.KEPT_FOR_ONCE_SECONDS", -1.0)
         keeper = Keeper()
 
         kept(keeper, *[lambda client: client.run({"jobId": 1})] * 3)
@@ -214,7 +214,7 @@ def test_refused_connection_is_a_call_that_did_not_arrive() -> None:
 
 
 def test_peer_that_is_silent_may_have_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("executor.gateway.client.CALL_SECONDS", 0.1)
+    monkeypatch.setattr("executor.gateway.remote_client.CALL_SECONDS", 0.1)
 
     async def ask() -> None:
         def hold(_reader: object, _writer: object) -> None:
