@@ -65,6 +65,8 @@ class Server:
                 ("registry", self._register, REGISTRATION_BYTES),
                 ("registryRemove", self._sign_off, REGISTRATION_BYTES),
                 ("callback", self._call_back, CALLBACK_BYTES),
+                # The last, so that it stands for all other calls.
+                ("{name}", _refuse_call, REGISTRATION_BYTES),
             ):
                 handler = self._handler(name, serve, most_bytes)
                 application.router.add_post(f"{prefix}/{name}", handler)
@@ -78,8 +80,9 @@ class Server:
                 caller = self._caller_of(request)
                 await serve(caller, await _body_of(request, most_bytes, self._body_seconds))
             except (BadRequest, NotRecorded, AddressRefused) as error:
+                asked = request.match_info.get("name", name)[:_SHOWN_CHARACTERS]
                 log.warning(
-                    "remote_request_refused", call=name, sender=request.remote, why=str(error)
+                    "remote_request_refused", call=asked, sender=request.remote, why=str(error)
                 )
                 return _response(str(error))
             except (ConnectionError, asyncio.CancelledError):
@@ -111,6 +114,10 @@ class Server:
 
     async def _call_back(self, caller: _Caller, body: bytes) -> None:
         await self._remotes.call_back(caller.apps, protocol.read_results(body))
+
+
+async def _refuse_call(_caller: _Caller, _body: bytes) -> None:
+    raise BadRequest("there is no such call; expected registry, registryRemove or callback")
 
 
 async def _body_of(request: web.Request, most_bytes: int, seconds: float) -> bytes:

@@ -106,6 +106,13 @@ def test_executor_registers(case: Case) -> None:
     assert case.remotes.registered == [("demo", "http://jobs:9999")]
 
 
+def test_call_that_does_not_exist_is_refused_in_the_words_of_the_protocol(case: Case) -> None:
+    code, words = case.call("beat", {})
+
+    assert code == 500
+    assert words == "there is no such call; expected registry, registryRemove or callback"
+
+
 @pytest.mark.parametrize(
     ("failure", "words"),
     [
