@@ -23,6 +23,15 @@ class AppNames:
             self._read()
         return next((app_id for app_id, known in self._names.items() if known == name), 0)
 
+    def refresh(self) -> bool:
+        """Read all names again; return whether any has changed.
+
+        The name of a deleted app may have been given to a new one, with another id.
+        """
+        before = self._names
+        self._read()
+        return self._names != before
+
     def _read(self) -> None:
         ids = self._database.read(apps.ids_by_name)
         self._names = {app_id: name for name, app_id in ids.items()}

@@ -6,7 +6,7 @@ with the reason, so that one bad report never blocks the others.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from sqlalchemy.orm import Session
@@ -15,7 +15,7 @@ from broker.errors import BadMessage, Oversized
 from broker.messages.to_executor import StillOpen
 from broker.messages.to_scheduler import Callback, Report, Started, WhichOpen
 from broker.reasons.codes import Why
-from broker.signing import Direction, Sealer
+from broker.signing import Direction, Sealer, app_of
 from broker.transport import Consumer, Delivery
 from scheduler.bisection import bisect
 from scheduler.command_sender import Command, CommandSender
@@ -153,8 +153,16 @@ class Callbacks:
             if not isinstance(item.report, Started)
         ]
         tally = self._ender.end(ends, first=lambda session: _start(session, started, now_ms))
+        if tally.strange and self._context.app_names.refresh():
+            strange, tally.strange = tally.strange, set()
+            again = [self._renewed(item) for item in items if item.report.run_id in strange]
+            self._write(again, now_ms)
         self._count(tally)
         self._on_freed(tally.freed)
+
+    def _renewed(self, item: _Item) -> _Item:
+        """Return a report with the present id of its executor's app."""
+        return replace(item, app_id=self._context.app_names.id_of(app_of(item.delivery)))
 
     def _give_up(self, item: _Item, error: Exception, now_ms: int) -> None:
         """End the run of a report that cannot be stored; if that fails too, skip it."""

@@ -19,8 +19,9 @@ from scheduler.timeouts import Timeouts
 from sql.models import Run
 from sql.run_status import RunStatus
 from sql.runs import transitions
+from tests.integration.scheduler.conftest import Seat
 from tests.support.bad_messages import BAD_BODIES
-from tests.support.cluster import SECRET, Cluster, on_memory
+from tests.support.cluster import APP, SECRET, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 
@@ -64,6 +65,26 @@ def test_a_result_ends_its_run_with_all_that_it_says(cluster: Cluster, desk: Fak
     assert (run.status, run.message, run.log_tail) == ("SUCCEEDED", "héllo", "the end")
     assert (run.started_at, run.finished_at) == (now_ms - 111, now_ms + 222)
     assert (run.trigger_code, run.handle_code) == (200, 200)
+
+
+@on_memory
+def test_a_result_counts_although_its_app_was_deleted_and_made_anew(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    boot_id = seat()
+    cluster.job("work")
+    run_id = cluster.trigger("work")
+    still.dispatcher.tick(cluster.now_ms())
+    assert cluster.run(run_id).status == RunStatus.ROUTED
+    desk = FakeExecutor(cluster, boot_id=boot_id)
+    desk.is_beating = False
+
+    still._context.app_names._names = {999: APP}  # as this scheduler knew them before
+    desk.report(desk.finished(run_id))
+    eventually(lambda: still.callbacks.tick(cluster.now_ms()) >= 0 and cluster.run(run_id).message)
+
+    assert cluster.run(run_id).status == RunStatus.SUCCEEDED
+    assert not still.counters["callbacks_rejected"]
 
 
 @pytest.mark.parametrize("wrong_ms", [0, 1, 2**53 - 1])
