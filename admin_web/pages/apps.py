@@ -133,7 +133,7 @@ def _refusal(use: Mapping[str, Any]) -> str:
         names = ", ".join(use["jobs"]) + (" …" if use["job_count"] > len(use["jobs"]) else "")
         return str(
             gettext(
-                "This app still has %(count)s jobs: %(names)s. Delete them first.",
+                "This app still has jobs (%(count)s): %(names)s. Delete them first.",
                 count=use["job_count"],
                 names=names,
             )

@@ -164,7 +164,7 @@ class TestDeleting:
         answer = admin.post(f"/apps/{app_id}/delete")
 
         assert answer.status_code == 409
-        assert "7 jobs: job-0, job-1, job-2, job-3, job-4 …" in answer.text
+        assert "jobs (7): job-0, job-1, job-2, job-3, job-4 …" in answer.text
         assert find(database, "reports") is not None
 
     def test_app_with_a_living_executor_stays(

@@ -114,6 +114,8 @@ def test_whoever_signs_in_on_the_way_is_back_at_the_same_question(app: Flask, ro
     question = visit.get(visit.sign_in("admin", path=sign_in).location)
 
     assert "Stop 2 jobs" in question.text
+    one = visit.get("/jobs/bulk/ask?action=stop&filter=name%3Dother")
+    assert "Stop 1 job<" in one.text
 
 
 class TestTags:

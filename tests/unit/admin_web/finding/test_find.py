@@ -66,7 +66,7 @@ def test_what_can_be_done_with_a_run_depends_on_its_state(
     assert found(admin, str(over))[2:] == [again.format(over)]
     assert found(admin, str(going))[2:] == [again.format(going), kill.format(going)]
     question = admin.get(kill.format(going).replace("&amp;", "&")).text
-    assert "Kill 1 runs?" in question
+    assert f"Kill run {going}?" in question
 
 
 def test_an_app_comes_with_its_runs_its_executors_and_a_pause(
