@@ -225,6 +225,7 @@ def test_killed_outright_it_starts_again(folder: Path) -> None:
         ({}, ("--apply", "j.yaml"), "cannot read j.yaml"),
         ({"j.yaml": JOBS}, ("--apply", "j.yaml", "--seed", "j.yaml"), "one of --apply and --seed"),
         ({}, ("--app", "X"), "expected app to be"),
+        ({}, ("--app", "by-id"), "not to be named 'by-id'"),
     ],
 )
 def test_what_cannot_be_started_ends_with_one_line_and_leaves_nothing(

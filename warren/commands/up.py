@@ -10,6 +10,7 @@ import click
 
 from broker.topology import check_app
 from executor.fork_server.secrecy import keep_settings_secret
+from scheduler.jobs.rules import check_new_app_name
 from sql.engine import Database
 from sql.registry import apps
 from sql.schema import migration
@@ -78,6 +79,8 @@ def up(
         platform = AllInOne(frame, database, home_secret(settings))
         held.callback(platform.close, signals)
         name = check_app(app or jobs.app(database))
+        if name not in database.read(apps.ids_by_name):
+            check_new_app_name(name)
         jobs.prepare(frame, database)
         # Executors of an unknown app are refused.
         database.write(lambda session: apps.ensure(session, name))
