@@ -89,7 +89,6 @@ class PausePages:
     def _pause(self, app: App | None) -> Response | tuple[str, int]:
         form = self._form()
         if not form.validate():
-            form.show_time_errors()
             return _page(form, app, is_paused=self._present(app) is not None), 422
         outcome = self._services.commands(visitor().actor).cluster.pause(
             app.id if app else EVERY_APP, reason=form.reason.data or "", until_ms=form.until_ms

@@ -5,14 +5,18 @@ from wtforms import PasswordField, SelectField, StringField
 from wtforms.validators import EqualTo, InputRequired, Length, Regexp
 
 from admin_web.forms.console_form import REQUIRED, ConsoleForm
+from admin_web.language.labels import PASSWORD_FLAW
 from scheduler.commands.passwords import LONGEST, SHORTEST
 from scheduler.commands.users import NAME_PATTERN
+from scheduler.problems import Code
 
 #: The rule for user names, in the form of a new user and at sign-in.
 USER_NAME = Regexp(
     rf"^{NAME_PATTERN}\Z",
     message=lazy_gettext("A name has 4 to 50 letters, digits, dots, hyphens or underscores."),
 )
+#: The rule for new passwords.
+PASSWORD_LENGTH = Length(SHORTEST, LONGEST, PASSWORD_FLAW[Code.WEAK_LENGTH])
 #: Longer passwords are not even hashed.
 _TYPED = Length(max=LONGEST, message=lazy_gettext("Too long."))
 
@@ -32,11 +36,7 @@ class PasswordForm(ConsoleForm):
         lazy_gettext("New password"),
         [
             InputRequired(REQUIRED),
-            Length(
-                SHORTEST,
-                LONGEST,
-                lazy_gettext("Use 8 to 200 characters."),
-            ),
+            PASSWORD_LENGTH,
         ],
     )
     again = PasswordField(

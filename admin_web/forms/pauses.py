@@ -5,11 +5,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from flask_babel import gettext, lazy_gettext
-from wtforms import DateTimeLocalField, Field, SelectField, StringField, ValidationError
+from wtforms import Field, SelectField, StringField, ValidationError
 from wtforms.validators import InputRequired, Length, Optional
 
 from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import REQUIRED, ConsoleForm
+from admin_web.forms.console_form import REQUIRED, ConsoleForm, TimeField
 from scheduler.commands.cluster import LONGEST_REASON, NEVER, check_reason
 from sql.registry.pauses import PauseRow
 
@@ -45,7 +45,7 @@ class PauseForm(ConsoleForm):
         ],
     )
     span = SelectField(lazy_gettext("Ends"), choices=select_choices(_SPANS), default="")
-    until = DateTimeLocalField(lazy_gettext("or at this time"), [Optional()])
+    until = TimeField(lazy_gettext("or at this time"), [Optional()])
 
     def __init__(self, *args: Any, now_ms: int, zone: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -75,11 +75,6 @@ class PauseForm(ConsoleForm):
         is_near = field.data.year <= _LAST_YEAR
         if not is_near or _epoch_ms(field.data, self._zone) <= self._now_ms:
             raise ValidationError(gettext("Choose a time in the future."))
-
-    def show_time_errors(self) -> None:
-        """Replace the library's message about a time that cannot be parsed."""
-        if self.until.errors and self.until.data is None:
-            self.until.errors = [gettext("Enter a time like 2026-01-31 08:00.")]
 
     def show(self, pause: PauseRow) -> None:
         """Fill in an existing pause."""

@@ -10,10 +10,11 @@ from zoneinfo import ZoneInfo
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.datastructures import MultiDict
-from wtforms import DateTimeLocalField, Field, SelectField, StringField, ValidationError
+from wtforms import Field, SelectField, StringField, ValidationError
 from wtforms.validators import Length, Optional
 
 from admin_web.forms.choices import ALL, select_choices
+from admin_web.forms.console_form import NO_TIME, TimeField
 from admin_web.forms.runs import TOO_LONG, RunScopeForm
 from admin_web.language import labels
 from admin_web.url_ids import LARGEST
@@ -65,8 +66,8 @@ class RunFilterForm(RunScopeForm):
     period = SelectField(
         lazy_gettext("Time"), choices=select_choices([ALL, *PERIODS.items()]), default=""
     )
-    since = DateTimeLocalField(lazy_gettext("Due from"), [Optional()])
-    until = DateTimeLocalField(lazy_gettext("Due before"), [Optional()])
+    since = TimeField(lazy_gettext("Due from"), [Optional()])
+    until = TimeField(lazy_gettext("Due before"), [Optional()])
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -99,12 +100,6 @@ class RunFilterForm(RunScopeForm):
         _check_year(field)
         if self.since.data and field.data and field.data <= self.since.data:
             raise ValidationError(gettext("This is before the start time."))
-
-    def show_time_errors(self) -> None:
-        """Replace the library's message about a time that cannot be parsed."""
-        for field in (self.since, self.until):
-            if field.errors and field.data is None:
-                field.errors = [gettext("Enter a time like 2026-01-31 08:00.")]
 
     def search(self, *, zone: str, now_ms: int, before: Place | None, limit: int) -> RunSearch:
         """Return the search of a valid form, for one page."""
@@ -173,4 +168,4 @@ def period(name: str, now_ms: int, zone: str) -> tuple[int | None, int | None]:
 
 def _check_year(field: Field) -> None:
     if field.data is not None and field.data.year not in _YEARS:
-        raise ValidationError(gettext("Enter a time like 2026-01-31 08:00."))
+        raise ValidationError(NO_TIME)

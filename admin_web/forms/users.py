@@ -4,14 +4,12 @@ from flask_babel import lazy_gettext
 from wtforms import BooleanField, PasswordField, SelectField, SelectMultipleField, StringField
 from wtforms.validators import InputRequired, Length, Optional
 
-from admin_web.forms.account import USER_NAME
+from admin_web.forms.account import PASSWORD_LENGTH, USER_NAME
 from admin_web.forms.choices import ALL, select_choices
 from admin_web.forms.console_form import REQUIRED, ConsoleForm
 from admin_web.language import labels
-from scheduler.commands.passwords import LONGEST, SHORTEST
 from sql.accounts.users import Role
 
-_PASSWORD_LENGTH = Length(SHORTEST, LONGEST, lazy_gettext("Use 8 to 200 characters."))
 #: Viewer first, so that a careless click grants little.
 _ROLES = [
     (role.name.lower(), labels.ROLE[role.name.lower()])
@@ -51,7 +49,7 @@ class NewUserForm(RightsForm):
         [InputRequired(REQUIRED), USER_NAME],
     )
     password = PasswordField(
-        lazy_gettext("Temporary password"), [InputRequired(REQUIRED), _PASSWORD_LENGTH]
+        lazy_gettext("Temporary password"), [InputRequired(REQUIRED), PASSWORD_LENGTH]
     )
 
 
@@ -59,5 +57,5 @@ class ResetForm(ConsoleForm):
     """A new password for another user."""
 
     password = PasswordField(
-        lazy_gettext("New password"), [InputRequired(REQUIRED), _PASSWORD_LENGTH]
+        lazy_gettext("New password"), [InputRequired(REQUIRED), PASSWORD_LENGTH]
     )

@@ -36,10 +36,7 @@ class RunFinder:
         """Fill the form from a query."""
         form, app_ids = RunFilterForm(query), visitor().app_ids
         self._database.read(lambda session: form.set_choices(session, app_ids))
-        is_valid = form.validate()
-        if not is_valid:
-            form.show_time_errors()
-        return Asked(form, is_valid)
+        return Asked(form, form.validate())
 
     def search(self, asked: Asked, *, before: Place | None = None, limit: int = 1) -> RunSearch:
         """Return the search that a valid form stands for."""

@@ -20,7 +20,7 @@ from scheduler.schedules.cron_schedule import CronSchedule
 from scheduler.schedules.fixed_rate import FixedRate
 from warren.contrib.celery import task_names
 from warren.errors import CommandError
-from warren.importing.cron_fields import listed
+from warren.importing.cron_fields import BOTH_DAYS, listed
 from warren.jobfile.export import job_file
 from warren.views.terminal import warn
 
@@ -130,7 +130,7 @@ def _expression(given: Any) -> str:
     weekdays = listed({day % 7 + 1 for day in given.day_of_week}, 7)
     days = listed(set(given.day_of_month), 31)
     if "*" not in (days, weekdays):
-        raise ValueError("it needs the day of the month and the weekday to match together")
+        raise ValueError(BOTH_DAYS)
     day_fields = f"{days} {{}} ?" if weekdays == "*" else f"? {{}} {weekdays}"
     months = listed(set(given.month_of_year), 12)
     time_fields = f"0 {listed(set(given.minute), 60)} {listed(set(given.hour), 24)}"

@@ -3,6 +3,9 @@
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 
+#: Why a cron line has no equivalent: a cron expression has only one of the two fields.
+BOTH_DAYS = "it needs the day of the month and the weekday to match together"
+
 
 def listed(values: Collection[int], count: int) -> str:
     """Return values as a field: `*` for all `count` of them, else a list with ranges."""

@@ -19,7 +19,7 @@ from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Problem
 from scheduler.schedules.cron_schedule import CronSchedule
 from warren.errors import CommandError
-from warren.importing.cron_fields import listed
+from warren.importing.cron_fields import BOTH_DAYS, listed
 from warren.jobfile.export import job_file
 from warren.views.terminal import warn
 
@@ -183,7 +183,7 @@ def _expressions(when: Sequence[str]) -> Iterator[str]:
     elif days == "*":
         yield f"{time} ? {months} {weekdays}"
     elif not either:
-        raise ValueError("it needs the day of the month and the weekday to match together")
+        raise ValueError(BOTH_DAYS)
     else:
         yield f"{time} {days} {months} ?"
         yield f"{time} ? {months} {weekdays}"

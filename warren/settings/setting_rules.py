@@ -4,7 +4,6 @@ Users see the message of the ValueError, so it never contains a secret or passwo
 """
 
 import os
-import re
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,6 +18,7 @@ from executor.gateway.allow_list import AllowList
 from scheduler.alarms.channels.mail_server import MailServer, is_email
 from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
 from scheduler.alarms.channels.webhook_url import check_webhook
+from scheduler.commands.tokens.token_text import is_whole
 
 SECRET_LENGTH = 32
 TOKEN_LENGTH = 16
@@ -35,7 +35,7 @@ def check_secret(secret: str) -> str:
 
 def check_api_token(text: str) -> str:
     """Return the text of an API token if it is complete."""
-    if not re.fullmatch(r"wrn_[A-Za-z0-9_-]{43}[A-Za-z0-9]{6}", text):
+    if not is_whole(text):
         raise ValueError("this is not one")
     return text
 
