@@ -48,7 +48,7 @@ def compare(
     is_job: bool,
     unlike: bool = False,
 ) -> list[Difference]:
-    """Return each field of two records; with `unlike`, only those that differ."""
+    """Return the fields that two records set; with `unlike`, only those that differ."""
     fields = FIELD_OF if is_job else {}
     labels = record_fields.LABELS | (_labels() if is_job else {})
 
@@ -58,7 +58,7 @@ def compare(
         field = fields.get(name)
         return _shown(field, stored) if field else record_fields.in_words(name, stored, names)
 
-    return [
+    found = (
         Difference(
             str(labels.get(name) or name.replace("_", " ")),
             shown(name, before.get(name)),
@@ -66,7 +66,8 @@ def compare(
         )
         for name in dict.fromkeys([*before, *after])
         if not unlike or (before.get(name) or None) != (after.get(name) or None)
-    ]
+    )
+    return [one for one in found if (one.before, one.after) != (None, None)]
 
 
 def link(entry: AuditEntry) -> str:

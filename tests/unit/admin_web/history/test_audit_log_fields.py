@@ -118,4 +118,5 @@ def test_child_jobs_are_named_as_far_as_the_viewer_may_see_them(
     )
 
     page = admin.get(f"/jobs/{parent}/history").text
+    assert "New process for each run" not in page
     assert "<ins>reports/mail-report</ins>" in page
