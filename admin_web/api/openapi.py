@@ -28,8 +28,7 @@ next page, null at the end. Every error is a problem as in RFC 9457.
 
 def document(views: Sequence[Mounted]) -> dict[str, Any]:
     """Return the description of the views."""
-    kinds = [*dict.fromkeys(_types(views))]
-    _, schemas = msgspec.json.schema_components([*kinds, ProblemBody], ref_template=_REF)
+    schemas = _schemas([*dict.fromkeys(_types(views)), ProblemBody])
     paths: dict[str, Any] = {}
     for one in views:
         path = BASE + _NAME.sub(r"{\2}", one.endpoint.rule)
@@ -53,6 +52,15 @@ def document(views: Sequence[Mounted]) -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _schemas(kinds: Sequence[Any]) -> dict[str, Any]:
+    _, schemas = msgspec.json.schema_components(kinds, ref_template=_REF)
+    for schema in schemas.values():
+        if "description" in schema:
+            # A docstring, indented as in the source; Python 3.13 has removed the indentation.
+            schema["description"] = inspect.cleandoc(schema["description"])
+    return schemas
 
 
 def _types(views: Iterable[Mounted]) -> Iterator[Any]:

@@ -25,6 +25,8 @@ _STATUS = {
 }
 #: Codes with a more specific status than that of their kind.
 _OWN_STATUS = {Code.JOB_CHANGED: 412}
+#: Names of RFC 9110 that Python before 3.13 has not.
+_PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 log = structlog.get_logger()
 
@@ -131,7 +133,7 @@ def problem(
     kind = f"urn:warren:problem:{code.name.lower()}" if code else "about:blank"
     body = ProblemBody(
         type=kind,
-        title=HTTPStatus(status).phrase,
+        title=_PHRASES.get(status) or HTTPStatus(status).phrase,
         status=status,
         detail=detail,
         instance=f"urn:warren:error:{number}" if number else _path(),

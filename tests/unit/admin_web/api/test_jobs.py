@@ -153,7 +153,7 @@ def test_all_problems_are_told_at_once_with_their_places(admin: Program) -> None
         "/alarm/emails",
         "/children",
     }
-    assert (problem["status"], problem["title"]) == (422, "Unprocessable Entity")
+    assert (problem["status"], problem["title"]) == (422, "Unprocessable Content")
 
 
 def test_wrong_types_are_told_at_once_with_their_places(admin: Program) -> None:
