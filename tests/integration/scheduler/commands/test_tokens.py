@@ -127,7 +127,7 @@ def test_a_token_for_some_jobs_knows_no_other(rows: Rows, commands: Commands) ->
         ({"days": 367}, Code.TOKEN_DAYS),
         ({"scopes": [Scope.ADMIN]}, Code.SCOPE_OF_OWNER),
         ({"scopes": [Scope.SCRIPTS]}, Code.SCOPE_OF_OWNER),
-        ({"app_ids": [2]}, Code.NO_APP),
+        ({"app_ids": [2]}, Code.APP_OF_OWNER),
         ({"app_ids": [99]}, Code.NO_APP),
         ({"job_ids": [99]}, Code.NO_JOB),
         ({"job_ids": range(1, 52)}, Code.TOKEN_JOBS),
