@@ -24,6 +24,9 @@ _ITEM = re.compile(
 _METADATA = frozenset(
     map(ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"))
 )
+#: Lies in the network of compatible addresses, but carries none. `is_loopback` is true of mapped
+#: addresses too, since Python 3.13.
+_LOOPBACK = IPv6Address("::1")
 #: IPv6 networks whose addresses carry an IPv4 address: NAT64 twice, 6to4, Teredo, compatible ones.
 _CARRIERS = tuple(
     map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96"))
@@ -189,12 +192,14 @@ def _literal(host: str) -> IpAddress | None:
 
 
 def _is_forbidden(ip: IpAddress) -> bool:
-    if isinstance(ip, IPv6Address):
-        carries = ip.ipv4_mapped is not None or any(ip in network for network in _CARRIERS)
-        if carries and not ip.is_loopback:
-            return True
+    if isinstance(ip, IPv6Address) and ip != _LOOPBACK and _carries_ipv4(ip):
+        return True
     is_special = ip.is_link_local or ip.is_multicast or ip.is_unspecified
     return is_special or ip in _METADATA or ip == IPv4Address("255.255.255.255")
+
+
+def _carries_ipv4(ip: IPv6Address) -> bool:
+    return ip.ipv4_mapped is not None or any(ip in network for network in _CARRIERS)
 
 
 def _refused(url: str, kind: str) -> AddressRefused:

@@ -14,8 +14,12 @@ from pathlib import Path
 #: Tells a test that it runs inside the namespace.
 MARK = "TEST_IN_THE_OPEN"
 ROOT = Path(__file__).parents[2]
-#: The paths that job processes import from.
-NEEDED = (ROOT, Path(sys.executable).resolve(), *map(Path, site.getsitepackages()))
+#: The paths that job processes import from; Debian names some that do not exist.
+NEEDED = (
+    ROOT,
+    Path(sys.executable).resolve(),
+    *(path for path in map(Path, site.getsitepackages()) if path.exists()),
+)
 
 
 def closed_folders(paths: Iterable[Path] = NEEDED) -> set[Path]:
