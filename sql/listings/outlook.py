@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from sql.dialects.hints import use_index
 from sql.models import App, Job
 from sql.rows import fetch, query
 
@@ -48,7 +49,7 @@ def read(
     session: Session, app_ids: Collection[int] | None, *, from_ms: int, to_ms: int, limit: int
 ) -> Outlook:
     """Return the jobs whose next tick is in [from, to]; the `limit` first ones with their names."""
-    rows = session.execute(
+    due = (
         select(Job.id, Job.app_id, Job.next_tick_at)
         .where(
             Job.is_enabled == 1,
@@ -57,7 +58,8 @@ def read(
         )
         .order_by(Job.next_tick_at)
         .limit(LOOKED_AT)
-    ).all()
+    )
+    rows = session.execute(use_index(due, Job, "i_status_next")).all()
     mine = [(job_id, at) for job_id, app_id, at in rows if app_ids is None or app_id in app_ids]
     return Outlook(
         first=_named(session, [job_id for job_id, _ in mine[:limit]]),

@@ -7,6 +7,7 @@ from sqlalchemy import and_, case, func, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
+from sql.dialects.hints import use_index
 from sql.instants import epoch_ms
 from sql.jobs import child_links
 from sql.models import App, Job, Purge, Run, SkippedTicks
@@ -175,7 +176,7 @@ def broken_shards(
         .group_by(Run.job_id, Run.scheduled_at, Run.origin_id)
         .having((shards != total) | (func.max(Run.shard_index) >= total))
     )
-    return fetch(session, BrokenShards, statement)
+    return fetch(session, BrokenShards, use_index(statement, Run, "i_tick"))
 
 
 class Parent(NamedTuple):

@@ -14,6 +14,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.support.processes import basic_environment
 
@@ -87,9 +88,12 @@ def metadata(wheel: Path) -> Message:
 
 
 def lowest_dependencies() -> list[str]:
-    """Return the oldest supported version of each library of the base distribution."""
+    """Return the oldest version of each base library that this Python may have."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    return [re.sub(r">=([0-9.]+).*", r"==\1", one) for one in declared]
+    ours = [
+        one for one in map(Requirement, declared) if one.marker is None or one.marker.evaluate()
+    ]
+    return [re.sub(r".*>=([0-9.]+).*", rf"{one.name}==\1", str(one.specifier)) for one in ours]
 
 
 def skip_without_pypi(folder: Path) -> None:

@@ -621,11 +621,11 @@ def test_worker_that_is_terminated_at_once_ends(patient: SlotHarness) -> None:
         assert patient.run("terminates.at.once").message == "-15"
 
 
-def test_sigterm_during_a_fork_is_not_lost(harness: SlotHarness) -> None:
+def test_sigterm_during_a_fork_is_not_lost(patient: SlotHarness) -> None:
     for delay in range(8):
-        run_id = harness.start("forks.all.the.time")
-        harness.turn(lambda: harness.note("begun"))
-        harness.turn_for(delay / 500)
-        harness.slots.stop(run_id, "enough")
+        run_id = patient.start("forks.all.the.time")
+        patient.turn(lambda: patient.note("begun"))
+        patient.turn_for(delay / 500)
+        patient.slots.stop(run_id, "enough")
 
-        assert harness.wait(run_id).message == "enough"
+        assert patient.wait(run_id).message == "enough"
