@@ -53,7 +53,8 @@ _MYSQL = _Product(
     server="mysqld",
     installer="mysqld",
     install=("--initialize-insecure",),
-    options=("--skip-log-bin", "--mysqlx=OFF"),
+    # The folder of its default for files need not exist.
+    options=("--skip-log-bin", "--mysqlx=OFF", "--secure-file-priv=NULL"),
 )
 _PRODUCT = {"mariadb": _MARIADB, "mysql": _MYSQL}[os.environ.get("TEST_DATABASE", "mariadb")]
 #: The name of the server's process.
