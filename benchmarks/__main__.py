@@ -11,7 +11,7 @@ import structlog
 
 from benchmarks import broadcasts, chains, comparison, embedded, measures, routes, throughput
 from benchmarks.rates import Rate
-from benchmarks.stack import Servers, Stack, servers
+from benchmarks.stack import SLOTS, Servers, Stack, servers
 from benchmarks.table import Row, Table
 from scheduler.routing.routes import Route
 
@@ -19,6 +19,7 @@ from scheduler.routing.routes import Route
 JSON = Path("build/bench.json")
 #: Jobs in a chain of children.
 CHAIN = 10
+WARM_UP_SECONDS = 3.0
 #: Goals relative to the bare pipeline, for few jobs with many runs and for many with one each.
 GOALS = (">= 0.80", ">= 0.65")
 
@@ -93,6 +94,7 @@ def _measure(own: Servers, stack: Stack, table: Table, arguments: argparse.Names
         return
     table.add(_fresh_rows(stack, found[0].ours, sizes))
     table.add(_lateness_rows(stack, sizes))
+    table.add(_kept_processes_rows(own, sizes))
     table.add(_storm_rows(stack, sizes))
     table.add(_embedded_rows(sizes))
     table.add(_chain_rows(stack, sizes))
@@ -116,6 +118,21 @@ def _lateness_rows(stack: Stack, sizes: Sizes) -> list[Row]:
         _lateness_row(f"lateness, {jobs} ticks/s spread over the second", spread),
         _lateness_row(f"lateness, {jobs} ticks at each full second", at_once),
     ]
+
+
+def _kept_processes_rows(own: Servers, sizes: Sizes) -> list[Row]:
+    """Measure lateness where no run needs a new process."""
+    jobs, kept = sizes.ticking_jobs, sizes.ticking_jobs + SLOTS
+    stack = Stack(own, name="kept")
+    try:
+        stack.start(executor_env={"WARREN_IDLE_PROCESSES": str(kept)})
+        # The first ticks make the processes.
+        measures.lateness_at_full_seconds(stack, jobs=jobs, seconds=WARM_UP_SECONDS)
+        late = measures.lateness_at_full_seconds(stack, jobs=jobs, seconds=sizes.ticking_seconds)
+        stack.audit()
+    finally:
+        stack.close()
+    return [_lateness_row(f"the same with WARREN_IDLE_PROCESSES={kept}", late)]
 
 
 def _lateness_row(what: str, late: measures.Lateness) -> Row:

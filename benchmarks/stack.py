@@ -113,12 +113,18 @@ class Stack:
         self._started: list[Service] = []
         self._watched: dict[str, cpu.Clock] = {}
 
-    def start(self, *, schedulers: int = 1, env: Mapping[str, str] | None = None) -> None:
+    def start(
+        self,
+        *,
+        schedulers: int = 1,
+        env: Mapping[str, str] | None = None,
+        executor_env: Mapping[str, str] | None = None,
+    ) -> None:
         """Start all processes; `env` is for the schedulers."""
         app = ["--app", APP, "--address", f"{APP}-1", str(HANDLERS)]
         numbers = ["", *map(str, range(2, schedulers + 1))]
         self._services = [
-            self.serve("executor", "executor", *app),
+            self.serve("executor", "executor", *app, env=executor_env),
             *(self.serve(f"scheduler{number}", "scheduler", env=env) for number in numbers),
         ]
 
