@@ -29,7 +29,7 @@ class DueSpan(NamedTuple):
     """Due times in which runs of a schedule have misfired, of one app or, with `app_id` 0, of all.
 
     These are [from, to). A MISFIRE run that was still waiting is decided about anew, together with
-    what was missed after it, so its due times reach up to `over`.
+    what was missed after it, so its due times reach up to `over_ms`.
     """
 
     from_ms: int

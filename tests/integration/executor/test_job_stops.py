@@ -354,23 +354,23 @@ def test_stopped_handler_can_clean_up(harness: SlotHarness) -> None:
     assert harness.note("cleaned") == "yes\n"
 
 
-def test_handler_that_gives_in_is_timed_out_all_the_same(harness: SlotHarness) -> None:
-    finished = harness.run("gives.in", timeout_seconds=0.2)
+def test_handler_that_gives_in_is_timed_out_all_the_same(patient: SlotHarness) -> None:
+    finished = patient.run("gives.in", timeout_seconds=0.2)
 
     assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 0.2 s")
 
 
-def test_except_exception_does_not_hold_a_stop_up(harness: SlotHarness) -> None:
-    finished = harness.run("except.exception", timeout_seconds=0.2)
+def test_except_exception_does_not_hold_a_stop_up(patient: SlotHarness) -> None:
+    finished = patient.run("except.exception", timeout_seconds=0.2)
 
     assert finished.message == "timed out after 0.2 s"
 
 
-def test_async_handler_is_cancelled(harness: SlotHarness) -> None:
-    finished = harness.run("async.cleans", timeout_seconds=0.2)
+def test_async_handler_is_cancelled(patient: SlotHarness) -> None:
+    finished = patient.run("async.cleans", timeout_seconds=0.2)
 
     assert finished.message == "timed out after 0.2 s"
-    assert harness.note("cleaned") == "async\n"
+    assert patient.note("cleaned") == "async\n"
 
 
 @pytest.mark.parametrize("handler", ["stubborn", "swallows", "busy.in.c"])
@@ -423,16 +423,16 @@ def test_nothing_that_a_run_started_outlives_it(
     assert finished.outcome is outcome
 
 
-def test_processes_of_other_runs_are_spared(harness: SlotHarness) -> None:
-    bystander = harness.start("cleans")
-    harness.turn(lambda: harness.note("begun"))
+def test_processes_of_other_runs_are_spared(patient: SlotHarness) -> None:
+    bystander = patient.start("cleans")
+    patient.turn(lambda: patient.note("begun"))
 
-    (harness.folder / "seen").touch()
-    harness.run("family", "dies")
+    (patient.folder / "seen").touch()
+    patient.run("family", "dies")
 
-    assert bystander not in harness.finished
-    harness.slots.stop(bystander, "enough")
-    assert harness.wait(bystander).message == "enough"
+    assert bystander not in patient.finished
+    patient.slots.stop(bystander, "enough")
+    assert patient.wait(bystander).message == "enough"
 
 
 def test_flood_of_processes_ends_with_its_run(harness: SlotHarness) -> None:
@@ -460,15 +460,15 @@ def test_timeout_covers_the_time_until_exit(harness: SlotHarness) -> None:
     )
 
 
-def test_atexit_functions_are_called(harness: SlotHarness) -> None:
-    finished = harness.run("runs.atexit", fresh_process=True)
+def test_atexit_functions_are_called(patient: SlotHarness) -> None:
+    finished = patient.run("runs.atexit", fresh_process=True)
 
     assert finished.message == "done"
     assert finished.log_tail == "goodbye\n"
 
 
-def test_result_stands_when_the_process_crashes_at_exit(harness: SlotHarness) -> None:
-    finished = harness.run("dies.at.exit", fresh_process=True)
+def test_result_stands_when_the_process_crashes_at_exit(patient: SlotHarness) -> None:
+    finished = patient.run("dies.at.exit", fresh_process=True)
 
     assert finished.outcome is Outcome.SUCCEEDED
     assert finished.message == "done (SIGSEGV (signal 11) at exit)"
