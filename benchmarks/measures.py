@@ -16,6 +16,7 @@ from sql.models import Run
 from sql.run_status import RunStatus
 
 #: The planner plans so far ahead, and a little more.
+SETTLING_SECONDS = 2.0
 PLANNER_MS = WINDOW_MS + 1_000
 
 
@@ -37,8 +38,13 @@ class Storm:
     rate: Rate
 
 
-def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Lateness:
-    """Let jobs tick at each full second for some time; return how late handlers began."""
+def lateness_at_full_seconds(
+    stack: Stack, *, jobs: int, seconds: float, settling_seconds: float = SETTLING_SECONDS
+) -> Lateness:
+    """Let jobs tick at each full second for some time; return how late handlers began.
+
+    The first ticks are left out, as hundreds of jobs take time to start and stop by commands.
+    """
     specs = [
         JobSpec(
             name=f"second-{n}",
@@ -52,9 +58,8 @@ def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Late
     ids = stack.apply(specs)
     names = [spec.name for spec in specs]
     stack.begin(names)
-    # Leave out the time to start and stop hundreds of jobs by commands.
-    from_ms = stack.clock.now_ms() + 2_000
-    time.sleep(seconds + 3)
+    from_ms = stack.clock.now_ms() + round(settling_seconds * 1_000)
+    time.sleep(seconds + settling_seconds + 1)
     until_ms = stack.clock.now_ms() - 1_000
     stack.stop(names)
     return _lateness_of(stack, ids, from_ms, until_ms)
