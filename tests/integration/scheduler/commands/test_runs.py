@@ -40,6 +40,11 @@ def apply(commands: NamedCommands, *specs: JobSpec, **options: bool) -> list[tup
     return [(change.action, change.name) for change in changes]
 
 
+def plan_shortly_before(node: SchedulerNode, at: datetime) -> None:
+    """Plan what is due at `at` as if that were two seconds away."""
+    node.planner.tick(int(at.timestamp() * 1000) - 2_000)
+
+
 def the_job(cluster: Cluster, name: str = "each") -> Job:
     return cluster.jobs(name=name)[0]
 
@@ -263,10 +268,10 @@ def test_a_job_whose_schedule_cannot_be_read_can_be_stopped_edited_and_deleted(
 def test_an_instant_that_has_fired_stays_so_when_it_is_applied_again(
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:
-    at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=3)
+    at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=60)
     once = {"schedule_kind": "AT", "schedule_value": at.isoformat(), "enabled": True}
     apply(commands, spec("once", **once))
-    still.planner.tick(cluster.now_ms())
+    plan_shortly_before(still, at)
     assert the_job(cluster, "once").stop_reason
 
     assert apply(commands, spec("once", **once)) == [("unchanged", "demo/once")]
@@ -280,10 +285,10 @@ def test_an_instant_moved_within_the_window_fires_only_at_its_new_time(
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:
     now = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC)
-    soon, later = (now + timedelta(seconds=s) for s in (4, 60))
+    soon, later = (now + timedelta(seconds=s) for s in (60, 120))
     once = {"schedule_kind": "AT", "enabled": True}
     apply(commands, spec("once", schedule_value=soon.isoformat(), **once))
-    still.planner.tick(cluster.now_ms())
+    plan_shortly_before(still, soon)
 
     apply(commands, spec("once", schedule_value=later.isoformat(), **once))
 
@@ -301,12 +306,12 @@ def test_a_job_without_a_schedule_cannot_be_started(commands: NamedCommands) -> 
 def test_stopping_a_job_that_ended_by_itself_cancels_its_last_run(
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:
-    at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=4)
+    at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=60)
     apply(
         commands,
         spec("once", schedule_kind="AT", schedule_value=at.isoformat(), enabled=True),
     )
-    still.planner.tick(cluster.now_ms())
+    plan_shortly_before(still, at)
 
     assert commands.stop("once")
 
