@@ -194,7 +194,9 @@ def test_publisher_is_not_ready_during_an_alarm_that_outlasts_its_connections(
     own_rabbitmq: PrivateRabbit, transport: AmqpTransport
 ) -> None:
     impatient = transport_to(own_rabbitmq.url, blocked_timeout_seconds=0.3)
+    earlier = ready_publisher(transport)
     own_rabbitmq.ctl("set_vm_memory_high_watermark", "0.000001")
+    eventually(lambda: earlier.publish([message()]).wait(1) == [Confirm.UNKNOWN])
     publisher = impatient.publisher("p")
 
     with pytest.raises(AssertionError):

@@ -14,6 +14,7 @@ import pytest
 
 from executor.handlers.handler_registry import HandlersError
 from executor.processes.trial import try_handler
+from tests.support.eventually import eventually
 from tests.support.processes import processes_with_env
 
 SOURCE = r"""
@@ -115,7 +116,7 @@ def test_ctrl_c_stops_the_run_with_all_that_it_started(source: str, tmp_path: Pa
     with started_trial(tmp_path, source, "slow", mark) as trial:
         assert trial.stdout is not None
         shown = _read_until(trial, "begun")
-        assert processes_with_env("MARK", mark)
+        eventually(lambda: processes_with_env("MARK", mark))
         trial.send_signal(signal.SIGINT)
         rest, _ = trial.communicate(timeout=15)
 
