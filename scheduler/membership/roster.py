@@ -117,6 +117,12 @@ class Roster:
                 member.gone = True
                 self._left_at[app, address] = self._clock()
 
+    def has_left(self, app: str, address: str, boot_id: str) -> bool:
+        """Return whether a boot has said goodbye."""
+        with self._lock:
+            member = self._members.get((app, address))
+            return member is not None and member.boot_id == boot_id and member.gone
+
     def set_drained(self, boots: Iterable[tuple[str, str, str]]) -> None:
         """Say which boots, as app, address and boot id, are to be given nothing new."""
         with self._lock:

@@ -2,7 +2,8 @@
 
 A trigger found unread in the queue provably never started, and is planned again at once. That proof
 fails for a copy, and for a message that was handed out before: its executor may have died after the
-start and before the acknowledgement. All other runs end LOST: they may have started.
+start and before the acknowledgement. All other runs end LOST: they may have started. First, what
+their executor reported before its end is read and stored.
 """
 
 import time
@@ -61,6 +62,7 @@ class Reaper:
         self._roster = roster
         self._fresh_ms = int(context.timeouts.fresh * 1000)
         self._settle_seconds = context.timeouts.settle
+        self._silence_seconds = context.timeouts.silence
         self._found_empty_at: dict[_Boot, float] = {}
         self._proven: set[int] = set()
         self._forgot_at = time.monotonic()
@@ -102,8 +104,10 @@ class Reaper:
         app, address, boot_id = boot
         if self._drain(app, address, now_ms):
             self._found_empty_at.pop(boot, None)
+        if boot not in self._found_empty_at and self._has_unread_reports():
+            return 0
         now = time.monotonic()
-        if now - self._found_empty_at.setdefault(boot, now) < self._settle_seconds:
+        if now - self._found_empty_at.setdefault(boot, now) < self._patience_seconds(boot):
             return 0
         rows = self._in_flight(app, address, boot_id)
         lost = [row for row in rows if not self._is_fresh(row, now_ms)]
@@ -113,6 +117,19 @@ class Reaper:
         log.warning("executor_lost", app=app, address=address, boot_id=boot_id, runs=len(lost))
         self._end([_lost(row, now_ms) for row in lost])
         return len(lost)
+
+    def _has_unread_reports(self) -> bool:
+        """Whether reports, perhaps of a dead boot, are in no scheduler's hands yet."""
+        return bool(self._admin.count_messages(topology.callback_queue().name))
+
+    def _patience_seconds(self, boot: _Boot) -> float:
+        """Return how long a boot's queue must stay empty before its runs are LOST.
+
+        A boot that has left has reported all its runs. To store the reports may take schedulers
+        longer than to hear the goodbye.
+        """
+        has_left = self._roster.has_left(*boot)
+        return max(self._silence_seconds if has_left else 0.0, self._settle_seconds)
 
     def _in_flight(self, app: str, address: str, boot_id: str) -> list[RoutedRun]:
         # An executor chooses its address and boot id: only the app keeps it from another's runs.

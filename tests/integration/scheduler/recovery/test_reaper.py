@@ -9,9 +9,11 @@ import pytest
 
 from broker.messages.to_scheduler import Knowledge
 from broker.transport import Delivery
+from scheduler.connections import CALLBACK_PREFETCH
 from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.node import SchedulerNode
 from scheduler.recovery.reaper import FORGET_SECONDS
+from scheduler.timeouts import Timeouts
 from sql.errors import DatabaseUnavailable
 from sql.models import Registration, Run
 from sql.registry import presence
@@ -191,7 +193,8 @@ def dead(cluster: Cluster, still: SchedulerNode, seat: Seat) -> int:
 
 
 def bury(cluster: Cluster, node: SchedulerNode, run_id: int) -> str:
-    """Make rounds until the run is over; return how it ended."""
+    """Make rounds until the run is over, as no report is on its way; return how it ended."""
+    node.reaper._silence_seconds = 0.0
 
     def over() -> str | None:
         node.reaper.tick(cluster.now_ms())
@@ -292,6 +295,56 @@ def test_an_executor_that_is_dead_for_a_day_is_forgotten_with_its_queue(
     assert still._connections.admin.count_messages(queue) is None
     assert still.roster.members() == []
     assert cluster.database.read(lambda s: presence.listing(s, presence.EXECUTOR)) == []
+
+
+# -- reports that were sent before the end ----------------------------------------------------
+
+
+@pytest.fixture
+def taken(cluster: Cluster, still: SchedulerNode, seat: Seat) -> tuple[FakeExecutor, int]:
+    """An executor that only this test hears, and a run that it has taken."""
+    desk = FakeExecutor(cluster, boot_id=seat())
+    cluster.job("work", retries=3)
+    run_id = cluster.trigger("work")
+    dispatch(cluster, still)
+    desk.take(1)
+    still.reaper._settle_seconds = 0.0
+    return desk, run_id
+
+
+@on_memory
+def test_a_report_that_is_stored_long_after_its_executors_goodbye_counts(
+    cluster: Cluster, still: SchedulerNode, taken: tuple[FakeExecutor, int]
+) -> None:
+    desk, run_id = taken
+    desk.report(desk.finished(run_id))
+    still.roster.dismiss(APP, "one", desk.boot_id)
+
+    for _ in range(3):
+        still.reaper.tick(cluster.now_ms())
+    assert cluster.run(run_id).status == RunStatus.SENT
+    still.callbacks.tick(cluster.now_ms())
+
+    assert cluster.run(run_id).status == RunStatus.SUCCEEDED
+
+
+@on_memory
+def test_no_run_of_a_dead_executor_is_lost_while_reports_wait_to_be_read(
+    cluster: Cluster, still: SchedulerNode, taken: tuple[FakeExecutor, int]
+) -> None:
+    desk, run_id = taken
+    others = [desk.finished(number) for number in range(1_000, 1_000 + CALLBACK_PREFETCH)]
+    for report in (*others, desk.finished(run_id)):
+        desk.report(report)
+    still.roster._timeouts = Timeouts(lapse=3_600.0, dead_after=0.0)
+
+    for _ in range(3):
+        still.reaper.tick(cluster.now_ms())
+    assert cluster.run(run_id).status == RunStatus.SENT
+    for _ in range(3):
+        still.callbacks.tick(cluster.now_ms())
+
+    assert cluster.run(run_id).status == RunStatus.SUCCEEDED
 
 
 def _reseal(cluster: Cluster, node: SchedulerNode, **changes: object) -> None:
