@@ -115,6 +115,13 @@ class Consumer(Protocol):
     def wake(self) -> None:
         """Make a waiting `take`, or else the next one, return at once."""
 
+    def cancel(self) -> None:
+        """Have nothing more delivered; what has arrived can still be taken and settled."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the broker has confirmed that, or the connection is lost."""
+
     def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Settle deliveries whose effect is durable; a void tag is ignored."""
 

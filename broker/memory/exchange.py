@@ -226,7 +226,7 @@ class MemoryExchange:
 
     def _attach(self, mailbox: Mailbox, want: str | Queue) -> bool:
         name = want if isinstance(want, str) else want.name
-        if not self.is_running or name in mailbox.attached:
+        if not self.is_running or mailbox.is_cancelled or name in mailbox.attached:
             return False
         queue = self._find(name)
         if isinstance(want, Queue):

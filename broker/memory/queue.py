@@ -42,11 +42,12 @@ class Mailbox:
         self.buffer: deque[Delivery] = deque()
         self.unsettled: dict[str, dict[int, Stored]] = {name: {} for name in self.wanted}
         self.generation = 0
+        self.is_cancelled = False
         self.is_closed = False
 
     def has_room(self, queue: str) -> bool:
         """Whether this consumer may hold one more message of the queue."""
-        return len(self.unsettled[queue]) < self.prefetch
+        return not self.is_cancelled and len(self.unsettled[queue]) < self.prefetch
 
     def put(self, queue: str, stored: Stored) -> None:
         """Deliver a message; its tag becomes void when the connection is replaced."""

@@ -118,6 +118,16 @@ class MemoryConsumer:
             self._is_woken = True
             self._mailbox.arrived.notify_all()
 
+    def cancel(self) -> None:
+        """Have nothing more delivered; what has arrived can still be taken and settled."""
+        with self._core.lock:
+            self._mailbox.is_cancelled = True
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nothing more will arrive."""
+        return self._mailbox.is_cancelled
+
     def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Settle deliveries whose effect is durable; a void tag is ignored."""
         self._core.settle(self._mailbox, deliveries, reject=False)

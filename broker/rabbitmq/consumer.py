@@ -21,6 +21,7 @@ class AmqpConsumer:
         self._settled: list[tuple[Delivery, bool]] = []
         self._is_flush_asked = False
         self._is_closed = False
+        self._is_cancelling = False
         self._is_woken = False
         self._generation = 0
         self._link = Link(name, settings, self)
@@ -54,6 +55,16 @@ class AmqpConsumer:
             self._is_woken = True
             self._arrived.notify_all()
 
+    def cancel(self) -> None:
+        """Have nothing more delivered; what has arrived can still be taken and settled."""
+        self._is_cancelling = True
+        self._link.call(self._cancel)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the broker has confirmed that, or the connection is lost."""
+        return self._is_cancelling and all(one.is_idle for one in self._subscriptions)
+
     def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Settle deliveries whose effect is durable; a void tag is ignored."""
         self._settle(deliveries, is_rejected=False)
@@ -82,6 +93,8 @@ class AmqpConsumer:
     def connected(self, connection: Any) -> None:
         """Consume every queue on a new connection."""
         self._generation += 1
+        if self._is_cancelling:
+            return
         for subscription in self._subscriptions:
             subscription.start(connection)
 
@@ -107,6 +120,10 @@ class AmqpConsumer:
         with self._arrived:
             kept = (one for one in self._buffer if _tag(one).subscription is not subscription)
             self._buffer = deque(kept)
+
+    def _cancel(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.cancel()
 
     def _flush(self) -> None:
         with self._arrived:

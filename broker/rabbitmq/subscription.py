@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import structlog
+from pika import spec  # type: ignore[import-untyped]
 
 from broker.rabbitmq.properties import string_headers, user_of
 from broker.rabbitmq.queues import declare_queue
@@ -58,6 +59,8 @@ class Subscription:
         self._epoch = 0
         self._connection: Any = None
         self._channel: Any = None
+        self._consumer_tag = ""
+        self._is_cancelling = False
         self._outstanding: dict[int, None] = {}
         self._trouble = ""
 
@@ -65,6 +68,21 @@ class Subscription:
         """Start on a new connection."""
         self._connection = connection
         self._open()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing more will be delivered unless it is started again."""
+        return self._channel is None or not self._consumer_tag
+
+    def cancel(self) -> None:
+        """End the consumer at the broker; its deliveries so far stay."""
+        self._is_cancelling = True
+        channel = self._channel
+        if channel is not None and channel.is_open and self._consumer_tag:
+            channel.add_callback(self._on_cancel_confirmed, [spec.Basic.CancelOk])
+            # basic_cancel would put back what arrives before the confirm, marked as redelivered:
+            # as if somebody might have begun it.
+            channel._send_method(spec.Basic.Cancel(consumer_tag=self._consumer_tag))  # noqa: SLF001
 
     def stop(self) -> None:
         """Drop everything; all tags become void."""
@@ -102,17 +120,22 @@ class Subscription:
         return run
 
     def _open(self) -> None:
-        if self._connection.is_open:
+        if self._connection.is_open and not self._is_cancelling:
             self._connection.channel(on_open_callback=self._on_open)
 
     def _on_open(self, channel: Any) -> None:
+        if self._is_cancelling:
+            channel.close()
+            return
         self._channel = channel
         channel.add_on_close_callback(self._on_closed)
         channel.add_on_cancel_callback(self._on_cancelled)
         channel.basic_qos(prefetch_count=self._prefetch)
         if isinstance(self._want, Queue):
             declare_queue(channel, self._want)
-        channel.basic_consume(self.queue, self._on_message, callback=self._on_consuming)
+        self._consumer_tag = channel.basic_consume(
+            self.queue, self._on_message, callback=self._on_consuming
+        )
 
     def _on_consuming(self, _frame: Any) -> None:
         self.is_active = True
@@ -134,6 +157,10 @@ class Subscription:
                 user=user_of(properties),
             )
         )
+
+    def _on_cancel_confirmed(self, _frame: Any) -> None:
+        self._consumer_tag = ""
+        self.is_active = False
 
     def _on_cancelled(self, _frame: Any) -> None:
         """Start over when the broker cancels the consumer, as when the queue is deleted."""

@@ -242,6 +242,11 @@ class Core:
         return self._slots_closed is not None and not self._slots_closed.done()
 
     @property
+    def has_untaken(self) -> bool:
+        """Whether triggers may have been delivered that nobody has looked at."""
+        return self._startup.run_inbox is not None and not self._startup.run_inbox.is_finished
+
+    @property
     def has_unconfirmed(self) -> bool:
         """Whether reports wait for the broker's confirm."""
         return self._startup.was_welcomed and not self._roles.outbox.is_empty
@@ -261,8 +266,14 @@ class Core:
         """End every running run."""
         self._active_runs.cut_off()
 
+    def finish_taking(self) -> None:
+        """Have no more triggers delivered, and return those that have been."""
+        if self._startup.run_inbox is not None:
+            self._startup.run_inbox.finish()
+
     def stop_taking(self) -> None:
         """Leave the run queue and end the job processes."""
+        self._commits.commit()  # what was returned is reported from here on
         if self._startup.run_inbox is not None:
             self._startup.run_inbox.close()
         self._slots_closed = self._roles.slots.close(self._context.limits.grace_seconds)

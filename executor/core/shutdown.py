@@ -1,7 +1,8 @@
 """Shuts an executor down in this order, each step with its own timeout.
 
 draining announced, waiting runs returned ──> running ones may end (drain) ──> the rest is
-stopped (grace) ──> intake and slots closed ──> reports confirmed ──> goodbye ──> done
+stopped (grace) ──> triggers that have arrived are returned ──> intake and slots closed
+──> reports confirmed ──> goodbye ──> done
 """
 
 import asyncio
@@ -21,6 +22,10 @@ class ShutdownTarget(Protocol):
         """Whether a run is running."""
 
     @property
+    def has_untaken(self) -> bool:
+        """Whether triggers may have been delivered that nobody has looked at."""
+
+    @property
     def has_unconfirmed(self) -> bool:
         """Whether reports wait for the broker's confirm."""
 
@@ -33,6 +38,9 @@ class ShutdownTarget(Protocol):
 
     def stop_runs(self) -> None:
         """End every running run."""
+
+    def finish_taking(self) -> None:
+        """Have no more triggers delivered, and return those that have been."""
 
     def stop_taking(self) -> None:
         """Leave the run queue and end the job processes."""
@@ -95,6 +103,8 @@ class Shutdown:
         yield from self._wait(lambda: target.is_working and not self._is_over_time)
         target.stop_runs()
         yield from self._wait(lambda: target.is_working, self._stop_seconds)
+        target.finish_taking()
+        yield from self._wait(lambda: target.has_untaken, self._report_seconds)
         target.stop_taking()
         yield from self._wait(lambda: target.has_processes, self._stop_seconds)
         yield from self._wait(lambda: target.has_unconfirmed, self._report_seconds)

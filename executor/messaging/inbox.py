@@ -22,6 +22,8 @@ Question = Beat | IdleBeat | Know | ReadLog
 BATCH_LIMIT = 100
 #: How long to wait after a failure, and how long at a time for what ends a wait by itself.
 RETRY_SECONDS, WAIT_SECONDS = 0.5, 10.0
+#: How often to look whether the broker has confirmed that it delivers nothing more.
+FINISH_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Inbox:
         self._log = log
         self._may_take = threading.Event()
         self._may_take.set()
+        self._finishing = threading.Event()
         self._closing = threading.Event()
         self.rejected: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._run, name=f"{name} {address}", daemon=True)
@@ -94,6 +97,17 @@ class Inbox:
         """Settle deliveries."""
         self._consumer.ack(deliveries)
 
+    def finish(self) -> None:
+        """Take what the broker has delivered, and nothing more; see `is_finished`."""
+        self._finishing.set()
+        self._consumer.cancel()
+        self._consumer.wake()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything that was delivered before `finish` has been posted."""
+        return not self._thread.is_alive()
+
     def close(self) -> None:
         """Stop; unsettled deliveries go back to their queue."""
         self._closing.set()
@@ -105,21 +119,26 @@ class Inbox:
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                self._round()
+                if not self._round():
+                    return
             except Exception:  # noqa: BLE001 - the top of a loop
                 # The consumer reconnects by itself; the next round starts afresh.
                 self._log.exception("inbox_round_failed")
                 self._closing.wait(RETRY_SECONDS)
 
-    def _round(self) -> None:
+    def _round(self) -> bool:
+        """Take and post one batch; return False when there will be no other."""
         if not self._may_take.wait(WAIT_SECONDS):
-            return
-        deliveries = self._consumer.take(BATCH_LIMIT, WAIT_SECONDS)
+            return True
+        is_last = self._consumer.is_cancelled
+        seconds = FINISH_SECONDS if self._finishing.is_set() else WAIT_SECONDS
+        deliveries = self._consumer.take(BATCH_LIMIT, seconds)
         if not deliveries or self._closing.is_set():
-            return
+            return not is_last
         arrivals = [arrival for delivery in deliveries for arrival in self._open(delivery)]
         if arrivals:
             self._post(arrivals)
+        return True
 
     def _open(self, delivery: Delivery) -> list[Arrival]:
         was_asked = delivery.exchange == ASK_EXCHANGE

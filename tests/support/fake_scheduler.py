@@ -168,6 +168,13 @@ class FakeScheduler:
     def count_unsettled(self, queue: str) -> int | None:
         return self._admin.count_messages(queue)
 
+    def drain_run_queue(self) -> list[Delivery]:
+        """Return what lies unread in the queue of triggers, and empty it."""
+        found: list[Delivery] = []
+        while self._admin.drain(self.run_queue, 500, found.extend):
+            pass
+        return found
+
     def forget(self, boot_id: str) -> None:
         """Welcome a boot again at its next heartbeat, as schedulers do at each."""
         self._greeted.discard(boot_id)

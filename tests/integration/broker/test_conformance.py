@@ -202,6 +202,29 @@ def test_what_a_closed_consumer_did_not_settle_comes_again(transport: Transport)
     assert [delivery.redelivered for delivery in again[:2]] == [True, True]
 
 
+def test_a_cancelled_consumer_keeps_what_has_arrived_and_leaves_the_rest_untouched(
+    transport: Transport,
+) -> None:
+    transport.admin("a").declare_queues([RUN])
+    consumer = ready_consumer(transport, [RUN.name])
+    publisher = ready_publisher(transport)
+    batches = [publisher.publish([message(b"%d" % number)]) for number in range(300)]
+    held = consumer.take(10, 30)
+
+    consumer.cancel()
+    batches += [publisher.publish([message(b"%d" % number)]) for number in range(300, 600)]
+    eventually(lambda: consumer.is_cancelled)
+    while more := consumer.take(100, 0.01):
+        held += more
+    consumer.ack(held)
+    assert {batch.wait(30)[0] for batch in batches} == {Confirm.CONFIRMED}
+    consumer.close()
+
+    others = take_all(ready_consumer(transport, [RUN.name], prefetch=1_000), 600 - len(held))
+    assert [int(one.body) for one in (*held, *others)] == list(range(600))
+    assert not [one.body for one in others if one.redelivered]
+
+
 def test_acks_in_any_order_settle_exactly_what_they_name(transport: Transport) -> None:
     transport.admin("a").declare_queues([RUN])
     publish(transport, *[message(str(number).encode()) for number in range(10)])

@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +90,32 @@ def test_trigger_that_comes_while_draining_is_given_back(case: AgentCase) -> Non
     case.desk.expect(2, NotStarted)
     case.slots.finish(1)
     assert executor.join(30)
+
+
+def test_no_trigger_that_was_delivered_is_left_unanswered(case: AgentCase) -> None:
+    case.slot_count = 4
+    executor = case.boot()
+    is_over = threading.Event()
+    sent: list[int] = []
+
+    def send() -> None:
+        while not is_over.is_set():
+            sent.append(len(sent) + 1)
+            case.desk.send_trigger(sent[-1])
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    eventually(lambda: len(sent) > 50)
+    executor.stop()
+    assert executor.join(30)
+    is_over.set()
+    sender.join()
+
+    left = case.desk.drain_run_queue()
+    assert not [delivery for delivery in left if delivery.redelivered]
+    eventually(
+        lambda: len({report.run_id for report in case.desk.reports}) == len(sent) - len(left)
+    )
 
 
 def test_run_that_outlasts_the_drain_is_cut_off_and_reported(case: AgentCase) -> None:

@@ -13,6 +13,7 @@ class ScriptedEnding:
     def __init__(self) -> None:
         self.steps: list[str] = []
         self.is_working = False
+        self.has_untaken = False
         self.has_unconfirmed = False
         self.has_processes = False
         self.obeys_stop = True
@@ -23,6 +24,9 @@ class ScriptedEnding:
     def stop_runs(self) -> None:
         self.steps.append("stop runs" if self.is_working else "stop nothing")
         self.is_working = self.is_working and not self.obeys_stop
+
+    def finish_taking(self) -> None:
+        self.steps.append("finish taking")
 
     def stop_taking(self) -> None:
         self.steps.append("stop taking")
@@ -66,7 +70,7 @@ class Case:
         return self.loop.time() - begun_at
 
 
-ORDER = ["draining", "stop nothing", "stop taking", "close"]
+ORDER = ["draining", "stop nothing", "finish taking", "stop taking", "close"]
 
 
 @pytest.fixture
@@ -108,7 +112,7 @@ def test_second_call_with_hurry_ends_the_wait_and_repeats_no_step(case: Case) ->
     case.loop.call_later(0.05, lambda: case.shutdown.begin(hurry=True))
 
     assert 0.05 <= case.run() < 0.2
-    assert case.target.steps == ["draining", "stop runs", "stop taking", "close"]
+    assert case.target.steps == ["draining", "stop runs", "finish taking", "stop taking", "close"]
 
 
 def test_job_that_cannot_be_ended_does_not_hold_up_the_end_for_ever(case: Case) -> None:
@@ -123,6 +127,28 @@ def test_job_that_cannot_be_ended_does_not_hold_up_the_end_for_ever(case: Case) 
 
 def test_unsaid_reports_are_waited_for_but_not_for_ever(case: Case) -> None:
     case.target.has_unconfirmed = True
+
+    assert 0.15 <= case.run() < 1
+    assert case.target.steps == ORDER
+
+
+def test_what_has_arrived_is_looked_at_before_the_intake_is_closed(case: Case) -> None:
+    case.target.has_untaken = True
+    steps_then: list[str] = []
+
+    def look() -> None:
+        steps_then.extend(case.target.steps)
+        case.target.has_untaken = False
+
+    case.loop.call_later(0.05, look)
+
+    assert case.run() < 0.3
+    assert steps_then[-1] == "finish taking"
+    assert case.target.steps == ORDER
+
+
+def test_an_intake_that_hangs_does_not_hold_up_the_end_for_ever(case: Case) -> None:
+    case.target.has_untaken = True
 
     assert 0.15 <= case.run() < 1
     assert case.target.steps == ORDER
@@ -149,7 +175,7 @@ def test_signal_during_a_patient_end_gives_the_drain_from_then_on(case: Case) ->
     case.loop.call_later(0.1, lambda: case.shutdown.begin(hurry=False))
 
     assert 0.3 <= case.run(begin=case.shutdown.begin_unhurried) < 0.6
-    assert case.target.steps == ["draining", "stop runs", "stop taking", "close"]
+    assert case.target.steps == ["draining", "stop runs", "finish taking", "stop taking", "close"]
 
 
 def test_wish_to_drain_after_a_signal_makes_nothing_longer(case: Case) -> None:

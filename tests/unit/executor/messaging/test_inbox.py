@@ -187,6 +187,21 @@ def test_paused_inbox_takes_nothing_and_goes_on_where_it_stopped(case: Case) -> 
     eventually(all_arrived)
 
 
+def test_an_inbox_that_finishes_posts_all_that_was_delivered_and_nothing_later(case: Case) -> None:
+    case.inbox.pause()
+    case.publish(*map(seal, range(1, 51)))
+    eventually(lambda: case.admin.count_messages(QUEUE.name) == 0)
+
+    case.inbox.finish()
+    case.publish(seal(99))
+    assert not case.inbox.is_finished
+    case.inbox.resume()
+
+    eventually(lambda: case.inbox.is_finished)
+    assert case.run_ids() == list(range(1, 51))
+    assert case.admin.count_messages(QUEUE.name) == 1
+
+
 def test_inbox_lives_on_when_the_receiver_raises(case: Case) -> None:
     case.fail_once.set()
     case.publish(seal(1))
