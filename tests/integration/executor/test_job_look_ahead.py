@@ -148,7 +148,7 @@ def test_process_that_dies_in_its_first_run_does_not_make_it_start_again(job: Sl
 
 
 def test_timeout_is_counted_from_a_runs_own_start(job: SlotHarness) -> None:
-    head, second, third = job.start_batch("does", ["", "sleep", ""], timeout_seconds=0.5)
+    head, second, third = job.start_batch("does", ["", "sleep", ""], timeout_seconds=2)
 
     assert job.wait(second).outcome is Outcome.TIMED_OUT
 
