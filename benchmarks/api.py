@@ -14,10 +14,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks import cpu
-from benchmarks.http_load import Connection, Load, load, together
+from benchmarks.http_load import Connection, Load, asked_meanwhile, load, together
 from benchmarks.measures import lateness_spread
 from benchmarks.stack import APP, Stack, none_open, servers
 from benchmarks.table import Row, Table
@@ -39,6 +38,8 @@ JOB, OWNER = "by-api", "bench"
 READS_GOAL, TRIGGERS_GOAL, P99_GOAL_MS = 1_000, 300, 100
 #: High enough that no client is rate-limited.
 RATES = {"WARREN_API_RATE": "100000", "WARREN_API_TRIGGER_RATE": "100000"}
+#: What CPUWeight=20 of the systemd units comes to.
+API_NICE = 7
 WAITERS = (100, 1_000)
 PROCESSES = 3
 #: How long before the run's due time the clients begin to wait.
@@ -72,11 +73,8 @@ def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
     runs = acting(stack.database, stack.clock.now_ms).runs
     run_id = runs.trigger(job_id)
     stack.wait(none_open)
-    apis = [
-        stack.serve(f"api-{number}", "api", "--api-port", "0", env=RATES)
-        for number in range(PROCESSES)
-    ]
-    urls = [_address(api, r"^api: (\S+?)/api/v1$") for api in apis]
+    apis = [_serve(stack, f"api-{number}") for number in range(PROCESSES)]
+    urls = [_url(api) for api in apis]
     bare = stack.serve_module("benchmarks.bare.bare_view")
     bare_url = _address(bare, r"^bare: (\S+)$")
 
@@ -99,10 +97,10 @@ def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
 
     per_second = 10 if quick else 50
     before = lateness_spread(stack, per_second=per_second, seconds=seconds)
-    during = _beside(
-        lambda: lateness_spread(stack, per_second=per_second, seconds=seconds),
-        _clients(urls[0], token, "GET", f"/api/v1/runs/{run_id}"),
-    )
+    gives_way = _serve(stack, "api-that-gives-way")
+    with asked_meanwhile(_url(gives_way), token, f"/api/v1/runs/{run_id}", CLIENTS):
+        cpu.give_way(gives_way.processes()[0].pid, API_NICE)
+        during = lateness_spread(stack, per_second=per_second, seconds=seconds)
     yield Row("lateness without calls", f"p50 {before.p50:.0f} ms, p99 {before.p99:.0f} ms")
     measured = f"p50 {during.p50:.0f} ms, p99 {during.p99:.0f} ms"
     yield Row(
@@ -170,18 +168,6 @@ def _clients(url: str, token: str, method: str, path: str) -> list[Callable[[], 
     return [lambda one=one: one.ask(method, path)[0] for one in made]  # type: ignore[misc]
 
 
-def _beside(measure: Callable[[], Any], ask: Sequence[Callable[[], int]]) -> Any:
-    """Measure while clients send requests."""
-    found: list[Any] = []
-
-    def work(one: Callable[[], int]) -> None:
-        while not found:
-            one()
-
-    together([lambda: found.append(measure()), *(lambda one=one: work(one) for one in ask)])  # type: ignore[misc]
-    return found[0]
-
-
 class _Measured:
     """What clients got from a server, and its processor time per call."""
 
@@ -214,6 +200,14 @@ def _token(stack: Stack) -> str:
     assert owner is not None
     scopes = (Scope.READ, Scope.TRIGGER)
     return commands.tokens.add(TokenSpec(name="bench", owner_id=owner.id, scopes=scopes))
+
+
+def _serve(stack: Stack, name: str) -> Service:
+    return stack.serve(name, "api", "--api-port", "0", env=RATES)
+
+
+def _url(api: Service) -> str:
+    return _address(api, r"^api: (\S+?)/api/v1$")
 
 
 def _address(service: Service, pattern: str) -> str:

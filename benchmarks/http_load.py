@@ -1,15 +1,21 @@
 """Many clients of an HTTP server in one process, each with a persistent connection."""
 
+import multiprocessing
+import os
 import socket
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from benchmarks import cpu
+
 _PIECE = 65_536
 _TIMEOUT_SECONDS = 90.0
+_NICEST = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,37 @@ def load(ask: Sequence[Callable[[], int]], seconds: float) -> Load:
     every = [one for part in times for one in part]
     p99 = statistics.quantiles(every, n=100, method="inclusive")[-1]
     return Load(len(every) / took, statistics.median(every), p99, len(every))
+
+
+@contextmanager
+def asked_meanwhile(url: str, token: str, path: str, clients: int) -> Iterator[None]:
+    """Have clients read a path during the block.
+
+    They are a process of their own that gives way to all others: elsewhere they have machines of
+    their own.
+    """
+    process = multiprocessing.get_context("spawn").Process(
+        target=_ask_on, args=(url, token, path, clients), daemon=True
+    )
+    process.start()
+    try:
+        yield
+        assert process.is_alive(), "the clients have ended"
+    finally:
+        process.kill()
+        process.join()
+
+
+def _ask_on(url: str, token: str, path: str, clients: int) -> None:
+    os.setsid()
+    cpu.give_way(os.getpid(), _NICEST)
+
+    def work() -> None:
+        connection = Connection(url, token)
+        while True:
+            connection.ask("GET", path)
+
+    together([work] * clients)
 
 
 def together(work: Sequence[Callable[[], None]]) -> None:

@@ -283,6 +283,15 @@ class TestUnits:
     def test_it_comes_back(self, path: Path) -> None:
         assert self.unit(path)["Restart"] == "always"
 
+    def test_what_people_and_programs_read_gives_way_to_what_fires(self) -> None:
+        weights = {path.name: self.unit(path).get("CPUWeight", "100") for path in UNITS}
+
+        assert {name for name, weight in weights.items() if weight == "20"} == {
+            "warren-console.service",
+            "warren-api.service",
+        }
+        assert set(weights.values()) == {"20", "100"}
+
     def test_scheduler_console_and_jobs_have_a_user_each(self) -> None:
         users = {
             path.name: self.unit(path).get("User") or self.environment(path)["WARREN_JOB_USER"]
