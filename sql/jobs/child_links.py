@@ -4,7 +4,7 @@
 for a job without such rows, which was copied from XXL-JOB.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -103,18 +103,29 @@ def with_children(session: Session) -> set[int]:
     return {*listed, *session.execute(select(Job.id).where(Job.child_ids != "")).scalars()}
 
 
-def parent_ids(session: Session, job_ids: Collection[int]) -> set[int]:
-    """Return the ids of all jobs that have one of these as a child."""
+def copied(session: Session) -> dict[int, tuple[int, ...]]:
+    """Return the children of all jobs that have none but in `child_ids`. Reads all jobs."""
+    has_rows = select(JobChild.job_id).where(JobChild.job_id == Job.id).exists()
+    found = select(Job.id, Job.child_ids).where(Job.child_ids != "", ~has_rows)
+    return {job_id: ids(text) for job_id, text in session.execute(found)}
+
+
+def parent_ids(
+    session: Session,
+    job_ids: Collection[int],
+    among_copied: Mapping[int, Collection[int]] | None = None,
+) -> set[int]:
+    """Return the ids of all jobs that have one of these as a child.
+
+    `among_copied` is the result of `copied`, for callers that ask several times.
+    """
     parents: set[int] = set()
     for chunk in chunks(sorted(job_ids)):
         listed = select(JobChild.job_id).where(JobChild.child_id.in_(chunk)).distinct()
         parents |= set(session.execute(listed).scalars())
-    has_rows = select(JobChild.job_id).where(JobChild.job_id == Job.id).exists()
-    copied = select(Job.id, Job.child_ids).where(Job.child_ids != "", ~has_rows)
     wanted = set(job_ids)
-    return parents | {
-        job_id for job_id, text in session.execute(copied) if not wanted.isdisjoint(ids(text))
-    }
+    links = copied(session) if among_copied is None else among_copied
+    return parents | {job_id for job_id, own in links.items() if not wanted.isdisjoint(own)}
 
 
 def parents(session: Session, job_ids: Collection[int]) -> list[Parent]:

@@ -29,13 +29,14 @@ def read(session: Session, job_id: int, app_ids: Collection[int] | None) -> Fami
 
     Jobs that are reached only through a hidden job are hidden too.
     """
+    copied = child_links.copied(session)
 
     def children(job_ids: Collection[int]) -> set[int]:
         by_parent = child_links.children(session, job_ids)
         return {child for child_ids in by_parent.values() for child in child_ids}
 
     def parents(job_ids: Collection[int]) -> set[int]:
-        return child_links.parent_ids(session, job_ids)
+        return child_links.parent_ids(session, job_ids, copied)
 
     def visible(job_ids: Collection[int]) -> dict[int, str]:
         return job_search.names(session, job_ids, app_ids)
