@@ -8,7 +8,7 @@ from admin_web.forms.run_filter import RunFilterForm
 from admin_web.local_times import LocalTimes
 from admin_web.visitors import visitor
 from sql.listings import run_search
-from sql.listings.run_search import SweepResult
+from sql.listings.run_search import RunCount, SweepResult
 from sql.listings.run_walks import Place, RunSearch
 from sql.run_status import RunStatus
 
@@ -65,4 +65,11 @@ class RunFinder:
             wanted = replace(wanted, statuses=statuses)
         return self._database.read(
             lambda session: run_search.sweep(session, wanted, most=MOST, looked_at=LOOKED_AT)
+        )
+
+    def count(self, asked: Asked) -> RunCount:
+        """Return how many runs match a valid form, up to a limit."""
+        wanted = self.search(asked)
+        return self._database.read(
+            lambda session: run_search.count(session, wanted, most=MOST, looked_at=LOOKED_AT)
         )

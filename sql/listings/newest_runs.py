@@ -125,6 +125,16 @@ def stream(session: Session, wanted: RunSelection) -> Iterator[ScannedRun]:
             add(runs)
 
 
+def unordered(session: Session, wanted: RunSelection) -> Query:
+    """Return a query of the runs, in any order, that reads no others."""
+    return use_index(query(ScannedRun, Run), Run, _INDEX).where(
+        Run.status.in_(wanted.statuses),
+        Run.app_id.in_(_app_ids(session, wanted)),
+        *_times(wanted),
+        *_behind(wanted),
+    )
+
+
 def _read_on(
     session: Session, wanted: RunSelection, part: tuple[str, int], rows: list[ScannedRun]
 ) -> Iterator[ScannedRun]:

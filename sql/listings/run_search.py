@@ -4,10 +4,12 @@
 runs is examined for a page; if that does not fill it, the page says where to continue.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
+from sqlalchemy import ColumnElement, and_, case, func, select, true
 from sqlalchemy.orm import Session
 
 from sql.listings import newest_runs, run_lines, run_messages, run_walks
@@ -38,6 +40,14 @@ class SweepResult:
     """The runs that match; `is_all` is False if a limit ended the search."""
 
     runs: list[ScannedRun]
+    is_all: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCount:
+    """How many runs match; `is_all` is False if a limit ended the count."""
+
+    number: int
     is_all: bool
 
 
@@ -82,6 +92,24 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
     return SweepResult(runs=list(chosen.values()), is_all=True)
 
 
+def count(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> RunCount:
+    """Count the runs that match, within the limits of `sweep`.
+
+    The database counts them, unless it has to search messages or read several jobs.
+    """
+    if wanted.text is not None or wanted.job_ids is not None:
+        found = sweep(session, wanted, most=most, looked_at=looked_at)
+        return RunCount(number=len(found.runs), is_all=found.is_all)
+    is_known_to_index = wanted.job_id is None and not run_walks.has_rest(wanted)
+    limit = most + 1 if is_known_to_index else looked_at
+    examined = run_walks.candidates(session, wanted).limit(limit).subquery()
+    columns = dict(zip(ScannedRun._fields, examined.c, strict=False))
+    matches = func.sum(case((and_(true(), *_conditions(columns, wanted)), 1), else_=0))
+    counted, matching = session.execute(select(func.count(), matches).select_from(examined)).one()
+    number = int(matching or 0)
+    return RunCount(number=min(number, most), is_all=counted < limit and number <= most)
+
+
 def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[ScannedRun]]:
     """Yield batches of runs along an index, newest first."""
     if run_walks.is_along_partitions(wanted):
@@ -109,6 +137,26 @@ def _fitting(session: Session, rows: Sequence[ScannedRun], wanted: RunSearch) ->
 def _lines(session: Session, chosen: Sequence[tuple[Place, ScannedRun]]) -> list[RunLine]:
     # Runs deleted in between are missing.
     return run_lines.by_ids(session, [run.id for _, run in chosen])
+
+
+def _conditions(
+    columns: Mapping[str, ColumnElement[Any]], wanted: RunSearch
+) -> list[ColumnElement[bool]]:
+    """Return what `_fits` checks, for the database."""
+    found: list[ColumnElement[bool]] = []
+    if wanted.app_ids is not None:
+        found.append(columns["app_id"].in_(wanted.app_ids))
+    if wanted.statuses:
+        found.append(columns["status"].in_(wanted.statuses))
+    if wanted.kind is not None:
+        found.append(columns["kind"] == wanted.kind)
+    if wanted.address is not None:
+        found.append(columns["address"] == wanted.address)
+    if wanted.since_ms is not None:
+        found.append(columns["due_at"] >= wanted.since_ms)
+    if wanted.until_ms is not None:
+        found.append(columns["due_at"] < wanted.until_ms)
+    return found
 
 
 def _fits(row: ScannedRun, wanted: RunSearch) -> bool:

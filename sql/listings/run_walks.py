@@ -88,6 +88,18 @@ def walk(session: Session, wanted: RunSearch) -> Walk:
     return _along_time(session, wanted)
 
 
+def candidates(session: Session, wanted: RunSearch) -> Query:
+    """Return a query of the runs that `walk` would read, for one job, or all, or by status or app.
+
+    As there, only what the index knows is checked.
+    """
+    if wanted.job_id is not None:
+        return _ticks_of(wanted, wanted.job_id, ())
+    if is_along_partitions(wanted):
+        return newest_runs.unordered(session, selection(wanted, before=None))
+    return _times_of(wanted)
+
+
 def is_along_partitions(wanted: RunSearch) -> bool:
     """Whether a search reads along the partitions of `newest_runs`."""
     is_of_jobs = wanted.job_id is not None or wanted.job_ids is not None
@@ -96,7 +108,7 @@ def is_along_partitions(wanted: RunSearch) -> bool:
 
 def _along_ticks(session: Session, wanted: RunSearch, job_id: int) -> Walk:
     statement = _ticks_of(wanted, job_id, _before(_TICK, wanted.before))
-    limit = _limit(wanted, has_rest=_has_rest(wanted) or bool(wanted.statuses))
+    limit = _limit(wanted, has_rest=has_rest(wanted) or bool(wanted.statuses))
     rows = _pairs(session, statement.limit(limit))
     return _walked(rows, limit)
 
@@ -105,7 +117,7 @@ def _along_ticks_of_jobs(session: Session, wanted: RunSearch, job_ids: Sequence[
     """Read some runs of each job, and stop where the first job's part ends."""
     if not job_ids:
         return Walk(rows=[], end=None, looked_at=0)
-    limit = _limit(wanted, has_rest=_has_rest(wanted) or bool(wanted.statuses))
+    limit = _limit(wanted, has_rest=has_rest(wanted) or bool(wanted.statuses))
     each = max(newest_runs.PARTITION_ROWS, min(limit, LOOKED_AT // len(job_ids)))
     parts = [
         _ticks_of(wanted, job_id, _before_of_job(wanted.before, job_id)).limit(each)
@@ -135,29 +147,34 @@ def _ticks_of(wanted: RunSearch, job_id: int, before: Sequence[ColumnElement[boo
 
 
 def _along_time(session: Session, wanted: RunSearch) -> Walk:
-    statement = (
-        use_index(query(ScannedRun, Run).add_columns(Run.trigger_time), Run, "i_trigger_time")
-        .where(Run.trigger_time.is_not(None))
-        .order_by(Run.trigger_time.desc(), Run.id.desc())
-    )
+    statement = _times_of(wanted)
     if wanted.before is not None and len(wanted.before) == 2:  # noqa: PLR2004 - time and id
         due, run_id = at(wanted.before[0]), wanted.before[1]
         statement = statement.where(
             Run.trigger_time <= due, or_(Run.trigger_time < due, Run.id < run_id)
         )
+    limit = _limit(wanted, has_rest=has_rest(wanted))
+    rows = _pairs(session, statement.limit(limit))
+    return _walked([((epoch_ms(due), run.id), run) for (due,), run in rows], limit)
+
+
+def _times_of(wanted: RunSearch) -> Query:
+    statement = (
+        use_index(query(ScannedRun, Run).add_columns(Run.trigger_time), Run, "i_trigger_time")
+        .where(Run.trigger_time.is_not(None))
+        .order_by(Run.trigger_time.desc(), Run.id.desc())
+    )
     if wanted.since_ms is not None:
         statement = statement.where(Run.trigger_time >= at(wanted.since_ms))
     if wanted.until_ms is not None:
         statement = statement.where(Run.trigger_time < at(wanted.until_ms + 999))
-    limit = _limit(wanted, has_rest=_has_rest(wanted))
-    rows = _pairs(session, statement.limit(limit))
-    return _walked([((epoch_ms(due), run.id), run) for (due,), run in rows], limit)
+    return statement
 
 
 def _along_partitions(session: Session, wanted: RunSearch) -> Walk:
     place = wanted.before
     before = (place[0], place[1]) if place is not None and len(place) == 2 else None  # noqa: PLR2004 - due time and id
-    limit = _limit(wanted, has_rest=_has_rest(wanted))
+    limit = _limit(wanted, has_rest=has_rest(wanted))
     newest = newest_runs.read(session, selection(wanted, before=before), limit=limit)
     return Walk(rows=newest.rows, end=newest.end, looked_at=newest.looked_at)
 
@@ -197,7 +214,7 @@ def _before_of_job(place: Place | None, job_id: int) -> list[ColumnElement[bool]
     return [first, or_(rest, same) if job_id < last_job else rest]
 
 
-def _has_rest(wanted: RunSearch) -> bool:
+def has_rest(wanted: RunSearch) -> bool:
     """Whether the search has criteria that are in no index."""
     return any(one is not None for one in (wanted.kind, wanted.address, wanted.text))
 

@@ -14,7 +14,7 @@ from sql.listings import error_groups, job_search, run_lines
 from sql.listings.dashboard import FAILURES
 from sql.listings.error_groups import ErrorGroup
 from sql.listings.run_lines import RunLine
-from sql.listings.run_search import SweepResult
+from sql.listings.run_search import RunCount, SweepResult
 
 #: Groups on the page; a shorter period shows the rest.
 GROUPS = 100
@@ -81,5 +81,6 @@ class RunErrorPages:
     def total(self) -> str:
         """Return the number of matching runs, up to a limit, as HTML for the runs page."""
         asked = self._finder.ask(request.args)
-        found = self._finder.all(asked) if asked.is_valid else SweepResult(runs=[], is_all=True)
-        return render_template("pages/runs_total.html", swept=found, most=MOST)
+        nothing = RunCount(number=0, is_all=True)
+        found = self._finder.count(asked) if asked.is_valid else nothing
+        return render_template("pages/runs_total.html", found=found, most=MOST)

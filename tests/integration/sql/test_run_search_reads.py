@@ -159,3 +159,36 @@ def test_a_job_is_found_by_its_name_in_an_index(
         )
         assert list(found) == [11]
         assert count < 50, (name, count)
+
+
+@pytest.mark.parametrize(
+    "asked", [case[1] for case in SEARCHES], ids=[case[0] for case in SEARCHES]
+)
+def test_runs_are_counted_as_a_sweep_would_find_them(
+    crowded: Database,  # noqa: F811 - the fixture
+    asked: dict[str, Any],
+) -> None:
+    wanted, limits = RunSearch(**asked), {"most": 2_000, "looked_at": 100_000}
+
+    swept = crowded.read(lambda session: run_search.sweep(session, wanted, **limits))
+    counted = crowded.read(lambda session: run_search.count(session, wanted, **limits))
+
+    assert (counted.number, counted.is_all) == (len(swept.runs), swept.is_all)
+
+
+def test_a_count_ends_at_either_bound(
+    crowded: Database,  # noqa: F811 - the fixture
+) -> None:
+    every, absent = RunSearch(), RunSearch(kind="absent")
+
+    read, found = reads(
+        crowded, lambda session: run_search.count(session, every, most=300, looked_at=9_999)
+    )
+    read_more, none = reads(
+        crowded, lambda session: run_search.count(session, absent, most=300, looked_at=2_000)
+    )
+
+    assert (found.number, found.is_all) == (300, False)
+    assert (none.number, none.is_all) == (0, False)
+    assert read < 1_000
+    assert read_more < 5_000
