@@ -15,8 +15,9 @@ from scheduler.schedules.misfire import MisfirePolicy
 from sql.models import Run
 from sql.run_status import RunStatus
 
-#: The planner plans so far ahead, and a little more.
+#: How long the first ticks of jobs are left out of a measurement.
 SETTLING_SECONDS = 2.0
+#: The planner plans so far ahead, and a little more.
 PLANNER_MS = WINDOW_MS + 1_000
 
 
