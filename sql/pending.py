@@ -25,7 +25,8 @@ from sql.registry.drains import IS_REQUESTED
 from sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES
 from sql.registry.uptimes import IS_UNSETTLED
 from sql.run_status import IN_FLIGHT, RunStatus
-from sql.runs.queries import is_kill_requested, next_due_of_apps
+from sql.runs.due_runs import next_due_of_apps
+from sql.runs.queries import is_kill_requested
 
 
 class Pending(NamedTuple):

@@ -28,7 +28,7 @@ from scheduler.membership.uptime import SendingUptime
 from scheduler.node_context import NodeContext
 from sql.errors import DatabaseUnavailable
 from sql.registry import pauses
-from sql.runs import queries
+from sql.runs import due_runs
 
 #: Runs claimed in one transaction: at first, and at most; doubled each time while there are more.
 #: The first runs of a burst leave early, and a long backlog needs few transactions.
@@ -131,7 +131,7 @@ class Dispatcher:
         if self._pauses.held_apps != held:
             self._swept_at = 0  # runs held back by a pause may be long due
         since_ms = self.since_ms(now_ms)
-        due = queries.next_due(session, since_ms=since_ms)
+        due = due_runs.next_due(session, since_ms=since_ms)
         due = {app_id: at for app_id, at in due.items() if app_id not in self._pauses.held_apps}
         if not since_ms:
             self._swept_at = now_ms
@@ -177,7 +177,7 @@ class Dispatcher:
     def _peek(self, app_id: int, until_ms: int, limit: int) -> list[int]:
         left_out = self._left_out()
         return self._context.database.read(
-            lambda session: queries.peek_due(
+            lambda session: due_runs.peek_due(
                 session,
                 app_id,
                 since_ms=self._since_ms,
@@ -225,7 +225,7 @@ class Dispatcher:
     def _put_aside(self, run_id: int, error: Exception) -> None:
         """End a run that cannot be routed, so that it does not block the others."""
         words = " ".join(str(error).split())[:500]
-        job_id = self._context.database.read(lambda session: queries.job_of(session, run_id))
+        job_id = self._context.database.read(lambda session: due_runs.job_of(session, run_id))
         log.error("run_not_routable", run_id=run_id, job_id=job_id, error=words)
         end = undelivered(run_id, Why.NOT_ROUTABLE(why=words), self._context.now_ms())
         try:

@@ -30,8 +30,8 @@ from sql.models import SkippedTicks
 from sql.registry import pauses, uptimes
 from sql.registry.uptimes import Downtime
 from sql.run_status import RunStatus
-from sql.runs import planned_runs, queries, transitions
-from sql.runs.queries import DueSpan
+from sql.runs import due_runs, planned_runs, transitions
+from sql.runs.due_runs import DueSpan
 from sql.runs.run_rows import PlannedRun
 
 #: Jobs handled in one transaction.
@@ -100,7 +100,7 @@ class MissedRuns:
         spans = [*due_times(downtimes), *held.missed]
         if not spans and not held.is_any_over:
             return IDLE_SECONDS
-        found = self._context.database.read(lambda session: queries.missed_jobs(session, spans))
+        found = self._context.database.read(lambda session: due_runs.missed_jobs(session, spans))
         for job_ids in chunks(found, BATCH):
             self._decide(job_ids, spans, held, now_ms)
         if not found:
@@ -162,7 +162,7 @@ def _judge(
     known = jobs.claim_by_ids(session, job_ids)
     held = _hold(session, [job.id for job in known], spans)
     first_ms = min((row.scheduled_at for rows in held.values() for row in rows), default=0)
-    later = queries.last_misfires(session, held, since_ms=first_ms) if held else {}
+    later = due_runs.last_misfires(session, held, since_ms=first_ms) if held else {}
     for job in known:
         if rows := held.get(job.id):
             _judge_job(job, rows, later.get(job.id, 0), verdicts, now_ms)
@@ -172,7 +172,7 @@ def _hold(
     session: Session, job_ids: Iterable[int], spans: Sequence[DueSpan]
 ) -> dict[int, list[PlannedRun]]:
     """Lock missed runs, all of a job or none; return them by job, in tick order."""
-    seen = queries.missed(session, job_ids, spans)
+    seen = due_runs.missed(session, job_ids, spans)
     locked = [
         row
         for run_ids in chunks(row.id for row in seen)

@@ -12,7 +12,7 @@ from scheduler.membership.uptime import due_times
 from sql.registry import pauses
 from sql.registry.pauses import EVERY_APP, PauseRow
 from sql.run_status import LATE_MS
-from sql.runs.queries import DueSpan
+from sql.runs.due_runs import DueSpan
 
 
 class MissedBy(Enum):

@@ -28,7 +28,7 @@ from sql.jobs.jobs import JobToPlan
 from sql.jobs.parked import PARKED_MS
 from sql.models import SkippedTicks
 from sql.run_status import LATE_MS, Kind
-from sql.runs import planning, queries
+from sql.runs import due_runs, planning
 
 #: How far ahead ticks are planned (XXL-JOB's pre-read).
 WINDOW_MS = 5_000
@@ -207,7 +207,7 @@ class Planner:
             return
         began_at = time.monotonic()
         self._overdue = self._context.database.read(
-            lambda session: queries.overdue_counts(session, before_ms=now_ms - LATE_MS)
+            lambda session: due_runs.overdue_counts(session, before_ms=now_ms - LATE_MS)
         )
         self._overdue_at = now_ms
         took_ms = round((time.monotonic() - began_at) * 1000)

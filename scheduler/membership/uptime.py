@@ -22,7 +22,7 @@ from sql.pending import Pending
 from sql.registry import uptimes
 from sql.registry.uptimes import Downtime
 from sql.run_status import LATE_MS
-from sql.runs.queries import DueSpan
+from sql.runs.due_runs import DueSpan
 
 #: A scheduler records that it can send when the last record of any scheduler is this old.
 RECORD_MS = 1_000

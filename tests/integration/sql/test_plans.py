@@ -24,6 +24,7 @@ from sql.registry import presence
 from sql.run_status import Kind, RunStatus
 from sql.runs import (
     day_reports,
+    due_runs,
     lateness,
     purges,
     queries,
@@ -196,14 +197,14 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ),
     (
         "peek_due",
-        lambda s: queries.peek_due(s, 1, since_ms=NOW_MS, until_ms=NOW_MS + 43_000, limit=500),
+        lambda s: due_runs.peek_due(s, 1, since_ms=NOW_MS, until_ms=NOW_MS + 43_000, limit=500),
         "i_status_due",
         700,
     ),
-    ("next_due", lambda s: queries.next_due(s, since_ms=NOW_MS), "i_status_due", 10),
+    ("next_due", lambda s: due_runs.next_due(s, since_ms=NOW_MS), "i_status_due", 10),
     (
         "overdue_counts",
-        lambda s: queries.overdue_counts(s, before_ms=NOW_MS + 43_000),
+        lambda s: due_runs.overdue_counts(s, before_ms=NOW_MS + 43_000),
         "i_status_due",
         8_000,
     ),
@@ -525,7 +526,7 @@ def test_runs_are_deleted_by_their_primary_key(crowded: Database) -> None:
 def test_a_peek_at_due_runs_reads_their_index_alone(crowded: Database) -> None:
     def unit(session: Session) -> str:
         with statements(crowded) as sent:
-            queries.peek_due(session, 1, since_ms=NOW_MS, until_ms=NOW_MS + 43_000, limit=500)
+            due_runs.peek_due(session, 1, since_ms=NOW_MS, until_ms=NOW_MS + 43_000, limit=500)
         [(words, values)] = sent
         return str(session.connection().exec_driver_sql(f"EXPLAIN {words}", values).one().Extra)
 

@@ -1,0 +1,147 @@
+"""Queries about planned runs: which are due, which are overdue, and which have misfired.
+
+No query orders by id with a limit: the database might then read the whole table along its primary
+key.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Select, and_, false, func, not_, or_, select
+from sqlalchemy.orm import Session
+
+from sql.batch import chunks
+from sql.models import Run
+from sql.rows import fetch, query
+from sql.run_status import Kind, RunStatus
+
+
+class RunOfJob(NamedTuple):
+    """The ids of a run and its job."""
+
+    id: int
+    job_id: int
+
+
+class DueSpan(NamedTuple):
+    """Due times in which runs of a schedule have misfired, of one app or, with `app_id` 0, of all.
+
+    These are [from, to). A MISFIRE run that was still waiting is decided about anew, together with
+    what was missed after it, so its due times reach up to `over_ms`.
+    """
+
+    from_ms: int
+    to_ms: int
+    over_ms: int
+    app_id: int = 0
+
+
+def next_due(session: Session, *, since_ms: int) -> dict[int, int]:
+    """Return the earliest `due_at` of each app's PLANNED runs due at or after `since_ms`.
+
+    The lower bound avoids index entries that are deleted but kept for an old snapshot; without it a
+    claim takes 55 ms instead of 4. Grouping by status too, although all have the same, lets MariaDB
+    jump from app to app along the index: 6 ms instead of 110 with 100,000 rows.
+    """
+    rows = session.execute(next_due_of_apps(since_ms))
+    return {row[0]: row[1] for row in rows}
+
+
+def next_due_of_apps(since_ms: int) -> Select[int, int]:
+    """Return the SELECT of `next_due`."""
+    return (
+        select(Run.app_id, func.min(Run.due_at).label("due_at"))
+        .where(Run.status == RunStatus.PLANNED, Run.due_at >= since_ms)
+        .group_by(Run.status, Run.app_id)
+    )
+
+
+def peek_due(
+    session: Session,
+    app_id: int,
+    *,
+    since_ms: int,
+    until_ms: int,
+    limit: int,
+    without_jobs: Collection[int] = (),
+    missed: Sequence[DueSpan] = (),
+) -> list[int]:
+    """Return the ids of an app's PLANNED runs due in [since, until], oldest first, without locks.
+
+    The ids are in the index, so no row is read. Runs of `without_jobs` are left out, and so are
+    runs that a schedule planned for a time in `missed`.
+    """
+    statement = select(Run.id).where(
+        Run.status == RunStatus.PLANNED,
+        Run.app_id == app_id,
+        Run.due_at >= since_ms,
+        Run.due_at <= until_ms,
+    )
+    if without_jobs:
+        statement = statement.where(Run.job_id.not_in(list(without_jobs)))
+    if missed:
+        statement = statement.where(not_(_is_missed(missed)))
+    run_ids = session.execute(statement.order_by(Run.due_at).limit(limit))
+    return list(run_ids.scalars())
+
+
+def job_of(session: Session, run_id: int) -> int | None:
+    """Return the id of a run's job; None if there is no such run."""
+    return session.execute(select(Run.job_id).where(Run.id == run_id)).scalar_one_or_none()
+
+
+def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
+    """Return the number of each job's PLANNED runs that were due before `before_ms`."""
+    rows = session.execute(
+        select(Run.job_id, func.count())
+        .where(Run.status == RunStatus.PLANNED, Run.due_at < before_ms)
+        .group_by(Run.job_id)
+    )
+    return dict(rows.all())
+
+
+def missed_jobs(session: Session, missed: Sequence[DueSpan]) -> list[int]:
+    """Return the jobs with PLANNED runs of their schedules that misfired in one of the spans."""
+    rows = session.execute(
+        select(Run.job_id).where(Run.status == RunStatus.PLANNED, _is_missed(missed)).distinct()
+    )
+    return sorted(rows.scalars())
+
+
+def missed(session: Session, job_ids: Iterable[int], missed: Sequence[DueSpan]) -> list[RunOfJob]:
+    """Return those runs of these jobs, without locks."""
+    planned = query(RunOfJob, Run).where(Run.status == RunStatus.PLANNED, _is_missed(missed))
+    return [
+        row
+        for chunk in chunks(job_ids)
+        for row in fetch(session, RunOfJob, planned.where(Run.job_id.in_(chunk)))
+    ]
+
+
+def last_misfires(session: Session, job_ids: Iterable[int], *, since_ms: int) -> dict[int, int]:
+    """Return each job's last tick at or after `since_ms` that has a MISFIRE run."""
+    rows = session.execute(
+        select(Run.job_id, func.max(Run.scheduled_at))
+        .where(
+            Run.job_id.in_(sorted(job_ids)),
+            Run.scheduled_at >= since_ms,
+            Run.kind == Kind.MISFIRE,
+        )
+        .group_by(Run.job_id)
+    )
+    return dict(rows.all())
+
+
+def _is_missed(missed: Sequence[DueSpan]) -> ColumnElement[bool]:
+    """Return the condition on runs of a schedule that misfired in one of the spans."""
+    is_due = or_(false(), *map(_is_due, missed))
+    return and_(Run.kind.in_([Kind.SCHEDULE, Kind.MISFIRE]), is_due)
+
+
+def _is_due(span: DueSpan) -> ColumnElement[bool]:
+    is_due = and_(
+        Run.due_at >= span.from_ms,
+        Run.due_at < span.over_ms,
+        or_(Run.due_at < span.to_ms, Run.kind == Kind.MISFIRE),
+    )
+    return and_(Run.app_id == span.app_id, is_due) if span.app_id else is_due
