@@ -11,7 +11,8 @@ import structlog
 
 from benchmarks import broadcasts, chains, comparison, embedded, measures, routes, throughput
 from benchmarks.rates import Rate
-from benchmarks.stack import SLOTS, Servers, Stack, servers
+from benchmarks.servers import Servers, servers
+from benchmarks.stack import SLOTS, Stack
 from benchmarks.table import Row, Table
 from scheduler.routing.routes import Route
 

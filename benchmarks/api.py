@@ -18,7 +18,8 @@ from pathlib import Path
 from benchmarks import cpu
 from benchmarks.http_load import Connection, Load, asked_meanwhile, load, together
 from benchmarks.measures import lateness_spread
-from benchmarks.stack import APP, Stack, none_open, servers
+from benchmarks.servers import servers
+from benchmarks.stack import APP, Stack, none_open
 from benchmarks.table import Row, Table
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.commands.tokens.token_commands import TokenSpec

@@ -9,7 +9,8 @@ from benchmarks import throughput
 from benchmarks.bare import pipeline
 from benchmarks.bare.links import PACKED, SINGLE
 from benchmarks.rates import Rate, cpu_us, ratio, speed
-from benchmarks.stack import Servers, Stack
+from benchmarks.servers import Servers
+from benchmarks.stack import Stack
 from benchmarks.table import Row
 
 

@@ -23,7 +23,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmarks.console_rows import EXECUTORS, PASSWORD, SCRIPT_JOB, TEAMS, Size, fill
-from benchmarks.stack import SECRET, Servers, servers
+from benchmarks.servers import Servers, servers
+from benchmarks.stack import SECRET
 from sql.engine import Database
 from sql.models import Registration, Run
 from tests.support.eventually import eventually

@@ -1,18 +1,15 @@
-"""RabbitMQ, MariaDB, one scheduler and one executor: real processes, started and stopped here."""
+"""Schedulers and an executor on private servers: real processes, started and stopped here."""
 
-import os
-import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from benchmarks import cpu
+from benchmarks.servers import Servers
 from benchmarks.simulated import APP as SIMULATED
 from benchmarks.simulated import SimulatedExecutors
 from broker.keys import ClusterKeys
@@ -31,58 +28,12 @@ from sql.runs import planning
 from sql.schema import migration
 from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
-from tests.support.mariadb import PrivateMariaDB
-from tests.support.rabbitmq import PrivateRabbit
 from tests.support.service import Service
 
 APP = "bench"
 SLOTS = 8
 SECRET = "only for measuring, on this machine alone"
 HANDLERS = Path(__file__).with_name("handlers.py")
-
-
-@dataclass
-class Servers:
-    """The private services, shared by everything that is measured."""
-
-    rabbitmq: PrivateRabbit
-    mariadb: PrivateMariaDB
-    folder: Path
-
-    def facts(self) -> str:
-        """Return the machine and the versions."""
-        cores = len(os.sched_getaffinity(0))
-        mariadb = self.mariadb.execute("SELECT VERSION()")[0][0]
-        rabbitmq = self.rabbitmq.ctl("version").strip()
-        return (
-            f"{cores} cores for everything, Python {platform.python_version()}, "
-            f"MariaDB {mariadb}, RabbitMQ {rabbitmq}"
-        )
-
-    def clocks(self) -> dict[str, cpu.Clock]:
-        """Return the processor clocks of both services."""
-        return {
-            "mariadbd": lambda: cpu.own(self.mariadb.pid),
-            "RabbitMQ": lambda: cpu.own(self.rabbitmq.pid),
-        }
-
-    def rows_read(self) -> int:
-        """Return how many rows MariaDB has read so far, for all clients."""
-        statement = "SHOW GLOBAL STATUS LIKE 'Handler_read%'"
-        return sum(int(str(count)) for _, count in self.mariadb.execute(statement))
-
-
-@contextmanager
-def servers(folder: Path) -> Iterator[Servers]:
-    """Yield running services; they stop with the block."""
-    rabbitmq, mariadb = PrivateRabbit(folder / "rabbitmq"), PrivateMariaDB(folder / "mariadb")
-    try:
-        mariadb.start()
-        rabbitmq.start()
-        yield Servers(rabbitmq, mariadb, folder)
-    finally:
-        rabbitmq.close()
-        mariadb.close()
 
 
 class Stack:

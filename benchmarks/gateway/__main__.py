@@ -17,8 +17,9 @@ import structlog
 
 from benchmarks import cpu, throughput
 from benchmarks.rates import Rate, cpu_us, ratio, speed
+from benchmarks.servers import servers
 from benchmarks.simulated import APP
-from benchmarks.stack import Stack, servers
+from benchmarks.stack import Stack
 from benchmarks.table import Row, Table
 from scheduler.jobs.spec import JobSpec
 from scheduler.routing.routes import Route

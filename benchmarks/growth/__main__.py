@@ -14,7 +14,7 @@ import structlog
 from benchmarks.growth.axes import AXES, Axis
 from benchmarks.growth.laboratory import Laboratory
 from benchmarks.rates import Rate, Spread, cpu_us, speed
-from benchmarks.stack import Servers, servers
+from benchmarks.servers import Servers, servers
 from benchmarks.table import Row, Table
 
 JSON = Path("build/bench-growth.json")

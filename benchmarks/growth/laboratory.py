@@ -8,7 +8,8 @@ from typing import Self
 
 from benchmarks import throughput
 from benchmarks.console_rows import Size, fill_at_rest
-from benchmarks.stack import Servers, Stack
+from benchmarks.servers import Servers
+from benchmarks.stack import Stack
 from sql.engine import Database
 from warren.database_access import now_ms
 

@@ -13,7 +13,8 @@ from benchmarks import throughput
 from benchmarks.peers.peer import BIN, PEERS, Arena, Peer, version
 from benchmarks.peers.private_redis import PROGRAM, PrivateRedis
 from benchmarks.rates import Rate, Spread, cpu_us, ratio, speed
-from benchmarks.stack import Servers, Stack, servers
+from benchmarks.servers import Servers, servers
+from benchmarks.stack import Stack
 from benchmarks.table import Row, Table
 
 JSON = Path("build/bench-peers.json")

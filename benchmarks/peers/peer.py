@@ -11,7 +11,8 @@ from pathlib import Path
 from benchmarks import cpu
 from benchmarks.peers.private_redis import PrivateRedis
 from benchmarks.rates import Rate
-from benchmarks.stack import SLOTS, Servers
+from benchmarks.servers import Servers
+from benchmarks.stack import SLOTS
 from tests.support import contained_command
 from tests.support.eventually import eventually
 from tests.support.processes import basic_environment, descendants
