@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count, product
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, func, or_, select, union_all
 from sqlalchemy.orm import Session
@@ -32,6 +32,15 @@ _INDEX = "i_status_due"
 Due = tuple[int, int]
 
 
+class IndexedRun(NamedTuple):
+    """What the index knows of a run; the database does not read the run's row for it."""
+
+    id: int
+    status: str
+    due_at: int
+    app_id: int
+
+
 class ScannedRun(NamedTuple):
     """The columns of a run that filters need."""
 
@@ -44,11 +53,15 @@ class ScannedRun(NamedTuple):
     app_id: int
 
 
+FoundRun: TypeAlias = IndexedRun | ScannedRun
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSelection:
     """Which runs to read: of these statuses and apps (None = all), due in [since_ms, until_ms).
 
-    `before` is the run after which to continue; None = start with the newest.
+    `before` is the run after which to continue; None = start with the newest. `row` is what to read
+    of each run.
     """
 
     statuses: frozenset[RunStatus]
@@ -56,6 +69,7 @@ class RunSelection:
     since_ms: int | None = None
     until_ms: int | None = None
     before: Due | None = None
+    row: type[FoundRun] = IndexedRun
 
 
 class _NewestRun(NamedTuple):
@@ -68,7 +82,7 @@ class _NewestRun(NamedTuple):
 class _Slice:
     """The rows read of one partition or instant; `end` is where more may follow, None = nothing."""
 
-    rows: Sequence[ScannedRun]
+    rows: Sequence[FoundRun]
     end: Due | None
 
 
@@ -79,7 +93,7 @@ class Newest:
     There may be more after `end`; None = no more. `looked_at` is the number of runs read.
     """
 
-    rows: Sequence[tuple[Due, ScannedRun]]
+    rows: Sequence[tuple[Due, FoundRun]]
     end: Due | None
     looked_at: int
 
@@ -99,7 +113,7 @@ def read(session: Session, wanted: RunSelection, *, limit: int) -> Newest:
     return Newest(known, end, sum(len(one.rows) for one in slices))
 
 
-def stream(session: Session, wanted: RunSelection) -> Iterator[ScannedRun]:
+def stream(session: Session, wanted: RunSelection) -> Iterator[FoundRun]:
     """Yield the runs, newest first, for callers that need many.
 
     No row is read twice: reading of a partition starts when its newest run is next, and continues,
@@ -108,9 +122,9 @@ def stream(session: Session, wanted: RunSelection) -> Iterator[ScannedRun]:
     """
     heads = deque(_heads(session, wanted, _app_ids(session, wanted)))
     number = count()
-    heap: list[tuple[int, int, int, ScannedRun, Iterator[ScannedRun]]] = []
+    heap: list[tuple[int, int, int, FoundRun, Iterator[FoundRun]]] = []
 
-    def add(runs: Iterator[ScannedRun]) -> None:
+    def add(runs: Iterator[FoundRun]) -> None:
         if (run := next(runs, None)) is not None:
             heappush(heap, (-run.due_at, -run.id, next(number), run, runs))
 
@@ -127,7 +141,7 @@ def stream(session: Session, wanted: RunSelection) -> Iterator[ScannedRun]:
 
 def unordered(session: Session, wanted: RunSelection) -> Query:
     """Return a query of the runs, in any order, that reads no others."""
-    return use_index(query(ScannedRun, Run), Run, _INDEX).where(
+    return use_index(query(wanted.row, Run), Run, _INDEX).where(
         Run.status.in_(wanted.statuses),
         Run.app_id.in_(_app_ids(session, wanted)),
         *_times(wanted),
@@ -136,8 +150,8 @@ def unordered(session: Session, wanted: RunSelection) -> Query:
 
 
 def _read_on(
-    session: Session, wanted: RunSelection, part: tuple[str, int], rows: list[ScannedRun]
-) -> Iterator[ScannedRun]:
+    session: Session, wanted: RunSelection, part: tuple[str, int], rows: list[FoundRun]
+) -> Iterator[FoundRun]:
     limit = STREAM_ROWS
     while True:
         yield from sorted(rows, key=lambda row: (row.due_at, row.id), reverse=True)
@@ -145,7 +159,7 @@ def _read_on(
             return
         limit = min(limit * 2, ALL_ROWS)
         wanted = replace(wanted, before=min((row.due_at, row.id) for row in rows))
-        rows = fetch(session, ScannedRun, _part(wanted, *part).limit(limit))
+        rows = fetch(session, wanted.row, _part(wanted, *part).limit(limit))
 
 
 def _app_ids(session: Session, wanted: RunSelection) -> Collection[int]:
@@ -197,19 +211,17 @@ def _one_by_one(
 
 def _first_rows(
     session: Session, wanted: RunSelection, parts: Sequence[tuple[str, int]], each: int
-) -> dict[tuple[str, int], list[ScannedRun]]:
+) -> dict[tuple[str, int], list[FoundRun]]:
     some = [_part(wanted, status, app_id).limit(each) for status, app_id in parts]
-    by_part: dict[tuple[str, int], list[ScannedRun]] = {part: [] for part in parts}
-    for row in map(
-        ScannedRun._make, session.execute(union_all(*(select(part.subquery()) for part in some)))
-    ):
-        by_part[row.status, row.app_id].append(row)
+    by_part: dict[tuple[str, int], list[FoundRun]] = {part: [] for part in parts}
+    for run in fetch(session, wanted.row, union_all(*(select(part.subquery()) for part in some))):  # type: ignore[arg-type]
+        by_part[run.status, run.app_id].append(run)
     return by_part
 
 
 def _part(wanted: RunSelection, status: str, app_id: int) -> Query:
     return (
-        use_index(query(ScannedRun, Run), Run, _INDEX)
+        use_index(query(wanted.row, Run), Run, _INDEX)
         .where(Run.status == status, Run.app_id == app_id, *_times(wanted), *_behind(wanted))
         .order_by(Run.due_at.desc(), Run.id.desc())
     )
@@ -221,7 +233,7 @@ def _of_one_instant(
     """Return the runs of many partitions that are due at the same instant, their newest one."""
     due_at = tied[0].due_at
     statement = (
-        use_index(query(ScannedRun, Run), Run, _INDEX)
+        use_index(query(wanted.row, Run), Run, _INDEX)
         .where(
             Run.status.in_({head.status for head in tied}),
             Run.app_id.in_({head.app_id for head in tied}),
@@ -231,10 +243,10 @@ def _of_one_instant(
         .order_by(Run.id.desc())
         .limit(limit)
     )
-    return _share(fetch(session, ScannedRun, statement), limit, (due_at, 0))
+    return _share(fetch(session, wanted.row, statement), limit, (due_at, 0))
 
 
-def _share(rows: Sequence[ScannedRun], limit: int, rest: Due | None) -> _Slice:
+def _share(rows: Sequence[FoundRun], limit: int, rest: Due | None) -> _Slice:
     """Return rows as a slice; if there are fewer than `limit`, it ends at `rest`."""
     end = min((row.due_at, row.id) for row in rows) if len(rows) >= limit else rest
     return _Slice(rows, end)

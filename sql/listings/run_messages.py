@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
@@ -51,7 +51,11 @@ def _alike(session: Session, run_ids: Sequence[int], text: str) -> list[int]:
 
 def beginnings(session: Session, run_ids: Sequence[int]) -> dict[int, str]:
     """Return the beginning of each run's message; of its routing message if it has none."""
-    # Twice COMPARED, because the first line may follow empty ones.
-    message = func.substr(func.coalesce(func.nullif(Run.message, ""), Run.trigger_message), 1, 400)
-    texts = select(Run.id, message).where(Run.id.in_(run_ids))
+    texts = select(Run.id, beginning()).where(Run.id.in_(run_ids))
     return {run_id: text or "" for run_id, text in session.execute(texts)}
+
+
+def beginning() -> ColumnElement[str]:
+    """Return the SQL for the beginning of a run's message, or of its routing message."""
+    # Twice COMPARED, because the first line may follow empty ones.
+    return func.substr(func.coalesce(func.nullif(Run.message, ""), Run.trigger_message), 1, 400)

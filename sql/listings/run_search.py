@@ -4,16 +4,15 @@
 runs is examined for a page; if that does not fill it, the page says where to continue.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, func, select, true
+from sqlalchemy import ColumnElement, Subquery, and_, case, func, select, true
 from sqlalchemy.orm import Session
 
 from sql.listings import newest_runs, run_lines, run_messages, run_walks
-from sql.listings.newest_runs import ScannedRun
+from sql.listings.newest_runs import FoundRun, IndexedRun
 from sql.listings.run_lines import RunLine
 from sql.listings.run_walks import Place, RunSearch
 
@@ -37,9 +36,9 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResult:
-    """The runs that match; `is_all` is False if a limit ended the search."""
+    """The ids of the matching runs, newest first; `is_all` is False if a limit ended the search."""
 
-    runs: list[ScannedRun]
+    run_ids: list[int]
     is_all: bool
 
 
@@ -53,7 +52,7 @@ class RunCount:
 
 def page(session: Session, wanted: RunSearch) -> RunPage:
     """Return a page of runs, newest first; with a position of another order, the first page."""
-    chosen: list[tuple[Place, ScannedRun]] = []
+    chosen: list[tuple[Place, FoundRun]] = []
     rest, looked_at = wanted, 0
     for _ in range(ROUNDS):
         walk = run_walks.walk(session, rest)
@@ -71,7 +70,7 @@ def page(session: Session, wanted: RunSearch) -> RunPage:
 
 
 def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> SweepResult:
-    """Return all runs that match, newest first, within two limits.
+    """Return all runs that match, within two limits.
 
     Args:
         session: reads the index in batches.
@@ -80,16 +79,16 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
         looked_at: most runs examined, to within one batch.
 
     """
-    chosen: dict[int, ScannedRun] = {}
+    chosen: dict[int, None] = {}
     seen = 0
     for rows in _batches(session, wanted):
         if seen >= looked_at:
-            return SweepResult(runs=list(chosen.values()), is_all=False)
+            return SweepResult(run_ids=list(chosen), is_all=False)
         seen += len(rows)
-        chosen.update((row.id, row) for row in _fitting(session, rows, wanted))
+        chosen.update((row.id, None) for row in _fitting(session, rows, wanted))
         if len(chosen) > most:
-            return SweepResult(runs=list(chosen.values())[:most], is_all=False)
-    return SweepResult(runs=list(chosen.values()), is_all=True)
+            return SweepResult(run_ids=list(chosen)[:most], is_all=False)
+    return SweepResult(run_ids=list(chosen), is_all=True)
 
 
 def count(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> RunCount:
@@ -99,18 +98,17 @@ def count(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
     """
     if wanted.text is not None or wanted.job_ids is not None:
         found = sweep(session, wanted, most=most, looked_at=looked_at)
-        return RunCount(number=len(found.runs), is_all=found.is_all)
+        return RunCount(number=len(found.run_ids), is_all=found.is_all)
     is_known_to_index = wanted.job_id is None and not run_walks.has_rest(wanted)
     limit = most + 1 if is_known_to_index else looked_at
     examined = run_walks.candidates(session, wanted).limit(limit).subquery()
-    columns = dict(zip(ScannedRun._fields, examined.c, strict=False))
-    matches = func.sum(case((and_(true(), *_conditions(columns, wanted)), 1), else_=0))
+    matches = func.sum(case((and_(true(), *_conditions(examined, wanted)), 1), else_=0))
     counted, matching = session.execute(select(func.count(), matches).select_from(examined)).one()
     number = int(matching or 0)
     return RunCount(number=min(number, most), is_all=counted < limit and number <= most)
 
 
-def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[ScannedRun]]:
+def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[FoundRun]]:
     """Yield batches of runs along an index, newest first."""
     if run_walks.is_along_partitions(wanted):
         runs = newest_runs.stream(session, run_walks.selection(wanted, before=None))
@@ -126,7 +124,7 @@ def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[ScannedRu
         rest = replace(rest, before=walk.end)
 
 
-def _fitting(session: Session, rows: Sequence[ScannedRun], wanted: RunSearch) -> list[ScannedRun]:
+def _fitting(session: Session, rows: Sequence[FoundRun], wanted: RunSearch) -> list[FoundRun]:
     fitting = [row for row in rows if _fits(row, wanted)]
     if wanted.text is None:
         return fitting
@@ -134,32 +132,33 @@ def _fitting(session: Session, rows: Sequence[ScannedRun], wanted: RunSearch) ->
     return [row for row in fitting if row.id in with_text]
 
 
-def _lines(session: Session, chosen: Sequence[tuple[Place, ScannedRun]]) -> list[RunLine]:
+def _lines(session: Session, chosen: Sequence[tuple[Place, FoundRun]]) -> list[RunLine]:
     # Runs deleted in between are missing.
     return run_lines.by_ids(session, [run.id for _, run in chosen])
 
 
-def _conditions(
-    columns: Mapping[str, ColumnElement[Any]], wanted: RunSearch
-) -> list[ColumnElement[bool]]:
+def _conditions(examined: Subquery, wanted: RunSearch) -> list[ColumnElement[bool]]:
     """Return what `_fits` checks, for the database."""
-    found: list[ColumnElement[bool]] = []
+    columns, found = examined.c, list[ColumnElement[bool]]()
     if wanted.app_ids is not None:
-        found.append(columns["app_id"].in_(wanted.app_ids))
+        found.append(columns.app_id.in_(wanted.app_ids))
     if wanted.statuses:
-        found.append(columns["status"].in_(wanted.statuses))
+        found.append(columns.status.in_(wanted.statuses))
     if wanted.kind is not None:
-        found.append(columns["kind"] == wanted.kind)
+        found.append(columns.kind == wanted.kind)
     if wanted.address is not None:
-        found.append(columns["address"] == wanted.address)
+        found.append(columns.address == wanted.address)
     if wanted.since_ms is not None:
-        found.append(columns["due_at"] >= wanted.since_ms)
+        found.append(columns.due_at >= wanted.since_ms)
     if wanted.until_ms is not None:
-        found.append(columns["due_at"] < wanted.until_ms)
+        found.append(columns.due_at < wanted.until_ms)
     return found
 
 
-def _fits(row: ScannedRun, wanted: RunSearch) -> bool:
+def _fits(row: FoundRun, wanted: RunSearch) -> bool:
+    if isinstance(row, IndexedRun):
+        # The index has checked it all.
+        return True
     return (
         (wanted.app_ids is None or row.app_id in wanted.app_ids)
         and (not wanted.statuses or row.status in wanted.statuses)

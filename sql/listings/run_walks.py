@@ -15,7 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sql.dialects.hints import use_index
 from sql.instants import at, epoch_ms
 from sql.listings import newest_runs
-from sql.listings.newest_runs import Due, RunSelection, ScannedRun
+from sql.listings.newest_runs import Due, FoundRun, IndexedRun, RunSelection, ScannedRun
 from sql.models import Run
 from sql.rows import Query, query
 from sql.run_status import RunStatus
@@ -69,7 +69,7 @@ class Walk:
     `end` None = there are no more runs. `looked_at` is how many were read.
     """
 
-    rows: Sequence[tuple[Place, ScannedRun]]
+    rows: Sequence[tuple[Place, FoundRun]]
     end: Place | None
     looked_at: int
 
@@ -187,6 +187,7 @@ def selection(wanted: RunSearch, *, before: Due | None) -> RunSelection:
         since_ms=wanted.since_ms,
         until_ms=wanted.until_ms,
         before=before,
+        row=IndexedRun if wanted.kind is None and wanted.address is None else ScannedRun,
     )
 
 

@@ -35,12 +35,12 @@ class RunErrorPages:
         asked = self._finder.ask(request.args)
         facts = {"form": asked.form, "periods": PERIODS}
         if not asked.is_valid:
-            nothing = SweepResult(runs=[], is_all=True)
+            nothing = SweepResult(run_ids=[], is_all=True)
             return render_template("pages/runs_errors.html", **facts, groups=[], found=nothing), 422
         found = self._finder.all(asked, statuses=None if asked.form.statuses else FAILURES)
 
         def read(session: Session) -> tuple[list[tuple[ErrorGroup, RunLine]], int]:
-            groups = error_groups.group(session, found.runs)
+            groups = error_groups.group(session, found.run_ids)
             lines = run_lines.by_ids(session, [one.newest for one in groups[:GROUPS]])
             by_id = {line.id: line for line in lines}
             shown = [(one, by_id[one.newest]) for one in groups[:GROUPS] if one.newest in by_id]
@@ -56,7 +56,7 @@ class RunErrorPages:
     def _file(self, found: SweepResult) -> Response:
         """Export every group."""
         read = self._services.database.read
-        groups = read(lambda session: error_groups.group(session, found.runs))
+        groups = read(lambda session: error_groups.group(session, found.run_ids))
         names = read(
             lambda session: job_search.names(
                 session, {one.job_id for one in groups}, visitor().app_ids

@@ -100,8 +100,8 @@ def test_a_sweep_ends_at_either_bound(
         crowded, lambda session: run_search.sweep(session, absent, most=300, looked_at=4_000)
     )
 
-    assert (len(found.runs), found.is_all) == (300, False)
-    assert (none.runs, none.is_all) == ([], False)
+    assert (len(found.run_ids), found.is_all) == (300, False)
+    assert (none.run_ids, none.is_all) == ([], False)
     assert count < 10_000
 
 
@@ -114,8 +114,8 @@ def test_a_sweep_of_states_reads_each_run_about_once(
         crowded, lambda session: run_search.sweep(session, failed, most=9_999, looked_at=9_999)
     )
 
-    assert len(found.runs) > 1_000
-    assert count < 3 * len(found.runs) + 2_000
+    assert len(found.run_ids) > 1_000
+    assert count < 3 * len(found.run_ids) + 2_000
 
 
 def test_many_parts_are_asked_for_little_at_a_time(
@@ -173,7 +173,7 @@ def test_runs_are_counted_as_a_sweep_would_find_them(
     swept = crowded.read(lambda session: run_search.sweep(session, wanted, **limits))
     counted = crowded.read(lambda session: run_search.count(session, wanted, **limits))
 
-    assert (counted.number, counted.is_all) == (len(swept.runs), swept.is_all)
+    assert (counted.number, counted.is_all) == (len(swept.run_ids), swept.is_all)
 
 
 def test_a_count_ends_at_either_bound(
