@@ -7,7 +7,8 @@ from admin_web.console_services import ConsoleServices
 from admin_web.forms.run_filter import RunFilterForm
 from admin_web.local_times import LocalTimes
 from admin_web.visitors import visitor
-from sql.listings import run_search
+from sql.listings import error_groups, run_search
+from sql.listings.error_groups import ErrorGroups
 from sql.listings.run_search import RunCount, SweepResult
 from sql.listings.run_walks import Place, RunSearch
 from sql.run_status import RunStatus
@@ -43,28 +44,22 @@ class RunFinder:
         zone, now_ms = self._local_times.zone(), self._now_ms()
         return asked.form.search(zone=zone, now_ms=now_ms, before=before, limit=limit)
 
-    def all(
-        self,
-        asked: Asked,
-        *,
-        until_ms: int | None = None,
-        statuses: frozenset[RunStatus] | None = None,
-    ) -> SweepResult:
+    def all(self, asked: Asked, *, until_ms: int) -> SweepResult:
         """Return all runs that match a valid form, up to a limit.
 
-        Args:
-            asked: the form.
-            until_ms: only runs due before; leaves out those created in the meantime.
-            statuses: only these, instead of those in the form.
-
+        Only runs due before `until_ms`; this leaves out those created in the meantime.
         """
         wanted = self.search(asked)
-        if until_ms is not None:
-            wanted = replace(wanted, until_ms=min(wanted.until_ms or until_ms, until_ms))
-        if statuses is not None:
-            wanted = replace(wanted, statuses=statuses)
+        wanted = replace(wanted, until_ms=min(wanted.until_ms or until_ms, until_ms))
         return self._database.read(
             lambda session: run_search.sweep(session, wanted, most=MOST, looked_at=LOOKED_AT)
+        )
+
+    def errors(self, asked: Asked, *, statuses: frozenset[RunStatus]) -> ErrorGroups:
+        """Return the runs in these states that match a valid form, up to a limit, in groups."""
+        wanted = replace(self.search(asked), statuses=statuses)
+        return self._database.read(
+            lambda session: error_groups.read(session, wanted, most=MOST, looked_at=LOOKED_AT)
         )
 
     def count(self, asked: Asked) -> RunCount:

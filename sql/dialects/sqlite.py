@@ -1,5 +1,6 @@
 """SQLite: a file that this process opens; writers wait for each other."""
 
+import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -131,6 +132,12 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.create_function("regexp_replace", 3, _regexp_replace, deterministic=True)
+
+
+def _regexp_replace(text: str | None, pattern: str, replacement: str) -> str | None:
+    """Do what servers have built in."""
+    return None if text is None else re.sub(pattern, replacement, text)
 
 
 def _begin(connection: Connection) -> None:

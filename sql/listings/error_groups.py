@@ -1,17 +1,23 @@
-"""Groups failed runs by job and by message, ignoring numbers in the message."""
+"""Groups failed runs by job and by message, ignoring numbers in the message.
+
+The database groups them; reading each of many runs would take several times as long.
+"""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from sqlalchemy import Select, String, Subquery, cast, func, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
-from sql.listings import run_messages
+from sql.listings import newest_runs, run_messages, run_search, run_walks
+from sql.listings.newest_runs import RunSelection
+from sql.listings.run_walks import RunSearch
 from sql.models import Run
-from sql.rows import fetch, query
 
 _AT_ONCE = 1_000
+_MINUTE_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -23,39 +29,101 @@ class ErrorGroup:
 
     job_id: int
     text: str
-    newest: int
+    count: int
     first_due: int
     last_due: int
-    count: int
+    newest: int
 
 
-class _Failure(NamedTuple):
-    id: int
-    job_id: int
-    due_at: int
-    message: str | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorGroups:
+    """Groups, the largest first, of so many runs; `is_all` is False if a limit left out others."""
+
+    groups: list[ErrorGroup]
+    runs: int
+    is_all: bool
 
 
-def group(session: Session, run_ids: Iterable[int]) -> list[ErrorGroup]:
-    """Return the groups of some runs, the largest first."""
+class _Newest(NamedTuple):
+    """Selects the ids of the newest runs; `is_all`: there are no others."""
+
+    ids: Subquery
+    is_all: bool
+
+
+def read(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> ErrorGroups:
+    """Return the groups of the newest runs that match, within the limits of `run_search.sweep`."""
+    if run_walks.is_along_partitions(wanted) and not run_walks.has_rest(wanted):
+        ids, is_all = _newest(session, run_walks.selection(wanted, before=None), most)
+        return _merged(session, [_grouped().join(ids, ids.c.id == Run.id)], is_all=is_all)
+    found = run_search.sweep(session, wanted, most=most, looked_at=looked_at)
+    parts = [_grouped().where(Run.id.in_(ids)) for ids in chunks(found.run_ids, _AT_ONCE)]
+    return _merged(session, parts, is_all=found.is_all)
+
+
+def _newest(session: Session, wanted: RunSelection, most: int) -> _Newest:
+    wanted = replace(wanted, app_ids=newest_runs.app_ids(session, wanted))
+    is_all = _count(session, wanted, most + 1) <= most
+    if not is_all:
+        wanted = replace(wanted, since_ms=_start(session, wanted, most))
+    newest = newest_runs.unordered(session, wanted).with_only_columns(Run.id)
+    return _Newest(newest.order_by(Run.due_at.desc(), Run.id.desc()).limit(most).subquery(), is_all)
+
+
+def _start(session: Session, wanted: RunSelection, least: int) -> int:
+    """Return a time since which at least so many runs are due, and not many more than that."""
+
+    def count(since_ms: int) -> int:
+        return _count(session, replace(wanted, since_ms=since_ms), 2 * least)
+
+    latest = newest_runs.latest_due(session, wanted)
+    few_ms, many_ms = 0, _MINUTE_MS
+    while (counted := count(latest - many_ms)) < least and many_ms < latest:
+        few_ms, many_ms = many_ms, many_ms * 4
+    while counted == 2 * least and many_ms - few_ms > 1:
+        middle_ms = (few_ms + many_ms) // 2
+        if (fewer := count(latest - middle_ms)) < least:
+            few_ms = middle_ms
+        else:
+            many_ms, counted = middle_ms, fewer
+    return latest - many_ms
+
+
+def _count(session: Session, wanted: RunSelection, limit: int) -> int:
+    """Return how many runs there are, up to a limit."""
+    runs = newest_runs.unordered(session, wanted).limit(limit).subquery()
+    return session.execute(select(func.count()).select_from(runs)).scalar_one()
+
+
+def _grouped() -> Select[int, str | None, int, int, str]:
+    """Return the SELECT of groups, which may differ in what `without_numbers` leaves out.
+
+    Its last column is due time and id of the newest run.
+    """
+    text = func.regexp_replace(run_messages.beginning(), "[0-9]+", run_messages.NUMBER)
+    newest = func.max(cast(Run.due_at, String(20)) + "-" + cast(Run.id, String(20)))
+    return select(
+        Run.job_id, text.label("text"), func.count(), func.min(Run.due_at), newest
+    ).group_by(Run.job_id, "text")
+
+
+def _merged(
+    session: Session, parts: Iterable[Select[int, str | None, int, int, str]], *, is_all: bool
+) -> ErrorGroups:
     groups: dict[tuple[int, str], ErrorGroup] = {}
-    texts: dict[str | None, str] = {}
-    failures = query(_Failure, Run, message=run_messages.beginning())
-    for part in chunks(run_ids, _AT_ONCE):
-        for run in fetch(session, _Failure, failures.where(Run.id.in_(part))):
-            # Most messages repeat.
-            text = texts.get(run.message)
-            if text is None:
-                text = texts[run.message] = run_messages.without_numbers(run.message or "")
-            _count(groups, run, text)
-    return sorted(groups.values(), key=lambda one: (-one.count, -one.last_due))
-
-
-def _count(groups: dict[tuple[int, str], ErrorGroup], run: _Failure, text: str) -> None:
-    known = groups.get((run.job_id, text))
-    if known is None:
-        groups[run.job_id, text] = ErrorGroup(run.job_id, text, run.id, run.due_at, run.due_at, 1)
-        return
-    known.count += 1
-    known.first_due = min(known.first_due, run.due_at)
-    known.last_due, known.newest = max((known.last_due, known.newest), (run.due_at, run.id))
+    for part in parts:
+        for job_id, message, count, first_due, newest in session.execute(part):
+            text = run_messages.without_numbers(message or "")
+            last_due, run_id = map(int, newest.split("-"))
+            known = groups.get((job_id, text))
+            if known is None:
+                groups[job_id, text] = ErrorGroup(job_id, text, count, first_due, last_due, run_id)
+                continue
+            known.count += count
+            known.first_due = min(known.first_due, first_due)
+            known.last_due, known.newest = max((known.last_due, known.newest), (last_due, run_id))
+    return ErrorGroups(
+        groups=sorted(groups.values(), key=lambda one: (-one.count, -one.last_due)),
+        runs=sum(one.count for one in groups.values()),
+        is_all=is_all,
+    )

@@ -120,7 +120,7 @@ def stream(session: Session, wanted: RunSelection) -> Iterator[FoundRun]:
     twice as much each time, when all rows read so far were yielded. A run whose status changes
     meanwhile may come twice or not at all.
     """
-    heads = deque(_heads(session, wanted, _app_ids(session, wanted)))
+    heads = deque(_heads(session, wanted, app_ids(session, wanted)))
     number = count()
     heap: list[tuple[int, int, int, FoundRun, Iterator[FoundRun]]] = []
 
@@ -143,7 +143,7 @@ def unordered(session: Session, wanted: RunSelection) -> Query:
     """Return a query of the runs, in any order, that reads no others."""
     return use_index(query(wanted.row, Run), Run, _INDEX).where(
         Run.status.in_(wanted.statuses),
-        Run.app_id.in_(_app_ids(session, wanted)),
+        Run.app_id.in_(app_ids(session, wanted)),
         *_times(wanted),
         *_behind(wanted),
     )
@@ -162,18 +162,25 @@ def _read_on(
         rows = fetch(session, wanted.row, _part(wanted, *part).limit(limit))
 
 
-def _app_ids(session: Session, wanted: RunSelection) -> Collection[int]:
+def latest_due(session: Session, wanted: RunSelection) -> int:
+    """Return when the newest run is due; 0 if there is none."""
+    heads = _heads(session, wanted, app_ids(session, wanted))
+    return heads[0].due_at if heads else 0
+
+
+def app_ids(session: Session, wanted: RunSelection) -> Collection[int]:
+    """Return the apps of a selection."""
     if wanted.app_ids is not None:
         return wanted.app_ids
     return session.execute(select(App.id)).scalars().all()
 
 
 def _read(session: Session, wanted: RunSelection, limit: int) -> list[_Slice]:
-    app_ids = _app_ids(session, wanted)
-    parts = list(product((status.value for status in sorted(wanted.statuses)), sorted(app_ids)))
+    apps = app_ids(session, wanted)
+    parts = list(product((status.value for status in sorted(wanted.statuses)), sorted(apps)))
     if len(parts) <= PARTITIONS:
         return _one_by_one(session, wanted, parts, limit)
-    heads = _heads(session, wanted, app_ids)
+    heads = _heads(session, wanted, apps)
     if len(heads) <= PARTITIONS:
         return _one_by_one(session, wanted, [head[1:] for head in heads], limit)
     # PARTITIONS partitions have a run at least as new as this one, so no older run is needed.
@@ -186,11 +193,11 @@ def _read(session: Session, wanted: RunSelection, limit: int) -> list[_Slice]:
     ]
 
 
-def _heads(session: Session, wanted: RunSelection, app_ids: Iterable[int]) -> list[_NewestRun]:
+def _heads(session: Session, wanted: RunSelection, apps: Iterable[int]) -> list[_NewestRun]:
     """Return the newest run of each partition that has any, newest first."""
     statement = (
         use_index(query(_NewestRun, Run, due_at=func.max(Run.due_at)), Run, _INDEX)
-        .where(Run.status.in_(wanted.statuses), Run.app_id.in_(app_ids), *_times(wanted))
+        .where(Run.status.in_(wanted.statuses), Run.app_id.in_(apps), *_times(wanted))
         .group_by(Run.status, Run.app_id)
     )
     if wanted.before is not None:

@@ -20,8 +20,8 @@ _DIGITS = re.compile("[0-9]+")
 
 def without_numbers(message: str) -> str:
     """Return the first line of a message, with `#` for each of its numbers."""
-    line = message.strip().partition("\n")[0][:COMPARED]
-    return _DIGITS.sub(NUMBER, line).strip()
+    line = message.strip().partition("\n")[0]
+    return _DIGITS.sub(NUMBER, line)[:COMPARED].strip()
 
 
 def with_text(session: Session, run_ids: Sequence[int], text: str) -> set[int]:

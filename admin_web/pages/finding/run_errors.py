@@ -1,7 +1,8 @@
 """Failed runs grouped by message, and the number of runs that match a filter."""
 
+from collections.abc import Sequence
+
 from flask import Response, render_template, request
-from sqlalchemy.orm import Session
 
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import tables
@@ -10,11 +11,10 @@ from admin_web.url_routes import route
 from admin_web.views.run_finder import MOST, RunFinder
 from admin_web.visitors import visitor
 from scheduler.actor import Right
-from sql.listings import error_groups, job_search, run_lines
+from sql.listings import job_search, run_lines
 from sql.listings.dashboard import FAILURES
-from sql.listings.error_groups import ErrorGroup
-from sql.listings.run_lines import RunLine
-from sql.listings.run_search import RunCount, SweepResult
+from sql.listings.error_groups import ErrorGroup, ErrorGroups
+from sql.listings.run_search import RunCount
 
 #: Groups on the page; a shorter period shows the rest.
 GROUPS = 100
@@ -35,29 +35,25 @@ class RunErrorPages:
         asked = self._finder.ask(request.args)
         facts = {"form": asked.form, "periods": PERIODS}
         if not asked.is_valid:
-            nothing = SweepResult(run_ids=[], is_all=True)
+            nothing = ErrorGroups(groups=[], runs=0, is_all=True)
             return render_template("pages/runs_errors.html", **facts, groups=[], found=nothing), 422
-        found = self._finder.all(asked, statuses=None if asked.form.statuses else FAILURES)
-
-        def read(session: Session) -> tuple[list[tuple[ErrorGroup, RunLine]], int]:
-            groups = error_groups.group(session, found.run_ids)
-            lines = run_lines.by_ids(session, [one.newest for one in groups[:GROUPS]])
-            by_id = {line.id: line for line in lines}
-            shown = [(one, by_id[one.newest]) for one in groups[:GROUPS] if one.newest in by_id]
-            return shown, len(groups) - len(shown)
-
+        found = self._finder.errors(asked, statuses=asked.form.statuses or FAILURES)
         if tables.is_asked():
-            return self._file(found)
-        groups, hidden = self._services.database.read(read)
+            return self._file(found.groups)
+        first = found.groups[:GROUPS]
+        lines = self._services.database.read(
+            lambda session: run_lines.by_ids(session, [one.newest for one in first])
+        )
+        by_id = {line.id: line for line in lines}
+        groups = [(one, by_id[one.newest]) for one in first if one.newest in by_id]
+        hidden = len(found.groups) - len(groups)
         return render_template(
             "pages/runs_errors.html", **facts, groups=groups, hidden=hidden, found=found
         )
 
-    def _file(self, found: SweepResult) -> Response:
+    def _file(self, groups: Sequence[ErrorGroup]) -> Response:
         """Export every group."""
-        read = self._services.database.read
-        groups = read(lambda session: error_groups.group(session, found.run_ids))
-        names = read(
+        names = self._services.database.read(
             lambda session: job_search.names(
                 session, {one.job_id for one in groups}, visitor().app_ids
             )

@@ -18,7 +18,15 @@ from sql.engine import Database
 from sql.explanation import Explanation
 from sql.instants import at
 from sql.jobs import child_links, history, jobs, parked
-from sql.listings import app_listing, dashboard, job_search, newest_runs, outlook, run_search
+from sql.listings import (
+    app_listing,
+    dashboard,
+    error_groups,
+    job_search,
+    newest_runs,
+    outlook,
+    run_search,
+)
 from sql.listings.dashboard import FAILURES
 from sql.listings.job_search import JobFilter, Order
 from sql.listings.newest_runs import RunSelection
@@ -556,6 +564,22 @@ def test_what_the_index_knows_is_read_from_it_alone(
     alone = re.compile("Using index(; | for |$)")
     assert extras
     assert all(alone.search(extra) for extra in extras), extras
+
+
+def test_errors_are_grouped_without_a_look_at_any_other_run(crowded: Database) -> None:
+    wanted = RunSearch(statuses=FAILURES)
+
+    def unit(session: Session) -> list[tuple[str, str]]:
+        with statements(crowded) as sent:
+            error_groups.read(session, wanted, most=100, looked_at=9_999)
+        [(words, values)] = [each for each in sent if "GROUP BY" in each[0] and "text" in each[0]]
+        steps = session.connection().exec_driver_sql(f"EXPLAIN {words}", values).all()
+        return [(step.key, str(step.Extra)) for step in steps if step.table == "xxl_job_log"]
+
+    (outer_key, _), (inner_key, inner_extra) = crowded.read(unit)
+
+    assert (outer_key, inner_key) == ("PRIMARY", "i_status_due")
+    assert "Using index" in inner_extra.split("; ")
 
 
 def test_a_sign_of_life_finds_its_row_by_its_key(crowded: Database) -> None:

@@ -1,0 +1,141 @@
+"""Errors in groups: the newest runs, each counted once, however they are found and grouped."""
+
+from collections import defaultdict
+from itertools import product
+from random import Random
+
+import pytest
+from sqlalchemy import insert
+
+from sql.engine import Database
+from sql.listings import error_groups
+from sql.listings.error_groups import ErrorGroups
+from sql.listings.run_walks import RunSearch
+from sql.models import App
+from sql.run_status import RunStatus
+from tests.support.sql_rows import NOW_MS, all_runs, new_run, plan, put
+
+FAILED = frozenset({RunStatus.FAILED, RunStatus.LOST})
+MANY = 10_000
+HOUR_MS = 3_600_000
+#: Messages, and the same without numbers.
+MESSAGES = {
+    "disk 7 is full": "disk # is full",
+    "disk 12 is full": "disk # is full",
+    "Disk 12 is full": "Disk # is full",
+    "\n  no route to 10.0.0.1  \nTraceback, line 5": "no route to #.#.#.#",
+    "no route to 10.20.30.40": "no route to #.#.#.#",
+    "café at 5 €": "café at # €",
+    "e" * 1_000: "e" * 200,
+    "7" * 1_000: "#",
+    "": "",
+    None: "",
+}
+
+
+@pytest.fixture
+def failures(database: Database) -> Database:
+    """Runs of a few apps and jobs; many are due in the same instant, and some are much older."""
+    database.write(
+        lambda session: session.execute(
+            insert(App), [{"id": n, "name": f"app-{n}", "title": ""} for n in (1, 2, 3)]
+        )
+    )
+    chance = Random(7)
+    instants = [0, 0, 0, 1, 2, *(HOUR_MS * 2**n for n in range(12))]
+    news = []
+    for number in range(300):
+        due_at = NOW_MS - chance.choice(instants)
+        job_id = number % 7
+        news.append(
+            new_run(app_id=1 + job_id % 3, job_id=job_id, scheduled_at=number, due_at=due_at)
+        )
+    run_ids = plan(database, *news)
+    chance.shuffle(run_ids)
+    ends = list(product([RunStatus.FAILED, RunStatus.LOST, RunStatus.SUCCEEDED], MESSAGES))
+    for number, (status, message) in enumerate(ends):
+        put(database, run_ids[number :: len(ends)], status=status, message=message)
+    return database
+
+
+def read(database: Database, wanted: RunSearch, most: int = MANY) -> ErrorGroups:
+    return database.read(lambda s: error_groups.read(s, wanted, most=most, looked_at=MANY))
+
+
+def by_hand(database: Database, wanted: RunSearch, most: int) -> dict[tuple[int, str], set[int]]:
+    runs = [
+        run
+        for run in all_runs(database)
+        if run.status in wanted.statuses
+        and (wanted.app_ids is None or run.app_id in wanted.app_ids)
+        and (wanted.since_ms is None or run.due_at >= wanted.since_ms)
+        and (wanted.until_ms is None or run.due_at < wanted.until_ms)
+    ]
+    groups = defaultdict(set)
+    for run in sorted(runs, key=lambda one: (one.due_at, one.id), reverse=True)[:most]:
+        groups[run.job_id, MESSAGES[run.message]].add(run.id)
+    return groups
+
+
+@pytest.mark.parametrize("most", [1, 2, 20, 60, 150, MANY])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        RunSearch(statuses=FAILED),
+        RunSearch(statuses=FAILED, app_ids={1, 3}),
+        RunSearch(statuses=FAILED, since_ms=NOW_MS - 9 * HOUR_MS, until_ms=NOW_MS),
+    ],
+    ids=["all", "of two apps", "of some hours"],
+)
+def test_the_newest_runs_are_grouped_and_no_others(
+    failures: Database, wanted: RunSearch, most: int
+) -> None:
+    expected = by_hand(failures, wanted, most)
+    runs = {run.id: run for run in all_runs(failures)}
+
+    found = read(failures, wanted, most)
+
+    assert {(one.job_id, one.text): one.count for one in found.groups} == {
+        group: len(ids) for group, ids in expected.items()
+    }
+    for one in found.groups:
+        ids = expected[one.job_id, one.text]
+        assert one.newest in ids
+        assert one.last_due == runs[one.newest].due_at == max(runs[each].due_at for each in ids)
+        assert one.first_due == min(runs[each].due_at for each in ids)
+    everything = sum(map(len, by_hand(failures, wanted, MANY).values()))
+    assert (found.runs, found.is_all) == (min(most, everything), everything <= most)
+    assert [one.count for one in found.groups] == sorted(
+        (one.count for one in found.groups), reverse=True
+    )
+
+
+def test_a_storm_in_one_millisecond_is_counted_up_to_the_limit(database: Database) -> None:
+    news = [
+        new_run(app_id=1, job_id=1, scheduled_at=number, due_at=NOW_MS - number // 200)
+        for number in range(400)
+    ]
+    put(database, plan(database, *news), status=RunStatus.FAILED, message="no")
+
+    found = read(database, RunSearch(statuses=FAILED, app_ids={1}), 50)
+
+    assert (found.runs, found.is_all, len(found.groups)) == (50, False, 1)
+
+
+@pytest.mark.parametrize("kind", [None, "API"])
+def test_runs_that_are_searched_one_by_one_are_grouped_alike(
+    failures: Database, kind: str | None
+) -> None:
+    along_index = read(failures, RunSearch(statuses=FAILED, app_ids={1, 2, 3}))
+
+    searched = read(failures, RunSearch(statuses=FAILED, job_ids=range(7), kind=kind))
+
+    expected = along_index.groups if kind is None else []
+    assert sorted(map(repr, searched.groups)) == sorted(map(repr, expected))
+    assert searched.is_all
+
+
+def test_there_are_no_groups_of_no_apps(failures: Database) -> None:
+    found = read(failures, RunSearch(statuses=FAILED, app_ids=frozenset()))
+
+    assert (found.groups, found.runs, found.is_all) == ([], 0, True)
