@@ -40,6 +40,8 @@ BEGINNING = 8_192
 METRICS_TOKEN = "only for measuring"
 #: Time limit of a statement that fills a table.
 FILLING_SECONDS = 3_600
+#: A server that has written all but so many changed pages is no longer busy with the filling.
+DIRTY_PAGES = 100
 #: The least memory that a server for so many rows would have.
 BUFFER_POOL = 1 << 30
 
@@ -175,6 +177,7 @@ def _measure(own: Servers, size: Size, rounds: int) -> None:
     fill(database, size, now, _say)
     places = database.read(lambda session: list(islice(_places(session, size, now), rounds + 1)))
     database.close()
+    _settle(own)
     console = _console(own, url)
     try:
         address = _address(console, own.folder / "console.log")
@@ -185,6 +188,15 @@ def _measure(own: Servers, size: Size, rounds: int) -> None:
                 _print(f"{page.name} ({name})", list(_times(visitor, page.path, places)))
     finally:
         console.end()
+
+
+def _settle(own: Servers) -> None:
+    """Wait until the server has written to disk what filling has changed."""
+    _say("changed pages are written")
+    own.mariadb.execute("SET GLOBAL innodb_max_dirty_pages_pct = 0")
+    dirty = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'"
+    eventually(lambda: int(str(own.mariadb.execute(dirty)[0][1])) < DIRTY_PAGES, 600, every=0.1)
+    own.mariadb.execute("SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT")
 
 
 def _places(session: Session, size: Size, now_ms: int) -> Iterator[dict[str, Any]]:
