@@ -14,6 +14,7 @@ from typing import ClassVar
 import click
 import pytest
 
+from broker.codec import BODY_LIMIT
 from tests.support import compose
 from tests.support.compose import Service
 from tests.support.processes import basic_environment
@@ -195,6 +196,15 @@ class TestCompose:
             settings = settings_of(one.environment, monkeypatch)
             needed = settings.drain_seconds + settings.grace_seconds + 10
             assert one.stop_grace_seconds >= needed
+
+    def test_rabbitmq_takes_no_message_that_warren_would_drop_at_once(self) -> None:
+        [line] = re.findall(
+            r"^max_message_size = (\d+)$",
+            (ROOT / "deploy/rabbitmq/warren.conf").read_text(),
+            re.MULTILINE,
+        )
+
+        assert BODY_LIMIT < int(line) <= 2 * BODY_LIMIT
 
     def test_images_are_of_a_known_version(self) -> None:
         foreign = [one.image for one in SERVICES.values() if not one.is_warren]

@@ -98,6 +98,14 @@ class TestHooks:
         assert all(f"$(BIN)/{Path(tool).name}" in recipe for tool in tools)
 
 
+class TestMakefile:
+    def test_make_up_applies_the_examples_to_an_empty_database_only(self) -> None:
+        recipe = (ROOT / "Makefile").read_text().partition("\nup:")[2].partition("\n\n")[0]
+
+        assert "--seed examples/jobs.yaml" in recipe
+        assert "--apply" not in recipe
+
+
 class TestTemplates:
     @pytest.mark.parametrize(
         "path", sorted(ROOT.glob(".github/ISSUE_TEMPLATE/[bf]*.yml")), ids=lambda path: path.stem

@@ -263,6 +263,7 @@ class TestDaysOfAJob:
         assert "2027-01-12 · 1 succeeded, 1 failed" in page
         assert "2026-10-18 · 1 succeeded, 0 failed" in page
         assert "1 of the last 90 days had failures." in page
+        assert 'The last 90 days <span class="quiet">UTC</span>' in page
         listed = re.search(r'href="(/runs\?[^"]+)">2027-01-12', page)
         assert listed is not None
         shown = admin.get(listed[1].replace("&amp;", "&")).text

@@ -8,6 +8,7 @@ import click
 import pytest
 
 from broker.keys import app_key
+from executor.processes.slot_options import SlotOptions
 from warren import cli
 
 COMMANDS = [
@@ -100,6 +101,16 @@ def test_every_command_has_help_with_an_example(warren: Call, command: str) -> N
     assert ended.status == 0
     assert "Example:\n" in ended.out
     assert f"warren {command}" in ended.out.partition("Example:")[2]
+
+
+def test_help_of_the_executor_says_how_long_a_job_process_lives(warren: Call) -> None:
+    options = SlotOptions(count=1, grace_seconds=1)
+
+    words = " ".join(warren("executor", "--help").out.split())
+
+    assert "Each job runs in processes of its own" in words
+    assert f"after {options.idle_seconds:.0f} s without a run" in words
+    assert f"after {options.runs_per_process:,} runs" in words
 
 
 @pytest.mark.parametrize("command", LISTINGS)

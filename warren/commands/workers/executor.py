@@ -54,6 +54,9 @@ _TRIES = 20
 def executor(settings: Settings, app: str, address: str | None, sources: tuple[str, ...]) -> int:
     """Run an executor with the handlers in the given modules and files.
 
+    Each job runs in processes of its own, one run after another. A process ends after 90 s without
+    a run, or after 1,000 runs.
+
     SIGTERM or Ctrl-C drains it: running jobs get the drain time to finish, then they are stopped.
     A second signal stops them at once.
     """

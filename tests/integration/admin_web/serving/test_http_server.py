@@ -204,10 +204,10 @@ class TestSlow:
         assert again.status() == 200
 
 
-def health(port: int, source: str = USER) -> int:
+def health(port: int, source: str = USER, path: str = "/healthz") -> int:
     """Ask how the console is, and return the status of the answer."""
     client = Client(port, source)
-    client.send(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    client.send(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
     status = client.status()
     client.close()
     return status
@@ -222,6 +222,7 @@ class TestTaken:
             client.send(b"GET /login HTTP/1.1\r\nX-A: ")
 
         assert health(port) == health(port, ATTACKER) == 503  # of these tests: no scheduler lives
+        assert health(port, path="/metrics") == 403  # of these tests: no token comes with it
         assert is_served(port, within=5)
         assert sum(client.is_held for client in flood) > LIMITS.total - 5
 

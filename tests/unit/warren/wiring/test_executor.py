@@ -1,0 +1,53 @@
+"""What the settings of an executor say reaches its slots, job processes and logs."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from executor.disk import Space
+from executor.fork_server.job_limits import JobLimits
+from executor.logs.run_logs import RunLogs
+from executor.processes.slot_options import SlotOptions
+from warren.settings.settings import Settings
+from warren.wiring.executor import make_confinement, make_run_logs, make_slots
+
+GIGABYTE = 1_000_000_000
+
+
+def options_of(tmp_path: Path, **values: Any) -> SlotOptions:
+    settings = Settings(**values)
+    factory = make_slots(settings, ["handlers.py"], RunLogs(tmp_path))
+    assert isinstance(factory, partial)
+    [options] = [each for each in factory.args if isinstance(each, SlotOptions)]
+    return options
+
+
+def test_unless_it_is_told_an_executor_keeps_four_idle_processes_a_slot(tmp_path: Path) -> None:
+    options = options_of(tmp_path, slots=6)
+
+    assert (options.count, options.most_idle, options.fresh_process) == (6, 24, False)
+    assert (options.idle_seconds, options.runs_per_process) == (90, 1_000)
+
+
+def test_numbers_of_processes_are_as_the_settings_say(tmp_path: Path) -> None:
+    options = options_of(tmp_path, slots=2, idle_processes=3, fresh_process=True, grace_seconds=7)
+
+    assert (options.count, options.most_idle, options.fresh_process) == (2, 3, True)
+    assert options.grace_seconds == 7
+
+
+def test_jobs_have_the_limits_of_the_settings() -> None:
+    limited = make_confinement(Settings(job_limits="memory=2G, cpu=600, open_files=1024"))
+
+    assert limited.limits == JobLimits(memory=2 << 30, cpu=600, open_files=1024)
+    assert make_confinement(Settings()).limits == JobLimits()
+
+
+def test_logs_keep_the_reserve_of_the_settings_free(tmp_path: Path) -> None:
+    disk = Space(size=1_000 * GIGABYTE, free=500 * GIGABYTE)
+
+    named = make_run_logs(Settings(log_dir=tmp_path, log_reserve="3GB"))
+    usual = make_run_logs(Settings(log_dir=tmp_path))
+
+    assert named.reserve.of(disk) == 3 * GIGABYTE
+    assert usual.reserve.of(disk) == 64_000_000
