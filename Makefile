@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-# Tests wait for processes more than they compute, so more of them than cores go at once.
+# Tests spend most of their time waiting for processes, so run more of them than there are cores.
 TEST_WORKERS ?= 3
 BENCH_ARGS ?=
 
@@ -13,7 +13,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
 PEERS_INSTALLED := build/peers/.installed
 
-# An environment that was made elsewhere and came here with a copy of the folder is made again.
+# Rebuild an environment that was copied here together with the folder: its paths are wrong.
 ifneq ($(shell cat $(VENV)/.made-for 2>/dev/null),$(CURDIR))
 $(INSTALLED) $(TEST_INSTALLED) $(DOCS_INSTALLED): made-elsewhere
 endif
@@ -30,12 +30,12 @@ up: $(INSTALLED) ## Install into ./.venv and run everything here, with the examp
 	@scripts/build-console --quietly
 	@$(BIN)/warren up --jobs examples/handlers.py --seed examples/jobs.yaml
 
-install: $(INSTALLED) ## Install into ./.venv, with all that it needs
+install: $(INSTALLED) ## Install into ./.venv, with all dependencies
 
-console: ## Build the console's scripts with npm; without them its pages work all the same
+console: ## Build the console's scripts with npm; its pages work without them too
 	@scripts/build-console
 
-test: $(TEST_INSTALLED) services ## Check format, lint and types and run all tests, on services of its own
+test: $(TEST_INSTALLED) services ## Check format, lint and types and run all tests, on private services
 	@$(MAKE) --no-print-directory lint
 	@scripts/build-console --quietly
 	@echo "warren: running the tests"
@@ -60,7 +60,7 @@ docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs; a dead link 
 	@$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --quiet -c docs . build/docs
 	@echo "warren: open build/docs/index.html"
 
-fuzz: $(TEST_INSTALLED) ## Try the HTTP API with requests that schemathesis makes of its description; needs PyPI
+fuzz: $(TEST_INSTALLED) ## Fuzz the HTTP API with requests generated from its description; needs PyPI
 	@$(BIN)/python -m pip install --quiet --upgrade --target build/fuzz --constraint constraints.txt "schemathesis>=4.32,<5"
 	@PYTHONPATH=build/fuzz CI=true $(BIN)/python -m pytest -q tests/integration/admin_web/test_api_fuzz.py
 
@@ -76,11 +76,11 @@ lint: $(TEST_INSTALLED) ## Check format, lint and types
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 
-format: $(TEST_INSTALLED) ## Format the code and mend what the linter can mend
+format: $(TEST_INSTALLED) ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(TEST_INSTALLED) services ## Measure throughput and lateness, on services of its own
+bench: $(TEST_INSTALLED) services ## Measure throughput and lateness, on private services
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 bench-api: $(TEST_INSTALLED) services ## Measure the HTTP API beside a scheduler, and clients that wait
@@ -99,12 +99,12 @@ bench-peers: $(TEST_INSTALLED) $(PEERS_INSTALLED) services ## Measure Celery, Dr
 	@command -v redis-server >/dev/null || scripts/install-debian-packages "the peers need" redis-server
 	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
 
-# SUITE or SUITE/DATABASE each; a system takes 5 GB below build/matrix.
+# Each is SUITE or SUITE/DATABASE, and takes 5 GB in build/matrix.
 MATRIX ?= trixie unstable/mysql
 matrix: ## Run the tests on other versions of Debian, Python, RabbitMQ and the database; needs root
 	@scripts/test-matrix $(MATRIX)
 
-services: ## Install RabbitMQ and MariaDB for the tests, where that may be done; start nothing
+services: ## Install RabbitMQ and MariaDB for the tests if allowed; start nothing
 	@scripts/install-test-services
 
 clean: ## Remove the environment and all caches; what `warren up` keeps in ./.warren stays

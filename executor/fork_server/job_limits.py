@@ -41,7 +41,7 @@ class JobLimits:
         for item in filter(None, map(str.strip, text.split(","))):
             name, amount = _parse_item(item)
             if name in limits:
-                raise ValueError(f"{name} stands there twice")
+                raise ValueError(f"{name} is set twice")
             limits[name] = amount
         return cls(**limits)
 

@@ -100,7 +100,7 @@ class RemoteSlots(SlotPool):
     ) -> None:
         """Start a run, whose start is durable; any failure is reported as its end."""
         if not self.free or trigger.run_id in self._runs:
-            raise RuntimeError(f"expected a free slot for run {trigger.run_id}, and it to be new")
+            raise RuntimeError(f"expected run {trigger.run_id} to be new and a slot to be free")
         self._attend(trigger, int(time.time() * 1000))
 
     def resume(self, trigger: Trigger, started_at_ms: int, age_seconds: float) -> None:

@@ -146,7 +146,7 @@ class Slots(SlotPool):
         The `followers` are handed ahead if a process of their job is idle.
         """
         if not self.free or trigger.run_id in self._runs.ids:
-            raise RuntimeError(f"expected a free slot for run {trigger.run_id}, and it to be new")
+            raise RuntimeError(f"expected run {trigger.run_id} to be new and a slot to be free")
         if trigger.fresh_process is None:
             trigger = msgspec.structs.replace(trigger, fresh_process=self._options.fresh_process)
         run = self._slot_run(trigger)

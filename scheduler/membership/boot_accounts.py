@@ -1,7 +1,7 @@
 """Which broker account speaks for which boot: the first one heard keeps the right.
 
-The broker vouches for the account that published a message. So somebody who got hold of another
-app's key, and not of its account, cannot speak for a boot of it that lives.
+The broker vouches for the account that published a message. So a stolen app key alone, without the
+app's broker account, is not enough to speak for a live boot.
 """
 
 import threading
@@ -28,7 +28,7 @@ class _Account:
 class BootAccounts:
     """The accounts by boot, as this scheduler heard them. `clock` is monotonic. Thread-safe.
 
-    Each time that there are `tidy_count` boots, those that live no more are forgotten.
+    Every `tidy_count` boots, dead ones are forgotten.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class BootAccounts:
         """Note a sign of life of (app, address, boot id).
 
         Raises:
-            Forged: it lives, and another account speaks for it.
+            Forged: the boot is live and belongs to another account.
 
         """
         with self._lock:
@@ -59,10 +59,10 @@ class BootAccounts:
             known.heard_at = self._clock()
 
     def prove(self, boot: _Boot, user: str) -> None:
-        """See to it that nobody but its account speaks for a boot that is known to live.
+        """Check that a message for a live boot comes from that boot's account.
 
         Raises:
-            Forged: another one does.
+            Forged: it comes from another account.
 
         """
         with self._lock:

@@ -1,7 +1,7 @@
 """Why an executor gets no runs, or those of a job are not sent: from the registry and the pauses.
 
-It tells what holds now, without asking anybody. What only an executor or a broken message could
-tell is not here: an executor whose messages are rejected was never let into the registry.
+It reads the current state from the database and asks no executor. An executor whose messages are
+rejected does not appear: it never got into the registry.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -39,8 +39,8 @@ _FIXED = frozenset({Route.FIRST, Route.LAST, Route.CONSISTENT_HASH})
 class Blockers:
     """What dispatch depends on at one instant, as the database has it.
 
-    `executors` are those of the apps that were asked for, `started_apps` the names of those of
-    them that have a started job.
+    `executors` are those of the requested apps; `started_apps` names the apps among them that
+    have a started job.
     """
 
     has_scheduler: bool
@@ -54,7 +54,7 @@ class Blockers:
     ) -> list[Reason]:
         """Return why an executor gets no runs, the widest reason first; none = it may get some.
 
-        `started` are the started jobs of its app, where somebody has read them.
+        `started` are the started jobs of its app, if the caller has read them.
         """
         found = [*self.of_cluster(), *self.of_executor_itself(one, started)]
         if one.is_online and one.slots and one.running >= one.slots:
@@ -64,7 +64,7 @@ class Blockers:
     def of_executor_itself(
         self, one: ExecutorView, started: Sequence[RoutedJob] | None = None
     ) -> list[Reason]:
-        """Return what of it is not so for the whole cluster, or so for a moment."""
+        """Return the reasons that concern this executor alone, without taken slots."""
         found = self._of_app(one.app)
         if state := _state(one, self.tell_time):
             return [*found, state]

@@ -9,7 +9,7 @@ from warren.errors import JobFileError
 from warren.jobfile.reader import read_job_text
 from warren.route_plugins import route_names
 
-#: What stands for its path in what is said of it.
+#: Stands in for the path in error messages.
 UPLOAD = "job file"
 
 

@@ -246,7 +246,7 @@ def test_run_that_is_at_work_cannot_be_started_again(harness: SlotHarness) -> No
     run_id = harness.start("sleeps")
     run = harness.slots._runs.get(run_id)
 
-    with pytest.raises(RuntimeError, match="and it to be new"):
+    with pytest.raises(RuntimeError, match=f"expected run {run_id} to be new"):
         harness.slots.start(run.trigger)
 
     harness.slots.stop(run_id, "enough")

@@ -26,7 +26,7 @@ def test_amounts_may_have_units_and_what_is_left_out_is_unlimited() -> None:
         ("memory=1M", "memory is at least 67108864"),
         ("cpu=0", "cpu is at least 1"),
         ("open_files=3", "open_files is at least 32"),
-        ("cpu=1, cpu=2", "cpu stands there twice"),
+        ("cpu=1, cpu=2", "cpu is set twice"),
     ],
 )
 def test_what_is_no_limit_is_told(text: str, words: str) -> None:
