@@ -7,6 +7,8 @@ import pytest
 from sqlalchemy import select
 
 from broker.messages.to_scheduler import Ailment, Heartbeat, Load
+from broker.reasons.codes import Why
+from broker.reasons.reason import Reason
 from scheduler.alarms.absence import AbsenceWatch
 from scheduler.alarms.ailments import AilmentWatch
 from scheduler.alarms.channels.message import Message, MessageContext
@@ -170,6 +172,15 @@ class TestMarks:
 
         assert desk.subjects() == [f"ops@example.com: [warren] reports/nightly failed: {status}"]
         assert desk.alarm_status(run_id) == 2
+
+    def test_a_run_that_its_executors_end_cut_off_is_told_in_those_words(self, desk: Desk) -> None:
+        run_id = desk.run(desk.job(), status=RunStatus.RUNNING)
+
+        desk.end(run_id, RunStatus.FAILED, message=Reason(Why.CUT_OFF))
+        desk.round()
+
+        [(_, message)] = desk.sent
+        assert "stopped because its executor shut down" in message.text
 
     @pytest.mark.parametrize("status", QUIET)
     def test_what_is_no_failure_is_not(self, desk: Desk, status: RunStatus) -> None:
