@@ -206,15 +206,16 @@ class TimelineReader:
         # Only the first jobs, as a page may have many apps.
         ticks = sorted({tick for job in mine[:5] for tick in self._ticks(job)})
         overdue = sum(self._is_overdue(job) for job in mine)
+        lower = _overlapping_in_jobs(spans)
         return Row(
             job_id=0,
             name=name,
             app=name,
             zone=None,
-            bars=bars.draw(spans, self.window, set()),
+            bars=bars.draw(spans, self.window, lower),
             ticks=ticks[:ROW_TICKS],
             marks=self._marks(ticks),
-            tally=Tally.of(spans, self.window, set(), overdue=overdue),
+            tally=Tally.of(spans, self.window, lower, overdue=overdue),
             has_more_runs=False,
             has_more_ticks=len(mine) > 5 or len(ticks) > ROW_TICKS,  # noqa: PLR2004 - as above
         )
@@ -238,3 +239,11 @@ class TimelineReader:
 
     def _marks(self, ticks: Iterable[int]) -> list[int]:
         return list(dict.fromkeys(self.window.place(tick) for tick in ticks))
+
+
+def _overlapping_in_jobs(spans: Iterable[Span]) -> set[int]:
+    """Return the ids of the runs that began before an earlier run of their own job was over."""
+    by_job = defaultdict(list)
+    for one in spans:
+        by_job[one.run.job_id].append(one)
+    return {run_id for each in by_job.values() for run_id in bars.overlapping(each)}

@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
 from sql.models import AuditEntry
 
-#: Most entries about one job in one millisecond.
+#: Most entries of one millisecond.
 _OF_ONE_INSTANT = 50
 
 
@@ -34,12 +34,20 @@ def add(session: Session, entry: AuditEntry) -> None:
 
 
 def trigger_of(session: Session, job_id: int, run_id: int, at_ms: int) -> str | None:
-    """Return who triggered a run of a job at an instant; None if there is no entry."""
+    """Return who triggered a run of a job at an instant; None if there is no entry.
+
+    One entry may be about many runs that were run again together.
+    """
     entries = select(AuditEntry.who, AuditEntry.after).where(
-        AuditEntry.at == at_ms, AuditEntry.kind == "job", AuditEntry.object_id == job_id
+        AuditEntry.at == at_ms,
+        or_(
+            and_(AuditEntry.kind == "job", AuditEntry.object_id == job_id),
+            and_(AuditEntry.kind == "run", AuditEntry.object_id == 0),
+        ),
     )
     for who, after in session.execute(entries.limit(_OF_ONE_INSTANT)):
-        if str(json.loads(after or "{}").get("run")) == str(run_id):
+        values = json.loads(after or "{}")
+        if str(run_id) in map(str, (values.get("run"), *values.get("planned", ()))):
             return str(who)
     return None
 

@@ -7,7 +7,12 @@ const PAUSE_MS = 300;
 const TYPED = "textarea, select, input:not([type=hidden], [type=password], [type=file], [type=checkbox], [type=radio], [type=search])";
 const user = () => document.getElementById("conditions")?.dataset.user ?? "";
 const pathOf = (form) => new URL(form.action).pathname;
-const keyOf = (form) => `${PREFIX}${user()}:${pathOf(form)}`;
+const keyOf = (form) => `${PREFIX}${user()}:${pathOf(form)}${restored()}`;
+/** What a page was opened to restore; its draft is none of the page without it. */
+const restored = () => {
+  const query = new URLSearchParams(location.search);
+  return ["restore", "version"].map((name) => query.get(name) ?? "").join("/");
+};
 
 export function keepDrafts() {
   const main = document.getElementById("main");

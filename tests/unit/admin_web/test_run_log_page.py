@@ -113,11 +113,11 @@ class TestWho:
         found = re.fullmatch(r"/runs/(\d+)/log", answer.location)
         assert found is not None
         page = signed_in(app, "viewer").get(f"/runs/{found[1]}").text
-        assert "<dt>Triggered by</dt><dd>operator</dd>" in page
+        assert "<dt>Triggered by user</dt><dd>operator</dd>" in page
 
     def test_a_run_that_nobody_triggered_names_nobody(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         run_id = run(rows, clock)
 
-        assert "Triggered by</dt>" not in admin.get(f"/runs/{run_id}").text
+        assert "Triggered by user</dt>" not in admin.get(f"/runs/{run_id}").text

@@ -149,6 +149,18 @@ class TestRows:
         assert re.findall(r'row-name">([^<]+)', page)[0].strip() == "reports"
         assert "2 runs, succeeded" in told(page)[0]
 
+    def test_a_row_of_an_app_tells_runs_that_overlap_within_a_job(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        for name, apart_ms in (("apart", HOUR_MS), ("close", MINUTE_MS)):
+            job_id = rows.job(name)
+            for number in (1, 2):
+                ended(rows, job_id, clock.now - 3 * HOUR_MS + number * apart_ms, seconds=600)
+
+        page = admin.get("/timeline?rows=app").text
+
+        assert "1 overlap" in page
+
     @pytest.mark.parametrize("at", ["0", "-5", "x", "9" * 30])
     def test_a_middle_that_is_none_is_now(self, admin: Visit, at: str) -> None:
         answer = admin.get(f"/timeline?at={at}")

@@ -108,6 +108,18 @@ def test_a_form_that_is_sent_twice_plans_nothing_twice(
     assert len(manual(rows.database)) == 1
 
 
+def test_each_new_run_tells_who_ran_it_again(admin: Visit, rows: Rows, clock: Clock) -> None:
+    job_id = rows.job("nightly")
+    ids = [rows.run(job_id, clock.now - n * 60_000, status="FAILED") for n in (1, 2)]
+
+    do(admin, action="again", id=ids)
+
+    again = [run.id for run in all_runs(rows.database) if run.kind == "MANUAL"]
+    assert len(again) == 2
+    for run_id in again:
+        assert "<dt>Triggered by user</dt><dd>admin</dd>" in admin.get(f"/runs/{run_id}").text
+
+
 def test_attempts_and_shards_of_a_tick_run_again_once(
     admin: Visit, rows: Rows, clock: Clock
 ) -> None:
