@@ -10,7 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from admin_web.serving.http_server import ConsoleServer
 from admin_web.template_globals import MANIFEST
+from scheduler.jobs.spec import JobSpec
 from sql.accounts.users import Role
+from tests.support.acting import acting
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
 from tests.support.stored_rows import Rows
@@ -124,3 +126,25 @@ def test_a_stop_of_two_jobs_is_undone_where_it_was_made(page: Page, shop: Shop) 
     page.get_by_role("button", name="Undo").click()
 
     expect(page.get_by_text("Started again: 2")).to_be_visible()
+
+
+def test_a_deleted_job_is_restored_whatever_was_typed_into_a_new_one(
+    page: Page, shop: Shop
+) -> None:
+    if not MANIFEST.exists():
+        pytest.skip("the console's scripts are not built: make console")
+    commands = acting(shop.rows.database, Clock().now_ms).jobs
+    gone = commands.create(JobSpec(name="monthly", app="reports", handler="report.monthly"))
+    commands.delete([gone])
+    page.goto("/jobs/new")
+    page.get_by_label("Name", exact=True).fill("something else")
+    page.get_by_label("Handler", exact=True).fill("other")
+    page.wait_for_function("Object.keys(sessionStorage).length > 0")
+
+    page.goto(f"/jobs/{gone}/history")
+    page.get_by_role("link", name="Restore").first.click()
+    expect(page.get_by_label("Handler", exact=True)).to_have_value("report.monthly")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("monthly")
+    page.get_by_role("button", name="Create job").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("monthly")
