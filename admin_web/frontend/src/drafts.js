@@ -1,10 +1,13 @@
 // Keeps what is typed into a form until the console has accepted it, in spite of an expired session,
-// an outage or a reload. Stored in this tab for one user, and only what differs from the page.
+// an outage or a reload; and what is ticked in a list when it is sent. Stored in this tab for one
+// user, and only what differs from the page.
 import { lost, onReturn, showNotSubmitted } from "./conditions.js";
 
 const PREFIX = "warren-draft:";
 const PAUSE_MS = 300;
 const TYPED = "textarea, select, input:not([type=hidden], [type=password], [type=file], [type=checkbox], [type=radio], [type=search])";
+/** The rows that are ticked in a list, and its buttons for them. */
+const LIST = "form.selectable";
 const user = () => document.getElementById("conditions")?.dataset.user ?? "";
 const pathOf = (form) => new URL(form.action).pathname;
 const keyOf = (form) => `${PREFIX}${user()}:${pathOf(form)}${restored()}`;
@@ -17,11 +20,12 @@ const restored = () => {
 export function keepDrafts() {
   const main = document.getElementById("main");
   if (!user()) return;
-  const forms = [...main.querySelectorAll("form[method=post]")].filter(isKept);
+  const forms = [...main.querySelectorAll(`form[method=post], ${LIST}`)].filter(isKept);
   dropTaken(forms);
   for (const form of forms) {
     form.dataset.kept = "";
     restore(form);
+    if (form.matches(LIST)) continue;
     let timer = 0;
     form.addEventListener("input", () => {
       clearTimeout(timer);
@@ -34,7 +38,7 @@ export function keepDrafts() {
   document.addEventListener("click", leaving);
 }
 
-const isKept = (form) => form.querySelector(TYPED) && !form.querySelector("[type=password]");
+const isKept = (form) => form.matches(LIST) || (form.querySelector(TYPED) && !form.querySelector("[type=password]"));
 
 function sending(event) {
   const form = event.target;

@@ -137,6 +137,28 @@ def test_what_was_typed_survives_an_outage_and_the_end_of_the_sign_in(
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
 
 
+def test_what_was_ticked_in_a_list_survives_the_end_of_the_sign_in(page: Page, site: Site) -> None:
+    for name in ("hourly-sum", "hourly-mail", "weekly"):
+        site.rows.job(name, schedule_kind="CRON", schedule_value="0 0 * * * ?")
+    page.goto("/jobs")
+    for name in ("hourly-sum", "hourly-mail"):
+        page.get_by_label(name, exact=True).check()
+    site.end_all_sign_ins()
+
+    page.get_by_role("group", name="Selected jobs").get_by_role("button", name="Start").click()
+    page.locator("#main").get_by_role("link", name="Sign in").click()
+    page.get_by_label("Name", exact=True).fill("alice")
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Sign in", exact=True).click()
+
+    expect(page.get_by_label("hourly-sum", exact=True)).to_be_checked()
+    expect(page.get_by_label("hourly-mail", exact=True)).to_be_checked()
+    expect(page.get_by_label("weekly", exact=True)).not_to_be_checked()
+    page.get_by_role("group", name="Selected jobs").get_by_role("button", name="Start").click()
+    expect(page.get_by_role("status").filter(has_text=": 2")).to_be_visible()
+    expect(page.get_by_label("hourly-sum", exact=True)).not_to_be_checked()
+
+
 def test_a_form_with_mistakes_comes_back_after_the_end_of_the_sign_in(
     page: Page, site: Site
 ) -> None:
