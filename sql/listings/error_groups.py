@@ -1,6 +1,6 @@
 """Groups failed runs by job and by message, ignoring numbers in the message.
 
-The database groups them; reading each of many runs would take several times as long.
+The database groups their messages; reading those of thousands of runs would take longer.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,9 @@ from sql.listings.newest_runs import RunSelection
 from sql.listings.run_walks import RunSearch
 from sql.models import Run
 
-_AT_ONCE = 1_000
-_MINUTE_MS = 60_000
+_MINUTE_MS, _SECOND_MS = 60_000, 1_000
+#: Added to ids, so that as texts of one length they sort like numbers.
+_ID_OFFSET = 10**18
 
 
 @dataclass(slots=True)
@@ -37,73 +38,89 @@ class ErrorGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorGroups:
-    """Groups, the largest first, of so many runs; `is_all` is False if a limit left out others."""
+    """Groups, the largest first, and how many runs they have.
+
+    `is_all` is False if a limit left out others.
+    """
 
     groups: list[ErrorGroup]
     runs: int
     is_all: bool
 
 
-class _Newest(NamedTuple):
-    """Selects the ids of the newest runs; `is_all`: there are no others."""
+class _Selected(NamedTuple):
+    """A query of the ids of runs; `is_all`: no others match."""
 
     ids: Subquery
     is_all: bool
 
 
 def read(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> ErrorGroups:
-    """Return the groups of the newest runs that match, within the limits of `run_search.sweep`."""
+    """Return the groups of the newest runs that match, `most` at most.
+
+    A search for what no index knows examines `looked_at` runs at most.
+    """
     if run_walks.is_along_partitions(wanted) and not run_walks.has_rest(wanted):
         ids, is_all = _newest(session, run_walks.selection(wanted, before=None), most)
         return _merged(session, [_grouped().join(ids, ids.c.id == Run.id)], is_all=is_all)
     found = run_search.sweep(session, wanted, most=most, looked_at=looked_at)
-    parts = [_grouped().where(Run.id.in_(ids)) for ids in chunks(found.run_ids, _AT_ONCE)]
+    parts = [_grouped().where(Run.id.in_(ids)) for ids in chunks(found.run_ids)]
     return _merged(session, parts, is_all=found.is_all)
 
 
-def _newest(session: Session, wanted: RunSelection, most: int) -> _Newest:
+def _newest(session: Session, wanted: RunSelection, most: int) -> _Selected:
     wanted = replace(wanted, app_ids=newest_runs.app_ids(session, wanted))
     is_all = _count(session, wanted, most + 1) <= most
     if not is_all:
         wanted = replace(wanted, since_ms=_start(session, wanted, most))
     newest = newest_runs.unordered(session, wanted).with_only_columns(Run.id)
-    return _Newest(newest.order_by(Run.due_at.desc(), Run.id.desc()).limit(most).subquery(), is_all)
+    ids = newest.order_by(Run.due_at.desc(), Run.id.desc()).limit(most).subquery()
+    return _Selected(ids, is_all)
 
 
 def _start(session: Session, wanted: RunSelection, least: int) -> int:
-    """Return a time since which at least so many runs are due, and not many more than that."""
+    """Return a time since which at least `least` runs are due.
+
+    There are less than twice as many, unless more than that are due within a second.
+    """
+    first = wanted.since_ms or 0
 
     def count(since_ms: int) -> int:
-        return _count(session, replace(wanted, since_ms=since_ms), 2 * least)
+        return _count(session, replace(wanted, since_ms=max(since_ms, first)), 2 * least)
 
     latest = newest_runs.latest_due(session, wanted)
     few_ms, many_ms = 0, _MINUTE_MS
-    while (counted := count(latest - many_ms)) < least and many_ms < latest:
+    while (counted := count(latest - many_ms)) < least and latest - many_ms > first:
         few_ms, many_ms = many_ms, many_ms * 4
-    while counted == 2 * least and many_ms - few_ms > 1:
+    while counted == 2 * least and many_ms - few_ms > _SECOND_MS:
         middle_ms = (few_ms + many_ms) // 2
         if (fewer := count(latest - middle_ms)) < least:
             few_ms = middle_ms
         else:
             many_ms, counted = middle_ms, fewer
-    return latest - many_ms
+    return max(latest - many_ms, first)
 
 
 def _count(session: Session, wanted: RunSelection, limit: int) -> int:
     """Return how many runs there are, up to a limit."""
-    runs = newest_runs.unordered(session, wanted).limit(limit).subquery()
-    return session.execute(select(func.count()).select_from(runs)).scalar_one()
+    runs = newest_runs.unordered(session, wanted).with_only_columns(Run.due_at).limit(limit)
+    return session.execute(select(func.count()).select_from(runs.subquery())).scalar_one()
 
 
 def _grouped() -> Select[int, str | None, int, int, str]:
-    """Return the SELECT of groups, which may differ in what `without_numbers` leaves out.
+    """Return the SELECT of groups; `_merged` joins those that `without_numbers` makes equal.
 
     Its last column is due time and id of the newest run.
     """
     text = func.regexp_replace(run_messages.beginning(), "[0-9]+", run_messages.NUMBER)
-    newest = func.max(cast(Run.due_at, String(20)) + "-" + cast(Run.id, String(20)))
+    run_id = cast(Run.id + _ID_OFFSET, String(20))
+    newest = func.max(cast(Run.due_at, String(20)) + "-" + run_id)
     return select(
-        Run.job_id, text.label("text"), func.count(), func.min(Run.due_at), newest
+        Run.job_id,
+        func.substr(text, 1, 400).label("text"),
+        func.count(),
+        func.min(Run.due_at),
+        newest,
     ).group_by(Run.job_id, "text")
 
 
@@ -115,6 +132,7 @@ def _merged(
         for job_id, message, count, first_due, newest in session.execute(part):
             text = run_messages.without_numbers(message or "")
             last_due, run_id = map(int, newest.split("-"))
+            run_id -= _ID_OFFSET
             known = groups.get((job_id, text))
             if known is None:
                 groups[job_id, text] = ErrorGroup(job_id, text, count, first_due, last_due, run_id)
@@ -123,7 +141,7 @@ def _merged(
             known.first_due = min(known.first_due, first_due)
             known.last_due, known.newest = max((known.last_due, known.newest), (last_due, run_id))
     return ErrorGroups(
-        groups=sorted(groups.values(), key=lambda one: (-one.count, -one.last_due)),
+        groups=sorted(groups.values(), key=lambda one: (-one.count, -one.last_due, -one.newest)),
         runs=sum(one.count for one in groups.values()),
         is_all=is_all,
     )

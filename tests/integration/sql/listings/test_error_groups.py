@@ -100,8 +100,8 @@ def test_the_newest_runs_are_grouped_and_no_others(
     }
     for one in found.groups:
         ids = expected[one.job_id, one.text]
-        assert one.newest in ids
-        assert one.last_due == runs[one.newest].due_at == max(runs[each].due_at for each in ids)
+        assert one.newest == max(ids, key=lambda each: (runs[each].due_at, each))
+        assert one.last_due == runs[one.newest].due_at
         assert one.first_due == min(runs[each].due_at for each in ids)
     everything = sum(map(len, by_hand(failures, wanted, MANY).values()))
     assert (found.runs, found.is_all) == (min(most, everything), everything <= most)
@@ -122,17 +122,49 @@ def test_a_storm_in_one_millisecond_is_counted_up_to_the_limit(database: Databas
     assert (found.runs, found.is_all, len(found.groups)) == (50, False, 1)
 
 
-@pytest.mark.parametrize("kind", [None, "API"])
+@pytest.mark.parametrize(
+    "searched",
+    [
+        RunSearch(statuses=FAILED, job_ids=range(7)),
+        RunSearch(statuses=FAILED, kind="SCHEDULE"),
+        RunSearch(statuses=FAILED, app_ids={1, 2, 3}, address="exec-1"),
+    ],
+    ids=["some jobs", "a kind", "an address"],
+)
 def test_runs_that_are_searched_one_by_one_are_grouped_alike(
-    failures: Database, kind: str | None
+    failures: Database, searched: RunSearch
 ) -> None:
+    put(failures, [run.id for run in all_runs(failures)], kind="SCHEDULE", address="exec-1")
     along_index = read(failures, RunSearch(statuses=FAILED, app_ids={1, 2, 3}))
 
-    searched = read(failures, RunSearch(statuses=FAILED, job_ids=range(7), kind=kind))
+    found = read(failures, searched)
 
-    expected = along_index.groups if kind is None else []
-    assert sorted(map(repr, searched.groups)) == sorted(map(repr, expected))
-    assert searched.is_all
+    assert found == along_index
+
+
+@pytest.mark.parametrize(
+    ("searched", "texts"),
+    [
+        (RunSearch(statuses=FAILED, text="disk # is"), {"disk # is full", "Disk # is full"}),
+        (RunSearch(statuses=FAILED, text="CAFÉ"), {"café at # €"}),
+        (RunSearch(statuses=FAILED, kind="API"), set()),
+        (RunSearch(statuses=FAILED, address="nowhere"), set()),
+    ],
+    ids=["numbers", "any case", "a kind that none has", "an address that none has"],
+)
+def test_only_runs_that_match_are_grouped(
+    failures: Database, searched: RunSearch, texts: set[str]
+) -> None:
+    found = read(failures, searched)
+
+    assert {one.text for one in found.groups} == texts
+    assert found.is_all
+
+
+def test_a_search_of_runs_one_by_one_ends_at_the_limit_too(failures: Database) -> None:
+    found = read(failures, RunSearch(statuses=FAILED, job_ids=range(7)), 20)
+
+    assert (found.runs, found.is_all) == (20, False)
 
 
 def test_there_are_no_groups_of_no_apps(failures: Database) -> None:
