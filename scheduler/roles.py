@@ -233,6 +233,7 @@ class Roles:
                 roster=self.roster,
                 workload=self.workload,
                 resolver=resolver,
+                uptime=self._uptime,
             ),
             resolver=resolver,
             sender=TriggerSender(self._delivery, self.confirmations, self.workload, probes),

@@ -20,6 +20,7 @@ from scheduler.dispatch.run_routing import RunRouting
 from scheduler.dispatch.workload import Workload
 from scheduler.jobs.script_cache import Scripts
 from scheduler.membership.roster import Roster
+from scheduler.membership.uptime import SendingUptime
 from scheduler.node_context import NodeContext
 from scheduler.routing.choice import Memory
 from scheduler.routing.probe_answers import UNDERWAY_SECONDS
@@ -43,12 +44,14 @@ class Claimer:
         roster: Roster,
         workload: Workload,
         resolver: RouteResolver,
+        uptime: SendingUptime,
     ) -> None:
         self._context = context
         self._completion = completion
         self._roster = roster
         self._workload = workload
         self._resolver = resolver
+        self._uptime = uptime
         self._scripts = Scripts()
 
     def claim(self, run_ids: Sequence[int], context: ClaimContext) -> ClaimOutcome:
@@ -70,9 +73,14 @@ class Claimer:
             session, list(run_ids), app_id=context.app_id, now_ms=self._context.now_ms()
         )
         found = jobs.for_runs(session, {row.job_id for row in rows})
+        now_ms = self._context.now_ms()
+        if not self._uptime.is_valid:
+            # So long after the peek, the runs that it found may have misfired. This is asked after
+            # the clock: what is routed at this instant was routed before a downtime could end.
+            return ClaimOutcome()
         context = replace(
             context,
-            now_ms=self._context.now_ms(),
+            now_ms=now_ms,
             memories=self._recall(session, found.values(), context.app),
             scripts=self._scripts.read(session, [row.script_version for row in rows]),
         )

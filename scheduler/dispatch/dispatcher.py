@@ -198,10 +198,6 @@ class Dispatcher:
 
     def _claim(self, run_ids: Sequence[int], context: ClaimContext) -> ClaimOutcome:
         """Claim runs in one transaction, then send those that were routed."""
-        if not self._uptime.is_valid:
-            return (
-                ClaimOutcome()
-            )  # frozen since the peek: the runs it found may be too late to send now
         outcome = self._claimer.claim(run_ids, context)
         committed_at = time.monotonic()
         self._aside.update(dict.fromkeys(outcome.full_jobs, committed_at + JOB_FULL_SECONDS))

@@ -59,6 +59,8 @@ class Run(Model):
     wanted_addresses: Mapped[str | None] = mapped_column(Text)
     script_version: Mapped[int | None] = mapped_column("glue_id", Integer)
     routed_at: Mapped[int | None] = mapped_column(BigInteger)
+    #: When it was routed before its trigger was sent again; None if that never happened.
+    first_routed_at: Mapped[int | None] = mapped_column(BigInteger)
     routed_by: Mapped[str | None] = mapped_column(String(64))
     boot_id: Mapped[str | None] = mapped_column(String(40))
     sent_at: Mapped[int | None] = mapped_column(BigInteger)

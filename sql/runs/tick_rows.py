@@ -15,11 +15,14 @@ from sql.rows import fetch, query
 from sql.run_status import LATE_MS, OPEN, Kind, RunStatus
 from sql.runs.run_rows import TickRun
 
+#: When a run was routed for the first time. A trigger that the broker has not confirmed is sent
+#: again under the same id, however late, because the first one may have arrived.
+_ROUTED_AT = func.coalesce(Run.first_routed_at, Run.routed_at)
 #: A schedule's run that was routed and started after its tick had misfired.
 _STARTED_LATE = and_(
     Run.kind == Kind.SCHEDULE,
     Run.started_at > Run.due_at + LATE_MS,
-    Run.routed_at > Run.due_at + LATE_MS,
+    Run.due_at + LATE_MS < _ROUTED_AT,
 )
 
 
@@ -97,7 +100,7 @@ def ticks_with_rows(
     return fetch(
         session,
         TickRow,
-        query(TickRow, Run, late_due_at=case((_STARTED_LATE, Run.due_at)))
+        query(TickRow, Run, routed_at=_ROUTED_AT, late_due_at=case((_STARTED_LATE, Run.due_at)))
         .where(
             Run.job_id == job_id,
             Run.scheduled_at > after_ms,
@@ -122,7 +125,7 @@ def delayed_ticks(
             DelayedTick,
             Run,
             status=func.max(case((is_first, Run.status))),
-            routed_at=func.max(case((is_first, Run.routed_at))),
+            routed_at=func.max(case((is_first, _ROUTED_AT))),
             late_due_at=func.max(case((_STARTED_LATE, Run.due_at))),
             open_runs=func.sum(case((Run.status.in_(OPEN), 1), else_=0)),
             finished_at=func.max(Run.finished_at),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import Guard, chunks, lock_rows, update_alike, update_each
@@ -192,8 +192,15 @@ def take_over(session: Session, runs: Sequence[RoutedRun], *, node: str, now_ms:
             .with_for_update(skip_locked=True)
         )
         won += [run_id for run_id, by, routed_at in locked if (by, routed_at) == seen[run_id]]
+    # MySQL assigns in this order, so the first keeps what the last replaces.
     statement = (
-        update(Run).where(Run.status == RunStatus.ROUTED).values(routed_by=node, routed_at=now_ms)
+        update(Run)
+        .where(Run.status == RunStatus.ROUTED)
+        .ordered_values(
+            (Run.first_routed_at, func.coalesce(Run.first_routed_at, Run.routed_at)),
+            (Run.routed_by, node),
+            (Run.routed_at, now_ms),
+        )
     )
     modify_by_ids(session, Run, won, statement)
     return won

@@ -13,6 +13,7 @@ from broker.topology import run_queue
 from scheduler.completion.retry_policy import End
 from scheduler.dispatch.claim import ClaimOutcome
 from scheduler.jobs.spec import AppSpec
+from scheduler.membership.uptime import VALID_SECONDS
 from scheduler.node import SchedulerNode
 from scheduler.routing.routes import Choice, Router, RouteRequest, with_added
 from scheduler.timeouts import Timeouts
@@ -562,6 +563,32 @@ def test_shards_of_a_scheduler_that_died_after_its_commit_are_sent_by_another(
         assert (trigger.shard_index, trigger.shard_total) == (row.shard_index, 2)
 
 
+def claim(cluster: Cluster, node: SchedulerNode, run_id: int) -> ClaimOutcome:
+    """Claim a run that a peek has found."""
+    [app_id] = {job.app_id for job in cluster.jobs()}
+    live = node.roster.routable(APP)
+    context = node.dispatcher._destinations.context(app_id, APP, live, cluster.now_ms())
+    return node.dispatcher._claimer.claim([run_id], context)
+
+
+def test_a_run_that_others_may_have_decided_about_since_the_peek_is_not_routed(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("greet")
+    run_id = cluster.trigger("greet")
+    still._uptime.keep(cluster.now_ms())
+    # From then on, others may find that nobody could send for 5 s.
+    still._uptime._kept_at -= VALID_SECONDS
+
+    late = claim(cluster, still, run_id)
+
+    assert late.triggers == []
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+    dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.SENT
+
+
 def test_a_broadcast_whose_commit_got_no_answer_is_not_made_twice(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
@@ -569,16 +596,10 @@ def test_a_broadcast_whose_commit_got_no_answer_is_not_made_twice(
     seat("two")
     cluster.job("all", route="SHARDING_BROADCAST")
     run_id = cluster.trigger("all")
-    claimer = still.dispatcher._claimer
-    live = still.roster.routable(APP)
-    [app_id] = [job.app_id for job in cluster.jobs()]
-
-    def claim() -> ClaimOutcome:
-        context = still.dispatcher._destinations.context(app_id, APP, live, cluster.now_ms())
-        return claimer.claim([run_id], context)
+    still._uptime.keep(cluster.now_ms())
 
     # As the database layer does it: the whole unit of work once more.
-    first, again = claim(), claim()
+    first, again = claim(cluster, still, run_id), claim(cluster, still, run_id)
 
     assert (len(first.triggers), len(again.triggers)) == (2, 0)
     assert len(cluster.runs()) == 2

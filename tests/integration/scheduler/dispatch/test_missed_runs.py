@@ -12,6 +12,7 @@ from scheduler.node import SchedulerNode
 from sql.models import History, Job, Run, Uptime
 from sql.registry import uptimes
 from sql.run_status import Kind, RunStatus
+from sql.runs import queries, transitions
 from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
@@ -543,6 +544,30 @@ def test_the_audit_counts_a_tick_that_started_although_it_was_to_be_skipped(
     job = tally(cluster, "careless")
     assert (job.late_count, job.is_sound) == (1, False)
     assert [fault.tick for fault in job.late] == [first.scheduled_at]
+
+
+def test_the_audit_counts_no_tick_that_was_routed_in_time_and_sent_again_later(
+    cluster: Cluster, still: SchedulerNode, away: Callable[..., None]
+) -> None:
+    cluster.job("careless", **EACH_SECOND)
+    away()
+    still._uptime.keep(cluster.now_ms())
+    first, *_ = cluster.runs()
+    values = {"routed_at": first.due_at + 100, "routed_by": still.name}
+    put(cluster.database, [first.id], status=RunStatus.ROUTED, **values)
+
+    for _ in range(2):
+        [row] = cluster.database.read(lambda session: queries.by_ids(session, [first.id]))
+        now_ms = cluster.now_ms() + 100
+        assert cluster.database.write(
+            lambda session, seen=row, at=now_ms: transitions.take_over(
+                session, [seen], node=still.name, now_ms=at
+            )
+        )
+    put(cluster.database, [first.id], status=RunStatus.RUNNING, started_at=now_ms + 10)
+
+    assert cluster.run(first.id).routed_at == now_ms
+    assert tally(cluster, "careless").late_count == 0
 
 
 @on_memory
