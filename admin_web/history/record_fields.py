@@ -25,7 +25,6 @@ LABELS = {
     "before_ms": lazy_gettext("Due before"),
     "boot": lazy_gettext("Boot ID"),
     "bytes": lazy_gettext("Bytes"),
-    "changed": lazy_gettext("Changes"),
     "expires_at": lazy_gettext("Expires"),
     "job": lazy_gettext("Job"),
     "job_id": lazy_gettext("Job"),

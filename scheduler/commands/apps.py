@@ -47,7 +47,7 @@ class AppCommands:
             app_id, _ = apps.ensure(session, spec.name, spec.title)
             app = app_listing.lock(session, app_id)
             _apply_spec(session, app, spec)
-            self._note(session, Action.APP_CREATE, app, after=_record(app))
+            self._note(session, Action.APP_CREATE, app, after=app_record(app))
             return app_id
 
         return self._context.write(Right.ADMINISTER, unit)
@@ -64,10 +64,10 @@ class AppCommands:
 
         def unit(session: Session) -> bool:
             app = app_listing.lock(session, app_id)
-            before = _record(app)
+            before = app_record(app)
             apps.ensure(session, app.name, spec.title)
             _apply_spec(session, app, spec)
-            after = _record(app)
+            after = app_record(app)
             if before != after:
                 self._note(session, Action.APP_UPDATE, app, before=before, after=after)
             return before != after
@@ -97,7 +97,7 @@ class AppCommands:
             if usage.job_count or usage.has_open_runs or executors:
                 facts = {"app": app.name, "executors": executors, **asdict(usage)}
                 raise Problem(Code.APP_IN_USE, **facts)
-            self._note(session, Action.APP_DELETE, app, before=_record(app))
+            self._note(session, Action.APP_DELETE, app, before=app_record(app))
             user_accounts.remove_app_from_rights(session, app_id)
             app_listing.remove(session, app)
 
@@ -124,7 +124,8 @@ def _apply_spec(session: Session, app: App, spec: AppSpec) -> None:
     recipients.set_app(session, app.id, columns_of(spec.alarm, spec.webhook))
 
 
-def _record(app: App) -> dict[str, str]:
+def app_record(app: App) -> dict[str, str]:
+    """Return what the audit log keeps of an app."""
     return {
         "title": app.title,
         "addresses": app.address_list or "",

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from scheduler.actor import Right
 from scheduler.alarms.targets import columns_of
+from scheduler.commands.apps import app_record
 from scheduler.commands.audit_log import Action
 from scheduler.commands.child_changes import ChildChanges
 from scheduler.commands.command_context import CommandContext
@@ -140,6 +141,7 @@ class JobFileCommands:
         for name, app in _by_name(wanted_apps, specs).items():
             if name not in known:
                 check_new_app_name(name)
+            before = app_record(session.get_one(App, known[name])) if name in known else None
             app_ids[name], words = _apply_app(session, name, app)
             if not self._context.actor.knows(app_ids[name]):
                 raise Problem(Code.UNKNOWN_APP, got=name)
@@ -155,7 +157,8 @@ class JobFileCommands:
                     name,
                     app_ids[name],
                     self._context.now_ms(),
-                    after={"changed": list(words)},
+                    before=before,
+                    after=app_record(session.get_one(App, app_ids[name])),
                 )
         # A session drops unreferenced objects, and every job's audit log entry needs its app.
         held = [session.get_one(App, app_id) for app_id in app_ids.values()]

@@ -62,7 +62,7 @@ class UserCommands:
                 raise Problem(Code.USER_NAME_TAKEN, "name", name=name)
             if must_change:
                 user_accounts.require_new_password(session, user_id)
-            self._note(session, Action.USER_ADD, name, user_id, after=_record(given))
+            self._note(session, Action.USER_ADD, name, user_id, after=rights_record(given))
             return user_id
 
         return self._context.write(Right.ADMINISTER, unit)
@@ -79,7 +79,7 @@ class UserCommands:
             user_id = users.add_first(session, FIRST_NAME, password_hash)
             if user_id is None:
                 return None
-            rights = _record(Rights(role=Role.ADMINISTRATOR, may_edit_glue=True))
+            rights = rights_record(Rights(role=Role.ADMINISTRATOR, may_edit_glue=True))
             self._note(session, Action.USER_ADD, FIRST_NAME, user_id, after=rights)
             return password
 
@@ -126,9 +126,9 @@ class UserCommands:
 
         def unit(session: Session) -> None:
             user = self._lock_other(session, user_id, leaves=rights.role is not Role.ADMINISTRATOR)
-            before, given = _record(users.rights_of(user)), _checked(session, rights)
+            before, given = rights_record(users.rights_of(user)), _checked(session, rights)
             users.set_rights(user, given)
-            values = {"before": before, "after": _record(given)}
+            values = {"before": before, "after": rights_record(given)}
             self._note(session, Action.USER_RIGHTS, user.name, user.id, **values)
 
         self._context.write(Right.ADMINISTER, unit)
@@ -161,7 +161,7 @@ class UserCommands:
 
         def unit(session: Session) -> None:
             user = self._lock_other(session, user_id, leaves=True)
-            name, before = user.name, _record(users.rights_of(user))
+            name, before = user.name, rights_record(users.rights_of(user))
             user_accounts.remove(session, user)
             preferences.forget_user(session, user_id)
             self._note(session, Action.USER_DELETE, name, user_id, before=before)
@@ -222,7 +222,8 @@ def _user(session: Session, user_id: int, *, lock: bool = False) -> User:
     return user
 
 
-def _record(rights: Rights) -> dict[str, object]:
+def rights_record(rights: Rights) -> dict[str, object]:
+    """Return what the audit log keeps of a user's rights."""
     return {
         "role": rights.role.name.lower(),
         "app_ids": list(rights.app_ids),

@@ -10,6 +10,7 @@ from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.passwords import hash_password
+from scheduler.commands.users import rights_record
 from scheduler.imports.arrivals import UserArrival, digest
 from scheduler.imports.import_outcomes import ImportAction, Outcome
 from sql.accounts import user_accounts, users
@@ -131,7 +132,7 @@ class UserArrivals:
         user.must_change_password = 1
         user.is_disabled = int(arrival.name not in hashes)
         session.flush()
-        record = {"role": rights.role.name.lower(), "app_ids": list(rights.app_ids)}
+        record = rights_record(rights)
         now_ms = self._context.now_ms()
         self._context.note(session, Action.USER_ADD, user.name, user.id, now_ms, after=record)
         self._remember(session, arrival, user)

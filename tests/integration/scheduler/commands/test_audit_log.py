@@ -52,6 +52,25 @@ def deeds(rows: Rows) -> list[str]:
     return [entry.action for entry in entries(rows.database)]
 
 
+def test_an_app_that_a_job_file_changes_leaves_its_values_before_and_after(rows: Rows) -> None:
+    apps = [
+        AppSpec(name="reports", title="Reports"),
+        AppSpec(name="reports", title="All reports", addresses=("r1", "r2")),
+    ]
+    for app in (*apps, apps[-1]):
+        commands(rows).apply([app], [], dry_run=False, prune=False)
+
+    created, updated = entries(rows.database)
+
+    assert [created.action, updated.action] == ["app.create", "app.update"]
+    assert (created.before, created.after) == (None, updated.before)
+    before, after = json.loads(updated.before or ""), json.loads(updated.after or "")
+    changes = {name: (value, after[name]) for name, value in before.items() if value != after[name]}
+    assert changes["title"] == ("Reports", "All reports")
+    assert set(changes) == {"title", "addresses"}
+    assert "r2" in after["addresses"]
+
+
 def test_a_job_leaves_its_whole_life(rows: Rows) -> None:
     apply(rows, spec(schedule_kind="FIX_RATE", schedule_value="60"))
     apply(rows, spec(schedule_kind="FIX_RATE", schedule_value="90"))

@@ -1,5 +1,6 @@
 """XXL-JOB's rows arrive as apps, jobs and users; what cannot be the same is named."""
 
+import json
 import stat
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -9,7 +10,8 @@ from sqlalchemy import func, select
 
 from broker.reasons.stored import from_json
 from scheduler.retention.reporter import Reporter
-from sql.accounts import users
+from sql.accounts import audit_log, users
+from sql.accounts.audit_log import AuditFilter
 from sql.ids import take_block
 from sql.jobs import child_links, script_versions
 from sql.models import DayReport, ImportOrigin, Job, Model, User
@@ -368,6 +370,12 @@ class TestUsers:
         assert self.user(case, "nobody") is None
         told = {one["value"] for one in found if one.get("table") == "xxl_job_user"}
         assert told == {"77", "", "x y"}
+        entries = case.rows.database.read(
+            lambda session: audit_log.listing(session, AuditFilter(action="user.add"))
+        )
+        kept = {entry.name: json.loads(entry.after or "") for entry in entries}
+        assert kept["olga"]["may_edit_glue"] is False
+        assert set(kept["olga"]) == set(kept["boss"]) == {"role", "app_ids", "may_edit_glue"}
 
     def test_they_see_an_app_that_was_here_before_and_stays_as_it_is(
         self, case: ImportCase
