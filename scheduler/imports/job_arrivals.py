@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
 from scheduler.actor import Right
+from scheduler.commands.apps import app_record
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.job_changes import JobChanges, new_job
@@ -99,17 +100,20 @@ class JobArrivals:
 
     def _apply_app(self, session: Session, step: AppStep) -> App:
         spec, now_ms = step.arrival.spec, self._context.now_ms()
+        before = None
         if step.action is ImportAction.CREATE:
             app = App(id=step.target_id, name=spec.name, title=spec.title or spec.name)
             session.add(app)
             session.flush()
         app = session.get_one(App, step.target_id)
+        if step.action is ImportAction.UPDATE:
+            before = app_record(app)
         if step.action in (ImportAction.CREATE, ImportAction.UPDATE):
             apps.ensure(session, app.name, spec.title or spec.name)
             apps.list_addresses(session, app.id, spec.addresses)
             action = Action.APP_CREATE if step.action is ImportAction.CREATE else Action.APP_UPDATE
-            after = {"title": spec.title or spec.name, "addresses": ",".join(spec.addresses)}
-            self._context.note(session, action, app.name, app.id, now_ms, after=after)
+            values = {"before": before, "after": app_record(app)}
+            self._context.note(session, action, app.name, app.id, now_ms, **values)
             self._remember_app(session, step, app_here(app), now_ms)
         elif step.arrival.source_id not in origins.read(session, self._decider.source, APP):
             # The app existed here before: imported users may see it, but the import never changes

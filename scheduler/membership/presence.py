@@ -1,4 +1,4 @@
-"""Hears executors: declares their queues, welcomes them, and decides who holds an address.
+"""Receives the heartbeats and goodbyes of executors; `registrar` decides whom to admit.
 
 Each scheduler has a heartbeat queue of its own, so each hears everybody, and its own canary.
 """
