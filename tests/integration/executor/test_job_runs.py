@@ -335,7 +335,7 @@ def test_run_without_a_free_slot_is_a_mistake_of_the_caller(harness: SlotHarness
     first, second = harness.start("echo"), harness.start("echo")
 
     assert harness.slots.free == 0
-    with pytest.raises(RuntimeError, match="expected a free slot for run"):
+    with pytest.raises(RuntimeError, match="to be new and a slot to be free"):
         harness.start("echo")
 
     harness.wait(first)
