@@ -9,7 +9,8 @@ const TYPED = "textarea, select, input:not([type=hidden], [type=password], [type
 /** The rows that are ticked in a list, and its buttons for them. */
 const LIST = "form.selectable";
 const user = () => document.getElementById("conditions")?.dataset.user ?? "";
-const pathOf = (form) => new URL(form.action).pathname;
+// Not `form.action`: in a form with a field of that name, it is the field.
+const pathOf = (form) => new URL(form.getAttribute("action") ?? "", location.href).pathname;
 const keyOf = (form) => `${PREFIX}${user()}:${pathOf(form)}${restored()}`;
 /** What a page was opened to restore; its draft is none of the page without it. */
 const restored = () => {
