@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sql.registry.liveness import EXECUTOR_ALIVE_MS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
@@ -22,7 +24,7 @@ class Timeouts:
 
     """
 
-    dead_after: float = 15.0
+    dead_after: float = EXECUTOR_ALIVE_MS / 1_000
     lapse: float = 2.0
     no_executor: float = 10.0
     silence: float = 10.0

@@ -1,16 +1,16 @@
 """Opens the database for short commands."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sqlalchemy.exc import DBAPIError
+
 from sql.clock import database_now_ms
+from sql.dialects.failures import is_schema_fault
 from sql.engine import Database
+from sql.errors import DatabaseUnavailable
 from sql.schema import version
 from warren.settings.settings import Settings
-
-#: The databases' messages about a missing table or column.
-_SCHEMA_WORDS = re.compile(r"no such (table|column)|doesn't exist|Unknown column", re.IGNORECASE)
 
 
 @contextmanager
@@ -25,8 +25,8 @@ def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[
         if for_writing:
             version.check(database)
         yield database
-    except Exception as error:
-        if _SCHEMA_WORDS.search(str(error)):
+    except (DBAPIError, DatabaseUnavailable) as error:
+        if is_schema_fault(error, database.dialect):
             version.check(database)
         raise
     finally:

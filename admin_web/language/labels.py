@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from flask_babel import LazyString, lazy_gettext
 
+from broker.messages.to_scheduler import Ailment
 from scheduler.problems import Code
 from sql.accounts.users import Role
+from sql.registry.liveness import ProcessState
 from sql.run_status import Kind, RunStatus
 
 
@@ -43,20 +45,15 @@ KIND = {
     Kind.RETRY: lazy_gettext("retry"),
     Kind.PARENT: lazy_gettext("parent job"),
 }
-#: States of registered processes, see `sql.registry.liveness`.
+#: States of registered processes.
 PROCESS = {
-    "alive": State(lazy_gettext("online"), "good", "check"),
-    "draining": State(lazy_gettext("draining"), "warn", "square"),
-    "silent": State(lazy_gettext("offline"), "bad", "question"),
-    "absent": State(lazy_gettext("never connected"), "quiet", "ring"),
+    ProcessState.ALIVE: State(lazy_gettext("online"), "good", "check"),
+    ProcessState.DRAINING: State(lazy_gettext("draining"), "warn", "square"),
+    ProcessState.SILENT: State(lazy_gettext("offline"), "bad", "question"),
+    ProcessState.ABSENT: State(lazy_gettext("never connected"), "quiet", "ring"),
 }
 #: Problems that executors report about themselves.
-AILMENT = {
-    "journal": lazy_gettext("its journal cannot be written"),
-    "disk": lazy_gettext("the disk is nearly full"),
-    "contact": lazy_gettext("it is out of contact"),
-    "reports": lazy_gettext("too many of its reports are waiting for the broker"),
-}
+AILMENT = {ailment.lower(): ailment.why() for ailment in Ailment}
 #: The state of a disabled user.
 DISABLED = State(lazy_gettext("disabled"), "warn", "minus")
 ROLE = {

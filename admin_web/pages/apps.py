@@ -116,9 +116,7 @@ class AppPages:
         after = request.args.get("after", "")[:64]
         rows = app_listing.listing(session, app_ids, after=after, limit=LINES + 1)
         online = Counter(
-            row.app
-            for row in dashboard.executors(session, app_ids)
-            if state(row, now_ms) == "alive"
+            row.app for row in dashboard.executors(session, app_ids) if state(row, now_ms).is_online
         )
         held = pauses.in_force(session, now_ms, app_ids)
         return rows, online, {one.app_id: one for one in held}

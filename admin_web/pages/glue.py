@@ -27,6 +27,7 @@ from sql.listings import app_listing, recent
 from sql.listings.recent import DetailedRun
 from sql.models import Job
 from sql.registry import apps
+from sql.registry.liveness import ProcessState
 
 #: Short messages about problems with a script.
 _FLAWS = {
@@ -206,7 +207,9 @@ class GluePages:
             mine=mine,
             versions=versions,
             number=next((one.number for one in versions if one.id == job.script_version), 0),
-            executors=[one for one in known if one.state == "alive" and one.listed is not False],
+            executors=[
+                one for one in known if one.state is ProcessState.ALIVE and one.listed is not False
+            ],
             run=run,
             saved_at=_saved_at,
             script_language=language_of(job.script_type),

@@ -48,4 +48,4 @@ class HealthPages:
         found = self._services.database.read(
             lambda session: presence.listing(session, presence.ADMIN, presence.SCHEDULER)
         )
-        return any(state(row, now_ms) == "alive" for row in found)
+        return any(state(row, now_ms).is_online for row in found)

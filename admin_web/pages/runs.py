@@ -3,7 +3,7 @@
 from typing import Any
 
 from flask import Response, current_app, flash, redirect, render_template, request, url_for
-from flask_babel import gettext
+from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -21,6 +21,7 @@ from admin_web.views import run_timeline
 from admin_web.views.run_finder import Asked, RunFinder
 from admin_web.visitors import Visitor, visitor
 from scheduler.actor import Right
+from scheduler.commands.runs import KillOutcome
 from scheduler.problems import Code, Problem
 from sql.accounts import audit_log, preferences
 from sql.listings import recent, run_choices, run_relations, run_search
@@ -28,6 +29,11 @@ from sql.listings.recent import DetailedRun
 from sql.listings.run_search import RunPage
 from sql.registry.apps import ids_by_name
 from sql.run_status import OPEN, Kind
+
+_KILLED = {
+    KillOutcome.CANCELLED: lazy_gettext("The run has been cancelled; it was not sent."),
+    KillOutcome.REQUESTED: lazy_gettext("Kill requested."),
+}
 
 LINES = 50
 #: Jobs suggested while a name is typed.
@@ -96,13 +102,13 @@ class RunPages:
     def kill(self, run_id: int) -> AnyResponse:
         """Kill a run, wherever it is."""
         try:
-            self._services.commands(visitor().actor).runs.kill(run_id)
+            outcome = self._services.commands(visitor().actor).runs.kill(run_id)
         except Problem as problem:
             if problem.code is not Code.RUN_OVER:
                 raise
             flash(gettext("The run has already ended."), "error")
         else:
-            flash(gettext("Kill requested."))
+            flash(_KILLED[outcome])
         page = "runs.log" if "log" in request.form else "runs.show"
         return redirect(url_for(page, run_id=run_id), 303)
 

@@ -13,6 +13,7 @@ from admin_web.language.labels import AILMENT
 from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
 from sql.listings import dashboard
 from sql.registry import pauses, presence
+from sql.registry.liveness import ProcessState
 from sql.registry.pauses import ShownPause
 from sql.runs.queries import in_flight
 
@@ -83,7 +84,7 @@ def _by_state(
 ) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, words, labels=["state"])
     counts = Counter(process.state for process in processes)
-    for known in ("alive", "draining", "silent"):
+    for known in (ProcessState.ALIVE, ProcessState.DRAINING, ProcessState.SILENT):
         family.add_metric([known], counts.get(known, 0))
     return family
 

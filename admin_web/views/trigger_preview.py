@@ -20,6 +20,7 @@ from sql.listings import dashboard
 from sql.listings.recent import ListedJob
 from sql.models import App
 from sql.registry import apps
+from sql.registry.liveness import ProcessState
 from sql.runs import queries
 
 
@@ -93,7 +94,7 @@ def _routable(views: Sequence[ExecutorView], wanted: Collection[str]) -> list[Ex
     live = [
         view
         for view in views
-        if view.state == "alive"
+        if view.state is ProcessState.ALIVE
         and (view.address in wanted if wanted else view.listed is not False)
     ]
     return [view for view in live if not view.ailments] or live

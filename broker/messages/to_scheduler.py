@@ -1,10 +1,12 @@
 """What schedulers receive: answers, reports and heartbeats of executors, and their own canary."""
 
 from enum import StrEnum
+from typing import Self
 
 import msgspec
 
 from broker.messages.values import Address, AppName, BootId, Message, Natural, Outcome
+from broker.reasons.codes import Why
 
 # -- answers ------------------------------------------------------------------------------
 
@@ -173,6 +175,29 @@ class Ailment(StrEnum):
     CONTACT = "CONTACT"
     #: Too many of its reports are waiting for the broker: it starts nothing.
     REPORTS = "REPORTS"
+
+    @classmethod
+    def named(cls, name: str) -> Self | None:
+        """Return the problem of a name, in any case; None if this version does not know it."""
+        return next((one for one in cls if one.value == name.upper()), None)
+
+    @property
+    def why(self) -> Why:
+        """The words for it."""
+        return _AILMENTS[self]
+
+    @property
+    def starts_nothing(self) -> bool:
+        """Whether an executor with it starts no run."""
+        return self is not Ailment.DISK
+
+
+_AILMENTS = {
+    Ailment.JOURNAL: Why.JOURNAL_FAILING,
+    Ailment.DISK: Why.DISK_NEARLY_FULL,
+    Ailment.CONTACT: Why.OUT_OF_CONTACT,
+    Ailment.REPORTS: Why.TOO_MANY_REPORTS,
+}
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):

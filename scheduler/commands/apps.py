@@ -18,7 +18,7 @@ from sql.jobs import child_links
 from sql.listings import app_listing
 from sql.models import App
 from sql.registry import apps
-from sql.registry.liveness import state
+from sql.registry.liveness import ProcessState, state
 
 #: Most jobs that a refusal names.
 JOBS_NAMED = 5
@@ -92,7 +92,7 @@ class AppCommands:
             executors = [
                 row.address
                 for row in app_listing.registrations(session, app.name)
-                if state(row, now_ms) != "silent"
+                if state(row, now_ms) is not ProcessState.SILENT
             ]
             if usage.job_count or usage.has_open_runs or executors:
                 facts = {"app": app.name, "executors": executors, **asdict(usage)}

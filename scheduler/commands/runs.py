@@ -5,6 +5,7 @@ They only write rows; triggers and kills reach the broker through the scheduler'
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from enum import Enum
 
 from sqlalchemy.orm import Session
 
@@ -33,6 +34,13 @@ from sql.runs import planning, transitions
 
 #: How long an idempotency key is remembered.
 KEY_MS = 86_400_000
+
+
+class KillOutcome(Enum):
+    """What a kill has done; the values are for people and programs alike."""
+
+    CANCELLED = "cancelled before it was sent"
+    REQUESTED = "kill requested"
 
 
 class RunCommands:
@@ -123,15 +131,15 @@ class RunCommands:
             raise Problem(Code.NO_JOB, id=job_id)
         return job
 
-    def kill(self, run_id: int) -> str:
-        """Cancel a planned run, or request the kill of one in flight; return which, in words.
+    def kill(self, run_id: int) -> KillOutcome:
+        """Cancel a planned run, or request the kill of one in flight; return which.
 
         Raises:
             Problem: there is no such run, or it has already ended.
 
         """
 
-        def unit(session: Session) -> str:
+        def unit(session: Session) -> KillOutcome:
             run = next(iter(transitions.lock(session, [run_id])), None)
             if run is None or not self._context.actor.knows_job(run.app_id, run.job_id):
                 raise Problem(Code.NO_RUN, id=run_id)
@@ -143,9 +151,9 @@ class RunCommands:
             self._context.note(session, Action.RUN_KILL, str(run_id), run_id, now_ms, before=before)
             if status is not RunStatus.PLANNED:
                 transitions.request_kill(session, run_id, now_ms=now_ms)
-                return "kill requested"
+                return KillOutcome.REQUESTED
             self._completion.end(session, [cancelled(run_id, self._context.actor.who, now_ms)])
-            return "cancelled before it was sent"
+            return KillOutcome.CANCELLED
 
         return self._context.write(Right.OPERATE, unit)
 

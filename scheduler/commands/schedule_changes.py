@@ -13,7 +13,6 @@ from scheduler.commands.command_context import CommandContext
 from scheduler.explanations import explanation
 from scheduler.membership.schedulers_zone import schedulers_zone
 from scheduler.problems import Code, Problem
-from scheduler.schedules.fixed_rate import FixedRate
 from scheduler.schedules.no_schedule import NoSchedule
 from scheduler.schedules.registry import read_schedule
 from scheduler.schedules.schedule import Schedule
@@ -74,10 +73,9 @@ class ScheduleChanges:
             self.start(session, job, now_ms)
             return
         schedule = self._schedule(session, job)
-        # A fixed rate also has ticks before `next_ms`; the other scheduler has decided those.
-        period_ms = schedule.period_ms if isinstance(schedule, FixedRate) else 0
         watermark = min(next_ms - 1, now_ms)
-        if period_ms:
+        if period_ms := schedule.fixed_period_ms():
+            # It also has ticks before `next_ms`; the other scheduler has decided those.
             watermark = max(watermark, next_ms - period_ms)
         tick = schedule.next_after(watermark, next_ms) if schedule.fires else None
         if tick is None:

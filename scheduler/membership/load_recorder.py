@@ -11,7 +11,7 @@ from scheduler.membership.registration import stored_load
 from sql.engine import Database
 from sql.registry import executor_loads, presence
 from sql.registry.executor_loads import LoadPoint
-from sql.registry.liveness import ONLINE, state
+from sql.registry.liveness import state
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 KEPT_MS = 7 * 24 * HOUR_MS
@@ -54,7 +54,7 @@ def _record(session: Session, minute_at: int, now_ms: int) -> None:
 def _points(session: Session, minute_at: int, now_ms: int) -> Iterator[LoadPoint]:
     for row in presence.listing(session, presence.EXECUTOR):
         load = {name: _number(value) for name, value in stored_load(row).items()}
-        if state(row, now_ms) in ONLINE and load.get("slots"):
+        if state(row, now_ms).is_online and load.get("slots"):
             figures = {name: load.get(name, 0) for name in _FIGURES}
             yield LoadPoint(executor_id=row.id, minute_at=minute_at, **figures)
 

@@ -44,5 +44,9 @@ class FixedRate(Schedule):
         first = -(-(now_ms + self.period_ms) // 1_000) * 1_000
         return first - self.period_ms, first
 
+    def fixed_period_ms(self) -> int:
+        """Return its period."""
+        return self.period_ms
+
     def _rank(self, instant_ms: int, anchor_ms: int) -> int:
         return (instant_ms - anchor_ms) // self.period_ms

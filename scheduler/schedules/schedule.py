@@ -110,6 +110,10 @@ class Schedule(ABC):
         """Return the tick that the end of a run sets; None if it does not wait for completion."""
         return None
 
+    def fixed_period_ms(self) -> int:
+        """Return the time from each tick to the next; 0 = it varies."""
+        return 0
+
     def least_distance_ms(self) -> int | None:
         """Return the shortest distance that the audit expects between ticks it cannot compute."""
         return None

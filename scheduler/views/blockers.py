@@ -10,6 +10,7 @@ from random import Random
 
 from sqlalchemy.orm import Session
 
+from broker.messages.to_scheduler import Ailment
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from scheduler.routing import routes
@@ -19,18 +20,11 @@ from sql.instants import iso
 from sql.listings import app_listing, dashboard
 from sql.listings.app_listing import RoutedJob
 from sql.registry import apps, pauses, presence
+from sql.registry.liveness import ProcessState
 from sql.registry.pauses import ShownPause
 
 #: Started jobs of an app whose routes are looked at.
 MOST_JOBS = 500
-_AILMENTS = {
-    "journal": Why.JOURNAL_FAILING,
-    "disk": Why.DISK_NEARLY_FULL,
-    "contact": Why.OUT_OF_CONTACT,
-    "reports": Why.TOO_MANY_REPORTS,
-}
-#: With these, an executor starts nothing.
-_STOPPING = frozenset({"journal", "contact", "reports"})
 #: Routes that always choose the same one of the same executors; FAILOVER does while that answers.
 _FIXED = frozenset({Route.FIRST, Route.LAST, Route.CONSISTENT_HASH})
 
@@ -82,7 +76,7 @@ class Blockers:
         found, live = [*self.of_cluster(), *self._of_app(app)], self._routable(app)
         if not live:
             found.append(self._of_absence(app))
-        elif all(_STOPPING & set(one.ailments) for one in live):
+        elif all(map(_stopping, live)):
             found += [Why.AILING(address=one.address, ailments=_ailments(one)) for one in live[:10]]
         elif all(one.slots and one.running >= one.slots for one in live):
             slots = sum(one.slots for one in live)
@@ -113,7 +107,7 @@ class Blockers:
         others = [two for two in self._routable(one.app) if two.address != one.address]
         if one.ailments and any(not two.ailments for two in others):
             return [Why.PASSED_OVER(ailments=_ailments(one))]
-        return [_AILMENTS[name]() for name in one.ailments if name in _STOPPING]
+        return [ailment.why() for ailment in _stopping(one)]
 
     def _of_routes(self, one: ExecutorView, started: Sequence[RoutedJob]) -> list[Reason]:
         """Return that the routes of all started jobs choose others, if that is certain."""
@@ -131,7 +125,7 @@ class Blockers:
     def _of_absence(self, app: str) -> Reason:
         known = [one for one in self.executors if one.app == app]
         listed = [one.address for one in known if one.listed]
-        if any(one.state == "draining" for one in known):
+        if any(one.state is ProcessState.DRAINING for one in known):
             return Why.APP_DRAINING(app=app)
         if listed:
             return Why.LISTED_OFFLINE(addresses=", ".join(listed[:10]))
@@ -142,7 +136,7 @@ class Blockers:
         return [
             one
             for one in self.executors
-            if one.app == app and one.state == "alive" and one.listed is not False
+            if one.app == app and one.state is ProcessState.ALIVE and one.listed is not False
         ]
 
 
@@ -180,15 +174,20 @@ def _code(reason: Reason) -> str:
 
 
 def _state(one: ExecutorView, tell_time: Callable[[int], str | None]) -> Reason | None:
-    if one.state == "absent":
+    if one.state is ProcessState.ABSENT:
         return Why.NEVER_CONNECTED()
-    if one.state == "silent":
+    if one.state is ProcessState.SILENT:
         return Why.NO_HEARTBEAT(since=tell_time(one.beat_at) or "")
-    return Why.TAKES_NO_MORE() if one.state == "draining" else None
+    return Why.TAKES_NO_MORE() if one.state is ProcessState.DRAINING else None
+
+
+def _stopping(one: ExecutorView) -> list[Ailment]:
+    known = map(Ailment.named, one.ailments)
+    return [ailment for ailment in known if ailment and ailment.starts_nothing]
 
 
 def _ailments(one: ExecutorView) -> tuple[Words, ...]:
-    return tuple(_AILMENTS[name]() if name in _AILMENTS else name for name in one.ailments)
+    return tuple(known.why() if (known := Ailment.named(name)) else name for name in one.ailments)
 
 
 def _fixed_choice(job: RoutedJob, addresses: tuple[str, ...]) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from scheduler.membership.registration import stored_load
 from sql.models import Registration
-from sql.registry.liveness import ONLINE, ailments, state
+from sql.registry.liveness import ProcessState, ailments, state
 
 #: The address lists of apps, by app name; apps without a list are absent.
 Lists = Mapping[str, tuple[str, ...]]
@@ -20,7 +20,7 @@ class ExecutorView(NamedTuple):
 
     app: str
     address: str
-    state: str
+    state: ProcessState
     listed: bool | None
     boot_id: str
     boot_at: int
@@ -42,14 +42,14 @@ class ExecutorView(NamedTuple):
     @property
     def is_online(self) -> bool:
         """Whether its state counts as online."""
-        return self.state in ONLINE
+        return self.state.is_online
 
 
 class NodeView(NamedTuple):
     """A scheduler or a console; `failing` are the roles whose last round failed."""
 
     node: str
-    state: str
+    state: ProcessState
     boot_id: str
     boot_at: int
     beat_at: int
@@ -58,7 +58,7 @@ class NodeView(NamedTuple):
     @property
     def is_online(self) -> bool:
         """Whether it shows signs of life."""
-        return self.state in ONLINE
+        return self.state.is_online
 
 
 def executor_views(rows: Iterable[Registration], lists: Lists, now_ms: int) -> list[ExecutorView]:

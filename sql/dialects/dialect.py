@@ -105,6 +105,9 @@ class Dialect(Protocol):
     def is_unavailable(self, error: DBAPIError) -> bool:
         """Whether the database is at fault, not the statement."""
 
+    def is_schema_fault(self, error: DBAPIError) -> bool:
+        """Whether a table or column is missing."""
+
     def index_hint(self, index: str) -> str | None:
         """Return the hint that makes a statement use an index; None if the database has none.
 

@@ -54,6 +54,8 @@ UNAVAILABLE_CODES = frozenset(
 #: Errors of a server that cannot be reached: no connection (2002, 2003), too many (1040), shutting
 #: down (1053), lost (2006, 2013, 2055, 4031).
 LOSS_CODES = frozenset({2002, 2003, 1040, 1053, 2006, 2013, 2055, 4031})
+#: Errors about a table (1146) or a column (1054) that is missing.
+SCHEMA_CODES = frozenset({1054, 1146})
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 _HOST = re.compile(r"[A-Za-z0-9_.:%/-]{1,255}")
@@ -124,6 +126,10 @@ class MySQL:
         """Check the error code; without a statement, it is an error of connecting or committing."""
         has_statement = error.statement is not None
         return not has_statement or self.is_retryable(error) or _code(error) in UNAVAILABLE_CODES
+
+    def is_schema_fault(self, error: DBAPIError) -> bool:
+        """Check the error code."""
+        return _code(error) in SCHEMA_CODES
 
     def index_hint(self, index: str) -> str | None:
         """Return FORCE INDEX, which both servers obey."""

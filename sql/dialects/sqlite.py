@@ -66,6 +66,10 @@ class SQLite:
         damaged = type(error.orig) is sqlite3.DatabaseError
         return damaged or isinstance(error.orig, sqlite3.OperationalError)
 
+    def is_schema_fault(self, error: DBAPIError) -> bool:
+        """Recognize a missing table or column by the message: the library has no code for it."""
+        return str(error.orig).startswith(("no such table", "no such column"))
+
     def index_hint(self, _index: str) -> str | None:
         """Return None; SQLite's planner needs no hints."""
         return None

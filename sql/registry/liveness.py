@@ -1,6 +1,7 @@
 """Derives the state of a registered process from its last heartbeat."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 from sql.models import Registration
@@ -10,17 +11,32 @@ from sql.registry import presence
 EXECUTOR_ALIVE_MS = 15_000
 SCHEDULER_ALIVE_MS = 2_000
 CONSOLE_ALIVE_MS = 15_000
-#: States of processes that are running.
-ONLINE = ("alive", "draining")
 
 
-def state(row: Registration, now_ms: int) -> str:
-    """Return `alive`, `draining` or `silent`; `absent` for one that has never registered."""
+class ProcessState(StrEnum):
+    """The state of a registered process."""
+
+    ALIVE = "alive"
+    #: Alive, but it takes no new runs and ends when those that it has are over.
+    DRAINING = "draining"
+    SILENT = "silent"
+    #: It has never registered.
+    ABSENT = "absent"
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the process is running."""
+        return self in {ProcessState.ALIVE, ProcessState.DRAINING}
+
+
+def state(row: Registration, now_ms: int) -> ProcessState:
+    """Return the state of a process."""
     if not row.beat_at:
-        return "absent"
+        return ProcessState.ABSENT
     if now_ms - row.beat_at > _limit_ms(row):
-        return "silent"
-    return "draining" if row.draining or row.drain_asked_at else "alive"
+        return ProcessState.SILENT
+    is_draining = row.draining or row.drain_asked_at
+    return ProcessState.DRAINING if is_draining else ProcessState.ALIVE
 
 
 def ailments(load: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from scheduler.alarms.channels.mail import Mailer
 from scheduler.alarms.channels.mail_server import MailServer
 from sql.engine import Database
 from sql.registry import presence
-from sql.registry.liveness import state
+from sql.registry.liveness import ProcessState, state
 from sql.schema import version
 from warren.database_access import open_database
 from warren.route_plugins import look_for_routes
@@ -48,7 +48,7 @@ def check_alive(settings: Settings, key: str) -> str:
     host = socket.gethostname()
     with open_database(settings) as database:
         rows, now_ms = registrations(database, presence.ADMIN, key)
-    living = [row.address for row in rows if state(row, now_ms) != "silent"]
+    living = [row.address for row in rows if state(row, now_ms) is not ProcessState.SILENT]
     here = next((name for name in living if name.startswith(f"{host[:48]}-")), None)
     if here is None:
         raise ValueError(f"no {key} on {host} is alive")

@@ -116,8 +116,8 @@ def log(settings: Settings, run_id: int, follow: bool) -> None:
 def kill(settings: Settings, run_id: int) -> None:
     """Kill a run, wherever it is: SIGTERM, then SIGKILL after the grace time."""
     with open_client(settings) as client:
-        words = client.commands.runs.kill(run_id)
-    print(f"run {run_id}: {words}")
+        outcome = client.commands.runs.kill(run_id)
+    print(f"run {run_id}: {outcome.value}")
 
 
 @runs.command(

@@ -15,10 +15,16 @@ from sql.engine import Database
 from sql.listings import app_listing
 from sql.models import Registration
 from sql.registry import apps, presence
+from sql.registry.liveness import ProcessState
 from warren.views.terminal import relative
 
 #: States as people read them; JSON has the states themselves.
-STATE_WORDS = {"alive": "online", "silent": "offline", "absent": "never connected"}
+_STATE_WORDS = {
+    ProcessState.ALIVE: "online",
+    ProcessState.DRAINING: "draining",
+    ProcessState.SILENT: "offline",
+    ProcessState.ABSENT: "never connected",
+}
 EXECUTOR_HEADERS = ("app", "address", "state", "up", "beat", "running", "waiting", "cpu", "memory")
 SCHEDULER_HEADERS = ("node", "state", "up", "beat")
 
@@ -55,17 +61,17 @@ def registered_schedulers(database: Database) -> tuple[list[NodeView], int]:
 
 def is_scheduler_alive(database: Database) -> bool:
     """Return whether any scheduler is alive."""
-    return any(node.state != "silent" for node in registered_schedulers(database)[0])
+    return any(node.state is not ProcessState.SILENT for node in registered_schedulers(database)[0])
 
 
 def executor_line(executor: ExecutorView, now_ms: int) -> tuple[str, ...]:
     """Return an executor as a row of a table with `EXECUTOR_HEADERS`."""
     if not executor.beat_at:
-        return executor.app, executor.address, state_word(executor.state), *[""] * 6
+        return executor.app, executor.address, _STATE_WORDS[executor.state], *[""] * 6
     return (
         executor.app,
         executor.address,
-        state_word(executor.state) + _troubles(executor),
+        _STATE_WORDS[executor.state] + _troubles(executor),
         relative(executor.boot_at, now_ms).removesuffix(" ago"),
         relative(executor.beat_at, now_ms),
         f"{executor.running}/{executor.slots}",
@@ -108,13 +114,8 @@ def blocker_lines(found: Blockers) -> Iterator[str]:
     for reason in found.of_cluster():
         yield f"no new runs start: {reason}"
     for one in found.executors:
-        if one.state == "alive" and (why := found.of_executor_itself(one)):
+        if one.state is ProcessState.ALIVE and (why := found.of_executor_itself(one)):
             yield f"no new runs start on {one.key}: {why[0]}"
-
-
-def state_word(state: str) -> str:
-    """Return the word for a state of `sql.registry.liveness`."""
-    return STATE_WORDS.get(state, state)
 
 
 def _troubles(executor: ExecutorView) -> str:
@@ -128,7 +129,7 @@ def scheduler_line(node: NodeView, now_ms: int) -> tuple[str, ...]:
     """Return a scheduler as a row of a table with `SCHEDULER_HEADERS`."""
     return (
         node.node,
-        state_word(node.state),
+        _STATE_WORDS[node.state],
         relative(node.boot_at, now_ms).removesuffix(" ago"),
         relative(node.beat_at, now_ms),
     )

@@ -27,6 +27,7 @@ from admin_web.api.runs.run_answers import (
 )
 from admin_web.api.runs.wait import LONGEST_SECONDS, Wait, preferred_wait_seconds
 from admin_web.logs.log_source import log_source
+from scheduler.commands.runs import KillOutcome
 from scheduler.commands.tokens.scopes import Scope
 from sql.accounts.idempotency import IdempotentRequest
 from sql.errors import NotFound
@@ -90,7 +91,7 @@ class TickAnswer(msgspec.Struct, kw_only=True):
 class Killed(msgspec.Struct, kw_only=True):
     """What happened to the run."""
 
-    result: str
+    result: KillOutcome
 
 
 RunPage = page_type(RunAnswer)

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from broker.messages.to_scheduler import Ailment
 from scheduler.alarms.events import Absence, Ailing, Ended, Failure, News, Overdue, Return, Summary
 from sql.instants import moment
 
@@ -15,11 +16,11 @@ TAIL_LINES = 15
 _SUBJECT_LENGTH = 180
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BREAK = re.compile(r"\s+")
-_AILMENTS = {
-    "journal": "its journal cannot be written, so it starts nothing: see to the disk of its state",
-    "disk": "its disk has less free than WARREN_LOG_RESERVE, so the runs' logs stop: free some",
-    "contact": "the broker does not confirm its heartbeats, so it starts nothing",
-    "reports": "too many of its reports are waiting for the broker, so it starts nothing",
+_ADVICE = {
+    Ailment.JOURNAL: "it starts nothing until there is space on the disk of WARREN_STATE_DIR",
+    Ailment.DISK: "the logs of runs stop until more than WARREN_LOG_RESERVE is free",
+    Ailment.CONTACT: "it starts nothing until the broker confirms its heartbeats",
+    Ailment.REPORTS: "it starts nothing until the broker takes them",
 }
 
 
@@ -127,11 +128,16 @@ def _return(news: Return, context: MessageContext) -> tuple[str, str]:
 def _ailing(news: Ailing, _context: MessageContext) -> tuple[str, str]:
     lines = [
         f"Executor {news.address} of app {news.app} has reported trouble for {news.seconds} s:",
-        *(f"- {_AILMENTS.get(ailment, ailment)}" for ailment in news.ailments),
+        *(f"- {_trouble(ailment)}" for ailment in news.ailments),
         "Routes skip it while another executor of the app is healthy.",
     ]
     troubles = ", ".join(news.ailments)
     return f"{news.app}: executor {news.address} reports trouble: {troubles}", "\n".join(lines)
+
+
+def _trouble(name: str) -> str:
+    ailment = Ailment.named(name)
+    return f"{ailment.why()}: {_ADVICE[ailment]}" if ailment else name
 
 
 @_words.register

@@ -1,5 +1,6 @@
 """The whole circle: a row becomes a trigger, a process, a result and a row again."""
 
+from scheduler.commands.runs import KillOutcome
 from sql.run_status import RunStatus
 from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
@@ -66,8 +67,8 @@ def test_a_running_run_is_killed_by_its_id(cluster: Cluster) -> None:
     run_id = cluster.trigger("long")
     eventually(lambda: cluster.run(run_id).status == RunStatus.RUNNING, 20)
 
-    words = cluster.commands().kill(run_id)
+    outcome = cluster.commands().kill(run_id)
     run = cluster.wait_final(run_id)
 
-    assert words == "kill requested"
+    assert outcome is KillOutcome.REQUESTED
     assert run.status == RunStatus.KILLED

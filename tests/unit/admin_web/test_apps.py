@@ -26,9 +26,16 @@ def add_job(database: Database, app: str, name: str) -> None:
     database.write(unit)
 
 
-def add_executor(database: Database, clock: Clock, app: str, address: str) -> None:
+def add_executor(
+    database: Database, clock: Clock, app: str, address: str, *, draining: bool = False
+) -> None:
     beat = presence.Beat(
-        group=presence.EXECUTOR, key=app, address=address, boot_id="b1", beat_at=clock.now_ms()
+        group=presence.EXECUTOR,
+        key=app,
+        address=address,
+        boot_id="b1",
+        beat_at=clock.now_ms(),
+        draining=draining,
     )
     database.write(lambda session: presence.hold(session, beat))
 
@@ -46,15 +53,17 @@ class TestListing:
         assert "mails</strong>" not in theirs
         assert "mails</strong>" in everything
 
-    def test_jobs_and_living_executors_are_counted(
+    def test_jobs_and_running_executors_are_counted_also_those_that_drain(
         self, admin: Visit, database: Database, clock: Clock
     ) -> None:
         add_job(database, "reports", "nightly")
         add_executor(database, clock, "reports", "one")
 
+        add_executor(database, clock, "reports", "two", draining=True)
+
         page = admin.get("/apps").text
 
-        assert "1 online" in page
+        assert "2 online" in page
         jobs = '<td data-label="Jobs" class="number-cell"><a href="/jobs?app=reports">1</a></td>'
         assert jobs in page
 

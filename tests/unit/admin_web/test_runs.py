@@ -404,7 +404,7 @@ class TestRun:
 
         assert answer.location == f"/runs/{run_id}"
         assert stored(rows, run_id).status == RunStatus.CANCELLED
-        assert "Kill requested." in admin.get(f"/runs/{run_id}").text
+        assert "The run has been cancelled; it was not sent." in admin.get(f"/runs/{run_id}").text
 
     def test_a_run_that_is_over_is_not_killed_again(
         self, admin: Visit, rows: Rows, clock: Clock

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from scheduler.audit.integrity_check import audit
 from scheduler.commands.cluster import PauseOutcome
+from scheduler.commands.runs import KillOutcome
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
 from scheduler.problems import Problem
@@ -397,7 +398,7 @@ def test_a_planned_run_is_killed_by_cancelling_it(
     apply(commands, spec(retries=3))
     run_id = commands.trigger("each", param=None, addresses=[])
 
-    assert commands.kill(run_id) == "cancelled before it was sent"
+    assert commands.kill(run_id) is KillOutcome.CANCELLED
 
     assert [run.status for run in cluster.runs()] == [RunStatus.CANCELLED]
     with pytest.raises(Problem, match="already CANCELLED"):
@@ -412,9 +413,9 @@ def test_a_run_in_flight_is_killed_by_a_row_and_twice_is_no_error(
     run_id = commands.trigger("each", param=None, addresses=[])
     still.dispatcher.tick(cluster.now_ms())
 
-    assert commands.kill(run_id) == "kill requested"
+    assert commands.kill(run_id) is KillOutcome.REQUESTED
     asked_at = cluster.run(run_id).kill_requested_at
-    assert commands.kill(run_id) == "kill requested"
+    assert commands.kill(run_id) is KillOutcome.REQUESTED
 
     assert cluster.run(run_id).kill_requested_at == asked_at > 0
 

@@ -10,6 +10,7 @@ from scheduler.views.blockers import MOST_JOBS, Blockers, blocker_json
 from scheduler.views.process_view import ExecutorView
 from sql.instants import iso
 from sql.listings.app_listing import RoutedJob
+from sql.registry.liveness import ProcessState
 from sql.registry.pauses import ShownPause
 
 
@@ -17,7 +18,7 @@ def executor(address: str = "a", **facts: Any) -> ExecutorView:
     plain: dict[str, Any] = {
         "app": "reports",
         "address": address,
-        "state": "alive",
+        "state": ProcessState.ALIVE,
         "listed": None,
         "boot_id": "b00t",
         "boot_at": 1_000,
@@ -74,12 +75,15 @@ def test_where_all_is_well_there_is_no_reason() -> None:
             "app reports is paused until 2027-01-15T08:00:00.000+00:00 (disk)",
         ),
         (replace(SOUND, started_apps=()), "no job of app reports is started"),
-        (with_executors(executor(state="absent")), "it has never connected"),
+        (with_executors(executor(state=ProcessState.ABSENT)), "it has never connected"),
         (
-            with_executors(executor(state="silent")),
+            with_executors(executor(state=ProcessState.SILENT)),
             "it is offline, no heartbeat since 1970-01-01T00:00:02.000+00:00",
         ),
-        (with_executors(executor(state="draining")), "it is draining and takes no new runs"),
+        (
+            with_executors(executor(state=ProcessState.DRAINING)),
+            "it is draining and takes no new runs",
+        ),
         (
             with_executors(executor(listed=False), executor("b", listed=True)),
             "the address list of app reports does not name it",
@@ -136,11 +140,11 @@ def test_a_route_is_no_reason_unless_it_is_certain(started: list[RoutedJob]) -> 
     [
         (with_executors(), "no executor of app reports is online"),
         (
-            with_executors(executor(state="silent", listed=True)),
+            with_executors(executor(state=ProcessState.SILENT, listed=True)),
             "none of the listed executors is online: a",
         ),
         (
-            with_executors(executor(state="draining")),
+            with_executors(executor(state=ProcessState.DRAINING)),
             "every executor of app reports that is online is draining",
         ),
         (

@@ -40,6 +40,7 @@ PORT = {
     "is_retryable": "errors after which the same work may succeed",
     "is_loss": "errors of a server that is gone",
     "is_unavailable": "errors that are the database's and not the statement's",
+    "is_schema_fault": "errors about a table or column that is missing",
     "index_hint": "how a statement is made to use an index",
     "insert_or_keep": "INSERT unless there",
     "insert_or_replace": "INSERT or UPDATE",

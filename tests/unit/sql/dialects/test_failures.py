@@ -8,7 +8,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sql.dialects.failures import is_retryable, unavailable
+from sql.dialects.failures import is_retryable, is_schema_fault, unavailable
 from sql.dialects.mysql import MySQL
 from sql.dialects.sqlite import SQLite
 
@@ -38,6 +38,32 @@ def test_whatever_goes_wrong_without_a_statement_is_the_connection(code: int) ->
 
     assert not is_retryable(error, SERVER)
     assert unavailable(error, URL, SERVER) is not None
+
+
+@pytest.mark.parametrize(("code", "is_fault"), [(1054, True), (1146, True), (1064, False)])
+def test_a_server_tells_by_its_code_that_the_schema_is_at_fault(code: int, is_fault: bool) -> None:
+    assert is_schema_fault(failed(code), SERVER) is is_fault
+
+
+@pytest.mark.parametrize(
+    ("words", "is_fault"),
+    [
+        ("no such table: warren_run", True),
+        ("no such column: trace_id", True),
+        ("disk I/O error", False),
+        ("unable to open database file 'no such table'", False),
+    ],
+)
+def test_a_file_without_a_table_or_column_is_told_from_one_that_cannot_be_used(
+    words: str, is_fault: bool
+) -> None:
+    error = DBAPIError("SELECT 1", (), sqlite3.OperationalError(words))
+    failure = unavailable(error, URL, FILE)
+    assert failure is not None
+    failure.__cause__ = error
+
+    assert is_schema_fault(error, FILE) is is_fault
+    assert is_schema_fault(failure, FILE) is is_fault
 
 
 @pytest.mark.parametrize("code", [1054, 1062, 1064, 1146, 1153, 1292, 1406])
