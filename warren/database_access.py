@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError
-
 from sql.clock import database_now_ms
 from sql.dialects.failures import is_schema_fault
 from sql.engine import Database
-from sql.errors import DatabaseUnavailable
 from sql.schema import version
 from warren.settings.settings import Settings
 
@@ -25,7 +22,7 @@ def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[
         if for_writing:
             version.check(database)
         yield database
-    except (DBAPIError, DatabaseUnavailable) as error:
+    except Exception as error:
         if is_schema_fault(error, database.dialect):
             version.check(database)
         raise

@@ -18,7 +18,7 @@ def is_loss(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
     return isinstance(error, DBAPIError) and dialect.is_loss(error)
 
 
-def is_schema_fault(error: DBAPIError | DatabaseUnavailable, dialect: Dialect) -> bool:
+def is_schema_fault(error: Exception, dialect: Dialect) -> bool:
     """Whether a table or column is missing, told by an error or by what it was raised from."""
     cause = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
     return isinstance(cause, DBAPIError) and dialect.is_schema_fault(cause)
