@@ -77,6 +77,22 @@ class TestWorkflow:
         assert oldest == tests["strategy"]["matrix"]["python"][0]
         assert {"3.11", "3.12", "3.13"} <= set(tests["strategy"]["matrix"]["python"])
 
+    def test_it_runs_the_tests_on_every_debian_of_make_matrix(
+        self, workflow: dict[str, Any]
+    ) -> None:
+        debian = workflow["jobs"]["debian"]
+        makefile = (ROOT / "Makefile").read_text()
+        wanted = re.search(r"^MATRIX \?= (.*)$", makefile, re.MULTILINE)
+        assert wanted
+
+        pairs = [(row["suite"], row["database"]) for row in debian["strategy"]["matrix"]["include"]]
+
+        assert debian["steps"][-1]["run"] == "make test"
+        assert [
+            (suite, base or "mariadb")
+            for suite, _, base in (one.partition("/") for one in wanted[1].split())
+        ] == pairs
+
     def test_every_target_that_it_calls_exists(self, workflow: dict[str, Any]) -> None:
         called = [line.split()[1] for line in commands(workflow) if line.startswith("make ")]
 
