@@ -133,9 +133,7 @@ def _load(laboratory: Laboratory, stack: Stack) -> Measurement:
 def _beside_clearing(stack: Stack, runs: int) -> Rate:
     """Measure the standard load; something is still left to clear afterwards."""
     rate = throughput.measure(stack, throughput.jobs(stack, JOBS), runs)
-    oldest = stack.database.read(
-        lambda s: s.execute(select(func.min(Run.trigger_time))).scalar_one()
-    )
+    oldest = stack.database.read(lambda s: s.execute(select(func.min(Run.due_second))).scalar_one())
     kept_from = at(stack.clock.now_ms()) - timedelta(days=KEPT_DAYS + 1)
     assert oldest < kept_from, "everything was cleared before the load was over"
     return rate

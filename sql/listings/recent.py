@@ -135,10 +135,10 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
     if wanted.status is not None:
         statement = statement.where(Run.status == wanted.status)
     if wanted.since_ms is not None:
-        # `trigger_time` has the index but only whole seconds; `due_at` is exact.
+        # `due_second` has the index but only whole seconds; `due_at` is exact.
         since = at(wanted.since_ms - 1_000).replace(microsecond=0)
-        statement = statement.where(Run.trigger_time >= since, Run.due_at >= wanted.since_ms)
-    newest_first = (Run.trigger_time.desc(), Run.id.desc())
+        statement = statement.where(Run.due_second >= since, Run.due_at >= wanted.since_ms)
+    newest_first = (Run.due_second.desc(), Run.id.desc())
     return fetch(session, DetailedRun, statement.order_by(*newest_first).limit(wanted.limit))
 
 

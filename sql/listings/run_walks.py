@@ -151,7 +151,7 @@ def _along_time(session: Session, wanted: RunSearch) -> Walk:
     if wanted.before is not None and len(wanted.before) == 2:  # noqa: PLR2004 - time and id
         due, run_id = at(wanted.before[0]), wanted.before[1]
         statement = statement.where(
-            Run.trigger_time <= due, or_(Run.trigger_time < due, Run.id < run_id)
+            Run.due_second <= due, or_(Run.due_second < due, Run.id < run_id)
         )
     limit = _limit(wanted, has_rest=has_rest(wanted))
     rows = _pairs(session, statement.limit(limit))
@@ -160,14 +160,14 @@ def _along_time(session: Session, wanted: RunSearch) -> Walk:
 
 def _times_of(wanted: RunSearch) -> Query:
     statement = (
-        use_index(query(ScannedRun, Run).add_columns(Run.trigger_time), Run, "i_trigger_time")
-        .where(Run.trigger_time.is_not(None))
-        .order_by(Run.trigger_time.desc(), Run.id.desc())
+        use_index(query(ScannedRun, Run).add_columns(Run.due_second), Run, "i_trigger_time")
+        .where(Run.due_second.is_not(None))
+        .order_by(Run.due_second.desc(), Run.id.desc())
     )
     if wanted.since_ms is not None:
-        statement = statement.where(Run.trigger_time >= at(wanted.since_ms))
+        statement = statement.where(Run.due_second >= at(wanted.since_ms))
     if wanted.until_ms is not None:
-        statement = statement.where(Run.trigger_time < at(wanted.until_ms + 999))
+        statement = statement.where(Run.due_second < at(wanted.until_ms + 999))
     return statement
 
 

@@ -40,10 +40,11 @@ class Run(Model):
     param: Mapped[str | None] = mapped_column("executor_param", LONG_TEXT)
     sharding: Mapped[str | None] = mapped_column("executor_sharding_param", String(20))
     retries_left: Mapped[int] = mapped_column("executor_fail_retry_count", Integer, default=0)
-    trigger_time: Mapped[datetime | None] = mapped_column(DateTime)
+    #: `due_at` and `finished_at` in whole seconds: for those who read the table as XXL-JOB's.
+    due_second: Mapped[datetime | None] = mapped_column("trigger_time", DateTime)
     trigger_code: Mapped[int] = mapped_column(Integer, default=0)
     trigger_message: Mapped[str | None] = mapped_column("trigger_msg", LONG_TEXT)
-    handle_time: Mapped[datetime | None] = mapped_column(DateTime)
+    finished_second: Mapped[datetime | None] = mapped_column("handle_time", DateTime)
     handle_code: Mapped[int] = mapped_column(Integer, default=0)
     message: Mapped[str | None] = mapped_column("handle_msg", LONG_TEXT)
     alarm_status: Mapped[int] = mapped_column(SmallInteger, default=0)

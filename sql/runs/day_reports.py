@@ -1,6 +1,6 @@
 """The rows of the day report, and the counts they come from.
 
-A run belongs to the day on which it was due. Times are naive UTC, like the column `trigger_time`;
+A run belongs to the day on which it was due. Times are naive UTC, like `Run.due_second`;
 a day is stored as its midnight, as in XXL-JOB. Each day has XXL-JOB's row for all apps and one row
 for each app. Whoever writes any of them first locks the day's row.
 """
@@ -84,7 +84,7 @@ def count(session: Session, start: datetime, end: datetime) -> dict[int, Counts]
     """Count the runs that were due in [start, end), by app."""
     rows = session.execute(
         use_index(select(Run.app_id, Run.status, func.count()), Run, _BY_TIME)
-        .where(Run.trigger_time >= start, Run.trigger_time < end)
+        .where(Run.due_second >= start, Run.due_second < end)
         .group_by(Run.app_id, Run.status)
     )
     return of_apps(rows)
@@ -93,8 +93,8 @@ def count(session: Session, start: datetime, end: datetime) -> dict[int, Counts]
 def first_due(session: Session, start: datetime, end: datetime) -> datetime | None:
     """Return when the first run in [start, end) was due; None if there is none."""
     found: datetime | None = session.execute(
-        use_index(select(func.min(Run.trigger_time)), Run, _BY_TIME).where(
-            Run.trigger_time >= start, Run.trigger_time < end
+        use_index(select(func.min(Run.due_second)), Run, _BY_TIME).where(
+            Run.due_second >= start, Run.due_second < end
         )
     ).scalar_one()
     return found

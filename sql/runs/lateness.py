@@ -29,8 +29,8 @@ def recent(
     """
     rows = session.execute(
         use_index(select(Run.app_id, Run.due_at, Run.started_at), Run, "i_trigger_time")
-        .where(Run.trigger_time >= at(now_ms - WITHIN_MS), Run.trigger_time <= at(now_ms))
-        .order_by(Run.trigger_time.desc())
+        .where(Run.due_second >= at(now_ms - WITHIN_MS), Run.due_second <= at(now_ms))
+        .order_by(Run.due_second.desc())
         .limit(looked_at)
     )
     return sorted(

@@ -46,7 +46,7 @@ def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
     statement = (
         update(Run)
         .where(Run.status == RunStatus.PLANNED)
-        .values(kind=Kind.MISFIRE, due_at=now_ms, trigger_time=at(now_ms))
+        .values(kind=Kind.MISFIRE, due_at=now_ms, due_second=at(now_ms))
     )
     return modify_by_ids(session, Run, run_ids, statement)
 

@@ -72,7 +72,7 @@ def _row(run: NewRun, run_id: int) -> dict[str, Any]:
         "param": run.param,
         "sharding": (f"{run.shard_index}/{run.shard_total}" if run.shard_total else None),
         "retries_left": run.retries_left,
-        "trigger_time": at_as_text(run.due_at),
+        "due_second": at_as_text(run.due_at),
         "trigger_code": trigger_code,
         "trigger_message": run.trigger_message,
         "handle_code": handle_code,

@@ -40,13 +40,13 @@ class PurgeCandidate(NamedTuple):
     job_id: int
     scheduled_at: int
     origin_id: int
-    trigger_time: datetime | None
+    due_second: datetime | None
     status: str
 
     @property
     def position(self) -> DuePosition:
         """Return its position; a run without a trigger time comes first."""
-        return DuePosition(self.trigger_time or START.due, self.id)
+        return DuePosition(self.due_second or START.due, self.id)
 
 
 class _Record(NamedTuple):
@@ -65,10 +65,10 @@ def nth_newest_run(
     session: Session, number: int, *, app_id: int | None = None
 ) -> DuePosition | None:
     """Return the position of the nth newest run by due time; None if there are fewer."""
-    statement = use_index(select(Run.trigger_time, Run.id), Run, _BY_TIME)
+    statement = use_index(select(Run.due_second, Run.id), Run, _BY_TIME)
     if app_id is not None:
         statement = statement.where(Run.app_id == app_id)
-    newest_first = statement.order_by(Run.trigger_time.desc(), Run.id.desc())
+    newest_first = statement.order_by(Run.due_second.desc(), Run.id.desc())
     found = session.execute(newest_first.offset(number - 1).limit(1)).one_or_none()
     return DuePosition(found[0] or START.due, found[1]) if found else None
 
@@ -92,7 +92,7 @@ def due_after(
     statement = (
         use_index(query(PurgeCandidate, Run), Run, _BY_TIME)
         .where(Run.status.in_(FINAL), *_between(after, before))
-        .order_by(Run.trigger_time, Run.id)
+        .order_by(Run.due_second, Run.id)
         .limit(limit)
     )
     if app_id is not None:
@@ -207,15 +207,15 @@ def _by_day(
 ) -> dict[date, day_reports.ByApp]:
     days: dict[date, list[tuple[int, str, int]]] = defaultdict(list)
     for row in deleted:
-        if row.trigger_time is not None:
-            days[day_of(row.trigger_time)].append((row.app_id, row.status, 1))
+        if row.due_second is not None:
+            days[day_of(row.due_second)].append((row.app_id, row.status, 1))
     return {day: day_reports.of_apps(runs) for day, runs in days.items()}
 
 
 def _between(after: DuePosition, before: DuePosition) -> tuple[ColumnElement[bool], ...]:
     return (
-        Run.trigger_time >= after.due,
-        Run.trigger_time <= before.due,
-        or_(Run.trigger_time > after.due, Run.id > after.run_id),
-        or_(Run.trigger_time < before.due, Run.id < before.run_id),
+        Run.due_second >= after.due,
+        Run.due_second <= before.due,
+        or_(Run.due_second > after.due, Run.id > after.run_id),
+        or_(Run.due_second < before.due, Run.id < before.run_id),
     )

@@ -97,7 +97,7 @@ def _row(run: Success) -> dict[str, Any]:
         "id": run.run_id,
         "job_id": run.job_id,
         "message": run.message,
-        "handle_time": _second(run.finished_at // 1000),
+        "finished_second": _second(run.finished_at // 1000),
         "finished_at": run.finished_at,
         "started_at": run.started_at,
         "log_tail": run.log_tail,

@@ -228,7 +228,7 @@ def cancel(
             message=reason.text,
             message_why=reason.why,
             finished_at=now_ms,
-            handle_time=at(now_ms),
+            finished_second=at(now_ms),
             trigger_code=trigger_code,
             handle_code=handle_code,
         )
@@ -247,7 +247,7 @@ def _final_row(run: Ended) -> dict[str, Any]:
         "trigger_code": trigger_code,
         "handle_code": handle_code,
         "message": run.message.text,
-        "handle_time": at_as_text(run.finished_at),
+        "finished_second": at_as_text(run.finished_at),
         "finished_at": run.finished_at,
         "started_at": run.started_at,
         "log_tail": run.log_tail,

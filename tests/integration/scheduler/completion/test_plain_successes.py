@@ -68,7 +68,7 @@ def test_many_successes_end_by_one_statement_with_all_that_they_say(
     assert [row.finished_at for row in rows] == [one.finished_at_ms for one in reports]
     assert [row.started_at for row in rows] == [one.started_at_ms for one in reports]
     assert {row.log_tail for row in rows} == {"the end"}
-    assert all(row.handle_time is not None for row in rows)
+    assert all(row.finished_second is not None for row in rows)
     assert ends_by_row(said) == []
 
 

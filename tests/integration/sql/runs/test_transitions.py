@@ -89,7 +89,7 @@ class TestPlan:
         assert (row.trigger_code, row.handle_code, row.alarm_status) == (0, 0, 0)
         assert (row.handler, row.param) == ("demo.echo", "hello")
         assert (row.sharding, row.retries_left) == ("2/3", 4)
-        assert row.trigger_time == at(NOW_MS + 1_700)
+        assert row.due_second == at(NOW_MS + 1_700)
 
     def test_a_tick_that_is_there_already_is_left_out(self, database: Database) -> None:
         [first] = plan(database, new_run(param="first"))
@@ -240,7 +240,7 @@ class TestArrows:
             NOW_MS + 100,
             NOW_MS + 500,
         )
-        assert (row.log_tail, row.handle_time) == ("bye\n", at(NOW_MS + 500))
+        assert (row.log_tail, row.finished_second) == ("bye\n", at(NOW_MS + 500))
 
     def test_a_reason_is_kept_beside_its_text_and_a_success_has_none(
         self, database: Database
