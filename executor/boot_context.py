@@ -22,6 +22,9 @@ from executor.scheduler_clock import SchedulerClock
 class Limits:
     """An executor's limits: slots, seconds, and the host's load in per cent that makes it busy.
 
+    At most `waiting_runs` wait in all lanes, with `waiting_bytes` of triggers, and `lane_runs` in
+    one. Up to `reserved_runs` are marked as starting in the journal before they get a slot.
+
     At its end it waits `drain_seconds` for runs at work, `grace_seconds` and `proof_seconds` until
     the processes of stopped ones are gone, and `report_seconds` until its reports have arrived.
     """
@@ -35,6 +38,10 @@ class Limits:
     beat_seconds: float = BEAT_SECONDS
     proof_seconds: float = 5.0
     report_seconds: float = 5.0
+    waiting_runs: int = 20_000
+    waiting_bytes: int = 64_000_000
+    lane_runs: int = 1_000
+    reserved_runs: int = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

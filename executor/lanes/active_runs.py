@@ -27,9 +27,6 @@ from executor.processes.interface import SlotPool
 
 #: A run that ends sooner than this sends no Started.
 STARTED_SECONDS = 0.5
-#: Limits for waiting runs in all lanes, and for the bytes of their triggers.
-WAITING_LIMIT = 20_000
-WAITING_BYTES = 64_000_000
 
 
 class ActiveRuns:
@@ -53,9 +50,12 @@ class ActiveRuns:
         self._contact = contact
         self._readiness = readiness
         self._reporting = reporting
-        self._lanes = Lanes()
+        self._limits = context.limits
+        self._lanes = Lanes(context.limits.lane_runs)
         self._runs: dict[int, ActiveRun] = {}
-        self._reservations = Reservations(self._lanes, context.run_states, commits)
+        self._reservations = Reservations(
+            self._lanes, context.run_states, commits, limit=context.limits.reserved_runs
+        )
         self._launcher = Launcher(
             context,
             slots=slots,
@@ -100,7 +100,7 @@ class ActiveRuns:
     @property
     def is_heavy(self) -> bool:
         """Whether waiting runs use so much memory that triggers should stay with the broker."""
-        return self._waiting_bytes >= WAITING_BYTES
+        return self._waiting_bytes >= self._limits.waiting_bytes
 
     def has_job(self, job_id: int) -> bool:
         """Whether a run of the job is running or waiting here."""
@@ -123,8 +123,9 @@ class ActiveRuns:
 
     def admit(self, trigger: Trigger, size: int) -> None:
         """Take a new run of `size` bytes, unless its lane refuses it or is full."""
-        if self.waiting_count >= WAITING_LIMIT:
-            self._reporting.send_back(trigger, Why.EXECUTOR_FULL(n=WAITING_LIMIT), is_full=True)
+        limit = self._limits.waiting_runs
+        if self.waiting_count >= limit:
+            self._reporting.send_back(trigger, Why.EXECUTOR_FULL(n=limit), is_full=True)
             return
         decision = self._lanes.offer(trigger)
         if isinstance(decision, Full):

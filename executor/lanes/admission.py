@@ -8,9 +8,6 @@ from broker.messages.values import Block
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 
-#: Most runs that wait in one lane.
-LANE_LIMIT = 1_000
-
 #: Orders the runs of a job: by tick, then by id.
 Age = tuple[int, int]
 
@@ -67,10 +64,13 @@ def age_of(trigger: Trigger) -> Age:
     return trigger.scheduled_at_ms, trigger.run_id
 
 
-def decide(block: Block, concurrency: int, lane: LaneState, age: Age) -> Decision:
+def decide(
+    block: Block, concurrency: int, lane: LaneState, age: Age, *, lane_limit: int
+) -> Decision:
     """Decide what happens to a run of this age that arrives at this lane.
 
     `concurrency` counts as at least 1. A COVER_EARLY job keeps its newest `concurrency` runs.
+    `lane_limit` runs may wait.
     """
     most = max(1, concurrency)
     at_work = len(lane.running) + len(lane.stopping)
@@ -78,16 +78,16 @@ def decide(block: Block, concurrency: int, lane: LaneState, age: Age) -> Decisio
         return _START
     match block:
         case Block.SERIAL_EXECUTION:
-            return _serial(lane)
+            return _serial(lane, lane_limit)
         case Block.DISCARD_LATER:
             return Refuse(Why.DISCARDED())
         case Block.COVER_EARLY:
             return _cover(most, lane, age)
 
 
-def _serial(lane: LaneState) -> Decision:
-    if len(lane.waiting) >= LANE_LIMIT:
-        return Full(Why.LANE_FULL(n=LANE_LIMIT))
+def _serial(lane: LaneState, limit: int) -> Decision:
+    if len(lane.waiting) >= limit:
+        return Full(Why.LANE_FULL(n=limit))
     return _WAIT
 
 

@@ -47,9 +47,10 @@ class _Lane:
 
 
 class Lanes:
-    """All lanes of an executor. Used from one thread."""
+    """All lanes of an executor; in each, up to `lane_limit` runs wait. Used from one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, lane_limit: int) -> None:
+        self._lane_limit = lane_limit
         self._lanes: dict[int, _Lane] = {}
         self._ready_lanes: deque[_Lane] = deque()
         self._waiting_count = 0
@@ -67,7 +68,9 @@ class Lanes:
         """Decide about a run and, unless it is refused or returned, add it to its lane."""
         lane = self._lanes.get(trigger.job_id) or _Lane(trigger.job_id)
         age = age_of(trigger)
-        decision = decide(trigger.block, trigger.concurrency, lane.state(), age)
+        decision = decide(
+            trigger.block, trigger.concurrency, lane.state(), age, lane_limit=self._lane_limit
+        )
         if not isinstance(decision, Refuse | Full):
             self._lanes[trigger.job_id] = lane
             lane.add(trigger, age)

@@ -9,14 +9,17 @@ from executor.journal.group_commit import GroupCommit
 from executor.journal.run_states import RunStates
 from executor.lanes.lanes import Lanes
 
-#: The most reserved runs at a time, the number that triggers new ones, and the most of one lane.
-RESERVED_LIMIT, RESERVED_LOW, RESERVED_DEPTH = 128, 64, 8
+#: The most reserved runs of one lane.
+RESERVED_DEPTH = 8
 
 
 class Reservations:
-    """The waiting runs that are reserved. Used from the core thread."""
+    """The waiting runs that are reserved: up to `limit`. Used from the core thread."""
 
-    def __init__(self, lanes: Lanes, run_states: RunStates, commits: GroupCommit) -> None:
+    def __init__(
+        self, lanes: Lanes, run_states: RunStates, commits: GroupCommit, *, limit: int
+    ) -> None:
+        self._limit = limit
         self._lanes = lanes
         self._run_states = run_states
         self._commits = commits
@@ -36,15 +39,15 @@ class Reservations:
         self._runs[run_id] = True
 
     def renew(self) -> None:
-        """Reserve the next runs, so that enough of them can start without waiting for the disk."""
-        if len(self._runs) > RESERVED_LOW or not self._lanes.waiting_count:
+        """Reserve the next runs once half of the limit is free, so that no start has to wait."""
+        if len(self._runs) > self._limit // 2 or not self._lanes.waiting_count:
             return
         fresh = []
         for run_id in self._lanes.upcoming(RESERVED_DEPTH):
             if run_id not in self._runs:
                 self._runs[run_id] = False
                 fresh.append(run_id)
-            if len(self._runs) >= RESERVED_LIMIT:
+            if len(self._runs) >= self._limit:
                 break
         if fresh:
             self._run_states.reserve(tuple(fresh))

@@ -200,13 +200,14 @@ class Cluster:
         drain: float = 1.0,
         memory_limit: float = 100.0,
         beat_seconds: float = 0.25,
+        lane_runs: int = 1_000,
     ) -> Executor:
         self.add_app(app)
         # A busy test machine does not make executors busy, unless a test wants that.
         busy = {"cpu_limit": 100.0, "memory_limit": memory_limit}
         others = {"drain_seconds": drain, "beat_seconds": beat_seconds}
         logs = RunLogs(self.folder / "logs")
-        bounds = Limits(slots=slots, grace_seconds=1.0, **others, **busy)
+        bounds = Limits(slots=slots, grace_seconds=1.0, lane_runs=lane_runs, **others, **busy)
         make_slots: Any = partial(InstantSlots, starts=self.folder / STARTS, count=slots)
         if processes:
             make_slots = partial(

@@ -26,12 +26,17 @@ def pace() -> SimpleNamespace:
 
 
 @pytest.fixture
-def case(tmp_path: Path, pace: SimpleNamespace) -> Iterator[AgentCase]:
+def unbooted(tmp_path: Path, pace: SimpleNamespace) -> Iterator[AgentCase]:
     case = AgentCase(tmp_path)
     case.limits = replace(case.limits, commit_pace=pace)  # type: ignore[arg-type]
-    case.boot()
     yield case
     case.close()
+
+
+@pytest.fixture
+def case(unbooted: AgentCase) -> AgentCase:
+    unbooted.boot()
+    return unbooted
 
 
 def reserved(case: AgentCase) -> set[int]:
@@ -118,11 +123,10 @@ def test_reserved_runs_that_never_started_are_given_back_after_a_kill(
     assert returned == set(range(1, FEW + 1)) - at_work
 
 
-def test_no_more_runs_are_reserved_than_the_limit(
-    case: AgentCase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reservations, "RESERVED_LIMIT", 6)
-    monkeypatch.setattr(reservations, "RESERVED_LOW", 3)
+def test_no_more_runs_are_reserved_than_the_limit(unbooted: AgentCase) -> None:
+    case = unbooted
+    case.limits = replace(case.limits, reserved_runs=6)
+    case.boot()
 
     for run_id in range(1, FEW + 1):
         case.desk.send_trigger(run_id, param="hold")

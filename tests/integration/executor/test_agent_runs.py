@@ -8,19 +8,22 @@ from broker.messages.to_scheduler import Finished, NotStarted, Started
 from broker.messages.values import Block, Outcome
 from broker.topology import DEAD_QUEUE
 from executor.journal.records import Accepted, Confirmed, Ended, Starting
-from executor.lanes import active_runs
-from executor.lanes.admission import LANE_LIMIT
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import now_ms
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> Iterator[AgentCase]:
+def unbooted(tmp_path: Path) -> Iterator[AgentCase]:
     case = AgentCase(tmp_path)
-    case.boot()
     yield case
     case.close()
+
+
+@pytest.fixture
+def case(unbooted: AgentCase) -> AgentCase:
+    unbooted.boot()
+    return unbooted
 
 
 def run_queue_is_empty(case: AgentCase) -> bool:
@@ -288,7 +291,7 @@ def test_forged_trigger_is_dead_lettered_and_the_next_good_one_runs(case: AgentC
 def test_run_that_finds_a_thousand_of_its_job_waiting_is_sent_back(case: AgentCase) -> None:
     case.desk.send_trigger(1, job_id=7, param="hold")
     eventually(lambda: case.starts_of(1))
-    waiting = range(2, 2 + LANE_LIMIT)
+    waiting = range(2, 2 + case.limits.lane_runs)
     case.desk.publish(*[case.desk.seal_trigger(run_id, job_id=7) for run_id in waiting])
 
     case.desk.send_trigger(5_000, job_id=7)
@@ -299,10 +302,10 @@ def test_run_that_finds_a_thousand_of_its_job_waiting_is_sent_back(case: AgentCa
     assert case.desk.expect(5_001, Finished).outcome is Outcome.SUCCEEDED
 
 
-def test_run_that_finds_too_many_of_all_jobs_waiting_is_sent_back(
-    case: AgentCase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(active_runs, "WAITING_LIMIT", 3)
+def test_run_that_finds_too_many_of_all_jobs_waiting_is_sent_back(unbooted: AgentCase) -> None:
+    case = unbooted
+    case.limits = replace(case.limits, waiting_runs=3)
+    case.boot()
     for run_id in range(1, 5):
         case.desk.send_trigger(run_id, param="hold")
         eventually(lambda run_id=run_id: case.starts_of(run_id))
@@ -316,9 +319,11 @@ def test_run_that_finds_too_many_of_all_jobs_waiting_is_sent_back(
 
 
 def test_triggers_beyond_the_memory_limit_stay_with_the_broker_and_are_taken_later(
-    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+    unbooted: AgentCase,
 ) -> None:
-    monkeypatch.setattr(active_runs, "WAITING_BYTES", 1_000_000)
+    case = unbooted
+    case.limits = replace(case.limits, waiting_bytes=1_000_000)
+    case.boot()
     large = "#" * 200_000
     for run_id in range(1, 601):
         source = large if run_id <= 20 else ""

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from executor.lanes import admission
 from sql.models import Alarm, Run
 from sql.run_status import RunStatus
 from tests.support.cluster import Cluster, on_memory
@@ -64,9 +63,12 @@ def test_cover_early_kills_the_first_run_which_is_not_tried_again(
 
 
 def test_a_run_that_finds_its_lane_full_comes_again_a_second_later(
-    cluster: Cluster, release: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
 ) -> None:
-    monkeypatch.setattr(admission, "LANE_LIMIT", 1)
+    release = cluster.folder / "release"
+    cluster.scheduler()
+    cluster.executor(lane_runs=1)
+    cluster.wait_online()
     begin(cluster, release)
     waiting = cluster.trigger("held")
     cluster.wait_status(waiting, RunStatus.SENT)

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from broker.messages.values import Block
 from broker.reasons.codes import Why
 from executor.lanes.admission import (
-    LANE_LIMIT,
     Age,
     Cover,
     Decision,
@@ -18,6 +17,7 @@ from executor.lanes.admission import (
 )
 
 SERIAL, DISCARD, COVER = Block.SERIAL_EXECUTION, Block.DISCARD_LATER, Block.COVER_EARLY
+LANE_LIMIT = 1_000
 ME: Age = (50, 5)
 OLD: Age = (10, 1)
 OLDER_BY_ID: Age = (50, 4)
@@ -34,7 +34,7 @@ def lane(
 @pytest.mark.parametrize("block", Block)
 @pytest.mark.parametrize("concurrency", [0, 1, 3])
 def test_run_in_an_empty_lane_starts(block: Block, concurrency: int) -> None:
-    assert decide(block, concurrency, lane(), ME) == Start()
+    assert decide(block, concurrency, lane(), ME, lane_limit=LANE_LIMIT) == Start()
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_run_in_an_empty_lane_starts(block: Block, concurrency: int) -> None:
     ],
 )
 def test_run_behind_another_of_its_job(block: Block, state: LaneState, expected: Decision) -> None:
-    assert decide(block, 1, state, ME) == expected
+    assert decide(block, 1, state, ME, lane_limit=LANE_LIMIT) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_run_behind_another_of_its_job(block: Block, state: LaneState, expected:
     [lane(running=(OLD,)), lane(running=(NEW,)), lane(waiting=(OLD,)), lane(stopping=(OLD,))],
 )
 def test_discard_later_refuses_while_another_runs_or_waits(state: LaneState) -> None:
-    decision = decide(DISCARD, 1, state, ME)
+    decision = decide(DISCARD, 1, state, ME, lane_limit=LANE_LIMIT)
 
     assert decision == Refuse(Why.DISCARDED())
 
@@ -77,7 +77,7 @@ def test_discard_later_refuses_while_another_runs_or_waits(state: LaneState) -> 
     ],
 )
 def test_older_run_never_covers_a_newer_one(state: LaneState) -> None:
-    decision = decide(COVER, 1, state, ME)
+    decision = decide(COVER, 1, state, ME, lane_limit=LANE_LIMIT)
 
     assert decision == Refuse(Why.OUTDATED())
 
@@ -86,8 +86,8 @@ def test_serial_lane_takes_a_thousand_and_sends_back_more() -> None:
     almost = lane(running=(OLD,), waiting=tuple((100, n) for n in range(LANE_LIMIT - 1)))
     full = lane(running=(OLD,), waiting=tuple((100, n) for n in range(LANE_LIMIT)))
 
-    assert decide(SERIAL, 1, almost, ME) == Wait()
-    assert decide(SERIAL, 1, full, ME) == Full(Why.LANE_FULL(n=1000))
+    assert decide(SERIAL, 1, almost, ME, lane_limit=LANE_LIMIT) == Wait()
+    assert decide(SERIAL, 1, full, ME, lane_limit=LANE_LIMIT) == Full(Why.LANE_FULL(n=1000))
 
 
 @pytest.mark.parametrize(
@@ -104,11 +104,13 @@ def test_serial_lane_takes_a_thousand_and_sends_back_more() -> None:
 def test_concurrency_three_lets_three_of_a_job_go(
     block: Block, state: LaneState, expected: Decision
 ) -> None:
-    assert decide(block, 3, state, ME) == expected
+    assert decide(block, 3, state, ME, lane_limit=LANE_LIMIT) == expected
 
 
 def test_discard_later_refuses_the_fourth_of_three() -> None:
-    assert isinstance(decide(DISCARD, 3, lane(running=(OLD, (20, 2), NEW)), ME), Refuse)
+    assert isinstance(
+        decide(DISCARD, 3, lane(running=(OLD, (20, 2), NEW)), ME, lane_limit=LANE_LIMIT), Refuse
+    )
 
 
 ages = st.integers(0, 30).map(lambda number: (number // 3, number))
@@ -129,7 +131,7 @@ def test_after_a_cover_the_newest_of_the_lane_remain(
             parts[place].append(age)
     state = lane(*(tuple(parts[name]) for name in ("running", "waiting", "stopping")))
 
-    decision = decide(COVER, concurrency, state, mine)
+    decision = decide(COVER, concurrency, state, mine, lane_limit=LANE_LIMIT)
 
     alive = {*state.running, *state.waiting}
     if isinstance(decision, Cover):

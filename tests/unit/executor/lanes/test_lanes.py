@@ -8,6 +8,8 @@ from broker.messages.values import Block
 from executor.lanes.admission import Cover, Refuse, Start, Wait
 from executor.lanes.lanes import Lanes
 
+LANE_LIMIT = 1_000
+
 
 def trigger(
     run_id: int,
@@ -36,14 +38,14 @@ def take_all(lanes: Lanes) -> list[int]:
 
 
 def test_run_of_an_idle_job_starts() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
 
     assert lanes.offer(trigger(1)) == Start()
     assert take_all(lanes) == [1]
 
 
 def test_second_run_of_a_job_waits_for_the_first() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     lanes.offer(trigger(1))
     lanes.next()
 
@@ -55,7 +57,7 @@ def test_second_run_of_a_job_waits_for_the_first() -> None:
 
 
 def test_waiting_runs_go_by_tick_and_then_by_id_whatever_order_they_came_in() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     lanes.offer(trigger(9, at=0))
     lanes.next()
     for run_id, at in [(5, 30), (4, 10), (3, 20), (2, 20)]:
@@ -73,7 +75,7 @@ def test_waiting_runs_go_by_tick_and_then_by_id_whatever_order_they_came_in() ->
 
 
 def test_concurrency_two_lets_two_go_and_the_third_wait() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     for run_id in (1, 2, 3):
         lanes.offer(trigger(run_id, concurrency=2))
 
@@ -81,7 +83,7 @@ def test_concurrency_two_lets_two_go_and_the_third_wait() -> None:
 
 
 def test_lanes_are_served_in_turn_however_much_waits_in_one() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     for run_id in range(1, 101):
         lanes.offer(trigger(run_id, job_id=1, concurrency=100))
     lanes.offer(trigger(200, job_id=2))
@@ -93,7 +95,7 @@ def test_lanes_are_served_in_turn_however_much_waits_in_one() -> None:
 
 
 def test_refused_run_leaves_no_trace() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     lanes.offer(trigger(1, block=Block.DISCARD_LATER))
 
     decision = lanes.offer(trigger(2, block=Block.DISCARD_LATER))
@@ -104,7 +106,7 @@ def test_refused_run_leaves_no_trace() -> None:
 
 
 def test_covering_run_starts_when_the_covered_one_is_gone() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     lanes.offer(trigger(1, at=1, block=Block.COVER_EARLY))
     lanes.next()
 
@@ -117,7 +119,7 @@ def test_covering_run_starts_when_the_covered_one_is_gone() -> None:
 
 
 def test_third_cover_drops_the_second_that_still_waits_and_kills_nobody_twice() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     lanes.offer(trigger(1, at=1, block=Block.COVER_EARLY))
     lanes.next()
     lanes.offer(trigger(2, at=2, block=Block.COVER_EARLY))
@@ -132,7 +134,7 @@ def test_third_cover_drops_the_second_that_still_waits_and_kills_nobody_twice() 
 
 
 def test_dropped_run_never_starts_and_those_behind_it_do() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     for run_id in (1, 2, 3):
         lanes.offer(trigger(run_id))
     lanes.next()
@@ -144,7 +146,7 @@ def test_dropped_run_never_starts_and_those_behind_it_do() -> None:
 
 
 def test_dropping_the_only_waiting_run_of_a_lane_in_line_is_harmless() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     lanes.offer(trigger(1))
     lanes.drop(1, 1)
 
@@ -154,7 +156,7 @@ def test_dropping_the_only_waiting_run_of_a_lane_in_line_is_harmless() -> None:
 
 
 def test_job_is_here_from_its_first_run_to_its_last() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     assert not lanes.has(1)
 
     lanes.offer(trigger(1))
@@ -167,7 +169,7 @@ def test_job_is_here_from_its_first_run_to_its_last() -> None:
 
 
 def test_run_killed_while_it_stops_is_finished_once() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     lanes.offer(trigger(1))
     lanes.next()
 
@@ -179,7 +181,7 @@ def test_run_killed_while_it_stops_is_finished_once() -> None:
 
 
 def test_event_in_one_lane_does_not_look_at_ten_thousand_others() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     for job_id in range(10_000):
         lanes.offer(trigger(job_id * 2 + 1, job_id=job_id))
         lanes.next()
@@ -212,7 +214,7 @@ class Model:
     """What must be true of lanes, kept beside them."""
 
     def __init__(self) -> None:
-        self.lanes = Lanes()
+        self.lanes = Lanes(LANE_LIMIT)
         self.concurrency = {1: 1, 2: 2, 3: 3}
         self.waiting: dict[int, int] = {}
         self.running: dict[int, int] = {}
@@ -277,7 +279,7 @@ def test_whatever_happens_no_job_exceeds_its_concurrency_and_no_run_is_forgotten
 
 
 def test_upcoming_are_the_oldest_of_each_lane_those_in_line_first() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     for run_id, job_id in ((3, 1), (1, 1), (2, 1), (4, 1), (5, 2), (6, 3), (7, 3)):
         lanes.offer(trigger(run_id, job_id=job_id, at=run_id))
     lanes.next()
@@ -289,7 +291,7 @@ def test_upcoming_are_the_oldest_of_each_lane_those_in_line_first() -> None:
 
 
 def test_what_was_dropped_is_not_upcoming() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     for run_id in (1, 2, 3):
         lanes.offer(trigger(run_id, at=run_id))
     lanes.drop(1, 2)
@@ -298,7 +300,7 @@ def test_what_was_dropped_is_not_upcoming() -> None:
 
 
 def test_resumed_run_keeps_the_next_one_waiting_until_it_ends() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     lanes.resume(trigger(1))
     lanes.offer(trigger(2))
     before = take_all(lanes)
@@ -309,7 +311,7 @@ def test_resumed_run_keeps_the_next_one_waiting_until_it_ends() -> None:
 
 
 def test_run_that_a_process_went_on_with_runs_in_the_place_of_the_one_before() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     for run_id in (1, 2, 3):
         lanes.offer(trigger(run_id))
     take_all(lanes)
@@ -325,7 +327,7 @@ def test_run_that_a_process_went_on_with_runs_in_the_place_of_the_one_before() -
 
 
 def test_run_that_is_given_back_waits_in_its_old_place() -> None:
-    lanes = Lanes()
+    lanes = Lanes(LANE_LIMIT)
     for run_id in (1, 2, 3):
         lanes.offer(trigger(run_id))
     take_all(lanes)
