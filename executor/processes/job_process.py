@@ -17,8 +17,6 @@ from executor.processes.look_ahead import Batch
 from executor.processes.process_channel import ProcessChannel
 from executor.processes.supervisor import ForkServerSupervisor
 
-#: Seconds after SIGKILL until a process is given up; longer than an unresponsive zygote may live.
-STUCK_SECONDS = 20.0
 #: Seconds until SIGCONT is sent again after SIGTERM, and how many times as long each next time.
 NUDGE_SECONDS = 0.1
 NUDGE_FACTOR = 3
@@ -98,10 +96,12 @@ class JobProcess:
         owner: Owner | None,
         note: int | None,
         events: ProcessEvents,
+        stuck_seconds: float,
     ) -> None:
         self._loop = loop
         self._supervisor = supervisor
         self._events = events
+        self._stuck_seconds = stuck_seconds
         self.number = number
         self.owner = owner
         self.note = note
@@ -234,7 +234,7 @@ class JobProcess:
     def _kill(self) -> None:
         self.is_forced = True
         self._supervisor.signal(self.number, signal.SIGKILL)
-        self._kill_timer = self._loop.call_later(STUCK_SECONDS, self._events.stuck, self)
+        self._kill_timer = self._loop.call_later(self._stuck_seconds, self._events.stuck, self)
 
     def _cancel_kill_timer(self) -> None:
         if self._kill_timer is not None:

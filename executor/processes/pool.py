@@ -161,6 +161,7 @@ class Pool:
                 owner=run.owner,
                 note=note,
                 events=self._events.of_process,
+                stuck_seconds=self._options.stuck_seconds,
             )
         except OSError as error:
             self._look_ahead.release_note(note)

@@ -17,6 +17,9 @@ class SlotOptions:
     An idle process exits after `idle_seconds`, any process after `runs_per_process` runs.
     A process that was handed several runs goes on with them for `batch_seconds`, so that other jobs
     get its slot soon and nothing begins long after it was handed over.
+    A zygote that is silent is pinged after `ping_seconds`, and killed `silence_seconds` later. A
+    process that is still there `stuck_seconds` after SIGKILL no longer holds its run open; that
+    must be longer than a silent zygote may live.
     `fresh_process` applies to jobs that do not set it. Scripts in `script_languages` may run.
 
     Raises:
@@ -31,6 +34,9 @@ class SlotOptions:
     idle_seconds: float = 90.0
     runs_per_process: int = 1000
     batch_seconds: float = 0.005
+    stuck_seconds: float = 20.0
+    ping_seconds: float = 3.0
+    silence_seconds: float = 12.0
     script_languages: Collection[str] = ()
     confinement: Confinement = field(default_factory=Confinement)
 

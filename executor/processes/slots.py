@@ -365,7 +365,7 @@ class Slots(SlotPool):
         self._log_limiter.enforce(paths)
         self._line_times.look(paths)
         self._pool.end_idle()
-        self._supervisor.watch()
+        self._supervisor.watch(self._options.ping_seconds, self._options.silence_seconds)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     def _close_when_empty(self) -> None:

@@ -25,8 +25,6 @@ from executor.processes.zygote_link import ZygoteLink
 BACKOFF_SECONDS = (0.1, 10.0)
 #: After a life this long the backoff starts from the beginning.
 GOOD_LIFE_SECONDS = 60.0
-#: How often a silent zygote is pinged, and how long it may take to answer before it is killed.
-PING_SECONDS, SILENCE_SECONDS = 3.0, 12.0
 #: Seconds between two checks for orphans of a dead zygote that were killed and are not gone yet.
 _POLL_SECONDS = 0.005
 
@@ -105,17 +103,20 @@ class ForkServerSupervisor:
         if self._link is not None:
             self._link.send(frames.Signal(number=number, signal=number_of_signal))
 
-    def watch(self) -> None:
-        """Kill a zygote that has stopped responding. Called periodically."""
+    def watch(self, ping_seconds: float, silence_seconds: float) -> None:
+        """Ping a zygote that is silent for so long, and kill it if it does not answer in time.
+
+        Called periodically.
+        """
         link = self._link
         if link is None or not self.is_ready:
             return
         now = time.monotonic()
         if self._pinged_at <= link.last_heard_at:
-            if now - link.last_heard_at > PING_SECONDS:
+            if now - link.last_heard_at > ping_seconds:
                 self._pinged_at = now
                 link.send(frames.Ping())
-        elif now - self._pinged_at > SILENCE_SECONDS:
+        elif now - self._pinged_at > silence_seconds:
             self._log.error("zygote_hung", pid=link.pid)
             link.kill()
 

@@ -107,8 +107,6 @@ PATCH_A_CONSTANT_STILL = {
         "admin_web/test_slow_database",
         "executor/gateway/test_remote_client",
         "executor/gateway/test_remote_slots",
-        "executor/test_job_deaths",
-        "executor/test_job_stops",
         "scheduler/dispatch/test_dispatcher",
         "scheduler/retention/test_clearing",
         "scheduler/retention/test_reporter",

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from broker.messages.values import Outcome
-from executor.processes import supervisor
 from tests.support.eventually import eventually
 from tests.support.processes import Process, find
 from tests.support.slot_harness import SlotHarness, processes_holding
@@ -142,11 +141,16 @@ def test_handlers_that_no_longer_load_are_tried_until_they_do(harness: SlotHarne
     assert harness.run("quick", "mended").message == "mended"
 
 
-def test_zygote_that_does_not_answer_is_replaced(
-    harness: SlotHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervisor, "PING_SECONDS", 0.1)
-    monkeypatch.setattr(supervisor, "SILENCE_SECONDS", 0.5)
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[SlotHarness]:
+    """Its zygote has to answer within half a second."""
+    harness = SlotHarness(tmp_path, SOURCE, ping_seconds=0.1, silence_seconds=0.5).open()
+    yield harness
+    harness.close()
+
+
+def test_zygote_that_does_not_answer_is_replaced(impatient: SlotHarness) -> None:
+    harness = impatient
     harness.turn_for(1.5)
     assert harness.ready_count == 0, "one that answers is left alone"
 

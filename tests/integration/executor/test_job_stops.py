@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from broker.messages.values import Outcome
-from executor.processes import job_process
 from tests.support.eventually import eventually
 from tests.support.slot_harness import SlotHarness, processes_holding
 
@@ -599,10 +598,16 @@ def test_stop_that_is_nudged_at_once_leaves_no_trace_in_the_log(harness: SlotHar
     assert harness.log_of(run_id) == ""
 
 
-def test_process_that_cannot_be_killed_does_not_hold_its_run_open(
-    harness: SlotHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_process, "STUCK_SECONDS", 0.3)
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[SlotHarness]:
+    """It does not wait for long for what SIGKILL does not end."""
+    harness = SlotHarness(tmp_path, SOURCE, stuck_seconds=0.3).open()
+    yield harness
+    harness.close()
+
+
+def test_process_that_cannot_be_killed_does_not_hold_its_run_open(hasty: SlotHarness) -> None:
+    harness = hasty
     run_id = harness.start("stubborn", timeout_seconds=0.2)
     harness.turn(lambda: harness.note("begun"))
     (stuck,) = harness.job_processes()
