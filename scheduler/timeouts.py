@@ -21,6 +21,7 @@ class Timeouts:
         fresh: age up to which an unconfirmed trigger may still reach a dead executor's queue.
         settle: how long a dead executor's queue must stay empty before its runs are LOST; another
             scheduler may hold a message from it.
+        kill_again: pause between two orders to kill the same run.
 
     """
 
@@ -34,3 +35,4 @@ class Timeouts:
     take_over: float = 10.0
     fresh: float = 4.0
     settle: float = 1.0
+    kill_again: float = 2.0

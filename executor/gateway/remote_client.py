@@ -14,11 +14,8 @@ from executor.gateway.allow_list import AllowList, RemoteUrl
 from executor.gateway.errors import AddressRefused, CallFailed, Disconnected, NotSent
 from executor.gateway.protocol import Answer
 
-#: How long to wait for a connection, and for each piece of an answer; a whole call has twice that.
-CALL_SECONDS = 3.0
-#: How long an idle connection is kept: until the next beat, and a little longer. For a call that
-#: must not be repeated, it must not be so old that the executor may just be closing it.
-KEPT_SECONDS, KEPT_FOR_ONCE_SECONDS = 7.0, 1.0
+#: How long an idle connection is kept: until the next beat, and a little longer.
+KEPT_SECONDS = 7.0
 ANSWER_BYTES = 1_048_576
 LOG_BYTES = 8 * ANSWER_BYTES
 _ACCEPTED = range(HTTPStatus.CREATED, HTTPStatus.MULTIPLE_CHOICES)
@@ -35,10 +32,23 @@ class RemoteClient:
 
     Calls share connections. When one is closed before the answer, nobody can tell whether the call
     had arrived. So one that starts or stops a run is never repeated, and gets a connection that was
-    used a moment ago, or a new one. Others are repeated once.
+    used at most `fresh_seconds` ago, so that the executor is not just closing it, or a new one.
+    Others are repeated once.
+
+    It waits `call_seconds` for a connection and for each piece of an answer, and twice that in all.
     """
 
-    def __init__(self, url: RemoteUrl, token: str, allowed: AllowList) -> None:
+    def __init__(
+        self,
+        url: RemoteUrl,
+        token: str,
+        allowed: AllowList,
+        *,
+        call_seconds: float = 3.0,
+        fresh_seconds: float = 1.0,
+    ) -> None:
+        self._call_seconds = call_seconds
+        self._fresh_seconds = fresh_seconds
         self.url = url
         self.appname = ""
         self._token = token
@@ -48,11 +58,11 @@ class RemoteClient:
 
     async def run(self, order: dict[str, Any]) -> Answer:
         """Start a run; raises as `_call` does."""
-        return await self._call("trigger" if self.appname else "run", order, KEPT_FOR_ONCE_SECONDS)
+        return await self._call("trigger" if self.appname else "run", order, self._fresh_seconds)
 
     async def kill(self, job_id: int) -> Answer:
         """Stop the run of a job; raises as `_call` does."""
-        return await self._call("kill", {"jobId": job_id}, KEPT_FOR_ONCE_SECONDS)
+        return await self._call("kill", {"jobId": job_id}, self._fresh_seconds)
 
     async def is_alive(self) -> bool:
         """Return whether it answers; raises as `_call` does."""
@@ -78,7 +88,7 @@ class RemoteClient:
         try:
             return await self._call(name, body, KEPT_SECONDS, answer_bytes)
         except Disconnected:
-            return await self._call(name, body, KEPT_FOR_ONCE_SECONDS, answer_bytes)
+            return await self._call(name, body, self._fresh_seconds, answer_bytes)
 
     async def _call(
         self,
@@ -138,9 +148,9 @@ class RemoteClient:
                     "Accept-Encoding": "identity",
                 },
                 timeout=aiohttp.ClientTimeout(
-                    total=2 * CALL_SECONDS,
-                    connect=CALL_SECONDS,
-                    sock_read=CALL_SECONDS,
+                    total=2 * self._call_seconds,
+                    connect=self._call_seconds,
+                    sock_read=self._call_seconds,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,

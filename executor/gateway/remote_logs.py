@@ -20,8 +20,6 @@ from executor.logs.run_logs import RunLogs
 
 #: How long a reader waits for new lines.
 READER_SECONDS = 1.0
-#: After the end of a run, how long its executor may take to write the rest of its log.
-END_SECONDS = 1.0
 #: Most logs copied at a time.
 COPIES = 8
 #: Shortest time between two copies of the same log, and the most calls of one copy.
@@ -32,11 +30,20 @@ log = structlog.get_logger()
 
 
 class RemoteLogs:
-    """The logs of runs that are running or have just ended. Used from one event loop's thread."""
+    """The logs of runs that are running or have just ended. Used from one event loop's thread.
+
+    `end_seconds` after the end of a run, its log is copied for the last time.
+    """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, client: RemoteClient, run_logs: RunLogs
+        self,
+        loop: asyncio.AbstractEventLoop,
+        client: RemoteClient,
+        run_logs: RunLogs,
+        *,
+        end_seconds: float,
     ) -> None:
+        self._end_seconds = end_seconds
         self._loop = loop
         self._client = client
         self._run_logs = run_logs
@@ -83,7 +90,7 @@ class RemoteLogs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _copy_rest(self, run_id: int) -> None:
-        await asyncio.sleep(END_SECONDS)
+        await asyncio.sleep(self._end_seconds)
         if (copying := self._copying.get(run_id)) is not None:
             await asyncio.wait({copying})
         await asyncio.wait({self._copy(run_id)})

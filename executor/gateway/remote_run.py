@@ -24,6 +24,8 @@ class RemoteLimits:
     stop_margin_seconds: float = 5.0
     #: How long an executor that signed off may take to come back, as after a restart.
     return_seconds: float = 15.0
+    #: How long an executor may take to write the rest of a log after the end of its run.
+    log_end_seconds: float = 1.0
 
 
 @dataclass(slots=True, eq=False)

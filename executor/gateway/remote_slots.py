@@ -63,7 +63,7 @@ class RemoteSlots(SlotPool):
         self._url = client.url.text
         self._liveness = Liveness(self._url, loop.time)
         self._runs: dict[int, RemoteRun] = {}
-        self._logs = RemoteLogs(loop, client, run_logs)
+        self._logs = RemoteLogs(loop, client, run_logs, end_seconds=limits.log_end_seconds)
         self._watch = RemoteWatch(
             client,
             self._liveness,

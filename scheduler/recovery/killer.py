@@ -12,8 +12,6 @@ from scheduler.node_context import NodeContext
 from sql.runs import queries
 from sql.runs.run_rows import RoutedRun
 
-#: Pause between two orders to kill the same run.
-AGAIN_SECONDS = 2.0
 _WHY = Why.KILL_REQUESTED()
 
 log = structlog.get_logger()
@@ -37,7 +35,7 @@ class Killer:
         self._sent_at = {
             run_id: at
             for run_id, at in self._sent_at.items()
-            if run_id in wanted and now - at < AGAIN_SECONDS
+            if run_id in wanted and now - at < self._context.timeouts.kill_again
         }
         due = [row for row in rows if row.id not in self._sent_at]
         orders = [order for row in due if (order := self._order(row))]

@@ -1,6 +1,7 @@
 """A scheduler's beginning and end, and the orders to kill that it carries."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -135,10 +136,11 @@ def test_an_order_to_kill_reaches_the_boot_that_has_the_run(
 
 
 @on_memory
-def test_the_order_is_repeated_until_the_run_is_over_and_then_no_more(
-    cluster: Cluster, desk: FakeExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scheduler.recovery.killer.AGAIN_SECONDS", 0.1)
+def test_the_order_is_repeated_until_the_run_is_over_and_then_no_more(cluster: Cluster) -> None:
+    cluster.be_quick()
+    cluster.timeouts = replace(cluster.timeouts, kill_again=0.1)
+    cluster.scheduler()
+    desk = FakeExecutor(cluster).join()
     cluster.job("work", retries=3)
     run_id = cluster.trigger("work")
     desk.take(1)

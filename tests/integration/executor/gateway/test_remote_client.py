@@ -49,10 +49,12 @@ async def peer_with(answer: bytes) -> AsyncIterator[Peer]:
         yield peer
 
 
-async def call(url: str, allowed: str = "127.0.0.1", name: str = "", appname: str = "") -> Answer:
+async def call(
+    url: str, allowed: str = "127.0.0.1", name: str = "", appname: str = "", **waits: float
+) -> Answer:
     """Start a run at a URL that was registered while its name was allowed."""
     registered = AllowList.parse(f"{allowed},{name}" if name else allowed).check(url)
-    client = RemoteClient(registered, "a-token", AllowList.parse(allowed))
+    client = RemoteClient(registered, "a-token", AllowList.parse(allowed), **waits)
     client.appname = appname
     try:
         return await client.run({"jobId": 1})
@@ -122,14 +124,16 @@ class Keeper:
         writer.close()
 
 
-def kept(keeper: Keeper, *calls: Callable[[RemoteClient], Awaitable[object]]) -> None:
+def kept(
+    keeper: Keeper, *calls: Callable[[RemoteClient], Awaitable[object]], **waits: float
+) -> None:
     """Make calls one after another, from one client."""
 
     async def ask() -> None:
         server = await asyncio.start_server(keeper.serve, "127.0.0.1", 0)
         allowed = AllowList.parse("127.0.0.1")
         url = allowed.check(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        client = RemoteClient(url, "a-token", allowed)
+        client = RemoteClient(url, "a-token", allowed, **waits)
         async with server:
             try:
                 for call in calls:
@@ -148,11 +152,10 @@ class TestKeptConnections:
 
         assert (keeper.connections, len(keeper.requests)) == (1, 3)
 
-    def test_start_does_not_use_one_that_was_idle(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("executor.gateway.remote_client.KEPT_FOR_ONCE_SECONDS", -1.0)
+    def test_start_does_not_use_one_that_was_idle(self) -> None:
         keeper = Keeper()
 
-        kept(keeper, *[lambda client: client.run({"jobId": 1})] * 3)
+        kept(keeper, *[lambda client: client.run({"jobId": 1})] * 3, fresh_seconds=-1.0)
 
         assert (keeper.connections, len(keeper.requests)) == (3, 3)
 
@@ -213,16 +216,15 @@ def test_refused_connection_is_a_call_that_did_not_arrive() -> None:
         asyncio.run(call(f"http://127.0.0.1:{free_port()}"))
 
 
-def test_peer_that_is_silent_may_have_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("executor.gateway.remote_client.CALL_SECONDS", 0.1)
-
+def test_peer_that_is_silent_may_have_heard() -> None:
     async def ask() -> None:
         def hold(_reader: object, _writer: object) -> None:
             """Take the connection and say nothing."""
 
         server = await asyncio.start_server(hold, "127.0.0.1", 0)
         async with server:
-            await call(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            await call(url, call_seconds=0.1)
 
     with pytest.raises(CallFailed, match="no answer") as caught:
         asyncio.run(ask())

@@ -12,7 +12,6 @@ from broker.messages.to_executor import Trigger
 from broker.messages.to_scheduler import Finished, NotStarted
 from broker.messages.values import Outcome
 from broker.reasons.codes import Why
-from executor.gateway import remote_logs
 from executor.gateway.allow_list import AllowList
 from executor.gateway.errors import CallFailed, NotSent
 from executor.gateway.protocol import Answer, RemoteResult
@@ -30,6 +29,7 @@ LIMITS = RemoteLimits(
     timeout_margin_seconds=0.01,
     stop_margin_seconds=0.02,
     return_seconds=0.0,
+    log_end_seconds=0.01,
 )
 OK, BUSY = Answer(200), Answer(500, "busy")
 
@@ -165,8 +165,7 @@ def trigger(run_id: int = 1, **fields: Any) -> Trigger:
 
 
 @pytest.fixture
-def case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Case]:
-    monkeypatch.setattr(remote_logs, "END_SECONDS", 0.01)
+def case(tmp_path: Path) -> Iterator[Case]:
     case = Case(tmp_path, LIMITS)
     yield case
     case.loop.run_until_complete(case.slots.close(0))
