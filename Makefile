@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 # Tests spend most of their time waiting for processes, so run more of them than there are cores.
-TEST_WORKERS ?= 3
+TEST_WORKERS ?= 4
 BENCH_ARGS ?=
 
 VENV := .venv
@@ -39,7 +39,9 @@ test: $(TEST_INSTALLED) services ## Check format, lint and types and run all tes
 	@$(MAKE) --no-print-directory lint
 	@scripts/build-console --quietly
 	@echo "warren: running the tests"
-	@CI=true $(BIN)/pytest --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+	@folder=$$(mktemp -d "$${TMPDIR:-/var/tmp}/warren-tests.XXXXXX") && \
+		CI=true $(BIN)/pytest --basetemp "$$folder/all" --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS) && \
+		rm -rf "$$folder"
 
 test-fast: $(TEST_INSTALLED) ## Run the unit tests only; they need no services
 	@$(BIN)/pytest tests/unit --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)

@@ -1,4 +1,4 @@
-"""Compresses answers: pages on the fly, files when the console is built.
+"""Compresses answers: pages on the fly, files when the console is built or when first asked for.
 
 The length of a compressed answer could tell whether a secret on the page equals a text that an
 attacker chose (BREACH). So tokens in forms are masked anew in each answer, cookies are not sent
@@ -7,6 +7,7 @@ compressed.
 """
 
 import gzip
+from functools import lru_cache
 from pathlib import Path
 
 from flask import Flask, request
@@ -42,11 +43,11 @@ class Compression:
         response.vary.add("Accept-Encoding")
         if request.endpoint == "static" and self._put_file(response):
             return response
-        is_whole = request.endpoint == "static" or not response.is_streamed
-        if is_whole and _accepts("gzip"):
+        is_static = request.endpoint == "static"
+        if (is_static or not response.is_streamed) and _accepts("gzip"):
             body = _body(response)
             if SHORTEST_BYTES <= len(body) <= LONGEST_BYTES:
-                _put(response, gzip.compress(body, LEVEL, mtime=0), "gzip")
+                _put(response, _compressed_file(body) if is_static else _compressed(body), "gzip")
         return response
 
     def _put_file(self, response: Response) -> bool:
@@ -76,6 +77,14 @@ def _accepts(encoding: str) -> bool:
 def _body(response: Response) -> bytes:
     response.direct_passthrough = False
     return response.get_data()
+
+
+def _compressed(body: bytes) -> bytes:
+    return gzip.compress(body, LEVEL, mtime=0)
+
+
+#: The files that have no compressed one beside them are the style sheets.
+_compressed_file = lru_cache(maxsize=32)(_compressed)
 
 
 def _put(response: Response, body: bytes, encoding: str) -> None:

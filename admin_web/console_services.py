@@ -21,6 +21,22 @@ class PageCacheLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunLogLimits:
+    """How much of a run's log is sent at once.
+
+    Attributes:
+        page_lines: lines of a page.
+        piece_lines: lines of one piece of a download.
+        file_bytes: a download ends here, even if an executor keeps sending.
+
+    """
+
+    page_lines: int = 500
+    piece_lines: int = 10_000
+    file_bytes: int = 60_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleServices:
     """Everything that pages read from and act through.
 
@@ -39,6 +55,7 @@ class ConsoleServices:
         trusted_proxies: how many reverse proxies stand in front of it.
         metrics_token: required for /metrics; empty = nobody may read it.
         page_cache: limits of the pages that are kept for when the database is lost.
+        run_logs: limits of the pages and downloads of run logs.
 
     """
 
@@ -56,6 +73,7 @@ class ConsoleServices:
     secret_previous: str = ""
     metrics_token: str = ""
     page_cache: PageCacheLimits = field(default_factory=PageCacheLimits)
+    run_logs: RunLogLimits = field(default_factory=RunLogLimits)
 
     @property
     def is_https(self) -> bool:

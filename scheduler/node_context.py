@@ -7,6 +7,7 @@ from typing import TypeVar
 from sqlalchemy.orm import Session
 
 from scheduler.app_names import AppNames
+from scheduler.claim_limits import ClaimLimits
 from scheduler.counters import Counters
 from scheduler.rounds.loop import WakeUp
 from scheduler.timeouts import Timeouts
@@ -29,6 +30,7 @@ class NodeContext:
         app_names: names and ids of apps.
         counters: counts events for monitoring.
         timeouts: how long to wait for others.
+        limits: how much one claim may contain.
         wake: set to end the dispatcher's pause early.
 
     """
@@ -40,6 +42,7 @@ class NodeContext:
     app_names: AppNames
     counters: Counters
     timeouts: Timeouts
+    limits: ClaimLimits
     wake: WakeUp
 
     def now_ms(self) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.alarms.policy import AlarmPolicy
+from scheduler.claim_limits import ClaimLimits
 from scheduler.completion.run_spans import SpanExporter
 from scheduler.dispatch.workload import LIMIT
 from scheduler.routing.choice import Router
@@ -18,6 +19,7 @@ class NodeOptions:
         timezone: the zone of jobs that have none of their own.
         quorum: whether run and callback queues are quorum queues.
         timeouts: how long the scheduler waits for others.
+        limits: how much one claim may contain.
         address_limit: most runs in flight to one executor.
         added_routes: the installation's own routes by name, besides XXL-JOB's.
         alarms: how alarms are sent; None = only to the targets of jobs and apps.
@@ -29,6 +31,7 @@ class NodeOptions:
     timezone: str
     quorum: bool = False
     timeouts: Timeouts = field(default_factory=Timeouts)
+    limits: ClaimLimits = field(default_factory=ClaimLimits)
     address_limit: int = LIMIT
     added_routes: Mapping[str, Router] = field(default_factory=dict)
     alarms: AlarmPolicy | None = None

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, StrEnum
 from typing import Self
 
+from sql.errors import LookupFailed
+
 
 class ProblemKind(StrEnum):
     """The kind of a refusal, independent of what it is about."""
@@ -146,6 +148,12 @@ class Code(Enum):
     WANTED_ADDRESS = "expected address to be a registered executor of app %(app)s, got: %(got)r"
     JOB_CHANGED = "job %(job)s has been changed in the meantime", ProblemKind.CONFLICT
     NO_JOB = "no job with id %(id)s", ProblemKind.UNKNOWN
+    NO_JOB_NAMED = "no job named %(name)r", ProblemKind.UNKNOWN
+    NO_JOB_IN_APP = "no job named %(name)r in app %(app)r", ProblemKind.UNKNOWN
+    SEVERAL_JOBS_NAMED = (
+        "several apps have a job named %(name)r; write APP/%(name)s",
+        ProblemKind.CONFLICT,
+    )
 
     # Changes to scripts and runs.
     SCRIPT_CHANGED = (
@@ -153,6 +161,10 @@ class Code(Enum):
         ProblemKind.CONFLICT,
     )
     NO_SCRIPT = "job %(id)s has no script", ProblemKind.UNKNOWN
+    NO_SCRIPT_VERSION = (
+        "job %(id)s has no version %(version)s of its script",
+        ProblemKind.UNKNOWN,
+    )
     NO_RUN = "no run with id %(id)s", ProblemKind.UNKNOWN
     KEY_REUSED = "the idempotency key was already used for another request"
     RUN_OVER = "run %(id)s is already %(status)s", ProblemKind.CONFLICT
@@ -162,10 +174,17 @@ class Code(Enum):
     APP_NAME_TAKEN = "there is already an app named %(name)r", ProblemKind.CONFLICT
     APP_IN_USE = "app %(app)s is in use", ProblemKind.CONFLICT
     NO_APP = "no app %(id)s", ProblemKind.UNKNOWN
+    NO_APP_NAMED = "no app named %(name)r", ProblemKind.UNKNOWN
     NO_USER = "no user %(id)s", ProblemKind.UNKNOWN
+    NO_USER_NAMED = "no user named %(name)r", ProblemKind.UNKNOWN
     PAUSE_REASON = "expected reason to be a line of up to %(most)s characters, got: %(got)r"
     PAUSE_END = "expected the pause to end between now and the year 9999, got: %(got)s"
     NO_EXECUTOR = "no executor with id %(id)s", ProblemKind.UNKNOWN
+    NO_EXECUTOR_AT = "no executor with address %(address)r", ProblemKind.UNKNOWN
+    SEVERAL_EXECUTORS_AT = (
+        "several executors have address %(address)s: %(names)s",
+        ProblemKind.CONFLICT,
+    )
     USER_NAME = "expected the user's name to be like %(pattern)s, got: %(got)r"
     USER_NAME_TAKEN = "there is already a user named %(name)r", ProblemKind.CONFLICT
     OWN_USER = "%(name)s cannot do this to their own user", ProblemKind.CONFLICT
@@ -195,6 +214,7 @@ class Code(Enum):
         "expected jobs of apps that both %(name)s and the token have access to, got: %(got)r"
     )
     NO_TOKEN = "no token with id %(id)s", ProblemKind.UNKNOWN
+    NO_TOKEN_NAMED = "no token named %(name)r", ProblemKind.UNKNOWN
     NO_RIGHT = "%(who)s has no right to do this", ProblemKind.FORBIDDEN
 
 
@@ -230,6 +250,11 @@ class Problem(Refused):
     def about(self, **facts: object) -> Self:
         """Return the same problem with further facts."""
         return type(self)(self.code, self.field, **self.facts | facts)
+
+
+def lookup_problem(error: LookupFailed) -> Problem:
+    """Return the problem that a row was not found."""
+    return Problem(Code[error.code.name], **error.facts)
 
 
 def found(check: Callable[[], object], field: str = "") -> tuple[Problem, ...]:

@@ -2,13 +2,13 @@
 
 from sql.accounts import tokens, users
 from sql.engine import Database
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.jobs import jobs
 from sql.registry import apps, drains
 
 
 class Resolver:
-    """Finds ids by name; raises NotFound for an unknown name, Conflict for an ambiguous one."""
+    """Finds ids by name; raises NotFound for an unknown name, Ambiguous if several rows have it."""
 
     def __init__(self, database: Database) -> None:
         self._read = database.read
@@ -34,5 +34,5 @@ class Resolver:
         """Return the id of a token."""
         token = self._read(lambda session: tokens.by_name(session, name))
         if token is None:
-            raise NotFound(f"no token named {name!r}")
+            raise NotFound(LookupFailure.NO_TOKEN_NAMED, name=name)
         return token.id

@@ -103,6 +103,7 @@ class Roles:
             app_names=AppNames(database),
             counters=self.counters,
             timeouts=options.timeouts,
+            limits=options.limits,
             wake=WakeUp(),
         )
         cluster_id = database.read(cluster.cluster_id)
@@ -114,7 +115,12 @@ class Roles:
         if options.spans is not None:
             self.run_spans = RunSpans(database, cluster_id, options.spans)
         stamp = self.run_spans.stamp if self.run_spans else None
-        self._delivery = Delivery(self._connections.triggers, messages, stamp)
+        self._delivery = Delivery(
+            self._connections.triggers,
+            messages,
+            stale_seconds=options.timeouts.stale,
+            stamp=stamp,
+        )
         policy = options.alarm_policy
         self._completion = Completion(self._context.ids, self.clock.now_ms, policy.defaults)
         note = {"on_ended": self.run_spans.note} if self.run_spans else {}
@@ -153,11 +159,11 @@ class Roles:
 
     def _make_roles(self) -> None:
         self._make_registrar()
-        self._make_lifelines()
+        self._make_health()
         self._make_sending()
-        self._make_circle()
-        self._make_settlers()
-        self._make_keepers()
+        self._make_planning()
+        self._make_recovery()
+        self._make_retention()
 
     def _make_registrar(self) -> None:
         opened = self._connections
@@ -171,7 +177,7 @@ class Roles:
             quorum=self._options.quorum,
         )
 
-    def _make_lifelines(self) -> None:
+    def _make_health(self) -> None:
         opened = self._connections
         self.self_health = SelfHealth(
             context=self._context,
@@ -250,7 +256,7 @@ class Roles:
             rest_seconds=SWEEP_MS / 1000,
         )
 
-    def _make_circle(self) -> None:
+    def _make_planning(self) -> None:
         self.planner = Planner(
             self._context,
             timezone=self._options.timezone,
@@ -272,7 +278,7 @@ class Roles:
             on_freed=self.workload.free,
         )
 
-    def _make_settlers(self) -> None:
+    def _make_recovery(self) -> None:
         opened = self._connections
         self.reaper = Reaper(
             context=self._context,
@@ -290,7 +296,7 @@ class Roles:
             roster=self.roster,
         )
 
-    def _make_keepers(self) -> None:
+    def _make_retention(self) -> None:
         database, timezone = self._context.database, self._options.timezone
         self.load_recorder = LoadRecorder(database)
         self.reporter = Reporter(node=self.name, database=database, timezone=timezone)

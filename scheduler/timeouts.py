@@ -21,6 +21,9 @@ class Timeouts:
         fresh: age up to which an unconfirmed trigger may still reach a dead executor's queue.
         settle: how long a dead executor's queue must stay empty before its runs are LOST; another
             scheduler may hold a message from it.
+        stale: how long after its decision a trigger may still be published. A scheduler that was
+            frozen in between publishes nothing: others have taken over its runs and may have sent
+            them elsewhere.
         kill_again: pause between two orders to kill the same run.
 
     """
@@ -35,4 +38,5 @@ class Timeouts:
     take_over: float = 10.0
     fresh: float = 4.0
     settle: float = 1.0
+    stale: float = 0.75
     kill_again: float = 2.0

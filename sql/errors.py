@@ -3,10 +3,13 @@
 SqlError
 ├── DatabaseUnavailable   it does not answer, refuses us, or keeps failing
 ├── SchemaMismatch        another schema version, or a missing index
-├── NotFound              no such job, run, app, executor, user or token
-├── Conflict              the row changed meanwhile, or the name is ambiguous or taken
+├── LookupFailed          a row was not found; it has a code and facts
+│   ├── NotFound          no such job, run, app, executor, user or token
+│   └── Ambiguous         several rows have the name
 └── NotAllWon             an all-or-nothing update matched only some rows
 """
+
+from enum import Enum, auto
 
 
 class SqlError(Exception):
@@ -21,12 +24,46 @@ class SchemaMismatch(SqlError):
     """The database has another schema version, or an index is missing."""
 
 
-class NotFound(SqlError):
+class LookupFailure(Enum):
+    """Why a row was not found; `scheduler.problems.Code` has the sentence of the same name."""
+
+    NO_JOB = auto()
+    NO_JOB_NAMED = auto()
+    NO_JOB_IN_APP = auto()
+    SEVERAL_JOBS_NAMED = auto()
+    NO_RUN = auto()
+    NO_SCRIPT = auto()
+    NO_SCRIPT_VERSION = auto()
+    NO_APP = auto()
+    NO_APP_NAMED = auto()
+    NO_EXECUTOR_AT = auto()
+    SEVERAL_EXECUTORS_AT = auto()
+    NO_USER = auto()
+    NO_USER_NAMED = auto()
+    NO_TOKEN_NAMED = auto()
+
+
+class LookupFailed(SqlError):
+    """A row was not found.
+
+    Args:
+        code: why.
+        facts: values for the placeholders of the code's sentence.
+
+    """
+
+    def __init__(self, code: LookupFailure, **facts: object) -> None:
+        self.code = code
+        self.facts = facts
+        super().__init__(" ".join([code.name, *(f"{name}={one!r}" for name, one in facts.items())]))
+
+
+class NotFound(LookupFailed):
     """There is no such job, run, app, executor, user or token."""
 
 
-class Conflict(SqlError):
-    """The row changed meanwhile, or the name is ambiguous or taken."""
+class Ambiguous(LookupFailed):
+    """Several rows have the name."""
 
 
 class NotAllWon(SqlError):

@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, time, tzinfo
 
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 #: The start of the last day of year 9999; the rest of that day is left for zones east of UTC.
 LATEST_MS = 253_402_214_400_000
 

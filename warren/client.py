@@ -232,6 +232,8 @@ class _NoRedirect(HTTPRedirectHandler):
 
 def _placed(error: Mapping[str, Any]) -> str:
     place = error.get("pointer") or error.get("parameter")
+    if error.get("line") is not None:
+        place = f"line {error['line']}"
     return f"{place}: {error.get('detail')}" if place else str(error.get("detail"))
 
 

@@ -9,7 +9,8 @@ from click.exceptions import NoArgsIsHelpError
 from broker.errors import BrokerError
 from executor.errors import ExecutorError
 from executor.handlers.handler_registry import HandlersError
-from sql.errors import SqlError
+from scheduler.problems import lookup_problem
+from sql.errors import LookupFailed, SqlError
 from warren.errors import WarrenError
 
 #: Installed by `pip install 'warren[server]'`; executors do without.
@@ -74,6 +75,11 @@ def _of_ours(error: WarrenError) -> ErrorReport:
 @report_of.register(ValueError)
 def _of_a_package(error: Exception) -> ErrorReport:
     return ErrorReport((_one_line(str(error)),))
+
+
+@report_of.register
+def _of_lookup(error: LookupFailed) -> ErrorReport:
+    return _of_a_package(lookup_problem(error))
 
 
 @report_of.register

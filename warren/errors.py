@@ -3,7 +3,7 @@
 WarrenError
 ├── CommandError      one thing is wrong
 ├── SettingsError     every problem of the settings, a line each
-└── JobFileError      every problem of a job file, a line each
+└── JobFileError      every problem of a job file, a line each (an InvalidEntry each)
 """
 
 from collections.abc import Sequence
@@ -28,5 +28,22 @@ class SettingsError(WarrenError):
     """Invalid settings; one line for each problem."""
 
 
+class InvalidEntry(Exception):
+    """A problem in a job file, with its line, and the name of the rule that it breaks, if any."""
+
+    def __init__(self, line: int, text: str, rule: str = "") -> None:
+        super().__init__(text)
+        self.line = line
+        self.text = text
+        self.rule = rule
+
+
 class JobFileError(WarrenError):
-    """An invalid job file; one line for each problem."""
+    """An invalid job file; one line for each problem.
+
+    `problems` are all that were found in the file, by line; empty if it could not be looked at.
+    """
+
+    def __init__(self, lines: Sequence[str], problems: Sequence[InvalidEntry] = ()) -> None:
+        super().__init__(lines)
+        self.problems = tuple(problems)

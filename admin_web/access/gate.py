@@ -49,7 +49,7 @@ class Gate:
         if found.may(right):
             return None
         if found.must_change_password:
-            return redirect(url_for("account.show"), 303)
+            return redirect(url_for("account.show", next=_wanted_page()), 303)
         return abort(403)
 
     def look(self) -> Visitor | None:
@@ -84,5 +84,10 @@ def local_path(target: str | None) -> str:
 def _to_sign_in() -> Response:
     if LIVE_HEADER in request.headers or request.method not in ("GET", "HEAD"):
         abort(401)
+    return redirect(url_for("sign_in.login", next=_wanted_page()), 303)
+
+
+def _wanted_page() -> str | None:
+    """Return the path to return to; None for the first page, and where a form was sent."""
     wanted = request.full_path.rstrip("?")
-    return redirect(url_for("sign_in.login", next=None if wanted == "/" else wanted), 303)
+    return None if wanted == "/" or request.method not in ("GET", "HEAD") else wanted

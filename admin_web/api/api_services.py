@@ -39,7 +39,7 @@ class Limits:
 class JobFiles:
     """The reader and the writer of job files.
 
-    `read` returns the apps and jobs of a YAML text, or raises ValueError with a line for each
+    `read` returns the apps and jobs of a YAML text, or raises Refusal with every
     problem; `write` returns the lines of a file.
     """
 

@@ -9,6 +9,7 @@ from werkzeug.datastructures import ETags
 from admin_web.api.refusals import Refusal
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import fingerprint
+from scheduler.problems import Code, Problem
 
 #: Characters of an entity tag after the job's version.
 _HASH_LENGTH = 16
@@ -48,21 +49,22 @@ def is_known() -> bool:
     raise Refusal(428, 'expected the header `If-Match: "…"`, or `If-None-Match: *` to make it')
 
 
-def check(wanted_version: str) -> str | None:
-    """Check that the client has seen a job's current version; return it, None = any.
+def check(spec: JobSpec) -> str | None:
+    """Check that the client has seen this version of a job; return the version, None = any.
 
     Only the version in the tag counts: the rest changes whenever the job runs, starts or stops.
 
     Raises:
-        Refusal: 412, the job has another version.
+        Problem: the job has another version.
 
     """
     wanted: ETags = request.if_match
     if wanted.star_tag:
         return None
-    if wanted_version not in {tag.partition("-")[0] for tag in wanted.as_set()}:
-        raise Refusal(412, "it has been changed in the meantime: read it again")
-    return wanted_version
+    current = version(spec)
+    if current not in {tag.partition("-")[0] for tag in wanted.as_set()}:
+        raise Problem(Code.JOB_CHANGED, job=f"{spec.app}/{spec.name}")
+    return current
 
 
 def is_not_modified(tag: str) -> bool:

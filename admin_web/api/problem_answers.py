@@ -11,9 +11,9 @@ from flask import Flask, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
-from admin_web.api.refusals import Refusal
-from scheduler.problems import Code, Problem, ProblemKind, Refused
-from sql.errors import Conflict, DatabaseUnavailable, NotFound
+from admin_web.api.refusals import PreconditionFailed, Refusal
+from scheduler.problems import Code, Problem, ProblemKind, Refused, lookup_problem
+from sql.errors import DatabaseUnavailable, LookupFailed
 
 MEDIA = "application/problem+json"
 RETRY_SECONDS = 2
@@ -36,6 +36,7 @@ class Detail(msgspec.Struct, omit_defaults=True):
 
     detail: str
     pointer: str | None = None
+    line: int | None = None
     parameter: str | None = None
     code: str | None = None
 
@@ -59,8 +60,7 @@ class ProblemAnswers:
         app.register_error_handler(HTTPException, self.known)
         app.register_error_handler(Refusal, self.refusal)
         app.register_error_handler(Refused, self.refused)
-        app.register_error_handler(NotFound, self.absent)
-        app.register_error_handler(Conflict, self.ambiguous)
+        app.register_error_handler(LookupFailed, self.lookup_failed)
         app.register_error_handler(DatabaseUnavailable, self.database_lost)
         app.register_error_handler(Exception, self.unexpected)
 
@@ -83,6 +83,8 @@ class ProblemAnswers:
         """Answer what a command refused: every problem, with its place in the body."""
         first = error.problems[0]
         status = _OWN_STATUS.get(first.code, _STATUS[first.code.kind])
+        if isinstance(error, PreconditionFailed):
+            status = 412
         return problem(
             status,
             str(error),
@@ -90,13 +92,9 @@ class ProblemAnswers:
             code=first.code,
         )
 
-    def absent(self, error: NotFound) -> Response:
+    def lookup_failed(self, error: LookupFailed) -> Response:
         """Answer that something does not exist, or belongs to an app the token may not see."""
-        return problem(404, str(error))
-
-    def ambiguous(self, error: Conflict) -> Response:
-        """Answer that a name is ambiguous or taken."""
-        return problem(409, str(error))
+        return self.refused(lookup_problem(error))
 
     def database_lost(self, error: DatabaseUnavailable) -> Response:
         """Answer that the database is unavailable; the client may try again."""

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scheduler.problems import Refused
+
 
 class Refusal(Exception):
     """A refused request: the status, the reason, and every single problem.
 
-    A problem has `detail`, and either `pointer`, a JSON pointer into the body, or `parameter`.
+    A problem has `detail`, and `pointer`, a JSON pointer into the body, `line` of a YAML body, or
+    `parameter`.
     """
 
     def __init__(
@@ -23,6 +26,10 @@ class Refusal(Exception):
         self.detail = detail
         self.errors = list(errors)
         self.headers = dict(headers or {})
+
+
+class PreconditionFailed(Refused):
+    """What is stored does not match the request's If-Match or If-None-Match."""
 
 
 def at_parameter(name: str, detail: str, status: int = 422) -> Refusal:

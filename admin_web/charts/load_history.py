@@ -6,11 +6,10 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
+from sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from sql.registry import executor_loads
 from sql.registry.executor_loads import LoadPoint
 
-MINUTE_MS = 60_000
-HOUR_MS, DAY_MS = 60 * MINUTE_MS, 1_440 * MINUTE_MS
 #: Width and height of a chart, and the time of a point in the chart of a day: the highest value.
 WIDTH, HEIGHT, STEP_MS = 720, 100, 10 * MINUTE_MS
 #: More than this many steps without a value make a gap in the line: the executor was silent.

@@ -9,10 +9,10 @@ from functools import lru_cache
 
 from scheduler.problems import Problem
 from scheduler.schedules.registry import read_schedule
+from sql.instants import HOUR_MS, MINUTE_MS
 from sql.jobs.parked import PARKED_MS
 from sql.listings.outlook import DueJob
 
-MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 #: Ticks of a job that are computed exactly; further ones are spread evenly.
 ONE_BY_ONE = 12
 

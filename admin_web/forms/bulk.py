@@ -3,6 +3,7 @@
 import re
 import secrets
 from collections.abc import Collection, Sequence
+from enum import StrEnum
 
 from flask import abort, request, url_for
 
@@ -14,6 +15,18 @@ MOST_TICKED = 200
 LONGEST_FILTER = 4_000
 _UNDO = "-undo"
 _KEY = re.compile(rf"[A-Za-z0-9_-]{{22}}(?:{_UNDO})?", re.ASCII)
+
+
+class BulkAction(StrEnum):
+    """What is done to all chosen jobs or runs; the values are sent by forms."""
+
+    START = "start"
+    STOP = "stop"
+    UNDO_STOP = "undo"
+    TRIGGER = "trigger"
+    DELETE = "delete"
+    RUN_AGAIN = "again"
+    KILL = "kill"
 
 
 def fresh_key() -> str:
@@ -51,12 +64,12 @@ def sent_filter() -> str:
     return request.values.get("filter", "")[:LONGEST_FILTER]
 
 
-def sent_action(known: Collection[str]) -> str:
-    """Return the requested action; abort with 400 or, for a page, 404 if it is unknown."""
+def sent_action(allowed: Collection[BulkAction]) -> BulkAction:
+    """Return the requested action; abort with 400 or, for a page, 404 if it is not allowed."""
     action = request.values.get("action", "")
-    if action not in known:
+    if action not in allowed:
         abort(400 if request.method == "POST" else 404)
-    return action
+    return BulkAction(action)
 
 
 def list_url(endpoint: str) -> str:

@@ -18,7 +18,7 @@ from admin_web.forms.console_form import NO_TIME, TimeField
 from admin_web.forms.runs import TOO_LONG, RunScopeForm
 from admin_web.language import labels
 from admin_web.url_ids import LARGEST
-from sql.instants import moment
+from sql.instants import HOUR_MS, moment
 from sql.listings import run_choices
 from sql.listings.dashboard import FAILURES
 from sql.listings.run_walks import Place, RunSearch
@@ -27,7 +27,7 @@ from sql.run_status import OPEN, RunStatus
 #: Jobs that a part of a name may match at most.
 FEW_JOBS = 50
 #: Runs whose messages are searched for one page.
-SEARCHED = 6_000
+SEARCHED = 4_000
 _YEARS = range(2000, 2200)
 #: The largest time that a DATETIME can hold.
 _LAST_MS = 253_402_300_799_000
@@ -155,7 +155,7 @@ def instant_ms(time: datetime | None, zone: str) -> int | None:
 def period(name: str, now_ms: int, zone: str) -> tuple[int | None, int | None]:
     """Return start and end of a relative period in epoch milliseconds; None = open."""
     if name == "hour":
-        return now_ms - 3_600_000, None
+        return now_ms - HOUR_MS, None
     now = moment(now_ms, ZoneInfo(zone)).replace(minute=0, second=0, microsecond=0, tzinfo=None)
     yesterday = now - timedelta(days=1)
     known: Mapping[str, tuple[datetime, datetime | None]] = {

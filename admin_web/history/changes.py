@@ -73,9 +73,17 @@ def compare(
 def link(entry: AuditEntry) -> str:
     """Return the URL of the object that an entry is about; empty if it has no page."""
     number = entry.object_id
+    if entry.kind == "cluster":
+        return url_for("schedulers.index")
     if not number:
         return ""
     ways: dict[str, tuple[str, dict[str, Any]]] = {
+        # Its own page goes a day after the executor.
+        "executor": (
+            "executors.index",
+            {"app": values_of(entry.after).get("app", ""), "address": entry.name},
+        ),
+        "token": ("tokens.index", {}),
         "job": ("job_history.show", {"job_id": number}),
         "glue": ("job_history.show", {"job_id": number}),
         "run": ("runs.show", {"run_id": number}),

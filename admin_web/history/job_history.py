@@ -15,7 +15,7 @@ from scheduler.jobs.audit_records import record_of
 from scheduler.jobs.past_spec import PastSpec
 from scheduler.jobs.spec import JobSpec
 from sql.accounts import audit_log
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.jobs import child_links
 from sql.listings import job_search
 from sql.models import AuditEntry, Job
@@ -73,7 +73,7 @@ def read(session: Session, commands: Commands, visitor: Visitor, job_id: int) ->
     gone = next((one for one in entries if one.action == Action.JOB_DELETE), None)
     app, _, name = gone.name.partition("/") if gone else ("", "", "")
     if gone is None or app not in apps.ids_by_name(session, visitor.app_ids):
-        raise NotFound(f"no job {job_id}")
+        raise NotFound(LookupFailure.NO_JOB, id=job_id)
     return JobHistory(job_id, app, name, None, _versions(entries, values_of(gone.before)))
 
 

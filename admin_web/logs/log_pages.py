@@ -18,16 +18,14 @@ from sql.listings import recent
 from sql.listings.recent import DetailedRun
 from sql.run_status import OPEN, RunStatus
 
-#: Lines of a page, of one JSON answer, and of one piece of a file.
-PAGE_LINES, SCRIPT_LINES, FILE_LINES = 500, 1_000, 10_000
+#: Lines of one JSON answer.
+SCRIPT_LINES = 1_000
 #: Characters to search for at most.
 MOST_WORDS = 200
 #: Shorter runs have one time for all lines.
 SHORT_MS = 1_000
 #: No log has more lines, as it has at most 50 MB.
 LAST_LINE = 50_000_000
-#: A download ends here, even if an executor keeps sending.
-FILE_BYTES = 60_000_000
 #: How long a download waits for its next piece while pages are being served.
 WAIT_SECONDS = 20.0
 _KEPT = "[only the end of the log was kept; its executor {}]\n"
@@ -40,6 +38,7 @@ class LogPages:
     def __init__(self, services: ConsoleServices, reader: LogReader) -> None:
         self._services = services
         self._reader = reader
+        self._limits = services.run_logs
         self._downloads = Downloads()
         self._local_times = LocalTimes(services.timezone, services.now_ms)
 
@@ -50,8 +49,9 @@ class LogPages:
         # The error of a failed run is usually at the end.
         opens_at_end = run.status != RunStatus.SUCCEEDED or "end" in request.args
         part = self._reader.read(
-            source, line or 1, limit=PAGE_LINES, at_end=line is None and opens_at_end
+            source, line or 1, limit=self._limits.page_lines, at_end=line is None and opens_at_end
         )
+        earlier = max(1, part.from_line - self._limits.page_lines)
         return render_template(
             "pages/run_log.html",
             run=run,
@@ -61,7 +61,7 @@ class LogPages:
             is_at_end=line is None and opens_at_end,
             kept=_kept(run, part),
             is_open=run.status in OPEN,
-            earlier=max(1, part.from_line - PAGE_LINES) if part.from_line > 1 else None,
+            earlier=earlier if part.from_line > 1 else None,
             further=None if part.is_end or not part.lines else part.next_line,
         )
 
@@ -120,13 +120,13 @@ class LogPages:
 
     def _pieces(self, run: DetailedRun, source: Source) -> Iterator[bytes]:
         line, size = 1, 0
-        while size < FILE_BYTES:
+        while size < self._limits.file_bytes:
             part = self._downloads.piece(
                 partial(
                     self._reader.read,
                     source,
                     line,
-                    limit=FILE_LINES,
+                    limit=self._limits.piece_lines,
                     wait_seconds=WAIT_SECONDS,
                 )
             )

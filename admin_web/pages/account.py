@@ -5,7 +5,7 @@ from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from admin_web.access.gate import TOKEN
+from admin_web.access.gate import TOKEN, local_path
 from admin_web.access.sign_ins import SignIns, TooManyAttempts
 from admin_web.console_services import ConsoleServices
 from admin_web.forms.account import PasswordForm, PreferencesForm
@@ -48,10 +48,9 @@ class AccountPages:
         session.clear()
         session[TOKEN] = self._sign_ins.reopen(known, agent=request.user_agent.string)
         flash(gettext("Password changed. Your other sessions have ended."))
-        # A user who had to change it wanted to go to the dashboard.
-        return redirect(
-            url_for("dashboard.show" if known.must_change_password else "account.show"), 303
-        )
+        if not known.must_change_password:
+            return redirect(url_for("account.show"), 303)
+        return redirect(local_path(request.args.get("next")), 303)
 
     @route("/account/preferences", Right.ACCOUNT, methods=("POST",))
     def change_preferences(self) -> Response | tuple[str, int]:
@@ -70,6 +69,7 @@ class AccountPages:
             )
 
         self._services.database.write(unit)
+        flash(gettext("Saved."))
         return redirect(url_for("account.show"), 303)
 
     @route("/account/theme", Right.ACCOUNT, methods=("POST",))

@@ -27,10 +27,10 @@ from admin_web.visitors import visitor
 from scheduler.actor import Right
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
+from sql.instants import DAY_MS
 from sql.models import AuditEntry
 
 LINES = 50
-_DAY_MS = 86_400_000
 _COLUMNS = ("id", "at", "who", "origin", "action", "kind", "object_id", "name", "before", "after")
 
 
@@ -110,4 +110,4 @@ class AuditPages:
         midnight = datetime.combine(
             field.data, datetime.min.time(), ZoneInfo(self._services.timezone)
         )
-        return int(midnight.timestamp() * 1000) + days * _DAY_MS
+        return int(midnight.timestamp() * 1000) + days * DAY_MS

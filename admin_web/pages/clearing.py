@@ -49,6 +49,7 @@ class ClearingPages:
         if not self._clearings.start(self._services.commands(known.actor).runs, criteria, progress):
             form.add_error(gettext("Runs are already being cleared. Only one can run at a time."))
             return self._page(form), 409
+        flash(gettext("Clearing started."))
         return redirect(url_for("clearing.show"), 303)
 
     @route("/runs/clear/stop", Right.OPERATE, methods=("POST",))

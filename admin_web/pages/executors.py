@@ -18,6 +18,7 @@ from admin_web.exports import lists, tables
 from admin_web.forms.app_filter import AppFilterForm
 from admin_web.forms.choices import ALL, select_choices
 from admin_web.language import labels
+from admin_web.links import came_from
 from admin_web.local_times import LocalTimes
 from admin_web.url_routes import route
 from admin_web.visitors import Visitor, visitor
@@ -145,7 +146,7 @@ class ExecutorPages:
             flash(gettext("Draining %(address)s. It stops after its last run.", address=address))
         else:
             flash(gettext("%(address)s is already draining.", address=address))
-        return redirect(url_for("executors.index"), 303)
+        return redirect(came_from() or url_for("executors.index"), 303)
 
     def _blockers(self, session: Session, known: Visitor) -> Blockers:
         now_ms, tell_time = self._services.now_ms(), self._times.format

@@ -19,7 +19,7 @@ from scheduler.jobs.script_cache import language_of
 from scheduler.jobs.script_source import REMARK_LENGTH, check_source
 from scheduler.problems import Code, Problem
 from scheduler.views.process_view import ExecutorView, executor_views
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.instants import epoch_ms
 from sql.jobs import current_scripts, script_versions
 from sql.jobs.script_versions import ListedVersion, VersionSource
@@ -171,6 +171,7 @@ class GluePages:
             form = _form_of(job)
             form.add_error(gettext("This executor is gone. Choose another one."))
             return self._page(job, app, form), 422
+        flash(gettext("Run %(id)s is queued.", id=run_id))
         return redirect(url_for("glue.show", job_id=job_id, run=run_id, _anchor="try"), 303)
 
     def _find(self, job_id: int) -> tuple[Job, str]:
@@ -184,7 +185,7 @@ class GluePages:
         job, app = read(lambda session: current_scripts.of_job(session, job_id))
         app_ids = visitor().app_ids
         if app_ids is not None and job.app_id not in app_ids:
-            raise NotFound(f"job {job_id} has no script")
+            raise NotFound(LookupFailure.NO_SCRIPT, id=job_id)
         return job, app
 
     def _page(self, job: Job, app: str, form: ScriptForm, *, mine: int = 0) -> str:

@@ -18,12 +18,11 @@ from admin_web.timeline.timeline_rows import ROW_RUNS, Grouping, Row, TimelineRe
 from admin_web.url_routes import route
 from admin_web.visitors import visitor
 from scheduler.actor import Right
-from sql.instants import moment
+from sql.instants import HOUR_MS, moment
 from sql.registry.apps import ids_by_name
 
-_HOUR_MS = 3_600_000
 #: Milliseconds between grid lines, by the hours that the page shows before and after its middle.
-ZOOMS = {"24": 4 * _HOUR_MS, "6": _HOUR_MS, "1": _HOUR_MS // 4}
+ZOOMS = {"24": 4 * HOUR_MS, "6": HOUR_MS, "1": HOUR_MS // 4}
 USUAL = "24"
 #: The linked list of a bar's runs starts this much earlier and ends later: it goes by due time.
 _AROUND_MS = 60_000
@@ -93,13 +92,13 @@ class TimelinePages:
             row_runs=ROW_RUNS,
             lines=list(self._lines(window, ZOOMS[form.zoom.data])),
             middle_ms=_middle_ms(),
-            half_ms=int(form.zoom.data) * _HOUR_MS,
+            half_ms=int(form.zoom.data) * HOUR_MS,
             runs_url=self._runs_url,
         )
 
     def _window(self, form: TimelineForm) -> Window:
         now_ms = self._services.now_ms()
-        middle, half = _middle_ms() or now_ms, int(form.zoom.data) * _HOUR_MS
+        middle, half = _middle_ms() or now_ms, int(form.zoom.data) * HOUR_MS
         return Window(middle - half, middle + half, now_ms)
 
     def _lines(self, window: Window, step_ms: int) -> Iterator[Line]:

@@ -5,9 +5,12 @@ runs there are, a page reads at most a few thousand rows of the database.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import merge
+from itertools import groupby, islice
 
 from sqlalchemy.orm import Session
 
@@ -15,19 +18,21 @@ from admin_web.timeline import bars
 from admin_web.timeline.bars import LATE_MS, Bar, Span, Window
 from scheduler.problems import Problem
 from scheduler.schedules.registry import read_schedule
+from sql.instants import DAY_MS, HOUR_MS
 from sql.jobs.parked import PARKED_MS
 from sql.listings import outlook
-from sql.listings.outlook import Outlook
 from sql.run_status import RunStatus
 from sql.timeline import job_spans
 from sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
 
 #: Limits: rows of a page, runs of a row, future due times of a row.
 ROWS, ROW_RUNS, ROW_TICKS = 30, 120, 60
+#: Most jobs whose future due times are in the row of an app.
+APP_JOBS = 5
 #: A run that started in the window may have been due this much earlier.
-EARLIER_MS = 3_600_000
+EARLIER_MS = HOUR_MS
 #: A next due time that passed up to this long ago still counts: no scheduler has planned it.
-OVERDUE_MS = 7 * 86_400_000
+OVERDUE_MS = 7 * DAY_MS
 
 
 class Grouping(StrEnum):
@@ -124,14 +129,14 @@ class TimelineReader:
         seen = job_spans.sample(
             self.session, app_ids, from_ms=window.from_ms, until_ms=window.until_ms
         )
-        ahead = outlook.read(
+        ahead = outlook.first_due(
             self.session,
             app_ids,
             from_ms=window.now_ms - OVERDUE_MS,
             to_ms=window.until_ms,
             limit=ROWS,
         )
-        urgent = self._most_urgent(seen.runs, ahead)
+        urgent = self._most_urgent(seen.runs, ahead.job_ids)
         by_job = grouping is Grouping.JOB
         rows = self._of_jobs(urgent[:ROWS], seen) if by_job else self._of_apps(urgent, seen)
         return Timeline(
@@ -142,14 +147,13 @@ class TimelineReader:
             due_until_ms=ahead.seen_until_ms,
         )
 
-    def _most_urgent(self, runs: Iterable[SpanRun], ahead: Outlook) -> list[int]:
+    def _most_urgent(self, runs: Iterable[SpanRun], due: Iterable[int]) -> list[int]:
         """Return job ids: late ones, failed ones, busy ones, then those with due times."""
         urgency: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         for run in runs:
             urgency[run.job_id][0] -= bars.span(run, self.window.now_ms).is_late
             urgency[run.job_id][1] -= run.status in TROUBLE
             urgency[run.job_id][2] -= 1
-        due = [job.id for job in ahead.first]
         return list(dict.fromkeys((*sorted(urgency, key=urgency.__getitem__), *due)))
 
     def _of_jobs(self, job_ids: Sequence[int], seen: Sample) -> list[Row]:
@@ -175,7 +179,8 @@ class TimelineReader:
         window = self.window
         spans = [bars.span(run, window.now_ms) for run in runs]
         lower = bars.overlapping(spans)
-        ticks = self._ticks(job) if job is not None else []
+        upcoming = self._upcoming(job) if job is not None else ()
+        ticks = list(islice(upcoming, ROW_TICKS + 1))
         overdue = int(job is not None and self._is_overdue(job))
         return Row(
             job_id=job_id,
@@ -203,8 +208,8 @@ class TimelineReader:
         self, app_id: int, name: str, spans: list[Span], jobs: Mapping[int, SpanJob]
     ) -> Row:
         mine = [job for job in jobs.values() if job.app_id == app_id]
-        # Only the first jobs, as a page may have many apps.
-        ticks = sorted({tick for job in mine[:5] for tick in self._ticks(job)})
+        first = (self._upcoming(job) for job in mine[:APP_JOBS])
+        ticks = list(islice((tick for tick, _ in groupby(merge(*first))), ROW_TICKS + 1))
         overdue = sum(self._is_overdue(job) for job in mine)
         lower = _overlapping_in_jobs(spans)
         return Row(
@@ -214,24 +219,25 @@ class TimelineReader:
             zone=None,
             bars=bars.draw(spans, self.window, lower),
             ticks=ticks[:ROW_TICKS],
-            marks=self._marks(ticks),
+            marks=self._marks(ticks[:ROW_TICKS]),
             tally=Tally.of(spans, self.window, lower, overdue=overdue),
             has_more_runs=False,
-            has_more_ticks=len(mine) > 5 or len(ticks) > ROW_TICKS,  # noqa: PLR2004 - as above
+            has_more_ticks=len(mine) > APP_JOBS or len(ticks) > ROW_TICKS,
         )
 
-    def _ticks(self, job: SpanJob) -> list[int]:
-        """Return the future due times of a job, up to one more than a row has."""
+    def _upcoming(self, job: SpanJob) -> Iterator[int]:
+        """Yield the future due times of a job."""
         if not job.is_enabled or not 0 < job.next_tick_at < PARKED_MS:
-            return []
+            return
         after = max(self.window.now_ms, self.window.from_ms)
-        try:
-            zone = job.timezone or self.timezone
+        zone = job.timezone or self.timezone
+        # Else a broken row; the scheduler will stop the job.
+        with suppress(Problem):
             schedule = read_schedule(job.schedule_kind, job.schedule_value, zone)
-            return schedule.ticks(after, self.window.until_ms, job.next_tick_at, ROW_TICKS + 1)
-        except Problem:
-            # A broken row; the scheduler will stop the job.
-            return []
+            tick = schedule.next_after(after, job.next_tick_at)
+            while tick is not None and tick <= self.window.until_ms:
+                yield tick
+                tick = schedule.next_after(tick, job.next_tick_at)
 
     def _is_overdue(self, job: SpanJob) -> bool:
         """Whether a due time has passed that no scheduler has planned."""

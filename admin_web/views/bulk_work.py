@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import structlog
 
+from admin_web.forms.bulk import BulkAction
 from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
 from scheduler.problems import Problem
 from sql.errors import DatabaseUnavailable
@@ -37,7 +38,7 @@ class Work:
     """
 
     key: str
-    action: str
+    action: BulkAction
     user_id: int
     total: int
     began_at: int

@@ -13,6 +13,7 @@ from admin_web.console_services import ConsoleServices
 from admin_web.views.cached_counts import CachedCounts
 from admin_web.visitors import Visitor
 from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from sql.instants import DAY_MS, HOUR_MS
 from sql.listings import dashboard, outlook
 from sql.listings.outlook import Outlook
 from sql.listings.run_lines import RunLine
@@ -26,8 +27,8 @@ FAILED_LINES = 60
 #: Jobs whose ticks of the next hour are all counted; of others, only the next one.
 COUNTED = 100
 #: How far back failures are shown, and how far ahead due times.
-FAILURES_MS = 7 * 86_400_000
-AHEAD_MS = 3_600_000
+FAILURES_MS = 7 * DAY_MS
+AHEAD_MS = HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,12 @@ from scheduler.audit.integrity_check import audit_job
 from scheduler.audit.tally import JobTally
 from sql.engine import Database
 from sql.explanation import Explanation
+from sql.instants import DAY_MS, HOUR_MS
 from sql.listings import ledger
 
 #: How much time one transaction covers: at first, and at most. A day of a job that is due each
 #: second took 4.6 s on a busy machine, and the console limits transactions to 5 s.
-FIRST_STRETCH_MS, LONGEST_STRETCH_MS = 21_600_000, 86_400_000
+FIRST_STRETCH_MS, LONGEST_STRETCH_MS = 6 * HOUR_MS, DAY_MS
 #: A faster stretch is followed by one twice as long, a slower one by one of the first length.
 QUICK_SECONDS, SLOW_SECONDS = 0.2, 1.0
 #: How long a tally is used before it is computed again, and how many are kept.

@@ -17,7 +17,8 @@ from sql.alarms.recipients import AppAlarm, WaitingApp
 from sql.engine import Database
 from sql.registry import presence
 
-ROUND_SECONDS = 5.0
+#: Longest and shortest time between two checks; short times of absence are checked more often.
+ROUND_SECONDS, SHORT_ROUND_SECONDS = 5.0, 0.25
 _ABSENCE = "absent:"
 _RETURN = "back:"
 _SUBJECTS = (_ABSENCE, _RETURN)
@@ -48,6 +49,7 @@ class AbsenceWatch:
         self._database = database
         self._roster = roster
         self._absence_seconds = absence_seconds
+        self._round_seconds = min(ROUND_SECONDS, max(absence_seconds / 4, SHORT_ROUND_SECONDS))
         self._defaults = defaults
         self._clock = clock
         self._next_at = 0.0
@@ -57,9 +59,9 @@ class AbsenceWatch:
         pause = self._next_at - self._clock()
         if pause > 0:
             return pause
-        self._next_at = self._clock() + ROUND_SECONDS
+        self._next_at = self._clock() + self._round_seconds
         if not self._roster.is_healthy:
-            return ROUND_SECONDS
+            return self._round_seconds
         apps, newest = self._database.read(
             lambda session: (
                 recipients.waiting_apps(session),
@@ -73,7 +75,7 @@ class AbsenceWatch:
         ]
         if changed:
             self._database.write(lambda session: self._add_alarms(session, changed, now_ms))
-        return ROUND_SECONDS
+        return self._round_seconds
 
     def _has_changed(self, app: WaitingApp, last: AppAlarm | None) -> bool:
         """Return whether the last alarm about an app is out of date."""

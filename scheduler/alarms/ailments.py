@@ -11,13 +11,11 @@ from sql.alarms import alarms, recipients
 from sql.alarms.alarms import NewAlarm
 from sql.alarms.recipients import WaitingApp
 from sql.engine import Database
+from sql.instants import HOUR_MS
 
 ROUND_SECONDS = 5.0
 #: How long trouble must last before it raises an alarm, so that brief trouble raises none.
 AILING_SECONDS = 10.0
-#: While trouble lasts, it raises an alarm in each hour of the clock.
-HOUR_MS = 3_600_000
-
 #: App, boot, trouble.
 _Case = tuple[str, str, tuple[str, ...]]
 
@@ -85,6 +83,7 @@ class AilmentWatch:
         _, boot_id, ailments = case
         seconds = round(self._clock() - self._since[case])
         news = Ailing(app=app.name, address=address, ailments=ailments, seconds=seconds)
+        # While trouble lasts, it raises an alarm in each hour of the clock.
         subject_key = f"ails:{app.id}:{boot_id}:{','.join(ailments)}:{now_ms // HOUR_MS}"
         targets = app_targets(app, self._defaults)
         return alarms_to(targets, news, subject_key, now_ms=now_ms, app_id=app.id)

@@ -10,9 +10,9 @@ from scheduler.alarms.targets import alarms_to, job_targets
 from sql.alarms import alarms, recipients
 from sql.alarms.alarms import NewAlarm
 from sql.alarms.recipients import JobRecipients
+from sql.instants import HOUR_MS
 from sql.models import SkippedTicks
 
-HOUR_MS = 3_600_000
 _SUBJECT = "overdue:"
 
 

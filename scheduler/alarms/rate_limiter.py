@@ -14,13 +14,13 @@ from sql.alarms import alarms, rate_limit
 from sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm, RunAlarm
 from sql.alarms.rate_limit import Group
 from sql.engine import Database
+from sql.instants import DAY_MS, HOUR_MS
 from sql.models import Alarm
 
-HOUR_MS = 3_600_000
 #: An alarm that cannot be sent for this long is given up.
-GIVE_UP_MS = 24 * HOUR_MS
+GIVE_UP_MS = DAY_MS
 #: How long finished alarms are kept.
-KEEP_MS = 30 * 24 * HOUR_MS
+KEEP_MS = 30 * DAY_MS
 BATCH = 500
 GROUPS = 50
 #: Seconds between two rounds for new alarms, and between two clean-ups of old ones.

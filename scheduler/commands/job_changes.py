@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
@@ -32,19 +33,30 @@ _SCHEDULE = frozenset({"schedule_kind", "schedule_value", "timezone"})
 _STOPPING = _SCHEDULE | {"misfire"}
 
 
+class ChangeAction(StrEnum):
+    """What a job file changes about an app or job."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    START = "start"
+    STOP = "stop"
+    DELETE = "delete"
+    UNCHANGED = "unchanged"
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result for one job: create, update, start, stop or unchanged.
+    """The result for one job.
 
     `details` has a line for each changed field, `diff` the lines of a unified diff of the script.
     """
 
-    action: str
+    action: ChangeAction
     details: tuple[str, ...] = ()
     diff: tuple[str, ...] = ()
 
 
-CREATED, UNCHANGED = Applied("create"), Applied("unchanged")
+CREATED, UNCHANGED = Applied(ChangeAction.CREATE), Applied(ChangeAction.UNCHANGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +185,7 @@ class JobChanges:
             done[job.id] = Applied(state) if state else UNCHANGED
             if words:
                 diff = script_difference(sources[job.id], _source(job))
-                done[job.id] = Applied("update", (*words, *_state(state)), diff)
+                done[job.id] = Applied(ChangeAction.UPDATE, (*words, *_state(state)), diff)
         return done
 
     def _edit(
@@ -219,8 +231,8 @@ class JobChanges:
 
     def _switch(
         self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
-    ) -> dict[int, str]:
-        """Start and stop locked jobs as the specs say; return "start" or "stop" by id."""
+    ) -> dict[int, ChangeAction]:
+        """Start and stop locked jobs as the specs say; return START or STOP by id."""
         off = [job for job, spec in wanted if spec.enabled is False]
         # A schedule that ended stays ended until it is changed, so applying twice is harmless.
         on = [one for one in wanted if one[1].enabled and one[0].stop_reason is None]
@@ -232,7 +244,9 @@ class JobChanges:
                 self._note(session, Action.JOB_STOP, job, now_ms)
             if job.id in started:
                 self._note(session, Action.JOB_START, job, now_ms)
-        return dict.fromkeys(stopped, "stop") | dict.fromkeys(started, "start")
+        return dict.fromkeys(stopped, ChangeAction.STOP) | dict.fromkeys(
+            started, ChangeAction.START
+        )
 
     def _start(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> bool:
         with _naming(spec):
@@ -273,5 +287,5 @@ def _payload(job: Job) -> planned_runs.Payload:
     return planned_runs.Payload(job.handler, job.param, job.script_version)
 
 
-def _state(switched: str | None) -> tuple[str, ...]:
+def _state(switched: ChangeAction | None) -> tuple[str, ...]:
     return (f"state: {switched}",) if switched else ()

@@ -16,7 +16,7 @@ from scheduler.commands.apps import app_record
 from scheduler.commands.audit_log import Action
 from scheduler.commands.child_changes import ChildChanges
 from scheduler.commands.command_context import CommandContext
-from scheduler.commands.job_changes import JobChanges
+from scheduler.commands.job_changes import ChangeAction, JobChanges
 from scheduler.commands.job_comparison import StoredJobs, is_app_as_described
 from scheduler.jobs.rules import check_new_app_name
 from scheduler.jobs.spec import AppSpec, JobSpec
@@ -36,7 +36,6 @@ class Change:
     """What applying a job file does to one app or job.
 
     Attributes:
-        action: create, update, start, stop, delete or unchanged.
         what: app or job.
         name: the app's name, or APP/NAME.
         details: a line for each changed field.
@@ -44,7 +43,7 @@ class Change:
 
     """
 
-    action: str
+    action: ChangeAction
     what: str
     name: str
     details: tuple[str, ...] = ()
@@ -124,7 +123,7 @@ class JobFileCommands:
             return None
         if prune and _left_out(session, app_ids, specs):
             return None
-        return [_change("unchanged", spec) for spec in specs]
+        return [_change(ChangeAction.UNCHANGED, spec) for spec in specs]
 
     def _apply(
         self,
@@ -147,9 +146,9 @@ class JobFileCommands:
                 raise Problem(Code.UNKNOWN_APP, got=name)
             if words or name not in known:
                 self._context.actor.demand(Right.ADMINISTER)
-                change = Change(action="create", what="app", name=name)
+                change = Change(action=ChangeAction.CREATE, what="app", name=name)
                 if name in known:
-                    change = replace(change, action="update", details=words)
+                    change = replace(change, action=ChangeAction.UPDATE, details=words)
                 changes.append(change)
                 self._context.note(
                     session,
@@ -212,7 +211,8 @@ class JobFileCommands:
         for job, _ in left_out:
             self._changes.delete(session, jobs.lock(session, job.id), self._context.now_ms())
         return [
-            Change(action="delete", what="job", name=f"{app}/{job.name}") for job, app in left_out
+            Change(action=ChangeAction.DELETE, what="job", name=f"{app}/{job.name}")
+            for job, app in left_out
         ]
 
 
@@ -255,7 +255,7 @@ def _left_out(
 
 
 def _change(
-    action: str, spec: JobSpec, details: tuple[str, ...] = (), diff: tuple[str, ...] = ()
+    action: ChangeAction, spec: JobSpec, details: tuple[str, ...] = (), diff: tuple[str, ...] = ()
 ) -> Change:
     name = f"{spec.app}/{spec.name}"
     return Change(action=action, what="job", name=name, details=details, diff=diff)
@@ -263,10 +263,11 @@ def _change(
 
 def _also(change: Change, words: str) -> Change:
     """Return a change with another detail."""
-    if change.action == "create":
+    if change.action is ChangeAction.CREATE:
         return change
-    state = (f"state: {change.action}",) if change.action in ("start", "stop") else change.details
-    return replace(change, action="update", details=(words, *state))
+    is_switch = change.action in (ChangeAction.START, ChangeAction.STOP)
+    state = (f"state: {change.action}",) if is_switch else change.details
+    return replace(change, action=ChangeAction.UPDATE, details=(words, *state))
 
 
 def _apply_app(session: Session, name: str, wanted: AppSpec | None) -> tuple[int, tuple[str, ...]]:

@@ -25,6 +25,7 @@ from scheduler.routing.routes import planned_shards
 from sql.accounts import idempotency
 from sql.accounts.idempotency import IdempotentRequest
 from sql.ids import RunIds
+from sql.instants import DAY_MS
 from sql.jobs import jobs
 from sql.jobs.jobs import JobToTrigger
 from sql.models import App, Job
@@ -33,7 +34,7 @@ from sql.run_status import OPEN, Kind, RunStatus
 from sql.runs import planning, transitions
 
 #: How long an idempotency key is remembered.
-KEY_MS = 86_400_000
+KEY_MS = DAY_MS
 
 
 class KillOutcome(Enum):

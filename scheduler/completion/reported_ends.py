@@ -6,6 +6,7 @@ from broker.messages.to_scheduler import Finished, NotStarted
 from broker.messages.values import Outcome
 from broker.reasons.stored import from_json
 from scheduler.completion.retry_policy import End
+from sql.instants import DAY_MS, HOUR_MS
 from sql.run_status import RunStatus
 
 _STATUS: dict[Outcome, RunStatus] = {outcome: RunStatus(outcome.value) for outcome in Outcome}
@@ -15,7 +16,7 @@ FULL_SECONDS = 1.0
 
 #: How far before its routing, and after now, the reported start or end of a run may lie; in
 #: milliseconds.
-EARLY_MS, AHEAD_MS = 86_400_000, 3_600_000
+EARLY_MS, AHEAD_MS = DAY_MS, HOUR_MS
 
 
 def plausible_instant(instant_ms: int, *, routed_at: int | None, now_ms: int) -> int:

@@ -20,9 +20,6 @@ from sql.runs.run_rows import PlannedRun, RoutedRun
 
 #: How long a broker may take to confirm before the outcome counts as unknown.
 CONFIRM_SECONDS = 5.0
-#: How long after its decision a trigger may still be published. A scheduler that was frozen in
-#: between publishes nothing: others have taken over its runs and may have sent them elsewhere.
-STALE_SECONDS = 0.75
 
 log = structlog.get_logger()
 
@@ -78,16 +75,27 @@ class TriggerBatch:
 
 
 class Delivery:
-    """Sends triggers to executors' queues; `stamp` adds the trace each belongs to."""
+    """Sends triggers to executors' queues.
+
+    Args:
+        publisher: where they are published.
+        messages: packs and signs them.
+        stale_seconds: how long after its decision a trigger may still be published.
+        stamp: adds the trace that a trigger belongs to.
+
+    """
 
     def __init__(
         self,
         publisher: Publisher,
         messages: TriggerMessages,
+        *,
+        stale_seconds: float,
         stamp: Callable[[Trigger], Trigger] | None = None,
     ) -> None:
         self._publisher = publisher
         self._messages = messages
+        self._stale_seconds = stale_seconds
         self._stamp = stamp
 
     @property
@@ -103,7 +111,7 @@ class Delivery:
         if self._stamp is not None:
             triggers = [replace(item, trigger=self._stamp(item.trigger)) for item in triggers]
         packs, unsendable = self._messages.make(triggers)
-        is_stale = time.monotonic() - decided_at > STALE_SECONDS
+        is_stale = time.monotonic() - decided_at > self._stale_seconds
         messages = [pack.message for pack in packs]
         batch = None if is_stale else self._publisher.publish(messages)
         return TriggerBatch(packs, batch, unsendable)

@@ -30,10 +30,9 @@ from sql.errors import DatabaseUnavailable
 from sql.registry import pauses
 from sql.runs import due_runs
 
-#: Runs claimed in one transaction: at first, and at most; doubled each time while there are more.
-#: The first runs of a burst leave early, and a long backlog needs few transactions.
+#: Runs claimed in one transaction at first; doubled each time while there are more. The first runs
+#: of a burst leave early, and a long backlog needs few transactions.
 FIRST_BATCH = 50
-BATCH = 500
 #: How far back a peek looks between two full sweeps, and the time between sweeps.
 LOOK_BACK_MS = 10_000
 SWEEP_MS = 10_000
@@ -84,6 +83,7 @@ class Dispatcher:
         self._sender = sender
         self._uptime = uptime
         self._no_executor_seconds = context.timeouts.no_executor
+        self._most = context.limits.runs
         self._random = random.Random()  # noqa: S311 - spreads load
         self._batches: dict[int, int] = {}
         self._since_ms = 0
@@ -152,7 +152,7 @@ class Dispatcher:
         batch = self._batches.get(app_id, FIRST_BATCH)
         room = min(batch, self._destinations.room(app_id, live))
         peeked = self._peek(app_id, self._context.now_ms(), room) if room > 0 else ()
-        self._batches[app_id] = min(2 * batch, BATCH) if len(peeked) == batch else FIRST_BATCH
+        self._batches[app_id] = min(2 * batch, self._most) if len(peeked) == batch else FIRST_BATCH
         contended = self._random.uniform(*CONTENDED_SECONDS)
         if not peeked:
             return FULL_SECONDS if not room or self._left_out() else contended
@@ -210,7 +210,7 @@ class Dispatcher:
         if self._destinations.absent_seconds(app) < self._no_executor_seconds:
             return IDLE_SECONDS
         now_ms = self._context.now_ms()
-        run_ids = self._peek(app_id, now_ms - int(self._no_executor_seconds * 1000), BATCH)
+        run_ids = self._peek(app_id, now_ms - int(self._no_executor_seconds * 1000), self._most)
         ends = [undelivered(run_id, Why.APP_OFFLINE(app=app), now_ms) for run_id in run_ids]
         if not ends:
             return IDLE_SECONDS

@@ -30,11 +30,6 @@ from sql.runs import transitions
 from sql.runs.run_rows import PlannedRun
 from sql.runs.shards import Shard
 
-#: Once a claim has this many triggers, further broadcasts wait for the next claim.
-SHARDS_LIMIT = 2_000
-#: Once a claim has this many characters of scripts, further scripts wait for the next claim.
-SCRIPT_CHARACTERS = 8_000_000
-
 
 @dataclass(frozen=True, slots=True)
 class _Due:
@@ -67,6 +62,7 @@ class RunRouting:
         self.outcome = ClaimOutcome()
         self._claim = claim
         self._node = context.node
+        self._limits = context.limits
         self._no_executor_seconds = context.timeouts.no_executor
         self._roster = roster
         self._workload = workload
@@ -94,7 +90,7 @@ class RunRouting:
     def _route_script(self, row: PlannedRun, job: JobToRun, version: int) -> None:
         """Route the run of a script, unless this claim has read or sent enough of them."""
         scripts, usage = self._claim.scripts, self._usage
-        if version not in scripts or usage.script_characters >= SCRIPT_CHARACTERS:
+        if version not in scripts or usage.script_characters >= self._limits.script_characters:
             return  # it stays PLANNED
         script = scripts[version]
         if script is None:
@@ -135,7 +131,7 @@ class RunRouting:
     def _broadcast(self, due: _Due, request: RouteRequest) -> None:
         """Split a run into one shard per executor, once each of them has room."""
         total = len(request.candidates)
-        if self.outcome.triggers and len(self.outcome.triggers) + total > SHARDS_LIMIT:
+        if self.outcome.triggers and len(self.outcome.triggers) + total > self._limits.shards:
             return  # it stays PLANNED for the next claim
         if not all(self._has_room(address) for address in request.candidates):
             self.outcome.full_jobs.add(due.job.id)

@@ -24,7 +24,7 @@ class AppArrival:
     merged_ids: tuple[int, ...] = ()
 
     @property
-    def there(self) -> str:
+    def fingerprint(self) -> str:
         """Return the fingerprint of the app at the source."""
         return digest(self)
 
@@ -67,7 +67,7 @@ class JobArrival:
     next_tick_ms: int = 0
 
     @property
-    def there(self) -> str:
+    def fingerprint(self) -> str:
         """Return the fingerprint of the job at the source, without whether it is started."""
         return digest(
             replace(self, added_at=None, updated_at=None, is_running=False, next_tick_ms=0)
@@ -84,7 +84,7 @@ class UserArrival:
     app_ids: tuple[int, ...] = ()
 
     @property
-    def there(self) -> str:
+    def fingerprint(self) -> str:
         """Return the fingerprint of the user at the source."""
         return digest(self)
 

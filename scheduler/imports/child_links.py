@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
-from scheduler.imports.decisions import JOB, JobStep, job_here
+from scheduler.imports.decisions import JOB, JobStep, job_fingerprint
 from scheduler.imports.import_outcomes import ImportAction, Outcome
 from scheduler.jobs.audit_records import record_of_children
 from scheduler.jobs.dependencies import find_circle
@@ -57,10 +57,11 @@ class LinkArrivals:
                     refused.append(_refused(step, " -> ".join(map(str, circle))))
                     continue
                 changed.append((job, before, wanted))
-            here = job_here(job, step.spec.app, wanted)
+            target = job_fingerprint(job, step.spec.app, wanted)
             # A child that is not imported yet is linked by the import that brings it in.
-            there = step.arrival.there if len(wanted) == len(step.arrival.child_ids) else ""
-            complete.append(Origin(step.arrival.source_id, job.id, there, here))
+            is_linked = len(wanted) == len(step.arrival.child_ids)
+            source = step.arrival.fingerprint if is_linked else ""
+            complete.append(Origin(step.arrival.source_id, job.id, source, target))
         self._link(session, changed)
         now_ms = self._context.now_ms()
         origins.write(session, self._source, JOB, complete, now_ms=now_ms)
@@ -84,7 +85,7 @@ class LinkArrivals:
 
 
 def _is_complete(step: JobStep, origin: Origin | None) -> bool:
-    return origin is not None and origin.there == step.arrival.there
+    return origin is not None and origin.source_fingerprint == step.arrival.fingerprint
 
 
 def _refused(step: JobStep, words: str) -> Outcome:

@@ -125,7 +125,7 @@ class Decider:
         return AppStep(action=action, arrival=arrival, target_id=named.id, words=words)
 
     def _known_app(self, arrival: AppArrival, origin: Origin, app: App) -> AppStep:
-        action = self._action(origin, there=arrival.there, here=app_here(app))
+        action = self._action(origin, source=arrival.fingerprint, target=app_fingerprint(app))
         return AppStep(action=action, arrival=arrival, target_id=app.id)
 
     def jobs(self, session: Session, app_id: int, arrivals: Sequence[JobArrival]) -> list[JobStep]:
@@ -160,7 +160,9 @@ class Decider:
     def _must_compare(self, arrival: JobArrival, known: Mapping[int, Origin]) -> bool:
         """Whether the decision depends on the job's present state here."""
         origin = known.get(arrival.source_id)
-        return origin is not None and (self.overwrite or origin.there != arrival.there)
+        return origin is not None and (
+            self.overwrite or origin.source_fingerprint != arrival.fingerprint
+        )
 
     def _new_job(
         self, arrival: JobArrival, taken: Collection[int], names: Mapping[str, int]
@@ -175,9 +177,9 @@ class Decider:
         self, arrival: JobArrival, origin: Origin, stored: "_StoredJobs", names: Mapping[str, int]
     ) -> JobStep:
         action = ImportAction.UNCHANGED
-        if self.overwrite or origin.there != arrival.there:
-            here = stored.fingerprint(origin.target_id, arrival.spec.app)
-            action = self._action(origin, there=arrival.there, here=here)
+        if self.overwrite or origin.source_fingerprint != arrival.fingerprint:
+            target = stored.fingerprint(origin.target_id, arrival.spec.app)
+            action = self._action(origin, source=arrival.fingerprint, target=target)
         words = (
             "it was changed on both sides; the version here is kept"
             if action is ImportAction.CONFLICT
@@ -185,10 +187,12 @@ class Decider:
         )
         return _named(_step(action, arrival, origin.target_id, words), names)
 
-    def _action(self, origin: Origin, *, there: str, here: str) -> ImportAction:
-        if origin.there == there and not (self.overwrite and origin.here != here):
+    def _action(self, origin: Origin, *, source: str, target: str) -> ImportAction:
+        """Return what to do with an item, given the present fingerprints of both sides."""
+        is_ours_changed = origin.target_fingerprint != target
+        if origin.source_fingerprint == source and not (self.overwrite and is_ours_changed):
             return ImportAction.UNCHANGED
-        if origin.here == here or self.overwrite:
+        if self.overwrite or not is_ours_changed:
             return ImportAction.UPDATE
         return ImportAction.CONFLICT
 
@@ -202,15 +206,15 @@ class _StoredJobs:
 
     def fingerprint(self, job_id: int, app: str) -> str:
         """Return the fingerprint of one of the jobs."""
-        return job_here(self._jobs[job_id], app, self._children.get(job_id, ()))
+        return job_fingerprint(self._jobs[job_id], app, self._children.get(job_id, ()))
 
 
-def app_here(app: App) -> str:
+def app_fingerprint(app: App) -> str:
     """Return the fingerprint of an app's present state here."""
     return digest(app_spec(app))
 
 
-def job_here(job: Job, app: str, child_ids: Sequence[int]) -> str:
+def job_fingerprint(job: Job, app: str, child_ids: Sequence[int]) -> str:
     """Return the fingerprint of a job's present state here, without whether it is started."""
     return fingerprint(job_spec(job, app, [f"#{child}" for child in child_ids]))
 

@@ -16,7 +16,7 @@ from scheduler.imports.import_outcomes import Outcome
 from scheduler.imports.job_arrivals import JobArrivals
 from scheduler.imports.past_arrivals import PastArrivals
 from scheduler.imports.take_over import TakeOver
-from scheduler.imports.user_arrivals import Keep, UserArrivals
+from scheduler.imports.user_arrivals import StorePasswords, UserArrivals
 from sql.imports import origins
 
 
@@ -28,7 +28,7 @@ class ImportOptions:
         source: the name of the source.
         overwrite: whether the source wins if an item was changed here.
         today: the present day in the source's time zone.
-        keep: stores the passwords of new users; None = new users are disabled.
+        store_passwords: stores the passwords of new users; None = new users are disabled.
         take_over: whether to start the jobs that are started at the source.
 
     """
@@ -36,7 +36,7 @@ class ImportOptions:
     source: str
     overwrite: bool
     today: date
-    keep: Keep | None = None
+    store_passwords: StorePasswords | None = None
     take_over: bool = False
 
 
@@ -72,7 +72,7 @@ class Importer:
         outcomes: Sequence[Outcome] = jobs.write(arrivals)
         return [
             *outcomes,
-            *self._users.write(arrivals.users, self.targets(APP), self._options.keep),
+            *self._users.write(arrivals.users, self.targets(APP), self._options.store_passwords),
             *self._past.days(arrivals.days, today=self._options.today, is_preview=False),
             *(self._take_over.write(arrivals) if self._options.take_over else ()),
         ]

@@ -20,7 +20,15 @@ from scheduler.commands.schedule_changes import ScheduleChanges
 from scheduler.commands.script_changes import apply_script
 from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival
 from scheduler.imports.child_links import LinkArrivals
-from scheduler.imports.decisions import APP, JOB, AppStep, Decider, JobStep, app_here, job_here
+from scheduler.imports.decisions import (
+    APP,
+    JOB,
+    AppStep,
+    Decider,
+    JobStep,
+    app_fingerprint,
+    job_fingerprint,
+)
 from scheduler.imports.import_outcomes import ImportAction, Outcome
 from scheduler.jobs.audit_records import record_of
 from scheduler.jobs.script_cache import script_type
@@ -114,17 +122,16 @@ class JobArrivals:
             action = Action.APP_CREATE if step.action is ImportAction.CREATE else Action.APP_UPDATE
             values = {"before": before, "after": app_record(app)}
             self._context.note(session, action, app.name, app.id, now_ms, **values)
-            self._remember_app(session, step, app_here(app), now_ms)
+            self._remember_app(session, step, app_fingerprint(app), now_ms)
         elif step.arrival.source_id not in origins.read(session, self._decider.source, APP):
             # The app existed here before: imported users may see it, but the import never changes
             # it.
             self._remember_app(session, step, "", now_ms)
         return app
 
-    def _remember_app(self, session: Session, step: AppStep, here: str, now_ms: int) -> None:
-        there = step.arrival.there
+    def _remember_app(self, session: Session, step: AppStep, target: str, now_ms: int) -> None:
         imported = [
-            Origin(source_id, step.target_id, there, here)
+            Origin(source_id, step.target_id, step.arrival.fingerprint, target)
             for source_id in (step.arrival.source_id, *step.arrival.merged_ids)
         ]
         origins.write(session, self._decider.source, APP, imported, now_ms=now_ms)
@@ -141,8 +148,8 @@ class JobArrivals:
             Origin(
                 step.arrival.source_id,
                 job.id,
-                "" if step.arrival.child_ids or job.id in children else step.arrival.there,
-                job_here(job, app.name, children.get(job.id, ())),
+                "" if step.arrival.child_ids or job.id in children else step.arrival.fingerprint,
+                job_fingerprint(job, app.name, children.get(job.id, ())),
             )
             for step, job in zip([*new, *changed], written, strict=True)
         ]

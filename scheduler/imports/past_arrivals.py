@@ -70,9 +70,9 @@ class PastArrivals:
                 past.add_runs(session, [row for row in rows if row["id"] not in known])
                 return len(known)
 
-            there = self._context.write(Right.ADMINISTER, unit)
-            added += len(rows) - there
-            taken += len(chunk) - len(rows) + there
+            known = self._context.write(Right.ADMINISTER, unit)
+            added += len(rows) - known
+            taken += len(chunk) - len(rows) + known
         return added, taken
 
 

@@ -24,7 +24,7 @@ PASSWORD_BYTES = 12
 
 #: Stores the passwords of new users, by name, where the caller can read them; called before the
 #: transaction that creates the users commits.
-Keep = Callable[[Mapping[str, str]], None]
+StorePasswords = Callable[[Mapping[str, str]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +50,24 @@ class UserArrivals:
         )
 
     def write(
-        self, arrivals: Sequence[UserArrival], app_ids: Mapping[int, int], keep: Keep | None
+        self,
+        arrivals: Sequence[UserArrival],
+        app_ids: Mapping[int, int],
+        store_passwords: StorePasswords | None,
     ) -> list[Outcome]:
         """Import users; return what was done.
 
-        `app_ids` are the ids here of the source's apps. With `keep`, new users get passwords;
-        without, they are disabled.
+        `app_ids` are the ids here of the source's apps. With `store_passwords`, new users get
+        passwords; without, they are disabled.
         """
         passwords = (
-            {one.name: secrets.token_urlsafe(PASSWORD_BYTES) for one in arrivals} if keep else {}
+            {one.name: secrets.token_urlsafe(PASSWORD_BYTES) for one in arrivals}
+            if store_passwords
+            else {}
         )
         hashes = {name: hash_password(password) for name, password in passwords.items()}
         # Disabled users get the hash of a random password that nobody knows.
-        unknown = "" if keep else hash_password(secrets.token_urlsafe())
+        unknown = "" if store_passwords else hash_password(secrets.token_urlsafe())
 
         def unit(session: Session) -> list[Outcome]:
             steps = self._decide(session, arrivals)
@@ -79,8 +84,10 @@ class UserArrivals:
                 elif step.action is ImportAction.UPDATE and step.user is not None:
                     users.set_rights(step.user, rights)
                     self._remember(session, step.arrival, step.user)
-            if keep:
-                keep({one.arrival.name: passwords[one.arrival.name] for one in _created(steps)})
+            if store_passwords:
+                store_passwords(
+                    {one.arrival.name: passwords[one.arrival.name] for one in _created(steps)}
+                )
             return [_outcome(step) for step in steps]
 
         return self._context.write(Right.ADMINISTER, unit)
@@ -111,9 +118,9 @@ class UserArrivals:
     def _action(
         self, origin: Origin, arrival: UserArrival, user: User, is_last: bool
     ) -> ImportAction:
-        if origin.there == arrival.there:
+        if origin.source_fingerprint == arrival.fingerprint:
             return ImportAction.UNCHANGED
-        if (origin.here == _here(user) or self._overwrite) and not is_last:
+        if (origin.target_fingerprint == _fingerprint(user) or self._overwrite) and not is_last:
             return ImportAction.UPDATE
         return ImportAction.CONFLICT
 
@@ -138,11 +145,11 @@ class UserArrivals:
         self._remember(session, arrival, user)
 
     def _remember(self, session: Session, arrival: UserArrival, user: User) -> None:
-        origin = Origin(arrival.source_id, user.id, arrival.there, _here(user))
+        origin = Origin(arrival.source_id, user.id, arrival.fingerprint, _fingerprint(user))
         origins.write(session, self._source, USER, [origin], now_ms=self._context.now_ms())
 
 
-def _here(user: User) -> str:
+def _fingerprint(user: User) -> str:
     rights = users.rights_of(user)
     return digest([rights.role, rights.app_ids, rights.may_edit_glue])
 

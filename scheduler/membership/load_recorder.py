@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 
 from scheduler.membership.registration import stored_load
 from sql.engine import Database
+from sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from sql.registry import executor_loads, presence
 from sql.registry.executor_loads import LoadPoint
 from sql.registry.liveness import state
 
-MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-KEPT_MS = 7 * 24 * HOUR_MS
+KEPT_MS = 7 * DAY_MS
 #: The longest pause; a minute is recorded this late at most.
 POLL_SECONDS = 5.0
 _FIGURES = ("slots", "running", "waiting", "cpu_percent", "memory_percent")

@@ -35,6 +35,9 @@ BATCH = 500
 #: Runs looked at in one round, and the pause between two rounds.
 LOOK = 10_000
 POLL_SECONDS = 1.0
+#: The pause is at least this for each run looked at: reading one takes some 30 microseconds, and
+#: thousands may wait in executors for long.
+PAUSE_SECONDS_A_RUN = 0.000_5
 #: Questions after which a successor that knows nothing of a run is believed, though triggers of the
 #: boot before it may still wait in its queue.
 SUCCESSOR_QUESTIONS = 2
@@ -78,42 +81,56 @@ class Reconciler:
         self._asked: dict[int, _Asked] = {}
 
     def tick(self, now_ms: int) -> float:
-        """Ask about silent runs; return the seconds until the next look."""
+        """Ask about silent runs; return the seconds until the next look.
+
+        An executor that leaves a question unanswered is asked no other one in this round.
+        """
         by_executor: dict[tuple[str, str], list[RoutedRun]] = defaultdict(list)
-        for row in self._silent(now_ms):
+        silent = self._silent(now_ms)
+        for row in filter(self._is_to_be_asked, silent):
             app = self._context.app_names(row.app_id).get(row.app_id, "")
             standing = self._roster.standing(app, row.address, row.boot_id)
             if _is_ours(row, standing):
                 by_executor[app, row.address].append(row)
-        if by_executor:
-            self._inquire(by_executor)
-        return min(POLL_SECONDS, self._silence_seconds / 10)
+        while by_executor:
+            answered = self._inquire({at: rows[:BATCH] for at, rows in by_executor.items()})
+            by_executor = {
+                at: by_executor[at][BATCH:] for at in answered if by_executor[at][BATCH:]
+            }
+        pause = min(POLL_SECONDS, self._silence_seconds / 10)
+        return max(pause, min(len(silent) * PAUSE_SECONDS_A_RUN, self._silence_seconds / 2))
 
     def _silent(self, now_ms: int) -> list[RoutedRun]:
         before_ms = now_ms - int(self._silence_seconds * 1000)
         rows = self._context.database.read(lambda session: _silent(session, before_ms))
         open_ids = {row.id for row in rows}
         self._asked = {run_id: it for run_id, it in self._asked.items() if run_id in open_ids}
-        return [row for row in rows if self._is_to_be_asked(row)]
+        return rows
 
     def _is_to_be_asked(self, row: RoutedRun) -> bool:
         before = self._asked.get(row.id)
         return before is None or time.monotonic() - before.at >= self._silence_seconds / 2
 
-    def _inquire(self, by_executor: dict[tuple[str, str], list[RoutedRun]]) -> None:
+    def _inquire(
+        self, by_executor: dict[tuple[str, str], list[RoutedRun]]
+    ) -> list[tuple[str, str]]:
+        """Ask each executor one question and act on the answers; return who answered."""
         asked: list[tuple[str, str, list[RoutedRun]]] = []
         questions: list[Question] = []
         for (app, address), rows in by_executor.items():
             holder = self._roster.holder(app, address)
             if holder is not None:
-                asked.append((app, address, rows[:BATCH]))
-                questions.append(_question(app, address, holder, rows[:BATCH]))
+                asked.append((app, address, rows))
+                questions.append(_question(app, address, holder, rows))
+        answered = []
         asked_at = time.monotonic()
         answers = self._requester.ask(questions, self._answer_seconds)
         for (app, address, rows), answer in zip(asked, answers, strict=True):
             self._note_asked(rows, asked_at)
             if isinstance(answer, KnowAnswer):
                 self._act(app, address, rows, answer)
+                answered.append((app, address))
+        return answered
 
     def _note_asked(self, rows: Sequence[RoutedRun], asked_at: float) -> None:
         for row in rows:

@@ -10,21 +10,21 @@ from datetime import timedelta
 import structlog
 
 from scheduler.retention.calendar_days import CalendarDays
-from scheduler.retention.clearing import Clearing
+from scheduler.retention.clearing import Clearing, StepSize
 from scheduler.retention.clearing_criteria import ClearingCriteria
 from scheduler.retention.lease_holder import LeaseHolder
 from sql.engine import Database
-from sql.instants import at, epoch_ms
+from sql.instants import DAY_MS, HOUR_MS, at, epoch_ms
 from sql.registry import presence
 
 LEASE = "retention"
 POLL_SECONDS = 5.0
 #: Time between two searches for expired runs.
-ROUND_MS = 3_600_000
+ROUND_MS = HOUR_MS
 #: The pause after a chunk: this many times the chunk's duration, and at least this many seconds.
 PAUSE_FACTOR, PAUSE_SECONDS = 3, 0.1
 #: A scheduler silent for this long never comes back: each start has a new name.
-SCHEDULER_EXPIRY_MS = 86_400_000
+SCHEDULER_EXPIRY_MS = DAY_MS
 #: Recorded as the user who cleared the runs.
 PURGED_BY = "retention"
 
@@ -39,16 +39,24 @@ class Cleaner:
         database: where runs are stored.
         timezone: IANA name of the zone in which days are counted.
         run_retention_days: whole days that runs are kept, besides today; 0 = forever.
+        step_size: how much to do at once.
 
     """
 
     def __init__(
-        self, *, node: str, database: Database, timezone: str, run_retention_days: int
+        self,
+        *,
+        node: str,
+        database: Database,
+        timezone: str,
+        run_retention_days: int,
+        step_size: StepSize | None = None,
     ) -> None:
         self._database = database
         self._lease = LeaseHolder(LEASE, node=node, database=database)
         self._days = CalendarDays(timezone)
         self._retention = timedelta(days=run_retention_days)
+        self._step_size = step_size
         self._clearing: Clearing | None = None
         self._cleared = 0
         self._next_ms = 0
@@ -81,7 +89,13 @@ class Cleaner:
         if self._retention:
             oldest = self._days.start(self._days.of(at(now_ms)) - self._retention)
             criteria = ClearingCriteria(before_ms=epoch_ms(oldest))
-            self._clearing = Clearing(self._database, criteria, by=PURGED_BY, days=self._days)
+            self._clearing = Clearing(
+                self._database,
+                criteria,
+                by=PURGED_BY,
+                days=self._days,
+                step_size=self._step_size,
+            )
             self._cleared = 0
 
     def _step(self, now_ms: int) -> bool:

@@ -6,6 +6,7 @@ attempts are needed to decide how the tick ends.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy.orm import Session
@@ -20,17 +21,23 @@ from sql.runs import purges
 from sql.runs.purges import END, START, DuePosition, PurgeCandidate
 from sql.runs.ticks import Tick, tick_of
 
-#: Ticks examined in one step, and runs deleted in one transaction.
-TICKS, RUNS = 400, 1_000
 #: The pause after a step: this many times the step's duration, and at least this many seconds.
 PAUSE_FACTOR, PAUSE_SECONDS = 2, 0.02
 _FAR_MS = 2**53
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSize:
+    """The size of a step: ticks to examine, and runs to delete in one transaction."""
+
+    ticks: int = 400
+    runs: int = 1_000
+
+
 class _Walk(Protocol):
     """Visits the ticks that may be cleared, each once, oldest first."""
 
-    def next_ticks(self, session: Session) -> list[Tick]:
+    def next_ticks(self, session: Session, limit: int) -> list[Tick]:
         """Return the next ticks to examine; empty at the end."""
 
     def includes(self, runs: Iterable[PurgeCandidate]) -> bool:
@@ -46,6 +53,7 @@ class Clearing:
         by: recorded as the user who cleared them.
         days: the calendar of the day report.
         dry_run: count the runs without deleting them.
+        step_size: how much to do at once.
 
     """
 
@@ -57,23 +65,26 @@ class Clearing:
         by: str,
         days: CalendarDays,
         dry_run: bool = False,
+        step_size: StepSize | None = None,
     ) -> None:
         self._database = database
         self._by = by
         self._days = days
         self._dry_run = dry_run
+        self._step_size = step_size or StepSize()
         self._walk = database.read(lambda session: _walk_of(session, criteria))
 
     def step(self, now_ms: int) -> int | None:
         """Clear some runs; return how many, or None when nothing is left."""
-        ticks = self._database.read(self._walk.next_ticks)
+        size = self._step_size
+        ticks = self._database.read(lambda session: self._walk.next_ticks(session, size.ticks))
         if not ticks:
             return None
         by_tick = self._database.read(lambda session: purges.runs_of_ticks(session, ticks))
         run_ids = [run.id for runs in by_tick.values() if self._may_clear(runs) for run in runs]
         if self._dry_run:
             return len(run_ids)
-        return sum(self._delete(chunk, now_ms) for chunk in chunks(run_ids, RUNS))
+        return sum(self._delete(chunk, now_ms) for chunk in chunks(run_ids, size.runs))
 
     def _may_clear(self, runs: list[PurgeCandidate]) -> bool:
         return all(run.status in FINAL for run in runs) and self._walk.includes(runs)
@@ -135,8 +146,8 @@ class _JobWalk:
         self._at = Tick(job_id, 0, -1)
         self._before_ms = before_ms
 
-    def next_ticks(self, session: Session) -> list[Tick]:
-        ticks = purges.ticks_after(session, self._at, before_ms=self._before_ms, limit=TICKS)
+    def next_ticks(self, session: Session, limit: int) -> list[Tick]:
+        ticks = purges.ticks_after(session, self._at, before_ms=self._before_ms, limit=limit)
         self._at = ticks[-1] if ticks else self._at
         return ticks
 
@@ -152,8 +163,8 @@ class _TimeWalk:
         self._before = before
         self._app_id = app_id
 
-    def next_ticks(self, session: Session) -> list[Tick]:
-        rows = purges.due_after(session, self._at, self._before, limit=TICKS, app_id=self._app_id)
+    def next_ticks(self, session: Session, limit: int) -> list[Tick]:
+        rows = purges.due_after(session, self._at, self._before, limit=limit, app_id=self._app_id)
         if rows:
             self._at = rows[-1].position
         return list(dict.fromkeys(tick_of(row) for row in rows))

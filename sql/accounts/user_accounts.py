@@ -7,7 +7,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from sql.accounts.users import Role
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.models import SignIn, User
 from sql.rows import fetch, query
 from sql.text_search import contains
@@ -61,7 +61,7 @@ def by_id(session: Session, user_id: int) -> User:
     """
     user = session.get(User, user_id)
     if user is None:
-        raise NotFound(f"no user {user_id}")
+        raise NotFound(LookupFailure.NO_USER, id=user_id)
     return user
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from sql.batch import insert_unless_there
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.models import User
 
 
@@ -90,7 +90,7 @@ def find(session: Session, name: str) -> User:
     """
     user = _named(session, name, for_update=True)
     if user is None:
-        raise NotFound(f"no user named {name!r}")
+        raise NotFound(LookupFailure.NO_USER_NAMED, name=name)
     return user
 
 

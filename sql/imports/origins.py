@@ -12,12 +12,12 @@ from sql.rows import fetch, query
 
 
 class Origin(NamedTuple):
-    """The source of one item; `there` and `here` are the fingerprints of both sides."""
+    """The source of one item, and the fingerprints of both sides."""
 
     source_id: int
     target_id: int
-    there: str
-    here: str
+    source_fingerprint: str
+    target_fingerprint: str
 
 
 def read(session: Session, source: str, kind: str) -> dict[int, Origin]:

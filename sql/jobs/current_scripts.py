@@ -3,7 +3,7 @@
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.models import App, Job
 
 
@@ -21,5 +21,5 @@ def of_job(session: Session, job_id: int) -> tuple[Job, str]:
         .options(undefer(Job.script_source))
     ).one_or_none()
     if row is None:
-        raise NotFound(f"job {job_id} has no script")
+        raise NotFound(LookupFailure.NO_SCRIPT, id=job_id)
     return row[0], row[1]

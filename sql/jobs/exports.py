@@ -24,7 +24,7 @@ def jobs(
 
     Raises:
         NotFound: there is no such app or job.
-        Conflict: several apps have a job of that name.
+        Ambiguous: several apps have a job of that name.
 
     """
     statement = (

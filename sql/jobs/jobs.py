@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from sql.batch import Guard, chunks, update_each
 from sql.dialects.hints import PRIMARY_KEY, use_index
-from sql.errors import Conflict, NotFound
+from sql.errors import Ambiguous, LookupFailure, NotFound
 from sql.explanation import Explanation
 from sql.models import App, Job
 from sql.rows import fetch, fetch_plain, query
@@ -190,7 +190,7 @@ def lock_all(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
     }
     for job_id in ids:
         if job_id not in locked:
-            raise NotFound(f"no job with id {job_id}")
+            raise NotFound(LookupFailure.NO_JOB, id=job_id)
     return locked
 
 
@@ -199,7 +199,7 @@ def find(session: Session, name: str) -> Job:
 
     Raises:
         NotFound: there is no such job.
-        Conflict: several apps have a job of that name.
+        Ambiguous: several apps have a job of that name.
 
     """
     app, _, short = name.rpartition("/")
@@ -208,9 +208,9 @@ def find(session: Session, name: str) -> Job:
         statement = statement.where(App.name == app)
     jobs = session.execute(statement.limit(2)).scalars().all()
     if not jobs:
-        raise NotFound(f"no job named {name!r}")
+        raise NotFound(LookupFailure.NO_JOB_NAMED, name=name)
     if len(jobs) > 1:
-        raise Conflict(f"several apps have a job named {name!r}; write APP/{name}")
+        raise Ambiguous(LookupFailure.SEVERAL_JOBS_NAMED, name=name)
     return jobs[0]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import LargeBinary, cast, delete, func, select, update
 from sqlalchemy.orm import Session
 
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.instants import at
 from sql.models import Job, Run, ScriptVersion
 from sql.rows import fetch, fetch_one, query
@@ -114,7 +114,7 @@ def version(session: Session, job_id: int, version_id: int) -> VersionSource:
     )
     version = fetch_one(session, VersionSource, wanted)
     if version is None:
-        raise NotFound(f"job {job_id} has no version {version_id} of its script")
+        raise NotFound(LookupFailure.NO_SCRIPT_VERSION, id=job_id, version=version_id)
     return version
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session
 
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.models import App, AppDay, Job, Registration, Run
 from sql.registry import pauses
 from sql.registry.presence import EXECUTOR
@@ -80,7 +80,7 @@ def by_id(session: Session, app_id: int) -> App:
     """
     app = session.get(App, app_id)
     if app is None:
-        raise NotFound(f"no app {app_id}")
+        raise NotFound(LookupFailure.NO_APP, id=app_id)
     return app
 
 
@@ -93,7 +93,7 @@ def lock(session: Session, app_id: int) -> App:
     """
     app = session.get(App, app_id, with_for_update=True)
     if app is None:
-        raise NotFound(f"no app {app_id}")
+        raise NotFound(LookupFailure.NO_APP, id=app_id)
     return app
 
 

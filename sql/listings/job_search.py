@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from sql.accounts import preferences
 from sql.dialects.hints import use_index
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.jobs import child_links
 from sql.jobs.parked import PARKED_MS
 from sql.listings import run_lines
@@ -98,7 +98,7 @@ def show(
     wanted = listed_jobs(now_ms).where(Job.id == job_id, *_visible(app_ids))
     job = fetch_one(session, ListedJob, wanted)
     if job is None:
-        raise NotFound(f"no job {job_id}")
+        raise NotFound(LookupFailure.NO_JOB, id=job_id)
     return job
 
 

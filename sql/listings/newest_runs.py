@@ -20,12 +20,8 @@ from sql.models import App, Run
 from sql.rows import Query, fetch, query
 from sql.run_status import RunStatus
 
-#: Most partitions that are read one by one.
-PARTITIONS = 50
 #: Fewest rows to read from each partition, and most rows to read from all of them.
 PARTITION_ROWS, ALL_ROWS = 5, 2_000
-#: Rows that a stream first reads of a partition, and partitions that it reads by one statement.
-STREAM_ROWS, STREAM_PARTITIONS = 32, 25
 _INDEX = "i_status_due"
 
 #: `due_at` and id of a run; runs are ordered by both, descending.
@@ -57,11 +53,31 @@ FoundRun: TypeAlias = IndexedRun | ScannedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSizes:
+    """How much to read at once.
+
+    Attributes:
+        partitions: most partitions that are read one by one.
+        partition_rows: fewest rows to read from each partition.
+        all_rows: most rows to read from all of them.
+        stream_rows: rows that a stream first reads of a partition.
+        stream_partitions: partitions that a stream reads by one statement.
+
+    """
+
+    partitions: int = 50
+    partition_rows: int = PARTITION_ROWS
+    all_rows: int = ALL_ROWS
+    stream_rows: int = 32
+    stream_partitions: int = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSelection:
     """Which runs to read: of these statuses and apps (None = all), due in [since_ms, until_ms).
 
     `before` is the run after which to continue; None = start with the newest. `row` is what to read
-    of each run.
+    of each run, `sizes` how much at once.
     """
 
     statuses: frozenset[RunStatus]
@@ -70,6 +86,7 @@ class RunSelection:
     until_ms: int | None = None
     before: Due | None = None
     row: type[FoundRun] = IndexedRun
+    sizes: ReadSizes = ReadSizes()
 
 
 class _NewestRun(NamedTuple):
@@ -101,7 +118,7 @@ class Newest:
 def read(session: Session, wanted: RunSelection, *, limit: int) -> Newest:
     """Return the newest runs.
 
-    Without `before`, and with a `limit` up to ALL_ROWS / PARTITIONS, these are at least `limit`
+    Without `before`, and with a `limit` up to `all_rows / partitions`, these are at least `limit`
     runs if there are so many.
     """
     slices = _read(session, wanted, limit)
@@ -120,6 +137,7 @@ def stream(session: Session, wanted: RunSelection) -> Iterator[FoundRun]:
     twice as much each time, when all rows read so far were yielded. A run whose status changes
     meanwhile may come twice or not at all.
     """
+    sizes = wanted.sizes
     heads = deque(_heads(session, wanted, app_ids(session, wanted)))
     number = count()
     heap: list[tuple[int, int, int, FoundRun, Iterator[FoundRun]]] = []
@@ -130,8 +148,8 @@ def stream(session: Session, wanted: RunSelection) -> Iterator[FoundRun]:
 
     while heads or heap:
         if heads and (not heap or heads[0].due_at >= -heap[0][0]):
-            begun = [heads.popleft()[1:] for _ in range(min(STREAM_PARTITIONS, len(heads)))]
-            for part, rows in _first_rows(session, wanted, begun, STREAM_ROWS).items():
+            begun = [heads.popleft()[1:] for _ in range(min(sizes.stream_partitions, len(heads)))]
+            for part, rows in _first_rows(session, wanted, begun, sizes.stream_rows).items():
                 add(_read_on(session, wanted, part, rows))
         else:
             *_, run, runs = heappop(heap)
@@ -152,12 +170,12 @@ def unordered(session: Session, wanted: RunSelection) -> Query:
 def _read_on(
     session: Session, wanted: RunSelection, part: tuple[str, int], rows: list[FoundRun]
 ) -> Iterator[FoundRun]:
-    limit = STREAM_ROWS
+    limit = wanted.sizes.stream_rows
     while True:
         yield from sorted(rows, key=lambda row: (row.due_at, row.id), reverse=True)
         if len(rows) < limit:
             return
-        limit = min(limit * 2, ALL_ROWS)
+        limit = min(limit * 2, wanted.sizes.all_rows)
         wanted = replace(wanted, before=min((row.due_at, row.id) for row in rows))
         rows = fetch(session, wanted.row, _part(wanted, *part).limit(limit))
 
@@ -176,15 +194,15 @@ def app_ids(session: Session, wanted: RunSelection) -> Collection[int]:
 
 
 def _read(session: Session, wanted: RunSelection, limit: int) -> list[_Slice]:
-    apps = app_ids(session, wanted)
+    apps, most = app_ids(session, wanted), wanted.sizes.partitions
     parts = list(product((status.value for status in sorted(wanted.statuses)), sorted(apps)))
-    if len(parts) <= PARTITIONS:
+    if len(parts) <= most:
         return _one_by_one(session, wanted, parts, limit)
     heads = _heads(session, wanted, apps)
-    if len(heads) <= PARTITIONS:
+    if len(heads) <= most:
         return _one_by_one(session, wanted, [head[1:] for head in heads], limit)
-    # PARTITIONS partitions have a run at least as new as this one, so no older run is needed.
-    oldest = heads[PARTITIONS - 1].due_at
+    # As many partitions as are read have a run at least as new, so no older run is needed.
+    oldest = heads[most - 1].due_at
     newer = [head[1:] for head in heads if head.due_at > oldest]
     tied = [head for head in heads if head.due_at == oldest]
     return [
@@ -212,7 +230,8 @@ def _one_by_one(
     """Return the newest runs of each of a few partitions."""
     if not parts:
         return []
-    each = max(PARTITION_ROWS, min(limit, ALL_ROWS // len(parts)))
+    sizes = wanted.sizes
+    each = max(sizes.partition_rows, min(limit, sizes.all_rows // len(parts)))
     return [_share(rows, each, None) for rows in _first_rows(session, wanted, parts, each).values()]
 
 

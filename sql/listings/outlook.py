@@ -1,11 +1,11 @@
 """The next ticks of enabled jobs, read along the index of next ticks, at most LOOKED_AT jobs."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
@@ -26,6 +26,14 @@ class DueJob(NamedTuple):
     schedule_value: str | None
     timezone: str | None
     next_tick_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDue:
+    """The ids of the jobs that are due first; `seen_until_ms` as in `Outlook`."""
+
+    job_ids: Sequence[int]
+    seen_until_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +57,31 @@ def read(
     session: Session, app_ids: Collection[int] | None, *, from_ms: int, to_ms: int, limit: int
 ) -> Outlook:
     """Return the jobs whose next tick is in [from, to]; the `limit` first ones with their names."""
+    rows = session.execute(_due(from_ms, to_ms)).all()
+    mine = [(job_id, at) for job_id, app_id, at in rows if app_ids is None or app_id in app_ids]
+    return Outlook(
+        first=_named(session, [job_id for job_id, _ in mine[:limit]]),
+        per_minute=Counter((at - from_ms) // _MINUTE_MS for _, at in mine),
+        seen_until_ms=rows[-1][2] if len(rows) == LOOKED_AT else None,
+    )
+
+
+def first_due(
+    session: Session, app_ids: Collection[int] | None, *, from_ms: int, to_ms: int, limit: int
+) -> FirstDue:
+    """Return the first jobs whose next tick is in [from, to]."""
+    due = _due(from_ms, to_ms).subquery()
+    first = select(due.c.id).order_by(due.c.next_tick_at, due.c.id).limit(limit)
+    if app_ids is not None:
+        first = first.where(due.c.app_id.in_(app_ids))
+    examined, last = session.execute(select(func.count(), func.max(due.c.next_tick_at))).one()
+    return FirstDue(
+        job_ids=session.execute(first).scalars().all(),
+        seen_until_ms=last if examined == LOOKED_AT else None,
+    )
+
+
+def _due(from_ms: int, to_ms: int) -> Select[int, int, int]:
     due = (
         select(Job.id, Job.app_id, Job.next_tick_at)
         .where(
@@ -59,13 +92,7 @@ def read(
         .order_by(Job.next_tick_at)
         .limit(LOOKED_AT)
     )
-    rows = session.execute(use_index(due, Job, "i_status_next")).all()
-    mine = [(job_id, at) for job_id, app_id, at in rows if app_ids is None or app_id in app_ids]
-    return Outlook(
-        first=_named(session, [job_id for job_id, _ in mine[:limit]]),
-        per_minute=Counter((at - from_ms) // _MINUTE_MS for _, at in mine),
-        seen_until_ms=rows[-1][2] if len(rows) == LOOKED_AT else None,
-    )
+    return use_index(due, Job, "i_status_next")
 
 
 def _named(session: Session, job_ids: list[int]) -> list[DueJob]:

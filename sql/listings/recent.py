@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ScalarSelect, bindparam, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.instants import at
 from sql.jobs import jobs as jobs_table
 from sql.models import App, Job, Run, ScriptVersion
@@ -112,7 +112,7 @@ def job(session: Session, name: str, *, now_ms: int) -> ListedJob:
 
     Raises:
         NotFound: there is no such job.
-        Conflict: several apps have a job of that name.
+        Ambiguous: several apps have a job of that name.
 
     """
     job_id = jobs_table.find(session, name).id
@@ -124,7 +124,7 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
 
     Raises:
         NotFound: there is no such job, or no run `tick_of`.
-        Conflict: several apps have a job of that name.
+        Ambiguous: several apps have a job of that name.
 
     """
     statement = _runs()
@@ -154,7 +154,7 @@ def run(session: Session, run_id: int, app_ids: Collection[int] | None = None) -
         statement = statement.where(Run.app_id.in_(app_ids))
     runs = fetch_plain(session, DetailedRun, statement, {"its_id": run_id})
     if not runs:
-        raise NotFound(f"no run {run_id}")
+        raise NotFound(LookupFailure.NO_RUN, id=run_id)
     return runs[0]
 
 

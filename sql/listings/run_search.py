@@ -12,9 +12,9 @@ from sqlalchemy import ColumnElement, Subquery, and_, case, func, select, true
 from sqlalchemy.orm import Session
 
 from sql.listings import newest_runs, run_lines, run_messages, run_walks
-from sql.listings.newest_runs import FoundRun, IndexedRun
+from sql.listings.newest_runs import IndexedRun
 from sql.listings.run_lines import RunLine
-from sql.listings.run_walks import Place, RunSearch
+from sql.listings.run_walks import DatedRun, ListedRun, Place, RunSearch
 
 #: Runs read by one statement of a sweep.
 AT_ONCE = 2_000
@@ -52,7 +52,7 @@ class RunCount:
 
 def page(session: Session, wanted: RunSearch) -> RunPage:
     """Return a page of runs, newest first; with a position of another order, the first page."""
-    chosen: list[tuple[Place, FoundRun]] = []
+    chosen: list[tuple[Place, ListedRun]] = []
     rest, looked_at = wanted, 0
     for _ in range(ROUNDS):
         walk = run_walks.walk(session, rest)
@@ -108,7 +108,7 @@ def count(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
     return RunCount(number=min(number, most), is_all=counted < limit and number <= most)
 
 
-def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[FoundRun]]:
+def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[ListedRun]]:
     """Yield batches of runs along an index, newest first."""
     if run_walks.is_along_partitions(wanted):
         runs = newest_runs.stream(session, run_walks.selection(wanted, before=None))
@@ -124,7 +124,7 @@ def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[FoundRun]
         rest = replace(rest, before=walk.end)
 
 
-def _fitting(session: Session, rows: Sequence[FoundRun], wanted: RunSearch) -> list[FoundRun]:
+def _fitting(session: Session, rows: Sequence[ListedRun], wanted: RunSearch) -> list[ListedRun]:
     fitting = [row for row in rows if _fits(row, wanted)]
     if wanted.text is None:
         return fitting
@@ -132,7 +132,7 @@ def _fitting(session: Session, rows: Sequence[FoundRun], wanted: RunSearch) -> l
     return [row for row in fitting if row.id in with_text]
 
 
-def _lines(session: Session, chosen: Sequence[tuple[Place, FoundRun]]) -> list[RunLine]:
+def _lines(session: Session, chosen: Sequence[tuple[Place, ListedRun]]) -> list[RunLine]:
     # Runs deleted in between are missing.
     return run_lines.by_ids(session, [run.id for _, run in chosen])
 
@@ -155,15 +155,19 @@ def _conditions(examined: Subquery, wanted: RunSearch) -> list[ColumnElement[boo
     return found
 
 
-def _fits(row: FoundRun, wanted: RunSearch) -> bool:
+def _fits(row: ListedRun, wanted: RunSearch) -> bool:
     if isinstance(row, IndexedRun):
         # The index has checked it all.
         return True
+    is_in_time = (wanted.since_ms is None or row.due_at >= wanted.since_ms) and (
+        wanted.until_ms is None or row.due_at < wanted.until_ms
+    )
+    if isinstance(row, DatedRun):
+        return is_in_time
     return (
-        (wanted.app_ids is None or row.app_id in wanted.app_ids)
+        is_in_time
+        and (wanted.app_ids is None or row.app_id in wanted.app_ids)
         and (not wanted.statuses or row.status in wanted.statuses)
         and wanted.kind in (None, row.kind)
         and wanted.address in (None, row.address)
-        and (wanted.since_ms is None or row.due_at >= wanted.since_ms)
-        and (wanted.until_ms is None or row.due_at < wanted.until_ms)
     )

@@ -7,15 +7,22 @@ all runs                     along `i_trigger_time`, by due time to the second
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import ColumnElement, CompoundSelect, and_, or_, select, union_all
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.dialects.hints import use_index
-from sql.instants import at, epoch_ms
+from sql.instants import HOUR_MS, at, epoch_ms
 from sql.listings import newest_runs
-from sql.listings.newest_runs import Due, FoundRun, IndexedRun, RunSelection, ScannedRun
+from sql.listings.newest_runs import (
+    Due,
+    FoundRun,
+    IndexedRun,
+    ReadSizes,
+    RunSelection,
+    ScannedRun,
+)
 from sql.models import Run
 from sql.rows import Query, query
 from sql.run_status import RunStatus
@@ -23,7 +30,7 @@ from sql.run_status import RunStatus
 #: Most runs examined for one page; each costs a read by primary key.
 LOOKED_AT = newest_runs.ALL_ROWS
 #: A job's runs are read by tick; those due up to this long after their tick are found by due time.
-LATE_MS = 3_600_000
+LATE_MS = HOUR_MS
 
 #: The position where a page ended: the values of its last run in the columns of the order.
 Place = tuple[int, ...]
@@ -62,6 +69,17 @@ class RunSearch:
     looked_at: int = LOOKED_AT
 
 
+class DatedRun(NamedTuple):
+    """The columns of a run that a search for messages alone needs."""
+
+    id: int
+    due_at: int
+
+
+ListedRun: TypeAlias = FoundRun | DatedRun
+_Row = TypeVar("_Row", bound=ScannedRun | DatedRun)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
     """Runs in the list's order, each with its position; `end` is where reading stopped.
@@ -69,7 +87,7 @@ class Walk:
     `end` None = there are no more runs. `looked_at` is how many were read.
     """
 
-    rows: Sequence[tuple[Place, FoundRun]]
+    rows: Sequence[tuple[Place, ListedRun]]
     end: Place | None
     looked_at: int
 
@@ -97,7 +115,7 @@ def candidates(session: Session, wanted: RunSearch) -> Query:
         return _ticks_of(wanted, wanted.job_id, ())
     if is_along_partitions(wanted):
         return newest_runs.unordered(session, selection(wanted, before=None))
-    return _times_of(wanted)
+    return _times_of(wanted, ScannedRun)
 
 
 def is_along_partitions(wanted: RunSearch) -> bool:
@@ -109,7 +127,7 @@ def is_along_partitions(wanted: RunSearch) -> bool:
 def _along_ticks(session: Session, wanted: RunSearch, job_id: int) -> Walk:
     statement = _ticks_of(wanted, job_id, _before(_TICK, wanted.before))
     limit = _limit(wanted, has_rest=has_rest(wanted) or bool(wanted.statuses))
-    rows = _pairs(session, statement.limit(limit))
+    rows = _pairs(session, ScannedRun, statement.limit(limit))
     return _walked(rows, limit)
 
 
@@ -118,12 +136,12 @@ def _along_ticks_of_jobs(session: Session, wanted: RunSearch, job_ids: Sequence[
     if not job_ids:
         return Walk(rows=[], end=None, looked_at=0)
     limit = _limit(wanted, has_rest=has_rest(wanted) or bool(wanted.statuses))
-    each = max(newest_runs.PARTITION_ROWS, min(limit, LOOKED_AT // len(job_ids)))
+    each = max(newest_runs.PARTITION_ROWS, min(limit, wanted.looked_at // len(job_ids)))
     parts = [
         _ticks_of(wanted, job_id, _before_of_job(wanted.before, job_id)).limit(each)
         for job_id in job_ids
     ]
-    pairs = _pairs(session, union_all(*(select(part.subquery()) for part in parts)))
+    pairs = _pairs(session, ScannedRun, union_all(*(select(part.subquery()) for part in parts)))
     shares: dict[int, list[Place]] = {}
     placed = sorted((((*tick, run.job_id), run) for tick, run in pairs), reverse=True)
     for place, run in placed:
@@ -147,20 +165,22 @@ def _ticks_of(wanted: RunSearch, job_id: int, before: Sequence[ColumnElement[boo
 
 
 def _along_time(session: Session, wanted: RunSearch) -> Walk:
-    statement = _times_of(wanted)
+    is_narrow = wanted.kind is None and wanted.address is None
+    row: type[ScannedRun | DatedRun] = DatedRun if is_narrow else ScannedRun
+    statement = _times_of(wanted, row)
     if wanted.before is not None and len(wanted.before) == 2:  # noqa: PLR2004 - time and id
         due, run_id = at(wanted.before[0]), wanted.before[1]
         statement = statement.where(
             Run.due_second <= due, or_(Run.due_second < due, Run.id < run_id)
         )
     limit = _limit(wanted, has_rest=has_rest(wanted))
-    rows = _pairs(session, statement.limit(limit))
+    rows = _pairs(session, row, statement.limit(limit))
     return _walked([((epoch_ms(due), run.id), run) for (due,), run in rows], limit)
 
 
-def _times_of(wanted: RunSearch) -> Query:
+def _times_of(wanted: RunSearch, row: type[ScannedRun | DatedRun]) -> Query:
     statement = (
-        use_index(query(ScannedRun, Run).add_columns(Run.due_second), Run, "i_trigger_time")
+        use_index(query(row, Run).add_columns(Run.due_second), Run, "i_trigger_time")
         .where(Run.due_second.is_not(None))
         .order_by(Run.due_second.desc(), Run.id.desc())
     )
@@ -188,6 +208,7 @@ def selection(wanted: RunSearch, *, before: Due | None) -> RunSelection:
         until_ms=wanted.until_ms,
         before=before,
         row=IndexedRun if wanted.kind is None and wanted.address is None else ScannedRun,
+        sizes=ReadSizes(all_rows=wanted.looked_at),
     )
 
 
@@ -225,13 +246,13 @@ def _limit(wanted: RunSearch, *, has_rest: bool) -> int:
 
 
 def _pairs(
-    session: Session, statement: Query | CompoundSelect[Any]
-) -> list[tuple[tuple[Any, ...], ScannedRun]]:
+    session: Session, row: type[_Row], statement: Query | CompoundSelect[Any]
+) -> list[tuple[tuple[Any, ...], _Row]]:
     """Return the runs of a query, each preceded by the values of its additional columns."""
-    width = len(ScannedRun._fields)
-    return [(row[width:], ScannedRun._make(row[:width])) for row in session.execute(statement)]
+    width = len(row._fields)
+    return [(each[width:], row(*each[:width])) for each in session.execute(statement)]
 
 
-def _walked(placed: list[tuple[Place, ScannedRun]], limit: int) -> Walk:
+def _walked(placed: Sequence[tuple[Place, ListedRun]], limit: int) -> Walk:
     end = placed[-1][0] if len(placed) >= limit else None
     return Walk(rows=placed, end=end, looked_at=len(placed))

@@ -10,8 +10,8 @@ from sql.models.base import Model
 class ImportOrigin(Model):
     """One imported app, job or user, by its id at the source.
 
-    `there` and `here` are fingerprints of the item at the source and here, after the last import. A
-    side whose fingerprint differs was changed since.
+    The fingerprints are those of the item at the source and of ours, after the last import. A side
+    whose fingerprint differs was changed since.
     """
 
     __tablename__ = "warren_import"
@@ -26,6 +26,6 @@ class ImportOrigin(Model):
     kind: Mapped[str] = mapped_column(String(8))
     source_id: Mapped[int] = mapped_column(BigInteger)
     target_id: Mapped[int] = mapped_column(Integer)
-    there: Mapped[str] = mapped_column(String(32))
-    here: Mapped[str] = mapped_column(String(32))
+    source_fingerprint: Mapped[str] = mapped_column("there", String(32))
+    target_fingerprint: Mapped[str] = mapped_column("here", String(32))
     imported_at: Mapped[int] = mapped_column(BigInteger)

@@ -7,7 +7,7 @@ from sqlalchemy import Insert, select
 from sqlalchemy.orm import Session
 
 from sql.dialects.supported import of
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.models import App
 
 #: `address_type` of an app whose executors register themselves, and of one with an address list.
@@ -55,7 +55,7 @@ def find(session: Session, name: str) -> App:
     """
     app = session.execute(select(App).where(App.name == name)).scalar_one_or_none()
     if app is None:
-        raise NotFound(f"no app named {name!r}")
+        raise NotFound(LookupFailure.NO_APP_NAMED, name=name)
     return app
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from sql.errors import Conflict, NotFound
+from sql.errors import Ambiguous, LookupFailure, NotFound
 from sql.models import App, Registration
 from sql.registry.presence import EXECUTOR
 from sql.rows import fetch, query
@@ -27,7 +27,7 @@ def find(session: Session, address: str, app: str | None = None) -> int:
 
     Raises:
         NotFound: no executor with this address has registered.
-        Conflict: several apps have an executor with this address.
+        Ambiguous: several apps have an executor with this address.
 
     """
     statement = select(Registration.id, Registration.app).where(
@@ -37,10 +37,10 @@ def find(session: Session, address: str, app: str | None = None) -> int:
         statement = statement.where(Registration.app == app)
     rows = session.execute(statement).all()
     if not rows:
-        raise NotFound(f"no executor with address {address!r}")
+        raise NotFound(LookupFailure.NO_EXECUTOR_AT, address=address)
     if len(rows) > 1:
         names = ", ".join(sorted(f"{row.app}/{address}" for row in rows))
-        raise Conflict(f"several executors have address {address}: {names}")
+        raise Ambiguous(LookupFailure.SEVERAL_EXECUTORS_AT, address=address, names=names)
     return int(rows[0].id)
 
 

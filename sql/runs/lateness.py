@@ -6,13 +6,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
-from sql.instants import at
+from sql.instants import HOUR_MS, at
 from sql.models import Run
 
 #: Most runs examined, the latest due ones; each costs a read by primary key.
 LOOKED_AT = 1_000
 #: How far back runs are examined.
-WITHIN_MS = 3_600_000
+WITHIN_MS = HOUR_MS
 
 
 def recent(

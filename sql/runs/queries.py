@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from sql.batch import chunks
 from sql.dialects.hints import use_index
+from sql.instants import DAY_MS
 from sql.models import App, Job, Run
 from sql.rows import fetch, query
 from sql.run_status import IN_FLIGHT, RunStatus
@@ -28,7 +29,7 @@ class BusyBoot(NamedTuple):
 
 
 #: Kill requests older than this are ignored; their runs have ended in some other way.
-KILL_MS = 24 * 3_600_000
+KILL_MS = DAY_MS
 
 
 def in_flight(session: Session) -> list[BusyBoot]:

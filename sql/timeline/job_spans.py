@@ -5,6 +5,7 @@ All queries use an index and have a limit; the results show what was left out.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from sqlalchemy import select, union_all
@@ -12,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
 from sql.listings import newest_runs
-from sql.listings.newest_runs import RunSelection
+from sql.listings.newest_runs import FoundRun, RunSelection
 from sql.models import App, Job, Run
 from sql.rows import fetch, query
 from sql.run_status import OPEN, RunStatus
@@ -69,25 +70,17 @@ def sample(
     Open runs count however long ago they were due, because they may have been running since.
     """
     parts = ((OPEN, None), (TROUBLE, from_ms), (_WELL, from_ms))
-    newest = [
-        newest_runs.read(
-            session,
-            RunSelection(statuses=statuses, app_ids=app_ids, since_ms=since, until_ms=until_ms),
-            limit=LOOKED_AT,
-        )
-        for statuses, since in parts
-    ]
-    ids = [run.id for one in newest for _, run in one.rows[:LOOKED_AT]]
-    ends = [_end(one) for one in newest]
-    known = [end for end in ends if end is not None]
-    return Sample(runs=_by_ids(session, ids), complete_from_ms=max(known, default=None))
-
-
-def _end(newest: newest_runs.Newest) -> int | None:
-    """Return since when the runs are complete; None = all of them."""
-    if len(newest.rows) > LOOKED_AT:
-        return newest.rows[LOOKED_AT - 1][0][0]
-    return newest.end[0] if newest.end is not None else None
+    found: list[FoundRun] = []
+    ends = []
+    for statuses, since in parts:
+        wanted = RunSelection(statuses=statuses, app_ids=app_ids, since_ms=since, until_ms=until_ms)
+        newest = list(islice(newest_runs.stream(session, wanted), LOOKED_AT + 1))
+        if len(newest) > LOOKED_AT:
+            newest.pop()
+            ends.append(newest[-1].due_at)
+        found += newest
+    runs = _by_ids(session, [run.id for run in found])
+    return Sample(runs=runs, complete_from_ms=max(ends, default=None))
 
 
 def of_jobs(

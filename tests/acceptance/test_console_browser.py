@@ -330,6 +330,8 @@ def test_language_and_theme_are_kept(alice: Page) -> None:
     alice.locator("form", has=alice.locator("[name=language]")).get_by_role("button").click()
 
     expect(root).to_have_attribute("data-theme", "dark")
+    expect(alice.locator("#main > .notice.good")).to_be_visible()
+    alice.wait_for_load_state()  # its scripts forget what was typed
     alice.goto("/")
     headed(alice, "运行报表")
     alice.locator("[data-theme-switch] button").click()

@@ -50,7 +50,8 @@ def test_f15_failover_passes_over_a_frozen_and_a_dead_executor(survivors: Deploy
             in run.trigger_message
         )
         assert words in run.trigger_message
-        assert run.routed_at - run.due_at >= 900
+        # The second run may use the silence that the first one waited for.
+        assert run.routed_at - runs[0].due_at >= 900
     # It was due after them, and was not held up.
     assert other.routed_at < min(run.routed_at for run in runs)
 

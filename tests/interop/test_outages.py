@@ -80,7 +80,7 @@ def test_result_that_comes_while_the_broker_is_away_is_kept(
     path = case.release_file("away")
     deployment.job("away", handler="until-file", param=path)
     run_id = deployment.trigger("away")
-    deployment.await_start(run_id)
+    deployment.await_status(run_id, RunStatus.RUNNING)
 
     own_rabbitmq.stop()
     Path(path).touch()

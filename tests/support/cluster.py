@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -237,7 +238,8 @@ class Cluster:
     def kill(self, executor: Executor) -> None:
         """End an executor without processes as SIGKILL does."""
         self.cables[id(executor)].die()
-        executor._loop.call_soon_threadsafe(executor._loop.stop)
+        with suppress(RuntimeError):  # it used the cable in between, which ended it
+            executor._loop.call_soon_threadsafe(executor._loop.stop)
         assert executor.join(30)
         self.executors.remove(executor)
 

@@ -99,24 +99,6 @@ SERVICES = {
 }
 
 
-#: Integration tests of whole processes, in which a limit or a duration is no parameter yet.
-PATCH_A_CONSTANT_STILL = {
-    f"integration/{name}.py"
-    for name in (
-        "admin_web/test_run_logs",
-        "admin_web/test_slow_database",
-        "scheduler/dispatch/test_dispatcher",
-        "scheduler/retention/test_clearing",
-        "scheduler/retention/test_reporter",
-        "scheduler/test_alarms",
-        "scheduler/test_many",
-        "scheduler/test_script_jobs",
-        "sql/listings/test_newest_runs",
-        "sql/test_run_search_reads",
-    )
-}
-
-
 @pytest.fixture(scope="module")
 def tests() -> dict[str, ast.Module]:
     folder = ROOT / "tests"
@@ -211,17 +193,14 @@ def test_only_the_settings_read_the_environment(code: CodeBase) -> None:
     assert architecture.needless_permissions(code, ENVIRONMENT_READERS) == []
 
 
-def test_no_test_patches_a_constant_but_those_that_do_so_still(
-    tests: Mapping[str, ast.Module],
-) -> None:
+def test_no_test_patches_a_constant(tests: Mapping[str, ast.Module]) -> None:
     found = {
         name: patched
         for name, tree in tests.items()
         if (patched := architecture.patched_constants(name, tree))
     }
 
-    assert {name: found[name] for name in found.keys() - PATCH_A_CONSTANT_STILL} == {}
-    assert found.keys() >= PATCH_A_CONSTANT_STILL
+    assert found == {}
 
 
 def test_no_unit_test_needs_a_service(unit_tests: Mapping[str, ast.Module]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from scheduler.commands.job_changes import ChangeAction
 from scheduler.commands.job_file import Change
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
@@ -22,14 +23,14 @@ from warren.views.nodes import registered_executors
 from warren.views.terminal import Screen, print_json, visible, warn
 
 _PAST = {
-    "create": "created",
-    "update": "updated",
-    "start": "started",
-    "stop": "stopped",
-    "delete": "deleted",
+    ChangeAction.CREATE: "created",
+    ChangeAction.UPDATE: "updated",
+    ChangeAction.START: "started",
+    ChangeAction.STOP: "stopped",
+    ChangeAction.DELETE: "deleted",
 }
 #: The signs of changes other than edits, and the colours of all signs.
-_SIGNS = {"create": "+", "delete": "-"}
+_SIGNS = {ChangeAction.CREATE: "+", ChangeAction.DELETE: "-"}
 _COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 
 
@@ -99,7 +100,7 @@ def _tinted(line: str, sign: str, screen: Screen) -> str:
 
 def print_changes(changes: Sequence[Change], *, dry_run: bool, as_json: bool) -> None:
     """Print each change, and how many there are."""
-    told = [change for change in changes if change.action != "unchanged"]
+    told = [change for change in changes if change.action is not ChangeAction.UNCHANGED]
     screen = Screen.current()
     for change in told:
         if as_json:

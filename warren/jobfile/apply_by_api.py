@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from scheduler.commands.job_changes import ChangeAction
 from scheduler.commands.job_file import Change
 from warren.client import ApiError, Client
 from warren.errors import CommandError, JobFileError
 from warren.jobfile.apply import print_changes
-from warren.jobfile.upload import UPLOAD
 from warren.jobfile.yaml_tree import line_at, tree_of
 from warren.settings.settings import PREFIX, Settings
 
@@ -34,7 +34,7 @@ def apply_by_api(
         raise JobFileError([*_problems(path, data, error)] or [f"{url}: {error}"]) from error
     changes = [
         Change(
-            action=one["action"],
+            action=ChangeAction(one["action"]),
             what=one["what"],
             name=one["name"],
             details=tuple(one["details"]),
@@ -42,17 +42,14 @@ def apply_by_api(
         )
         for one in found["changes"]
     ]
-    same = Change(action="unchanged", what="job", name="")
+    same = Change(action=ChangeAction.UNCHANGED, what="job", name="")
     print_changes([*changes, *[same] * found["unchanged"]], dry_run=dry_run, as_json=as_json)
 
 
 def _problems(path: Path, data: bytes, error: ApiError) -> Iterator[str]:
     """Give each problem that the API names, with the file and the line where it can be found."""
     for one in error.problem.get("errors", ()):
-        words, pointer = str(one.get("detail", "")), str(one.get("pointer", ""))
-        if words.startswith(f"{UPLOAD}:"):
-            yield f"{path}{words.removeprefix(UPLOAD)}"
-        elif pointer:
-            yield f"{path}:{line_at(tree_of(data), pointer)}: {words}"
-        else:
-            yield words
+        words, line = str(one.get("detail", "")), one.get("line")
+        if line is None and one.get("pointer"):
+            line = line_at(tree_of(data), str(one["pointer"]))
+        yield words if line is None else f"{path}:{line}: {words}"

@@ -86,7 +86,7 @@ class JobReader:
             field = problem.field.partition("/")[0]
             # Missing and unreadable fields have been reported; here they have valid defaults.
             if field in found and (field not in _VALUES or field in values):
-                self._reader.add_problem(found[field].line, str(problem))
+                self._reader.add_broken_rule(found[field].line, problem)
 
     def _schedule(self, entry: Entry | None) -> dict[str, Any]:
         if entry is None or is_null(entry.node):

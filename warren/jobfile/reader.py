@@ -17,12 +17,11 @@ from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from scheduler.jobs import rules as job_rules
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Problem
-from warren.errors import JobFileError
+from warren.errors import InvalidEntry, JobFileError
 from warren.jobfile.grammar import JobReader, read_targets, texts
 from warren.jobfile.yaml_reader import YamlReader, did_you_mean
 from warren.jobfile.yaml_tree import (
     Entry,
-    InvalidEntry,
     is_null,
     line_of,
     read_tree,
@@ -197,7 +196,7 @@ class _FileReader:
 
     def _add_problems(self, entry: Entry | None, problems: Iterable[Problem]) -> None:
         for problem in problems:
-            self.reader.add_problem(line_of(entry.node) if entry else 0, str(problem))
+            self.reader.add_broken_rule(line_of(entry.node) if entry else 0, problem)
 
     def _job(self, node: yaml.Node) -> None:
         read = self._job_reader.read(node)
@@ -235,4 +234,4 @@ def _refused(path: Path, wrong: list[InvalidEntry]) -> JobFileError:
     lines = [f"{path}:{problem.line}: {problem.text}" for problem in ordered[:MOST_PROBLEMS]]
     if len(ordered) > MOST_PROBLEMS:
         lines.append(f"{path}: and {len(ordered) - MOST_PROBLEMS} more problems")
-    return JobFileError(lines)
+    return JobFileError(lines, ordered)

@@ -4,25 +4,35 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from admin_web.api.refusals import Refusal
 from scheduler.jobs.spec import AppSpec, JobSpec
 from warren.errors import JobFileError
-from warren.jobfile.reader import read_job_text
+from warren.jobfile.reader import MOST_PROBLEMS, read_job_text
 from warren.route_plugins import route_names
-
-#: Stands in for the path in error messages.
-UPLOAD = "job file"
 
 
 def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
     """Return the apps and jobs of a job file.
 
     Raises:
-        ValueError: with a line for each problem.
+        Refusal: with each problem, its line, and the code of the rule that it breaks.
 
     """
     now_ms = time.time_ns() // 1_000_000
     try:
-        file = read_job_text(data, Path(UPLOAD), now_ms=now_ms, added_routes=route_names())
+        file = read_job_text(data, Path("job file"), now_ms=now_ms, added_routes=route_names())
     except JobFileError as error:
-        raise ValueError("\n".join(error.lines)) from error
+        raise _refusal(error) from error
     return file.apps, file.specs
+
+
+def _refusal(error: JobFileError) -> Refusal:
+    count, shown = len(error.problems), error.problems[:MOST_PROBLEMS]
+    detail = f"the job file has {count} problems" if count > 1 else "the job file has a problem"
+    if count > len(shown):
+        detail += f"; these are the first {len(shown)}"
+    errors = [
+        {"line": one.line, "detail": one.text} | ({"code": one.rule} if one.rule else {})
+        for one in shown
+    ]
+    return Refusal(422, detail, errors=errors)

@@ -6,7 +6,9 @@ from typing import Any
 
 import yaml
 
-from warren.jobfile.yaml_tree import Entry, InvalidEntry, entries, items
+from scheduler.problems import Problem
+from warren.errors import InvalidEntry
+from warren.jobfile.yaml_tree import Entry, entries, items
 
 Read = Callable[[yaml.Node, str], Any]
 
@@ -18,8 +20,12 @@ class YamlReader:
         self.wrong: list[InvalidEntry] = []
 
     def add_problem(self, line: int, words: str) -> None:
-        """Add a problem."""
+        """Add a problem of the file's form."""
         self.wrong.append(InvalidEntry(line, words))
+
+    def add_broken_rule(self, line: int, problem: Problem) -> None:
+        """Add a value that breaks a rule."""
+        self.wrong.append(InvalidEntry(line, str(problem), problem.code.name.lower()))
 
     def fields(self, node: yaml.Node, what: str, known: Sequence[str]) -> dict[str, Entry]:
         """Return the known fields of a mapping by name; unknown and duplicate ones are problems."""
@@ -54,11 +60,11 @@ class YamlReader:
         return self.value(items, entry) or []
 
     def check(self, line: int, rule: Callable[[], None]) -> None:
-        """Add the message of a rule that raises ValueError."""
+        """Add the problem that a rule raises."""
         try:
             rule()
-        except ValueError as error:
-            self.add_problem(line, str(error))
+        except Problem as problem:
+            self.add_broken_rule(line, problem)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

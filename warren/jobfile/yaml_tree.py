@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from scheduler.commands.job_file import JOB_FILE_BYTES
+from warren.errors import InvalidEntry
 
 #: Levels of nesting at most; the grammar needs six, and libyaml crashes at some 10,000.
 DEPTH = 20
@@ -24,15 +25,6 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?\d{1,18}")
 _TAG = "tag:yaml.org,2002:"
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
-
-
-class InvalidEntry(Exception):
-    """A problem in the file, with its line."""
-
-    def __init__(self, line: int, text: str) -> None:
-        super().__init__(text)
-        self.line = line
-        self.text = text
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from sql.instants import moment
+from sql.instants import DAY_MS, HOUR_MS, MINUTE_MS, moment
 
-_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_UNITS_MS = {"s": 1_000, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS, "w": 7 * DAY_MS}
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")
 
 

@@ -12,6 +12,7 @@ from scheduler.commands.tokens.token_text import hash_of, is_token
 from sql.accounts import tokens, users
 from sql.accounts.users import Role
 from sql.engine import Database
+from sql.instants import DAY_MS
 from warren.actions.local_client import client_on
 from warren.settings.settings import HOME, Settings
 from warren.wiring.all_in_one_web import WebResources, on_free_port
@@ -19,7 +20,6 @@ from warren.wiring.api import api_address, make_api, open_api_database
 
 #: The file with an administrator's token, readable only by the user who runs `warren up`.
 TOKEN_FILE = HOME / "api-token"
-_DAY_MS = 86_400_000
 
 
 class UpApi:
@@ -115,5 +115,5 @@ def _is_valid(database: Database, path: Path) -> bool:
     if found is None:
         return False
     token, owner = found
-    is_fresh = token.expires_at > time.time_ns() // 1_000_000 + _DAY_MS
+    is_fresh = token.expires_at > time.time_ns() // 1_000_000 + DAY_MS
     return token.revoked_at is None and is_fresh and not owner.is_disabled

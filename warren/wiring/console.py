@@ -17,13 +17,18 @@ STATEMENT_SECONDS = 5
 RETRY_SECONDS = 1.0
 
 
-def open_console_database(url: str, share_writes_with: Database | None = None) -> Database:
+def open_console_database(
+    url: str,
+    share_writes_with: Database | None = None,
+    *,
+    statement_seconds: int = STATEMENT_SECONDS,
+) -> Database:
     """Open a database with the limits of a console."""
     return Database(
         url,
         pool_size=POOL_SIZE,
-        answer_seconds=STATEMENT_SECONDS + 1,
-        statement_seconds=STATEMENT_SECONDS,
+        answer_seconds=statement_seconds + 1,
+        statement_seconds=statement_seconds,
         retry_seconds=RETRY_SECONDS,
         fail_fast=True,
         share_writes_with=share_writes_with,

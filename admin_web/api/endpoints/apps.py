@@ -23,7 +23,7 @@ from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.jobs.spec import AppSpec
 from scheduler.jobs.stored_spec import app_spec
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.listings import app_listing
 from sql.models import App
 from sql.registry import pauses
@@ -171,7 +171,7 @@ def app_id_of(services: ApiServices, call: Call, app: str) -> int:
     """
     known = services.database.read(lambda session: ids_by_name(session, call.actor.app_ids))
     if app not in known:
-        raise NotFound(f"no app named {app[:100]!r}")
+        raise NotFound(LookupFailure.NO_APP_NAMED, name=app[:100])
     return known[app]
 
 

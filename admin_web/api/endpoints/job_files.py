@@ -16,6 +16,7 @@ from admin_web.api.paging import Word
 from admin_web.api.problem_answers import error_detail
 from admin_web.api.refusals import Refusal
 from scheduler.alarms import target_rules
+from scheduler.commands.job_changes import ChangeAction
 from scheduler.commands.job_file import JOB_FILE_BYTES
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.jobs import rules
@@ -44,7 +45,7 @@ class JobFileBody(msgspec.Struct, kw_only=True):
 class ChangeAnswer(msgspec.Struct, kw_only=True):
     """A change of an app or a job; unchanged ones are left out."""
 
-    action: str
+    action: ChangeAction
     what: str
     name: str
     details: list[str]
@@ -93,7 +94,9 @@ class JobFileEndpoints:
     )
     def apply(self, call: Call) -> Applied:
         """Make apps and jobs match a job file, all or nothing."""
-        apps, specs = self._yaml(call) if call.body is None else self._json(call.body)
+        apps, specs = (
+            self._services.job_files.read(call.raw) if call.body is None else self._json(call.body)
+        )
         self._refuse_foreign(call, apps, specs)
         query = call.query
         changes = self._services.commands(call.actor).job_files.apply(
@@ -108,7 +111,7 @@ class JobFileEndpoints:
                 diff=list(change.diff),
             )
             for change in changes
-            if change.action != "unchanged"
+            if change.action is not ChangeAction.UNCHANGED
         ]
         return Applied(changes=shown, unchanged=len(changes) - len(shown), dry_run=query.dry_run)
 
@@ -156,13 +159,6 @@ class JobFileEndpoints:
         ]
         # Apps contain secrets, and applying them without the scope would be refused.
         return [app_spec(app) for app in apps] if call.may(Scope.ADMIN) else [], specs
-
-    def _yaml(self, call: Call) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
-        try:
-            return self._services.job_files.read(call.raw)
-        except ValueError as error:
-            errors = [{"pointer": "", "detail": line} for line in str(error).splitlines()]
-            raise Refusal(422, "the job file is not acceptable", errors=errors) from error
 
     def _json(self, body: JobFileBody) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
         wrong = FieldErrors()

@@ -5,9 +5,10 @@ from sqlalchemy.orm import Session
 from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import Call
 from admin_web.api.endpoints.apps import app_id_of
-from admin_web.api.refusals import Refusal
+from admin_web.api.refusals import PreconditionFailed
 from scheduler.jobs.spec import JobSpec
-from sql.errors import NotFound
+from scheduler.problems import lookup_problem
+from sql.errors import LookupFailure, NotFound
 from sql.jobs import jobs as jobs_table
 from sql.listings import job_search
 from sql.listings.recent import ListedJob
@@ -16,28 +17,31 @@ from sql.listings.recent import ListedJob
 JOB = "/jobs/<app>/<name>"
 
 
-def job_id_of(services: ApiServices, call: Call, app: str, name: str, if_absent: int = 404) -> int:
+def job_id_of(services: ApiServices, call: Call, app: str, name: str) -> int:
     """Return the id of a job that a token may see.
 
     Raises:
         NotFound: there is no such job.
-        Refusal: the same, if a status other than 404 is wanted.
 
     """
-    try:
-        return _found(services, call, app, name)
-    except NotFound as error:
-        if if_absent == 404:  # noqa: PLR2004 - not found
-            raise
-        raise Refusal(if_absent, f"{error}, so it has no version to match") from error
-
-
-def _found(services: ApiServices, call: Call, app: str, name: str) -> int:
     found = services.database.read_autocommit(lambda session: jobs_table.named(session, app, name))
     if found is None or not call.actor.knows_job(*found):
         app_id_of(services, call, app)  # raises if it is the app that does not exist
-        raise NotFound(f"no job named {name[:100]!r} in app {app[:100]!r}")
+        raise NotFound(LookupFailure.NO_JOB_IN_APP, app=app[:100], name=name[:100])
     return found[1]
+
+
+def job_id_to_match(services: ApiServices, call: Call, app: str, name: str) -> int:
+    """Return the id of a job of which the request has seen a version.
+
+    Raises:
+        PreconditionFailed: there is no such job.
+
+    """
+    try:
+        return job_id_of(services, call, app, name)
+    except NotFound as error:
+        raise PreconditionFailed([lookup_problem(error)]) from error
 
 
 def read_job(services: ApiServices, call: Call, job_id: int) -> tuple[ListedJob, JobSpec]:

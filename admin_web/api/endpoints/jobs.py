@@ -13,7 +13,7 @@ from admin_web.api.api_services import ApiServices
 from admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
 from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
 from admin_web.api.endpoints.apps import asked_app_ids
-from admin_web.api.endpoints.job_lookup import JOB, job_id_of, read_job
+from admin_web.api.endpoints.job_lookup import JOB, job_id_of, job_id_to_match, read_job
 from admin_web.api.job_bodies import (
     BodyLocation,
     JobAnswer,
@@ -24,7 +24,7 @@ from admin_web.api.job_bodies import (
     spec_of,
 )
 from admin_web.api.paging import USUAL, Cursor, Limit, Word, page, place_of
-from admin_web.api.refusals import Refusal
+from admin_web.api.refusals import PreconditionFailed
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import job_spec
@@ -149,7 +149,7 @@ class JobEndpoints:
         """Create a job, or replace it; fields that are left out get their defaults."""
         spec = _spec(call.body, BodyLocation(app=app, name=name))
         if conditions.is_known():
-            return self._change(call, job_id_of(self._services, call, app, name, 412), spec)
+            return self._change(call, job_id_to_match(self._services, call, app, name), spec)
         if spec.name != name:
             wrong = FieldErrors()
             wrong.say("/name", f"expected {name!r} as in the path")
@@ -158,7 +158,7 @@ class JobEndpoints:
             job_id = self._services.commands(call.actor).jobs.create(spec)
         except Refused as refused:
             if [one.code for one in refused.problems] == [Code.JOB_NAME_TAKEN]:
-                raise Refusal(412, str(refused)) from refused
+                raise PreconditionFailed(refused.problems) from refused
             raise
         headers = {"Location": _path(app, name)}
         return self._shown(call, job_id, status=201, headers=headers)
@@ -176,7 +176,7 @@ class JobEndpoints:
     def patch(self, call: Call, app: str, name: str) -> Reply:
         """Change some fields of a job; null resets one to its default (RFC 7396)."""
         conditions.is_known()
-        job_id = job_id_of(self._services, call, app, name, 412)
+        job_id = job_id_to_match(self._services, call, app, name)
         listed, spec = read_job(self._services, call, job_id)
         answer = self._answer(call, listed, spec, self._services.now_ms(), with_secrets=True)
         before = msgspec.to_builtins(answer)
@@ -200,7 +200,7 @@ class JobEndpoints:
         conditions.is_known()
         job_id = job_id_of(self._services, call, app, name)
         _, spec = read_job(self._services, call, job_id)
-        seen = conditions.check(conditions.version(spec))
+        seen = conditions.check(spec)
         self._services.commands(call.actor).jobs.delete([job_id], seen=seen)
 
     @endpoint("GET", f"{JOB}/scripts", Scope.READ, ScriptsAnswer)
@@ -216,7 +216,7 @@ class JobEndpoints:
     def _change(self, call: Call, job_id: int, spec: JobSpec, base: JobSpec | None = None) -> Reply:
         """Change a job; with `base`, only if it still is as described there."""
         _, stored = read_job(self._services, call, job_id)
-        seen = conditions.check(conditions.version(stored))
+        seen = conditions.check(stored)
         if base is not None:
             seen = conditions.version(base)
         self._services.commands(call.actor).jobs.update(

@@ -18,15 +18,15 @@ from admin_web.api.refusals import at_parameter
 from scheduler.audit.integrity_check import audit_job
 from scheduler.audit.tally import JobTally
 from scheduler.commands.tokens.scopes import Scope
-from sql.instants import iso
+from sql.instants import DAY_MS, HOUR_MS, iso
 from sql.listings import ledger
 from sql.listings.ledger import LedgerFilter
 
 #: Limits of one page or request; its cost grows with jobs times days.
 LEDGER_JOBS = 20
-LEDGER_MS = 31 * 86_400_000
+LEDGER_MS = 31 * DAY_MS
 #: How much time one transaction covers, and how long one request may take.
-STRETCH_MS = 21_600_000
+STRETCH_MS = 6 * HOUR_MS
 LEDGER_SECONDS = 10.0
 
 
@@ -118,7 +118,7 @@ class LedgerEndpoints:
         now_ms = self._services.now_ms()
         until = min(instant_ms("until", query.until) or now_ms, now_ms)
         since = instant_ms("since", query.since)
-        since = until - 86_400_000 if since is None else since
+        since = until - DAY_MS if since is None else since
         if not 0 <= until - since <= LEDGER_MS:
             raise at_parameter("since", "expected up to 31 days before until")
         return since, until

@@ -30,7 +30,7 @@ from admin_web.logs.log_source import log_source
 from scheduler.commands.runs import KillOutcome
 from scheduler.commands.tokens.scopes import Scope
 from sql.accounts.idempotency import IdempotentRequest
-from sql.errors import NotFound
+from sql.errors import LookupFailure, NotFound
 from sql.listings import recent, run_search, tick_ends
 from sql.listings.recent import DetailedRun
 from sql.listings.run_walks import RunSearch
@@ -228,7 +228,7 @@ class RunEndpoints:
         def read(session: Session) -> tuple[DetailedRun, TickRuns]:
             run = recent.run(session, run_id, call.actor.app_ids)
             if call.actor.job_ids is not None and run.job_id not in call.actor.job_ids:
-                raise NotFound(f"no run {run_id}")
+                raise NotFound(LookupFailure.NO_RUN, id=run_id)
             return run, [run] if _is_alone(run) else tick_ends.of_run(session, run_id)
 
         return self._services.database.read_autocommit(read)

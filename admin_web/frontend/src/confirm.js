@@ -1,8 +1,14 @@
-// Closes an open confirmation on Escape, on Cancel, or on a click elsewhere.
+// Opens the confirmation that the URL names; closes an open one on Escape, on Cancel, or on a click
+// elsewhere.
 
 const OPEN = "details.confirm[open]";
 
-export function closeQuestions() {
+export function askQuestions() {
+  const asked = document.getElementById(location.hash.slice(1));
+  if (asked?.matches("details.confirm")) {
+    asked.open = true;
+    asked.querySelector("summary").focus();
+  }
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     for (const question of document.querySelectorAll(OPEN)) {

@@ -100,16 +100,21 @@ function read(one) {
 function dropTaken(forms) {
   for (const key of keys()) {
     if (!stored(key)?.isSent) continue;
-    const form = forms.find((one) => keyOf(one) === key);
-    if (!form || document.querySelector("#main > .notice.good, #main > [data-preview]")) sessionStorage.removeItem(key);
+    const isHere = forms.some((form) => keyOf(form) === key);
+    const isTaken = isHere ? document.querySelector("#main > .notice.good, #main > [data-preview]") : isRedirected();
+    if (isTaken) sessionStorage.removeItem(key);
   }
 }
+
+/** Whether the server led here, as it does after each accepted form; not so after a failed request. */
+const isRedirected = () => performance.getEntriesByType("navigation")[0]?.redirectCount > 0;
 
 function restore(form) {
   const draft = stored(keyOf(form));
   // A form that came back with errors already shows what was typed.
   if (!draft || form.querySelector(".wrong, .notice.bad")) return;
   const changed = draft.fields.filter((one) => put(form, one));
+  if (!changed.length) sessionStorage.removeItem(keyOf(form));
   if (!changed.some((one) => !one.isHidden)) return;
   const notice = document.querySelector("template[data-draft]").content.cloneNode(true);
   notice.querySelector("button").addEventListener("click", () => {
@@ -119,10 +124,12 @@ function restore(form) {
   form.prepend(notice);
 }
 
-function put(form, { name, value, isChecked }) {
+/** Put a value into its field; return whether that changed it. */
+function put(form, field) {
+  const { name, value, isChecked } = field;
   const named = [...form.elements].filter((one) => one.name === name);
   const one = isChecked === undefined ? named[0] : named.find((box) => box.value === value);
-  if (!one) return false;
+  if (!one || JSON.stringify(read(one)) === JSON.stringify(field)) return false;
   if (isChecked !== undefined) one.checked = isChecked;
   else if (one.multiple) for (const option of one.options) option.selected = value.includes(option.value);
   else one.value = value;

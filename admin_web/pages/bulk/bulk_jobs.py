@@ -9,6 +9,7 @@ from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
 from admin_web.forms import bulk
+from admin_web.forms.bulk import BulkAction
 from admin_web.forms.job_filter import JobFilterForm, wanted
 from admin_web.forms.run_filter import read_query
 from admin_web.url_routes import route
@@ -22,7 +23,7 @@ from sql.listings import job_search
 from sql.registry.apps import ids_by_name
 
 MOST = 10_000
-ACTIONS = ("start", "stop", "trigger", "delete")
+ACTIONS = (BulkAction.START, BulkAction.STOP, BulkAction.TRIGGER, BulkAction.DELETE)
 Page = Response | str | tuple[str, int]
 
 
@@ -105,11 +106,11 @@ class BulkJobPages:
         """Start the jobs again that a bulk stop has stopped; works once."""
         known, key = visitor(), bulk.sent_key()
         stop = self._work.find(key, known.user_id)
-        if stop is None or stop.action != "stop" or stop.state is not WorkState.DONE:
+        if stop is None or stop.action is not BulkAction.STOP or stop.state is not WorkState.DONE:
             return redirect(url_for("bulk_jobs.show", key=key), 303)
         undo = Work(
             key=bulk.undo_key(key),
-            action="undo",
+            action=BulkAction.UNDO_STOP,
             user_id=known.user_id,
             total=len(stop.ids),
             began_at=self._services.now_ms(),
@@ -120,7 +121,7 @@ class BulkJobPages:
         return redirect(url_for("bulk_jobs.show", key=undo.key), 303)
 
 
-def ask_about_all(action: str) -> Response:
+def ask_about_all(action: BulkAction) -> Response:
     """Redirect to the page that asks for confirmation, with the form's filter."""
     return redirect(url_for("bulk_jobs.ask", action=action, filter=bulk.sent_filter()), 303)
 
@@ -137,13 +138,13 @@ def _chosen(services: ConsoleServices) -> Chosen:
 
 
 def _parts(
-    commands: Commands, action: str, job_ids: Sequence[int], form: FormKey
+    commands: Commands, action: BulkAction, job_ids: Sequence[int], form: FormKey
 ) -> Callable[[], Iterator[Part]]:
     jobs = commands.bulk_jobs
-    ways: dict[str, Callable[[], Iterator[Part]]] = {
-        "start": lambda: jobs.start(job_ids),
-        "stop": lambda: jobs.stop(job_ids),
-        "trigger": lambda: jobs.trigger(job_ids, form),
-        "delete": lambda: jobs.delete(job_ids),
+    ways: dict[BulkAction, Callable[[], Iterator[Part]]] = {
+        BulkAction.START: lambda: jobs.start(job_ids),
+        BulkAction.STOP: lambda: jobs.stop(job_ids),
+        BulkAction.TRIGGER: lambda: jobs.trigger(job_ids, form),
+        BulkAction.DELETE: lambda: jobs.delete(job_ids),
     }
     return ways[action]

@@ -9,6 +9,7 @@ from werkzeug.wrappers import Response
 
 from admin_web.console_services import ConsoleServices
 from admin_web.forms import bulk
+from admin_web.forms.bulk import BulkAction
 from admin_web.forms.run_filter import read_query
 from admin_web.url_routes import route
 from admin_web.views.bulk_work import BulkWork, Work
@@ -19,7 +20,7 @@ from scheduler.commands.bulk.bulk_outcomes import Part
 from scheduler.commands.commands import Commands
 from sql.accounts.idempotency import FormKey
 
-AGAIN, KILL = ACTIONS = ("again", "kill")
+ACTIONS = (BulkAction.RUN_AGAIN, BulkAction.KILL)
 Page = Response | str | tuple[str, int]
 
 
@@ -113,8 +114,8 @@ class BulkRunPages:
 
 
 def _parts(
-    commands: Commands, action: str, run_ids: Sequence[int], form: FormKey
+    commands: Commands, action: BulkAction, run_ids: Sequence[int], form: FormKey
 ) -> Callable[[], Iterator[Part]]:
-    if action == KILL:
+    if action is BulkAction.KILL:
         return lambda: commands.bulk_runs.kill(run_ids)
     return lambda: commands.bulk_runs.again(run_ids, form)

@@ -11,6 +11,7 @@ from wtforms import SelectMultipleField, TextAreaField
 from admin_web.access.gate import local_path
 from admin_web.console_services import ConsoleServices
 from admin_web.forms import bulk
+from admin_web.forms.bulk import BulkAction
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import ConsoleForm
 from admin_web.forms.once import sent_once
@@ -59,7 +60,7 @@ class JobActions:
     def start(self) -> Response | str:
         """Start jobs' schedules."""
         if bulk.is_about_all():
-            return ask_about_all("start")
+            return ask_about_all(BulkAction.START)
         done, wrong = self._each(self._commands.jobs.start, self._chosen())
         flash(gettext("Jobs started: %(n)s", n=done))
         return self._back(wrong)
@@ -68,7 +69,7 @@ class JobActions:
     def stop(self) -> Response | str:
         """Stop jobs' schedules."""
         if bulk.is_about_all():
-            return ask_about_all("stop")
+            return ask_about_all(BulkAction.STOP)
         began_at, chosen = self._services.now_ms(), self._chosen()
         done, wrong = self._each(self._commands.jobs.stop, chosen)
         words = gettext("Jobs stopped: %(n)s", n=done)
@@ -82,7 +83,7 @@ class JobActions:
     def trigger(self) -> Response | str:
         """Run jobs once, each with its own parameter."""
         if bulk.is_about_all():
-            return ask_about_all("trigger")
+            return ask_about_all(BulkAction.TRIGGER)
         done, wrong = self._each(self._commands.runs.trigger, self._chosen())
         flash(gettext("Runs queued: %(n)s", n=done))
         return self._back(wrong)
@@ -94,7 +95,7 @@ class JobActions:
         The selection is in the URL, so a sign-in on the way leads back to it.
         """
         if bulk.is_about_all():
-            return ask_about_all("delete")
+            return ask_about_all(BulkAction.DELETE)
         return render_template("pages/jobs_delete.html", jobs=self._chosen(), back=_came_from())
 
     @route("/jobs/delete", Right.OPERATE, methods=("POST",))
@@ -156,7 +157,7 @@ class JobActions:
         """Store which jobs were stopped together; return the key to undo it."""
         stop = Work(
             key=bulk.fresh_key(),
-            action="stop",
+            action=BulkAction.STOP,
             user_id=visitor().user_id,
             total=len(job_ids),
             began_at=began_at,

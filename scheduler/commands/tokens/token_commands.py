@@ -13,6 +13,7 @@ from scheduler.commands.tokens.scopes import GLOBAL_SCOPES, JOB_SCOPES, RIGHTS, 
 from scheduler.commands.tokens.token_text import hash_of, new_token
 from scheduler.problems import Code, Problem
 from sql.accounts import tokens
+from sql.instants import DAY_MS
 from sql.models import ApiToken, App, Job, User
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
@@ -20,7 +21,6 @@ NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
 USUAL_DAYS, MOST_DAYS = 90, 366
 #: Most jobs that a token may be limited to.
 MOST_JOBS = 50
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ def _row(spec: TokenSpec, token_hash: str, now_ms: int, by: str) -> ApiToken:
         jobs=tokens.listed(spec.job_ids),
         created_at=now_ms,
         created_by=by[:64],
-        expires_at=now_ms + spec.days * _DAY_MS,
+        expires_at=now_ms + spec.days * DAY_MS,
     )
 
 

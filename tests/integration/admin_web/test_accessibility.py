@@ -32,6 +32,8 @@ PATHS = (
     "/jobs/{job_id}/edit",
     "/jobs/{job_id}/history",
     "/jobs/{job_id}/trigger",
+    "/jobs/{job_id}/copy",
+    "/jobs/ask-delete?id={job_id}&id={script_id}",
     "/runs?period=hour",
     "/runs/errors",
     "/runs/{run_id}",
@@ -39,14 +41,22 @@ PATHS = (
     "/runs/clear",
     "/timeline",
     "/glue/{script_id}",
+    "/glue/{script_id}/versions/{version_id}",
+    "/glue/{script_id}/compare?old={former_version_id}&new={version_id}",
+    "/glue/{script_id}/compare?old={former_version_id}&new={version_id}&view=side",
     "/apps",
     "/apps/new",
+    "/apps/{app_id}",
     "/executors",
+    "/executors/{executor_id}",
     "/schedulers",
+    "/schedulers/pause/ask",
+    "/apps/{app_id}/pause/ask",
     "/ledger",
     "/tokens",
     "/users",
     "/users/new",
+    "/users/{user_id}",
     "/account",
     "/audit",
     "/find",
@@ -74,6 +84,7 @@ async (rules) => {
 def site(sqlite_schema_url: str) -> Iterator[tuple[str, SampleApp]]:
     clock, rows = Clock(), Rows(sqlite_schema_url)
     made = add_sample_app(rows, "reports", lambda field: f"some-{field}", clock.now)
+    made.ids["former_version_id"] = made.ids["version_id"] - 1
     for number, status in enumerate(("RUNNING", "FAILED", "SUCCEEDED", "PLANNED")):
         due = clock.now - 90_000 - number * 60_000
         rows.run(made.ids["job_id"], due, status=status, started_at=due + 300, message="full")
@@ -141,11 +152,17 @@ def test_no_dialog_or_question_has_a_violation(page: Page, site: tuple[str, Samp
     page.keyboard.press("Control+f")
     expect(page.locator(".cm-search")).to_be_visible()
     wrong["search in a script"] = violations(page)
+    page.goto(f"/executors/{site[1].ids['executor_id']}#drain")
+    expect(page.get_by_role("button", name="Drain executor")).to_be_visible()
+    wrong["drain an executor that the URL asks about"] = violations(page)
     page.goto("/runs")
     page.get_by_label("All matching runs").check()
     page.get_by_role("button", name="Kill").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Kill")
     wrong["kill many"] = violations(page)
+    page.get_by_role("button", name="Kill").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Killing runs")
+    wrong["killed many"] = violations(page)
     page.goto("/jobs")
     page.get_by_label("All matching jobs").check()
     page.get_by_role("button", name="Stop").first.click()
@@ -155,5 +172,10 @@ def test_no_dialog_or_question_has_a_violation(page: Page, site: tuple[str, Samp
     page.get_by_label("Show the menu").check(force=True)
     page.get_by_text("Filters", exact=True).click(force=True)
     wrong["menu and filters on a phone"] = violations(page)
+
+    page.context.clear_cookies()
+    page.goto("/login")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    wrong["sign in"] = violations(page)
 
     assert {name: found for name, found in wrong.items() if found} == {}

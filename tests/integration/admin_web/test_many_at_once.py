@@ -74,6 +74,30 @@ def test_what_failed_is_found_by_its_error_and_run_again(page: Page) -> None:
     expect(page.get_by_text("60 runs match")).to_be_visible()
 
 
+def test_a_saved_filter_leads_to_queued_runs_that_are_killed_together(
+    page: Page, shop: Shop
+) -> None:
+    job_id = shop.rows.job("mailing")
+    for number in range(3):
+        shop.rows.run(job_id, Clock().now - 1 - number * 1_000, status="PLANNED")
+    page.goto("/runs?status=PLANNED")
+    page.get_by_text("Saved filters …").click()
+    page.get_by_label("Save this filter as").fill("What waits")
+    page.get_by_role("button", name="Save", exact=True).click()
+
+    page.goto("/runs")
+    page.get_by_role("link", name="What waits").click()
+    expect(page).to_have_url(re.compile("status=PLANNED"))
+    page.get_by_label("All matching runs").check()
+    page.get_by_role("button", name="Kill").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Kill 3 runs?")
+    page.get_by_role("button", name="Kill 3").click()
+
+    expect(page.get_by_text("Killed, cancelled or kill requested: 3")).to_be_visible()
+    page.goto("/runs?job=reports/mailing")
+    expect(page.get_by_role("cell", name="cancelled", exact=True)).to_have_count(3)
+
+
 def test_the_keyboard_alone_leads_to_a_job(page: Page) -> None:
     if not MANIFEST.exists():
         pytest.skip("the console's scripts are not built: make console")

@@ -9,7 +9,10 @@ from sqlalchemy import delete
 
 from admin_web.serving.http_server import ConsoleServer
 from admin_web.template_globals import MANIFEST
+from sql.accounts import users
 from sql.accounts.users import Role
+from sql.engine import Database
+from sql.errors import DatabaseUnavailable
 from sql.models import SignIn
 from sql.registry import pauses
 from sql.registry.pauses import EVERY_APP
@@ -75,6 +78,10 @@ def page(chromium: Browser, site: Site) -> Iterator[Page]:
     context.close()
 
 
+def unavailable(*_: object) -> None:
+    raise DatabaseUnavailable("cannot reach the database")
+
+
 def test_a_console_that_is_gone_is_told_until_it_is_back(page: Page, site: Site) -> None:
     page.goto("/jobs")
     site.server.stop()
@@ -85,6 +92,24 @@ def test_a_console_that_is_gone_is_told_until_it_is_back(page: Page, site: Site)
     site.start()
 
     expect(page.get_by_text(LOST)).to_have_count(0)
+    expect(page.locator("#jobs")).to_have_css("opacity", "1")
+
+
+def test_a_database_that_is_gone_is_told_and_its_page_shown_as_it_was(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page.goto("/jobs")
+    with monkeypatch.context() as outage:
+        outage.setattr(Database, "read", unavailable)
+        outage.setattr(Database, "write", unavailable)
+
+        expect(page.get_by_text("Database unavailable since")).to_be_visible()
+        expect(page.locator("#jobs")).to_have_css("opacity", "0.65")
+        page.goto("/jobs")
+        expect(page.locator("[data-cached]")).to_contain_text("This page is from")
+        expect(page.get_by_role("link", name="nightly")).to_be_visible()
+
+    expect(page.locator("[data-cached]")).to_have_count(0)
     expect(page.locator("#jobs")).to_have_css("opacity", "1")
 
 
@@ -103,6 +128,20 @@ def test_a_pause_is_told_on_every_page_and_ended_from_there(page: Page, site: Si
     expect(page.get_by_text("Dispatch resumed.")).to_be_visible()
     expect(page.get_by_role("heading", level=1)).to_have_text("My account")
     expect(page.get_by_text("paused dispatch")).to_have_count(0)
+
+
+def test_an_app_is_paused_with_a_reason_and_an_end_that_everybody_sees(page: Page) -> None:
+    page.goto("/apps")
+    page.get_by_role("link", name="Pause", exact=True).click()
+    page.get_by_label("Reason").fill("the printer moves")
+    page.get_by_label("Ends").select_option(label="in 1 hour")
+    page.get_by_role("button", name="Pause", exact=True).click()
+
+    page.goto("/timeline")
+
+    banner = page.get_by_text("alice paused app reports")
+    expect(banner).to_contain_text("Dispatch resumes automatically at")
+    expect(banner).to_contain_text("Reason: the printer moves")
 
 
 def test_what_was_typed_survives_an_outage_and_the_end_of_the_sign_in(
@@ -135,6 +174,37 @@ def test_what_was_typed_survives_an_outage_and_the_end_of_the_sign_in(
 
     page.goto("/jobs/new")
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
+
+
+def test_what_was_sent_while_nobody_answered_is_there_again(page: Page) -> None:
+    page.goto("/jobs/new")
+    page.get_by_label("Name", exact=True).fill("evening")
+    page.get_by_label("Handler", exact=True).fill("noop")
+    page.locator("[name=schedule_kind]").select_option("NONE")
+    page.route("**/jobs/create", lambda route: route.abort(), times=1)
+    with page.expect_event("framenavigated", lambda frame: frame.url.startswith("chrome-error:")):
+        page.get_by_role("button", name="Create job").click()
+
+    page.goto("/jobs")
+    page.goto("/jobs/new")
+
+    expect(page.get_by_text("What you had typed here is restored.")).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("evening")
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("evening")
+    page.goto("/jobs/new")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("")
+
+
+def test_what_was_typed_is_forgotten_once_the_page_shows_it(page: Page, site: Site) -> None:
+    page.goto("/account")
+    page.get_by_label("Theme", exact=True).select_option("dark")
+    site.rows.database.write(lambda session: setattr(users.find(session, "alice"), "theme", "dark"))
+
+    page.goto("/account")
+
+    expect(page.get_by_label("Theme", exact=True)).to_have_value("dark")
+    expect(page.get_by_text("What you had typed here is restored.")).to_have_count(0)
 
 
 def test_what_was_ticked_in_a_list_survives_the_end_of_the_sign_in(page: Page, site: Site) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.logs import log_pages
+from admin_web.console_services import RunLogLimits
 from admin_web.serving.broker_link import ConsoleConnections
 from broker.keys import ClusterKeys
 from sql.accounts.users import Role
@@ -61,7 +61,13 @@ def long(context: JobContext) -> str:
 
 
 @pytest.fixture
-def console(cluster: Cluster) -> Iterator[Flask]:
+def limits() -> RunLogLimits:
+    """The limits of pages and downloads; a test sets them by `parametrize`."""
+    return RunLogLimits()
+
+
+@pytest.fixture
+def console(cluster: Cluster, limits: RunLogLimits) -> Iterator[Flask]:
     """A console beside a scheduler; its executor is what a test makes."""
     cluster.handlers.write_text(PRINTER)
     cluster.scheduler()
@@ -70,7 +76,13 @@ def console(cluster: Cluster) -> Iterator[Flask]:
         transport, cluster.database, ClusterKeys(SECRET), cluster.now_ms
     )
     clock = Clock()
-    app = make_app(cluster.database, clock, now_ms=cluster.now_ms, requester=connections.requester)
+    app = make_app(
+        cluster.database,
+        clock,
+        now_ms=cluster.now_ms,
+        requester=connections.requester,
+        run_logs=limits,
+    )
     add_user(cluster.database, "admin", Role.ADMINISTRATOR)
     yield app
     connections.close()
@@ -124,10 +136,10 @@ def test_a_log_grows_line_by_line_and_ends_with_its_run(
     assert whole.split("\n")[: len(seen)] == seen
 
 
+@pytest.mark.parametrize("limits", [RunLogLimits(page_lines=3)], ids=["3-lines"])
 def test_an_open_log_begins_at_its_end_and_a_finished_one_at_its_beginning(
-    cluster: Cluster, visit: Visit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, visit: Visit, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(log_pages, "PAGE_LINES", 3)
     run_id = run(cluster, "printer", str(tmp_path / "stop"), wait=False)
 
     # Any line behind the ninth: those of a slow page may have gone on from the tenth.
@@ -291,7 +303,7 @@ def test_a_log_of_a_gigabyte_takes_no_memory(cluster: Cluster, visit: Visit) -> 
     assert beyond == 200
     assert lines["answer"] in ("LINES", "SILENT", "BUSY")
     assert far["lines"] == []
-    assert file_size < log_pages.FILE_BYTES + 1_000_000
+    assert file_size < RunLogLimits().file_bytes + 1_000_000
     assert resident_kb() - before_kb < 60_000
 
 
@@ -340,12 +352,9 @@ def test_one_file_at_a_time_for_each_user(cluster: Cluster, visit: Visit, consol
     assert (later.status_code, later.text.count("record")) == (200, 1_300)
 
 
-def test_a_file_has_no_more_than_its_bound(
-    cluster: Cluster, visit: Visit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("limits", [RunLogLimits(piece_lines=100, file_bytes=3_000)], ids=["3-kB"])
+def test_a_file_has_no_more_than_its_bound(cluster: Cluster, visit: Visit) -> None:
     run_id = run(cluster, "long")
-    monkeypatch.setattr(log_pages, "FILE_LINES", 100)
-    monkeypatch.setattr(log_pages, "FILE_BYTES", 3_000)
 
     size = len(visit.client.get(f"/runs/{run_id}/log/download").data)
 

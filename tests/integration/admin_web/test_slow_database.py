@@ -12,7 +12,7 @@ from sql.engine import Database
 from tests.support.console import Clock, Visit, add_user, make_app, signed_in
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
-from warren.wiring import console as console_wiring
+from warren.wiring.console import open_console_database
 
 LIMIT_SECONDS = 1
 #: What this console is doing in the database.
@@ -23,10 +23,9 @@ _AT_WORK = (
 
 
 @pytest.fixture
-def database(mariadb_schema_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
-    """A console's own connections, with the limit that its settings give them, made short."""
-    monkeypatch.setattr(console_wiring, "STATEMENT_SECONDS", LIMIT_SECONDS)
-    database = console_wiring.open_console_database(mariadb_schema_url)
+def database(mariadb_schema_url: str) -> Iterator[Database]:
+    """A console's own connections, with a short limit."""
+    database = open_console_database(mariadb_schema_url, statement_seconds=LIMIT_SECONDS)
     add_user(database, "admin", Role.ADMINISTRATOR)
     yield database
     database.close()

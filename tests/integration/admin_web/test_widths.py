@@ -103,7 +103,7 @@ def test_on_a_phone_a_job_is_two_lines_with_its_buttons(page: Page) -> None:
     row = page.locator("tr", has=page.get_by_role("link", name="nightly report"))
     box = row.bounding_box()
 
-    expect(row.get_by_role("link", name="Trigger", exact=True)).to_be_visible()
+    expect(row.get_by_role("link", name="Run once", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Stop", exact=True).last).to_be_visible()
     assert box is not None
     assert box["height"] < 110
@@ -138,6 +138,20 @@ def test_jobs_are_suggested_while_a_name_is_typed(page: Page) -> None:
     suggested = page.locator("#job-names option")
     expect(suggested).to_have_count(1)
     expect(suggested).to_have_attribute("value", "reports/nightly report")
+
+
+def test_a_schedule_is_built_of_choices_and_its_next_times_are_shown(page: Page) -> None:
+    page.goto("/jobs/new")
+    if not page.locator("script[src*='jobs-']").count():
+        pytest.skip("the console's scripts are not built: make console")
+
+    page.get_by_label("How often").select_option("week")
+    page.get_by_label("Wed", exact=True).check()
+    page.get_by_label("At time").fill("06:30")
+    page.get_by_role("button", name="Use expression").click()
+
+    expect(page.get_by_label("Cron expression")).to_have_value("0 30 6 ? * MON,WED")
+    expect(page.locator("#preview time")).to_have_count(10)
 
 
 def test_a_job_is_asked_for_what_goes_with_a_choice_that_a_script_makes(page: Page) -> None:

@@ -63,6 +63,11 @@ def begun(job: SlotHarness) -> list[int]:
     return [int(run_id) for run_id in job.note("begun").split()][1:]
 
 
+def is_free(job: SlotHarness, run_id: int) -> bool:
+    """Whether another executor may have this run."""
+    return job.slots.recall(run_id) and run_id not in job.slots.running
+
+
 def test_one_process_goes_through_all_runs_and_answers_each(job: SlotHarness) -> None:
     ids = job.start_batch("does", [""] * 8)
 
@@ -172,7 +177,9 @@ def test_handler_that_spoils_its_files_spoils_no_other_run(job: SlotHarness, par
     assert job.wait(head).outcome is Outcome.FAILED
 
     assert begun(job) in ([head], [head, second])
-    job.turn(lambda: (second in begun(job)) == (second in job.finished))
+    job.turn(lambda: second in job.finished or is_free(job, second))
+    # The process may have noted the second run and have been ended before the handler was called.
+    assert second in job.finished or second not in begun(job)
 
 
 def test_what_may_have_begun_behind_a_spoilt_note_starts_nowhere_else(job: SlotHarness) -> None:

@@ -1,6 +1,8 @@
 """A scheduler whose roles make their rounds only when a test says so."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import structlog
@@ -17,10 +19,21 @@ Seat = Callable[..., str]
 
 
 @pytest.fixture
-def still(cluster: Cluster) -> SchedulerNode:
+def still_options() -> dict[str, Any]:
+    """Options of the scheduler that is not started; a test sets them by `parametrize`."""
+    return {}
+
+
+@pytest.fixture
+def still(cluster: Cluster, still_options: dict[str, Any]) -> SchedulerNode:
     """A scheduler that is not started, but can send: call the `tick` of its roles."""
+    return new_still(cluster, **still_options)
+
+
+def new_still(cluster: Cluster, *, stale: float = 0.75, **options: Any) -> SchedulerNode:
     cluster.timeouts = Timeouts(lapse=3_600.0, no_executor=1.0)
-    node = cluster.new_scheduler(address_limit=5)
+    timeouts = replace(cluster.timeouts, stale=stale)
+    node = cluster.new_scheduler(address_limit=5, timeouts=timeouts, **options)
     cluster.schedulers.append(node)
     eventually(lambda: node._connections.triggers.is_ready)
     node.roster.set_health(True)
@@ -30,7 +43,10 @@ def still(cluster: Cluster) -> SchedulerNode:
 @pytest.fixture
 def seat(still: SchedulerNode, cluster: Cluster) -> Seat:
     """Let an executor in that only exists as a queue; return its boot id."""
+    return seat_at(cluster, still)
 
+
+def seat_at(cluster: Cluster, still: SchedulerNode) -> Seat:
     def seat(address: str = "one", *, app: str = APP, ailments: tuple[Ailment, ...] = ()) -> str:
         boot_id = f"boot-{address}"
         cluster.add_app(app)

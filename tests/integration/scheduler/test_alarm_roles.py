@@ -15,13 +15,14 @@ from scheduler.alarms.channels.message import Message, MessageContext
 from scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender
 from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.policy import NOBODY, AlarmTargets
-from scheduler.alarms.rate_limiter import GIVE_UP_MS, HOUR_MS, KEEP_MS, AlarmRateLimiter
+from scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
 from scheduler.completion.completion import Completion
 from scheduler.completion.retry_policy import End
 from scheduler.membership.roster import Roster
 from scheduler.timeouts import Timeouts
 from sql.alarms.alarms import AlarmStatus, Kind
 from sql.ids import RunIds
+from sql.instants import HOUR_MS
 from sql.models import Alarm, App, Job, Run
 from sql.registry import presence
 from sql.run_status import RunStatus

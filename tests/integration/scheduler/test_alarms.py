@@ -3,8 +3,6 @@
 import time
 from typing import Any
 
-import pytest
-
 from scheduler.alarms.channels.mail_server import MailServer
 from scheduler.alarms.policy import AlarmPolicy, AlarmTargets
 from scheduler.jobs.spec import AppSpec, JobSpec
@@ -70,10 +68,7 @@ def test_a_mail_server_that_hangs_delays_neither_runs_nor_webhooks(cluster: Clus
 
 
 @on_memory
-def test_an_app_without_an_executor_is_told_and_its_return_too(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scheduler.alarms.absence.ROUND_SECONDS", 0.3)
+def test_an_app_without_an_executor_is_told_and_its_return_too(cluster: Cluster) -> None:
     with Mailbox() as box:
         cluster.be_quick()
         cluster.commands().apply(

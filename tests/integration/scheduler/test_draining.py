@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from scheduler.problems import Problem
-from sql.errors import Conflict, NotFound
+from sql.errors import Ambiguous, NotFound
 from sql.models import AuditEntry
 from sql.registry import apps, drains, presence
 from sql.registry.presence import Beat
@@ -96,14 +96,14 @@ class TestTheMark:
         ]
 
     def test_unknown_address_is_told(self, cluster: Cluster) -> None:
-        with pytest.raises(NotFound, match="no executor with address 'one'"):
+        with pytest.raises(NotFound, match="NO_EXECUTOR_AT address='one'"):
             fleet(cluster).drain("one")
 
     def test_address_of_two_apps_must_be_named_with_its_app(self, cluster: Cluster) -> None:
         register(cluster, "one", "first-app")
         register(cluster, "one", "second-app")
 
-        with pytest.raises(Conflict, match="first-app/one, second-app/one"):
+        with pytest.raises(Ambiguous, match="first-app/one, second-app/one"):
             fleet(cluster).drain("one")
 
         assert fleet(cluster).drain("second-app/one")

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from sqlalchemy import event
 
+from scheduler.claim_limits import ClaimLimits
 from scheduler.jobs.spec import JobSpec
 from sql.run_status import RunStatus
 from tests.support.cluster import APP, Cluster, on_memory
@@ -21,11 +21,8 @@ JOBS = 1_000
 _WAKE_UPS = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)
 
 
-def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scheduler.dispatch.dispatcher.BATCH", 100)
-    nodes = [cluster.scheduler(), cluster.scheduler()]
+def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(cluster: Cluster) -> None:
+    nodes = [cluster.scheduler(limits=ClaimLimits(runs=100)) for _ in range(2)]
     cluster.executor("one", slots=50)
     cluster.executor("two", slots=50)
     cluster.wait_online("one", "two")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.claim_limits import ClaimLimits
 from scheduler.commands.job_file import Change
-from scheduler.dispatch import run_routing
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
 from sql.jobs import script_versions
@@ -210,18 +210,16 @@ class TestDispatched:
         assert run.status == RunStatus.UNDELIVERED
         assert run.message == "its version of the script is gone"
 
+    @pytest.mark.parametrize(
+        "still_options", [{"limits": ClaimLimits(script_characters=150)}], ids=["150-characters"]
+    )
     def test_large_scripts_are_sent_in_several_claims(
-        self,
-        cluster: Cluster,
-        still: SchedulerNode,
-        seat: Seat,
-        monkeypatch: pytest.MonkeyPatch,
+        self, cluster: Cluster, still: SchedulerNode, seat: Seat
     ) -> None:
         seat()
         apply(cluster, "x" * 100)
         cluster.job("plain", handler="noop")
         run_ids = [cluster.trigger(name) for name in ("pack", "pack", "pack", "plain")]
-        monkeypatch.setattr(run_routing, "SCRIPT_CHARACTERS", 150)
 
         still.dispatcher.tick(cluster.now_ms())
         first = [each.run_id for each in queued(still)]

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from sql.engine import Database
-from sql.listings import newest_runs, recent, run_choices, run_relations, run_search
+from sql.listings import recent, run_choices, run_relations, run_search
 from sql.listings.dashboard import FAILURES
 from sql.listings.run_search import RunPage
 from sql.listings.run_walks import RunSearch
@@ -70,11 +70,9 @@ def reads(database: Database, work: Callable[[Session], Any]) -> tuple[int, Any]
 )
 def test_each_page_reads_a_page(
     crowded: Database,  # noqa: F811 - the fixture
-    monkeypatch: pytest.MonkeyPatch,
     asked: dict[str, Any],
     most: int,
 ) -> None:
-    monkeypatch.setattr(newest_runs, "ALL_ROWS", LOOKED_AT)
     before = None
 
     for _ in range(3):

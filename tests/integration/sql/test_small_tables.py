@@ -65,7 +65,7 @@ class TestApps:
         assert apps.split(None) == apps.split("") == ()
 
     def test_an_absent_app_is_said_so(self, database: Database) -> None:
-        with pytest.raises(NotFound, match="no app named 'absent'"):
+        with pytest.raises(NotFound, match="NO_APP_NAMED name='absent'"):
             database.read(lambda session: apps.find(session, "absent"))
 
 
@@ -78,7 +78,7 @@ class TestUsers:
 
         assert database.read(lambda session: users.by_name(session, "viewb")) is not None
         assert database.read(lambda session: users.by_name(session, name)) is None
-        with pytest.raises(NotFound, match="no user named"):
+        with pytest.raises(NotFound, match="NO_USER_NAMED"):
             database.write(lambda session: users.find(session, name))
 
 

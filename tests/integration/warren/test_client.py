@@ -114,7 +114,7 @@ def test_one_thing_that_is_wrong_is_named_too(client: Client) -> None:
         client.get("/jobs?limit=201")
     with pytest.raises(ApiError, match=r"not acceptable; /jobs/0/app: missing field 'app'$"):
         client.apply({"jobs": [{"name": "x"}]})
-    with pytest.raises(ApiError, match="acceptable; job file:1: unknown field 'job', did you mean"):
+    with pytest.raises(ApiError, match="has a problem; line 1: unknown field 'job', did you mean"):
         client.apply("job: []")
 
 

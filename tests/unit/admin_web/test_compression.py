@@ -3,6 +3,7 @@
 import gzip
 import re
 
+import pytest
 from flask import Flask
 
 from admin_web.template_globals import STATIC
@@ -44,6 +45,13 @@ def test_style_sheets_are_compressed_and_kept(app: Flask) -> None:
     assert answer.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(answer.data) == (STATIC / "console.css").read_bytes()
     assert "immutable" in answer.headers["Cache-Control"]
+
+
+def test_a_style_sheet_is_compressed_only_once(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = app.test_client().get("/static/jobs.css", headers=GZIP).data
+    monkeypatch.setattr(gzip, "compress", None)
+
+    assert app.test_client().get("/static/jobs.css", headers=GZIP).data == first
 
 
 def test_a_token_looks_different_in_each_answer_and_counts_in_each(app: Flask) -> None:

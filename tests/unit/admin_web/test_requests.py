@@ -361,5 +361,5 @@ def test_whoever_must_choose_a_password_can_do_nothing_else(
                 continue
             answer = visit.get(one.path) if method == "GET" else visit.post(one.path, FORM)
 
-            assert answer.headers["Location"] == "/account", one
+            assert answer.headers["Location"].partition("?")[0] == "/account", one
     assert snapshot(database) == before

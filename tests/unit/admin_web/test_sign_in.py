@@ -1,6 +1,7 @@
 """Signing in: who is let in, how a sign-in ends, and what guessing gets."""
 
 import re
+from html import unescape
 from typing import Any
 from urllib.parse import urlencode
 
@@ -491,11 +492,42 @@ class TestFirstAdministrator:
         assert visit.sign_in("admin", first or "").status_code == 303
 
         assert visit.get("/").headers["Location"] == "/account"
-        assert visit.get("/audit").headers["Location"] == "/account"
+        assert visit.get("/audit").headers["Location"] == "/account?next=/audit"
         form = {"present": first, "fresh": FRESH, "again": FRESH}
         answer = visit.post("/account/password", form)
         assert (answer.status_code, answer.headers["Location"]) == (303, "/")
         assert visit.get("/").status_code == 200
+
+    @pytest.mark.parametrize(
+        ("wanted", "reached"),
+        [
+            ("/runs?status=FAILED&page=2", "/runs?status=FAILED&page=2"),
+            ("https://elsewhere.example/", "/"),
+            ("//elsewhere.example", "/"),
+        ],
+    )
+    def test_gets_to_the_page_that_was_asked_for_once_the_password_is_chosen(
+        self, empty: Database, clock: Clock, wanted: str, reached: str
+    ) -> None:
+        first = NamedUsers(empty, who="console").add_first()
+        visit = Visit(make_app(empty, clock))
+        visit.get("/login")
+        signed = visit.post(
+            f"/login?{urlencode({'next': wanted})}", {"username": "admin", "password": first}
+        )
+        account = visit.get(signed.headers["Location"]).headers["Location"]
+        page = visit.get(account).text
+        action = re.search(r'action="(/account/password[^"]*)"', page)
+        assert action
+
+        form = {"present": first, "fresh": FRESH, "again": "a mistake"}
+        again = visit.post(unescape(action[1]), form)
+        form["again"] = FRESH
+        answer = visit.post(unescape(action[1]), form)
+
+        assert again.status_code == 422
+        assert unescape(action[1]) in unescape(again.text)
+        assert answer.headers["Location"] == reached
 
     @pytest.mark.parametrize(
         ("name", "password"),

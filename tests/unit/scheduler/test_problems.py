@@ -1,5 +1,7 @@
 """What is refused is a value: doors read its code, its field and its facts."""
 
+import pytest
+
 from scheduler.cron.expression import Cron
 from scheduler.problems import (
     Code,
@@ -9,8 +11,10 @@ from scheduler.problems import (
     Refused,
     Word,
     found,
+    lookup_problem,
     unknown_word,
 )
+from sql.errors import Ambiguous, LookupFailure, NotFound
 
 
 def test_problem_says_its_facts_in_its_sentence() -> None:
@@ -34,6 +38,22 @@ def test_what_is_wrong_finds_its_field() -> None:
     assert (problem.code, problem.field) == (Code.CRON_NUMBER, "schedule")
     assert problem.facts == {"what": Word.HOUR, "least": 0, "most": 23, "got": "25"}
     assert found(lambda: None, "schedule") == ()
+
+
+@pytest.mark.parametrize("failure", LookupFailure)
+def test_every_failed_lookup_has_its_sentence(failure: LookupFailure) -> None:
+    kind = ProblemKind.UNKNOWN if failure.name.startswith("NO_") else ProblemKind.CONFLICT
+
+    assert Code[failure.name].kind is kind
+
+
+def test_what_was_not_found_is_a_problem_with_the_same_facts() -> None:
+    missing = lookup_problem(NotFound(LookupFailure.NO_SCRIPT_VERSION, id=7, version=2))
+    several = lookup_problem(Ambiguous(LookupFailure.SEVERAL_JOBS_NAMED, name="a"))
+
+    assert str(missing) == "job 7 has no version 2 of its script"
+    assert missing.facts == {"id": 7, "version": 2}
+    assert str(several) == "several apps have a job named 'a'; write APP/a"
 
 
 def test_near_word_is_offered_and_else_all_of_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 from broker.errors import BrokerUnavailable
 from executor.errors import StateFolderInUse
 from executor.handlers.handler_registry import HandlersError
-from sql.errors import Conflict, DatabaseUnavailable, NotFound
+from sql.errors import Ambiguous, DatabaseUnavailable, LookupFailure, NotFound
 from warren.error_output import report_of
 from warren.errors import CommandError, JobFileError
 
@@ -17,8 +17,11 @@ from warren.errors import CommandError, JobFileError
     ("error", "line"),
     [
         (CommandError("no database"), "no database"),
-        (NotFound("no job named 'x'"), "no job named 'x'"),
-        (Conflict("run 5 is already SUCCEEDED"), "run 5 is already SUCCEEDED"),
+        (NotFound(LookupFailure.NO_JOB_NAMED, name="x"), "no job named 'x'"),
+        (
+            Ambiguous(LookupFailure.SEVERAL_JOBS_NAMED, name="x"),
+            "several apps have a job named 'x'; write APP/x",
+        ),
         (DatabaseUnavailable("cannot use\nthe database"), "cannot use the database"),
         (BrokerUnavailable("cannot reach the broker"), "cannot reach the broker"),
         (StateFolderInUse("another process holds x"), "another process holds x"),

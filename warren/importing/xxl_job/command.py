@@ -118,7 +118,7 @@ def _import(
         source=options.source,
         overwrite=options.overwrite,
         today=datetime.fromtimestamp(now_ms / 1_000, zone).date(),
-        keep=None if options.dry_run else _password_writer(options.passwords),
+        store_passwords=None if options.dry_run else _password_writer(options.passwords),
         take_over=options.take_over,
     )
     importer = Importer(context, how)
@@ -157,11 +157,11 @@ def _password_writer(path: Path | None) -> Callable[[Mapping[str, str]], None] |
     if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
         raise CommandError(f"{path}: expected a file in a writable folder")
 
-    def keep(passwords: Mapping[str, str]) -> None:
+    def write(passwords: Mapping[str, str]) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.writelines(f"{name} {password}\n" for name, password in passwords.items())
             file.flush()
             os.fsync(file.fileno())
 
-    return keep
+    return write

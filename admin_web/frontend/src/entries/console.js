@@ -1,6 +1,6 @@
 // Loaded on every page.
 import "htmx.org";
-import { closeQuestions } from "../confirm.js";
+import { askQuestions } from "../confirm.js";
 import { watchConditions } from "../conditions.js";
 import { keepDrafts } from "../drafts.js";
 import { findAnything } from "../find.js";
@@ -13,7 +13,7 @@ import { tellTimeZone } from "../zone.js";
 tellTimeZone();
 switchThemeInPlace();
 refreshLiveParts();
-closeQuestions();
+askQuestions();
 watchConditions();
 keepDrafts();
 keepFragment();

@@ -81,26 +81,26 @@ def test_ticks_of_a_fixed_delay_are_counted_as_due(cluster: Cluster, ticks: list
             lambda c, first, _second: put(
                 c.database, [first], scheduled_at=c.run(first).scheduled_at + 1
             ),
-            ["lost", "doubled closer to the previous tick than the delay allows"],
+            ["lost", "doubled closer to the previous due time than the delay allows"],
         ),
         (
             lambda c, first, second: put(
                 c.database, [first], finished_at=c.run(second).scheduled_at + 1
             ),
-            ["doubled the previous tick was not over"],
+            ["doubled the previous run was not over"],
         ),
         (
             lambda c, first, _second: put(c.database, [first], status=RunStatus.RUNNING),
-            ["doubled the previous tick was not over"],
+            ["doubled the previous run was not over"],
         ),
         (lambda c, first, _second: forget(c, id=first), ["lost"]),
         (
             lambda c, _first, second: forget(c, id=second),
-            ["lost", "lost it is over, but no next tick is planned"],
+            ["lost", "lost it is over, but its job has no next due time"],
         ),
         (
             lambda c, _first, second: put(c.database, [second], status=RunStatus.FAILED),
-            ["lost it is over, but no next tick is planned"],
+            ["lost it is over, but its job has no next due time"],
         ),
     ],
 )

@@ -456,5 +456,5 @@ def test_while_dispatch_is_paused_every_scheduler_plans_on_and_sends_nothing(
 
 @pytest.mark.parametrize("act", ["start", "stop", "delete"])
 def test_a_job_that_does_not_exist_is_named(commands: NamedCommands, act: str) -> None:
-    with pytest.raises(NotFound, match="no job named 'nowhere'"):
+    with pytest.raises(NotFound, match="NO_JOB_NAMED name='nowhere'"):
         getattr(commands, act)("nowhere")

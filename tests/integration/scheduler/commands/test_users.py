@@ -74,7 +74,7 @@ def test_rights_that_make_no_sense_are_refused(
 
 
 def test_an_unknown_app_is_refused(commands: NamedUsers) -> None:
-    with pytest.raises(NotFound, match="no app named 'shop'"):
+    with pytest.raises(NotFound, match="NO_APP_NAMED name='shop'"):
         commands.add("alice", PASSWORD, role=Role.VIEWER, app_names=["shop"])
 
 
@@ -185,11 +185,11 @@ def test_nobody_disables_or_enables_themselves(rows: Rows, commands: NamedUsers)
 
 
 def test_nobody_gets_a_password_or_rights(commands: NamedUsers) -> None:
-    with pytest.raises(NotFound, match="no user named 'nobody'"):
+    with pytest.raises(NotFound, match="NO_USER_NAMED name='nobody'"):
         commands.set_password("nobody", PASSWORD)
-    with pytest.raises(NotFound, match="no user named 'nobody'"):
+    with pytest.raises(NotFound, match="NO_USER_NAMED name='nobody'"):
         commands.set_rights("nobody", role=Role.ADMINISTRATOR)
-    with pytest.raises(NotFound, match="no user named 'nobody'"):
+    with pytest.raises(NotFound, match="NO_USER_NAMED name='nobody'"):
         commands.disable("nobody")
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import update
 
 from broker.messages.to_executor import Trigger
 from broker.topology import run_queue
+from scheduler.claim_limits import ClaimLimits
 from scheduler.completion.retry_policy import End
 from scheduler.dispatch.claim import ClaimOutcome
 from scheduler.jobs.spec import AppSpec
@@ -22,7 +23,7 @@ from sql.jobs import route_memory
 from sql.models import Run
 from sql.run_status import RunStatus
 from sql.runs import transitions
-from tests.integration.scheduler.conftest import Seat
+from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 
@@ -121,10 +122,10 @@ def test_while_the_broker_is_blocked_nothing_is_claimed(
     assert cluster.run(run_id).status == RunStatus.SENT
 
 
+@pytest.mark.parametrize("still_options", [{"limits": ClaimLimits(runs=10)}], ids=["10-runs"])
 def test_a_full_address_holds_up_no_other_job_of_the_app(
-    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    monkeypatch.setattr("scheduler.dispatch.dispatcher.BATCH", 10)
     seat("one")
     seat("two")
     cluster.job("many")
@@ -304,13 +305,13 @@ def test_a_missing_queue_sends_the_run_elsewhere_as_a_new_attempt(
     assert (APP, "one") in still.registrar._missing
 
 
+@pytest.mark.parametrize("still_options", [{"stale": -1.0}], ids=["frozen"])
 def test_a_scheduler_frozen_after_its_commit_publishes_nothing(
-    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
     seat()
     cluster.job("greet")
     run_id = cluster.trigger("greet")
-    monkeypatch.setattr("scheduler.dispatch.delivery.STALE_SECONDS", -1.0)
 
     dispatch(cluster, still)
 
@@ -539,21 +540,22 @@ def test_a_shard_whose_executor_left_keeps_its_number(
     assert len(cluster.runs()) == 4
 
 
+@pytest.mark.parametrize("still_options", [{"stale": -1.0}], ids=["frozen"])
 def test_shards_of_a_scheduler_that_died_after_its_commit_are_sent_by_another(
-    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
+    other = new_still(cluster)
     for address in ("one", "two"):
         seat(address)
+        seat_at(cluster, other)(address)
     cluster.job("all", route="SHARDING_BROADCAST")
     cluster.trigger("all")
-    with monkeypatch.context() as patched:
-        patched.setattr("scheduler.dispatch.delivery.STALE_SECONDS", -1.0)
-        dispatch(cluster, still)
+    dispatch(cluster, still)
     assert {run.status for run in cluster.runs()} == {RunStatus.ROUTED}
     assert queued(still, "one") == []
 
     eventually(
-        lambda: still.rescuer.tick(cluster.now_ms()) and len(cluster.runs(status="SENT")) == 2, 5
+        lambda: other.rescuer.tick(cluster.now_ms()) and len(cluster.runs(status="SENT")) == 2, 20
     )
 
     rows = sorted(cluster.runs(), key=lambda run: run.shard_index)
@@ -635,10 +637,10 @@ def test_a_broadcast_that_meets_a_shard_that_is_there_already_ends_alone(
     assert queued(still, "two") == []
 
 
+@pytest.mark.parametrize("still_options", [{"limits": ClaimLimits(shards=3)}], ids=["3-shards"])
 def test_a_large_broadcast_leaves_others_for_the_next_claim(
-    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    monkeypatch.setattr("scheduler.dispatch.run_routing.SHARDS_LIMIT", 3)
     for address in ("one", "three", "two"):
         seat(address)
     for name in ("a", "b"):

@@ -1,6 +1,8 @@
 """Runs of which nothing is heard are asked about, and end by what is answered."""
 
 import pytest
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
 
 from broker.messages.to_executor import Know
 from broker.messages.to_scheduler import Knowledge
@@ -177,3 +179,29 @@ def test_an_executor_that_does_not_answer_is_asked_again(
     eventually(lambda: len(desk.of(Know)) >= 2, 10)
 
     assert cluster.run(run_id).status == RunStatus.SENT
+
+
+@on_memory
+def test_each_of_thousands_that_wait_in_one_executor_is_asked_about(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    desk.else_known = Knowledge.WAITING
+    run_id = taken(cluster, desk)
+
+    def multiply(session: Session) -> set[int]:
+        columns = [column.name for column in Run.__table__.columns]
+        row = dict(zip(columns, session.execute(select(*Run.__table__.columns)).one(), strict=True))
+        rows = [
+            row | {"id": run_id + number, "scheduled_at": row["scheduled_at"] + number}
+            for number in range(1, 3_000)
+        ]
+        session.execute(insert(Run.__table__), rows)
+        return {one["id"] for one in rows}
+
+    waiting = cluster.database.write(multiply)
+
+    def asked() -> set[int]:
+        return {key.run_id for question in desk.of(Know) for key in question.runs}
+
+    eventually(lambda: waiting <= asked(), 30)
+    assert max(len(question.runs) for question in desk.of(Know)) == 500

@@ -11,7 +11,7 @@ from scheduler.audit.integrity_check import audit
 from scheduler.node import SchedulerNode
 from scheduler.retention.calendar_days import CalendarDays
 from scheduler.retention.cleaner import ROUND_MS, Cleaner
-from scheduler.retention.clearing import Clearing, clear_all
+from scheduler.retention.clearing import Clearing, StepSize, clear_all
 from scheduler.retention.clearing_criteria import (
     ClearingCriteria,
     ClearingPreset,
@@ -165,16 +165,18 @@ def test_a_dry_run_counts_and_deletes_nothing(cluster: Cluster) -> None:
     assert purges(cluster) == []
 
 
-def test_many_go_in_chunks_and_the_progress_is_told(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scheduler.retention.clearing.TICKS", 20)
-    monkeypatch.setattr("scheduler.retention.clearing.RUNS", 15)
+def test_many_go_in_chunks_and_the_progress_is_told(cluster: Cluster) -> None:
     past(cluster, *range(DAY, DAY + 50_000, 1_000), status=FAILED)
     told: list[int] = []
 
     with statements(cluster.database) as sent:
-        clearing = Clearing(cluster.database, ClearingCriteria(), by="me", days=CalendarDays("UTC"))
+        clearing = Clearing(
+            cluster.database,
+            ClearingCriteria(),
+            by="me",
+            days=CalendarDays("UTC"),
+            step_size=StepSize(ticks=20, runs=15),
+        )
         count = clear_all(clearing, NOW, on_progress=told.append)
 
     deleted = [values for words, values in sent if words.startswith("DELETE")]
@@ -278,8 +280,19 @@ NewCleaner = Callable[..., Cleaner]
 
 @pytest.fixture
 def cleaner(cluster: Cluster) -> NewCleaner:
-    def make(node: str = "one", days: int = 30, zone: str = "Asia/Shanghai") -> Cleaner:
-        return Cleaner(node=node, database=cluster.database, timezone=zone, run_retention_days=days)
+    def make(
+        node: str = "one",
+        days: int = 30,
+        zone: str = "Asia/Shanghai",
+        step_size: StepSize | None = None,
+    ) -> Cleaner:
+        return Cleaner(
+            node=node,
+            database=cluster.database,
+            timezone=zone,
+            run_retention_days=days,
+            step_size=step_size,
+        )
 
     return make
 
@@ -316,11 +329,10 @@ def test_a_retention_of_zero_days_keeps_all(cluster: Cluster, cleaner: NewCleane
 
 @on_memory
 def test_between_two_chunks_there_is_a_pause_and_after_the_last_an_hour(
-    cluster: Cluster, cleaner: NewCleaner, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, cleaner: NewCleaner
 ) -> None:
-    monkeypatch.setattr("scheduler.retention.clearing.TICKS", 2)
     past(cluster, 40 * DAY, 41 * DAY, 42 * DAY)
-    one = cleaner()
+    one = cleaner(step_size=StepSize(ticks=2))
 
     pauses = [one.tick(NOW + number) for number in range(3)]
     past(cluster, 43 * DAY)

@@ -339,16 +339,15 @@ def test_counting_takes_a_small_part_of_the_time(cluster: Cluster, reporter: New
     assert report(cluster)["2026-11-20"] == (0, 0, 0)
 
 
-def test_a_scheduler_keeps_the_report_by_itself(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scheduler.retention.reporter.COUNT_MS", 100)
-    monkeypatch.setattr("scheduler.retention.reporter.PAUSE_FACTOR", 1)
-    cluster.scheduler()
+def test_a_scheduler_keeps_the_report_by_itself(cluster: Cluster) -> None:
+    first = cluster.scheduler()
     cluster.executor()
     cluster.wait_online()
     cluster.job("one")
-
     cluster.wait_final(cluster.trigger("one"))
+
+    cluster.schedulers.remove(first)
+    first.stop()
+    cluster.scheduler()  # it counts at once
 
     eventually(lambda: (0, 1, 0) in report(cluster).values(), 20)

@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from sql.engine import Database
-from sql.errors import Conflict, NotFound
+from sql.errors import Ambiguous, NotFound
 from sql.explanation import Explanation
 from sql.jobs import jobs
 from sql.models import Job
@@ -167,7 +167,7 @@ class TestLock:
         assert seen == NOW_MS
 
     def test_a_job_that_is_gone_is_said_so(self, database: Database) -> None:
-        with pytest.raises(NotFound, match="no job with id 5"):
+        with pytest.raises(NotFound, match="NO_JOB id=5"):
             database.write(lambda session: jobs.lock(session, 5))
 
 
@@ -193,11 +193,11 @@ class TestFind:
 
     @pytest.mark.parametrize("name", ["absent", "one/single", "three/single", "", "/", "%"])
     def test_a_name_that_no_job_has_is_said_so(self, two_apps: Database, name: str) -> None:
-        with pytest.raises(NotFound, match="no job named"):
+        with pytest.raises(NotFound, match="NO_JOB_NAMED"):
             two_apps.read(lambda session: jobs.find(session, name))
 
     def test_a_name_that_two_apps_share_must_name_its_app(self, two_apps: Database) -> None:
-        with pytest.raises(Conflict, match="write APP/shared"):
+        with pytest.raises(Ambiguous, match="SEVERAL_JOBS_NAMED name='shared'"):
             two_apps.read(lambda session: jobs.find(session, "shared"))
 
     def test_jobs_are_listed_by_app_and_name(self, two_apps: Database) -> None:

@@ -134,7 +134,7 @@ def test_one_version_is_read_with_its_source_and_for_its_job_only(
 
     assert (found.source, found.script_type) == ("echo 1", "GLUE_SHELL")
     with pytest.raises(
-        NotFound, match=f"job {job_id + 1} has no version {script_version} of its script"
+        NotFound, match=f"NO_SCRIPT_VERSION id={job_id + 1} version={script_version}"
     ):
         database.read(lambda session: script_versions.version(session, job_id + 1, script_version))
 

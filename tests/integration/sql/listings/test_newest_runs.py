@@ -1,14 +1,16 @@
 """Runs of any states and apps in one order, whatever is due in the same instant."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from sqlalchemy import insert
 
 from sql.engine import Database
 from sql.listings import newest_runs
-from sql.listings.newest_runs import Due, RunSelection
+from sql.listings.newest_runs import Due, ReadSizes, RunSelection
 from sql.models import App, Run
 from sql.run_status import RunStatus
 from sql.runs import planning
@@ -17,14 +19,13 @@ from tests.support.sql_rows import NOW_MS, all_runs, new_run, plan, put
 STATES = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.LOST, RunStatus.RUNNING)
 APPS = 12
 LIMIT = 7
+#: Few parts at a time.
+SIZES = ReadSizes(partitions=6, partition_rows=2, all_rows=30, stream_rows=2, stream_partitions=3)
 
 
 @pytest.fixture
-def filled(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
-    """Runs of many apps and states, most of them due in few instants, read few parts at a time."""
-    monkeypatch.setattr(newest_runs, "PARTITIONS", 6)
-    monkeypatch.setattr(newest_runs, "PARTITION_ROWS", 2)
-    monkeypatch.setattr(newest_runs, "ALL_ROWS", 30)
+def filled(database: Database) -> Database:
+    """Runs of many apps and states, most of them due in few instants."""
     database.write(
         lambda session: session.execute(
             insert(App),
@@ -47,6 +48,10 @@ def _new(chance: Random, app_id: int, number: int) -> planning.NewRun:
     return new_run(app_id=app_id, job_id=number, scheduled_at=due_at, due_at=due_at)
 
 
+def selection(**wanted: Any) -> RunSelection:
+    return RunSelection(statuses=wanted.pop("statuses", frozenset(STATES)), sizes=SIZES, **wanted)
+
+
 def walk(database: Database, wanted: RunSelection) -> tuple[list[Due], int]:
     """Return all places, read piece by piece, and how many pieces there were."""
     found: list[Due] = []
@@ -57,13 +62,7 @@ def walk(database: Database, wanted: RunSelection) -> tuple[list[Due], int]:
             return found, piece
         assert wanted.before is None or newest.end < wanted.before, "it goes on from further back"
         assert len(newest.rows) <= newest.looked_at < 40
-        wanted = RunSelection(
-            statuses=wanted.statuses,
-            app_ids=wanted.app_ids,
-            since_ms=wanted.since_ms,
-            until_ms=wanted.until_ms,
-            before=newest.end,
-        )
+        wanted = replace(wanted, before=newest.end)
     raise AssertionError("it has no end")
 
 
@@ -88,7 +87,7 @@ def test_read_piece_by_piece_each_run_is_there_once_and_in_order(
 ) -> None:
     since_ms, until_ms = times
     statuses = frozenset(states)
-    wanted = RunSelection(statuses=statuses, app_ids=None, since_ms=since_ms, until_ms=until_ms)
+    wanted = selection(statuses=statuses, app_ids=None, since_ms=since_ms, until_ms=until_ms)
 
     found, pieces = walk(filled, wanted)
 
@@ -100,15 +99,11 @@ def test_read_piece_by_piece_each_run_is_there_once_and_in_order(
 @pytest.mark.parametrize("times", [(None, None), (NOW_MS + 1, None), (None, NOW_MS + 2_000)])
 def test_a_stream_gives_each_run_once_and_in_order(
     filled: Database,
-    monkeypatch: pytest.MonkeyPatch,
     app_ids: frozenset[int] | None,
     times: tuple[int | None, int | None],
 ) -> None:
-    monkeypatch.setattr(newest_runs, "STREAM_ROWS", 2)
-    monkeypatch.setattr(newest_runs, "STREAM_PARTITIONS", 3)
     since_ms, until_ms = times
-    statuses = frozenset(STATES)
-    wanted = RunSelection(statuses=statuses, app_ids=app_ids, since_ms=since_ms, until_ms=until_ms)
+    wanted = selection(app_ids=app_ids, since_ms=since_ms, until_ms=until_ms)
 
     found = filled.read(lambda session: list(newest_runs.stream(session, wanted)))
 
@@ -116,7 +111,7 @@ def test_a_stream_gives_each_run_once_and_in_order(
 
 
 def test_apps_that_were_not_asked_for_are_left_out(filled: Database) -> None:
-    wanted = RunSelection(statuses=frozenset(STATES), app_ids=frozenset({1, 2, 3, 999}))
+    wanted = selection(app_ids=frozenset({1, 2, 3, 999}))
 
     found, _ = walk(filled, wanted)
 
@@ -124,7 +119,7 @@ def test_apps_that_were_not_asked_for_are_left_out(filled: Database) -> None:
 
 
 def test_the_first_piece_has_as_many_as_were_asked_for(filled: Database) -> None:
-    wanted = RunSelection(statuses=frozenset(STATES), app_ids=None)
+    wanted = selection(app_ids=None)
 
     newest = filled.read(lambda session: newest_runs.read(session, wanted, limit=5))
 
@@ -133,7 +128,7 @@ def test_the_first_piece_has_as_many_as_were_asked_for(filled: Database) -> None
 
 
 def test_no_app_has_no_run(filled: Database) -> None:
-    wanted = RunSelection(statuses=frozenset(STATES), app_ids=frozenset())
+    wanted = selection(app_ids=frozenset())
 
     newest = filled.read(lambda session: newest_runs.read(session, wanted, limit=5))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sql.errors import Conflict, NotFound
+from sql.errors import Ambiguous, NotFound
 from sql.listings import recent, run_lines
 from sql.listings.recent import RunFilter
 from sql.run_status import RunStatus
@@ -108,13 +108,13 @@ def test_run_of_a_deleted_job_is_kept_without_its_name(rows: Rows) -> None:
 
 
 def test_what_is_not_there_is_named(rows: Rows) -> None:
-    with pytest.raises(NotFound, match="no run 7"):
+    with pytest.raises(NotFound, match="NO_RUN id=7"):
         rows.database.read(lambda session: recent.run(session, 7))
-    with pytest.raises(NotFound, match="no run 7"):
+    with pytest.raises(NotFound, match="NO_RUN id=7"):
         ids(rows, tick_of=7)
-    with pytest.raises(NotFound, match="no job named 'x'"):
+    with pytest.raises(NotFound, match="NO_JOB_NAMED name='x'"):
         ids(rows, job="x")
-    with pytest.raises(NotFound, match="no job named 'x'"):
+    with pytest.raises(NotFound, match="NO_JOB_NAMED name='x'"):
         rows.database.read(lambda session: recent.job(session, "x", now_ms=NOON))
 
 
@@ -122,7 +122,7 @@ def test_name_of_two_apps_needs_its_app(rows: Rows) -> None:
     rows.job("a", "reports")
     mail = rows.job("a", "mails")
 
-    with pytest.raises(Conflict, match="APP/a"):
+    with pytest.raises(Ambiguous, match="name='a'"):
         rows.database.read(lambda session: recent.job(session, "a", now_ms=NOON))
     assert (
         rows.database.read(lambda session: recent.job(session, "mails/a", now_ms=NOON)).id == mail

@@ -268,6 +268,29 @@ def test_a_problem_of_a_job_file_leads_to_the_job(
     assert error["pointer"] == f"/jobs/1/{field}"
 
 
+def test_a_problem_of_a_yaml_file_has_its_line_and_its_rule(admin: Program, rows: Rows) -> None:
+    file = "jobs:\n- name: a\n  app: reports\n  handler: h\n  retries: -1\n  colour: red\n"
+
+    answer = admin.post("/apply", data=file, content_type="application/yaml")
+
+    told = problem_of(answer, 422)
+    assert told["detail"] == "the job file has 2 problems"
+    assert [(one["line"], one.get("code")) for one in told["errors"]] == [
+        (5, "integer"),
+        (6, None),
+    ]
+
+
+def test_a_yaml_file_with_many_problems_tells_the_first_50(admin: Program) -> None:
+    many = "\n".join(f"field{number}: 1" for number in range(60))
+
+    answer = admin.post("/apply", data=many, content_type="application/yaml")
+
+    told = problem_of(answer, 422)
+    assert told["detail"] == "the job file has 60 problems; these are the first 50"
+    assert [one["line"] for one in told["errors"]] == list(range(1, 51))
+
+
 def test_no_app_takes_the_name_of_a_path(admin: Program, rows: Rows) -> None:
     made = admin.put("/apps/by-id", {"title": "Shadows"})
     applied = admin.post("/apply", {"apps": [{"name": "by-id"}]})
@@ -307,3 +330,5 @@ def test_a_list_of_an_app_that_does_not_exist_is_not_found(admin: Program, path:
     problem = problem_of(admin.get(f"{path}?app=nowhere"), 404)
 
     assert problem["detail"] == "no app named 'nowhere'"
+    assert problem["type"] == "urn:warren:problem:no_app_named"
+    assert [error["code"] for error in problem["errors"]] == ["no_app_named"]

@@ -67,11 +67,14 @@ def test_a_change_needs_the_version_that_was_seen(admin: Program) -> None:
     tag = made(admin)
 
     assert admin.put(PATH, JOB).status_code == 428
-    assert admin.put(PATH, JOB, headers=NEW).status_code == 412
+    taken = admin.put(PATH, JOB, headers=NEW)
+    assert taken.status_code == 412
+    assert taken.get_json()["type"] == "urn:warren:problem:job_name_taken"
     assert admin.put(PATH, JOB | {"param": "y"}, headers={"If-Match": tag}).status_code == 200
     late = admin.put(PATH, JOB | {"param": "z"}, headers={"If-Match": tag})
 
     assert late.status_code == 412
+    assert late.get_json()["type"] == "urn:warren:problem:job_changed"
     assert admin.get(PATH).get_json()["param"] == "y"
     assert admin.put(PATH, JOB, headers={"If-Match": "*"}).status_code == 200
 
@@ -80,6 +83,7 @@ def test_a_job_that_is_not_there_matches_no_version(admin: Program) -> None:
     for method in ("PUT", "PATCH"):
         answer = admin.call(method, PATH, json=JOB, headers={"If-Match": '"x"'})
         assert answer.status_code == 412, answer.text
+        assert answer.get_json()["type"] == "urn:warren:problem:no_job_in_app"
 
 
 def test_who_has_the_version_is_told_so(admin: Program) -> None:

@@ -35,7 +35,21 @@ def test_a_job_comes_with_what_can_be_done_with_it(admin: Visit, rows: Rows) -> 
         f"/jobs/{job_id}/history",
         f"/jobs/{job_id}/trigger",
         f"/jobs/{job_id}/edit",
+        f"/jobs/{job_id}/copy",
+        f"/jobs/ask-delete?id={job_id}",
     ]
+
+
+def test_a_script_can_be_read_by_all_and_copied_by_who_may_edit_it(
+    app: Flask, admin: Visit, rows: Rows
+) -> None:
+    job_id = rows.job("pack", handler="", script_type="GLUE_SHELL")
+
+    assert f"/glue/{job_id}" in found(admin, "pack")
+    assert f"/jobs/{job_id}/copy" in found(admin, "pack")
+    operator = found(signed_in(app, "operator"), "pack")
+    assert f"/glue/{job_id}" in operator
+    assert f"/jobs/{job_id}/copy" not in operator
 
 
 def test_a_run_is_found_by_its_id(admin: Visit, rows: Rows, clock: Clock) -> None:
@@ -49,9 +63,12 @@ def test_a_run_is_found_by_its_id(admin: Visit, rows: Rows, clock: Clock) -> Non
 def test_pages_apps_and_executors_are_found(admin: Visit, rows: Rows) -> None:
     assert "/audit" in found(admin, "audit")
     assert "/jobs?app=reports" in found(admin, "report")
-    [executor, runs] = found(admin, "WORKER")
-    assert "<title>worker-7" in admin.get(executor).text
+    [executor, runs, drain] = found(admin, "WORKER")
+    page = admin.get(executor).text
+    assert "<title>worker-7" in page
     assert runs == "/runs?app=reports&amp;address=worker-7"
+    assert drain == f"{executor}#drain"
+    assert 'id="drain"' in page
     assert "Nothing found." in admin.get("/find?q=zzz").text
 
 
@@ -84,6 +101,16 @@ def test_an_app_comes_with_its_runs_its_executors_and_a_pause(
         f"/apps/{app_id}",
     ]
     assert found(signed_in(app, "viewer"), "reports") == paths[:3]
+
+
+def test_a_paused_app_can_be_resumed(admin: Visit, rows: Rows) -> None:
+    app_id = rows.app("reports")
+    admin.post(f"/apps/{app_id}/pause", {"reason": "a move"})
+
+    page = admin.get("/find", query_string={"part": "1", "q": "reports"}).text
+
+    assert "Resume app reports" in page
+    assert f'action="/apps/{app_id}/resume"' in admin.get(f"/apps/{app_id}/pause/ask").text
 
 
 def test_nothing_is_typed_so_favourites_come_first(admin: Visit, rows: Rows) -> None:

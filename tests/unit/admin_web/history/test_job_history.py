@@ -149,6 +149,17 @@ def test_the_audit_log_names_fields_and_links_what_it_names(admin: Visit, job_id
     assert "executor_fail_retry_count" not in page
 
 
+def test_the_audit_log_links_executors_and_a_pause(admin: Visit, rows: Rows, clock: Clock) -> None:
+    rows.executor("host-1", clock.now, "{}")
+    admin.post("/executors/drain", {"app": "reports", "address": "host-1"})
+    admin.post("/schedulers/pause", {"reason": "a move"})
+
+    page = admin.get("/audit").text
+
+    assert '<a href="/executors?app=reports&amp;address=host-1">host-1</a>' in page
+    assert '<a href="/schedulers">' in page
+
+
 def test_a_version_that_is_none_is_not_there(admin: Visit, job_id: int) -> None:
     assert admin.get(f"/jobs/{job_id}/edit?version=999999").status_code == 404
     assert admin.get("/jobs/999999/history").status_code == 404

@@ -31,7 +31,7 @@ class Post:
         self.admin.declare_queues([run_queue("demo", "one")])
         self.capacity: dict[str, int] = {}
         messages = TriggerMessages(self.sealer, lambda _app, address, _boot: self.takes(address))
-        self.delivery = Delivery(transport.publisher("p"), messages)
+        self.delivery = Delivery(transport.publisher("p"), messages, stale_seconds=0.75)
 
     def takes(self, address: str) -> int:
         return self.capacity.get(address, 1)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from scheduler.membership.load_recorder import KEPT_MS, MINUTE_MS, LoadRecorder
+from scheduler.membership.load_recorder import KEPT_MS, LoadRecorder
 from sql.engine import Database
+from sql.instants import MINUTE_MS
 from sql.models import ExecutorLoad
 from tests.support.stored_rows import Rows
 

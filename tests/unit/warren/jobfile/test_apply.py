@@ -2,13 +2,14 @@
 
 import pytest
 
+from scheduler.commands.job_changes import ChangeAction
 from scheduler.commands.job_file import Change
 from warren.jobfile.apply import change_line, change_lines
 from warren.views.terminal import Screen
 
 PLAIN, COLOURED = Screen(None, has_colour=False), Screen(80, has_colour=True)
 EDIT = Change(
-    action="update",
+    action=ChangeAction.UPDATE,
     what="job",
     name="reports/nightly",
     details=("param: 'a' -> 'b'", "script: shell, 1 bytes -> shell, 1 bytes"),

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scheduler.problems import Code, Problem
+from warren.errors import InvalidEntry
 from warren.jobfile.yaml_reader import YamlReader, did_you_mean
 from warren.jobfile.yaml_tree import (
     DEPTH,
     Entry,
-    InvalidEntry,
     boolean,
     entries,
     instant,
@@ -148,11 +149,13 @@ class TestReader:
         reader = YamlReader()
 
         def rule() -> None:
-            raise ValueError("too long")
+            raise Problem(Code.NO_JOB, id=3)
 
         reader.check(7, rule)
 
-        assert [(wrong.line, wrong.text) for wrong in reader.wrong] == [(7, "too long")]
+        assert [(wrong.line, wrong.text, wrong.rule) for wrong in reader.wrong] == [
+            (7, "no job with id 3", "no_job")
+        ]
 
 
 def test_near_name_is_offered_and_a_far_one_is_not() -> None:
