@@ -42,7 +42,11 @@ _numbers = itertools.count(1)
 
 
 class FakeExecutor:
-    """One boot of an executor; sends heartbeats, and answers questions from `knowledge`."""
+    """One boot of an executor; sends heartbeats and answers questions.
+
+    It knows the runs that it took and reported on, as a real one does. `knowledge` says otherwise
+    for single runs, `is_forgetful` for all; `else_known` is its answer about every other run.
+    """
 
     def __init__(
         self,
@@ -63,9 +67,11 @@ class FakeExecutor:
         self.is_draining = False
         self.answers = True
         self.knowledge: dict[int, Knowledge] = {}
+        self.is_forgetful = False
         self.else_known = Knowledge.UNKNOWN
         self.remembers_since_ms = 0
         self.heard: list[Message] = []
+        self._seen: dict[int, Knowledge] = {}
         self._cluster = cluster
         self._transport = transport or cluster.make_transport()
         self._publisher = self._transport.publisher(f"desk {address}")
@@ -108,6 +114,10 @@ class FakeExecutor:
         callback = Callback(
             app=self.app, address=self.address, boot_id=self.boot_id, reports=reports
         )
+        for report in reports:
+            self._seen[report.run_id] = (
+                Knowledge.RUNNING if isinstance(report, Started) else Knowledge.FINISHED
+            )
         for _ in range(times):
             self.say(callback)
 
@@ -173,6 +183,7 @@ class FakeExecutor:
         for delivery in deliveries:
             for trigger, _size in unpacked(self.read(delivery), 0):
                 assert isinstance(trigger, Trigger), trigger
+                self._seen.setdefault(trigger.run_id, Knowledge.WAITING)
                 yield trigger
 
     def read(self, delivery: Delivery) -> Any:
@@ -225,13 +236,16 @@ class FakeExecutor:
         if isinstance(message, Beat):
             answer: Message = BeatAnswer(question_id=message.question_id, **who)
         elif isinstance(message, Know):
-            asked = {key.run_id: key for key in message.runs}
             answer = KnowAnswer(
                 question_id=message.question_id,
                 remembers_since_ms=self.remembers_since_ms,
-                runs={i: self.knowledge.get(i, self.else_known) for i in asked},
+                runs={key.run_id: self._known(key.run_id) for key in message.runs},
                 **who,
             )
         else:
             return
         self.say(answer, message.reply_to)
+
+    def _known(self, run_id: int) -> Knowledge:
+        seen = {} if self.is_forgetful else self._seen
+        return self.knowledge.get(run_id, seen.get(run_id, self.else_known))

@@ -154,6 +154,7 @@ def test_an_executor_that_never_said_how_many_it_takes_gets_one_a_message(
 def test_what_its_executor_does_not_know_of_a_message_is_sent_again_one_by_one(
     cluster: Cluster, desk: FakeExecutor
 ) -> None:
+    desk.is_forgetful = True
     ids = fifty(cluster)
     eventually(lambda: all_are(cluster, ids, RunStatus.SENT))
     taken = {trigger.run_id for trigger in desk.take(COUNT)}

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from broker.codec import VERSION
 from broker.keys import ClusterKeys
 from broker.messages.to_executor import StillOpen
-from broker.messages.to_scheduler import Knowledge
 from broker.messages.values import Outcome
 from broker.signing import Direction
 from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
@@ -348,7 +347,6 @@ def test_a_run_that_is_at_work_is_asked_about_and_left_alone(cluster: Cluster) -
     cluster.scheduler()
     desk = FakeExecutor(cluster).join()
     run_id = begun(cluster, desk)
-    desk.knowledge[run_id] = Knowledge.RUNNING
     desk.report(desk.started(run_id))
 
     eventually(lambda: [m for m in desk.heard if type(m).__name__ == "Know"][1:], 10)

@@ -23,7 +23,9 @@ def node(cluster: Cluster) -> SchedulerNode:
 
 @pytest.fixture
 def desk(cluster: Cluster, node: SchedulerNode) -> FakeExecutor:
-    return FakeExecutor(cluster).join()
+    desk = FakeExecutor(cluster).join()
+    desk.is_forgetful = True
+    return desk
 
 
 def taken(cluster: Cluster, desk: FakeExecutor, **fields: object) -> int:
@@ -71,8 +73,8 @@ def test_it_is_not_sent_again_while_something_waits_in_the_queue(
 def test_what_waits_runs_or_has_finished_is_left_to_its_report(
     cluster: Cluster, desk: FakeExecutor, known: Knowledge
 ) -> None:
+    desk.else_known = known
     run_id = taken(cluster, desk)
-    desk.knowledge[run_id] = known
 
     eventually(lambda: len(desk.of(Know)) >= 2, 10)
 
@@ -104,8 +106,10 @@ def test_unknown_proves_nothing_beyond_what_the_executor_remembers(
 def test_a_sent_run_of_a_deleted_job_that_nobody_knows_ends(
     cluster: Cluster, desk: FakeExecutor
 ) -> None:
+    desk.else_known = Knowledge.WAITING
     run_id = taken(cluster, desk)
     cluster.commands().delete("work")
+    desk.else_known = Knowledge.UNKNOWN
 
     assert cluster.wait_final(run_id).status == RunStatus.LOST
 
