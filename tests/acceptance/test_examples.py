@@ -118,7 +118,7 @@ def test_the_shell_script_packs_what_was_merged_a_while_ago(folder: Path) -> Non
     name = folder_of(runs_of(folder, "order-totals")[0])
 
     eventually((parts / "packed" / f"{name}.tar.gz").exists, 40)
-    eventually(lambda: not (parts / name).exists(), 10)
+    eventually(lambda: not (parts / name).exists())
 
     with tarfile.open(parts / "packed" / f"{name}.tar.gz") as package:
         packed = {member.name for member in package if member.isfile()}

@@ -30,7 +30,7 @@ def test_jobs_fire_on_time_while_consoles_are_frozen_and_killed(survivors: Deplo
     visits = {console: _visit(console) for console in (reading, writing, doomed)}
     for name in ("free", "held", "dropped"):
         survivors.job(name, **EVERY_SECOND)
-    eventually(lambda: all(map(survivors.runs, ("free", "held", "dropped"))), 10)
+    eventually(lambda: all(map(survivors.runs, ("free", "held", "dropped"))))
 
     # Who stops a job cancels what is planned of it: those rows are locked until the commit.
     since_ms = survivors.now_ms()

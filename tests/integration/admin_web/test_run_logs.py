@@ -248,7 +248,7 @@ def test_a_restarted_executor_still_gives_its_logs(cluster: Cluster, visit: Visi
         20,
     )
 
-    eventually(lambda: ask(visit, run_id)["answer"] == "LINES", 10)
+    eventually(lambda: ask(visit, run_id)["answer"] == "LINES")
 
     assert "record 1<" in visit.get(f"/runs/{run_id}/log").text
 
@@ -327,7 +327,7 @@ def test_a_frozen_executor_keeps_nobody_from_other_pages(cluster: Cluster, conso
     ]
     for thread in threads:
         thread.start()
-    eventually(lambda: "BUSY" in answers, 5)
+    eventually(lambda: "BUSY" in answers)
     assert visits[0].client.get("/runs").status_code == 200
     for thread in threads:
         thread.join(30)

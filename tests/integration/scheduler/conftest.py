@@ -30,9 +30,11 @@ def still(cluster: Cluster, still_options: dict[str, Any]) -> SchedulerNode:
     return new_still(cluster, **still_options)
 
 
-def new_still(cluster: Cluster, *, stale: float = 0.75, **options: Any) -> SchedulerNode:
+def new_still(
+    cluster: Cluster, *, stale: float = 0.75, probe: float = 1.0, **options: Any
+) -> SchedulerNode:
     cluster.timeouts = Timeouts(lapse=3_600.0, no_executor=1.0)
-    timeouts = replace(cluster.timeouts, stale=stale)
+    timeouts = replace(cluster.timeouts, stale=stale, probe=probe)
     node = cluster.new_scheduler(address_limit=5, timeouts=timeouts, **options)
     cluster.schedulers.append(node)
     eventually(lambda: node._connections.triggers.is_ready)

@@ -175,7 +175,7 @@ def test_a_broker_that_restarts_loses_nothing(cluster: Cluster) -> None:
     for _ in range(3):
         before = len(cluster.runs(status=RunStatus.SUCCEEDED))
         broker.stop()
-        eventually(lambda: [r for r in cluster.runs(status="PLANNED") if r.due_at < _now()], 5)
+        eventually(lambda: [r for r in cluster.runs(status="PLANNED") if r.due_at < _now()])
         broker.start()
         eventually(lambda seen=before: done(cluster, seen + 2), 20)
 

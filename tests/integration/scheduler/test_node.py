@@ -43,7 +43,7 @@ def test_without_a_database_a_scheduler_does_not_begin_and_leaves_nothing(
     with pytest.raises(DatabaseUnavailable):
         node.start()
 
-    eventually(lambda: role_threads() <= before, 5)
+    eventually(lambda: role_threads() <= before)
 
 
 @on_memory
@@ -146,7 +146,7 @@ def test_the_order_is_repeated_until_the_run_is_over_and_then_no_more(cluster: C
     desk.take(1)
     cluster.wait_status(run_id, RunStatus.SENT)
     cluster.commands().kill(run_id)
-    eventually(lambda: len(desk.of(Kill)) >= 2, 10)
+    eventually(lambda: len(desk.of(Kill)) >= 2)
 
     desk.report(desk.finished(run_id, outcome="KILLED"))
     cluster.wait_final(run_id)

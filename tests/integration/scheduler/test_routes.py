@@ -76,7 +76,7 @@ def test_each_route_chooses_by_its_rule(cluster: Cluster, tmp_path: Path) -> Non
 
     cluster.set_job("busyover", handler="until-file", param=str(release))
     busy = [trigger(cluster, "busyover") for _ in range(3)]
-    eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 3, 10)
+    eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 3)
     nobody = cluster.wait_final(trigger(cluster, "busyover"))
     release.touch()
     chosen = [cluster.wait_final(run_id) for run_id in busy]
@@ -140,7 +140,7 @@ def test_an_executor_that_joins_or_leaves_between_two_ticks_changes_the_shards(
     four = shards(cluster, trigger(cluster, "all"), 4)
     leaver = next(e for e in cluster.executors if e.identity.address == "one")
     leaver.stop()
-    eventually(lambda: not cluster.is_online("one"), 10)
+    eventually(lambda: not cluster.is_online("one"))
     three = shards(cluster, trigger(cluster, "all"), 3)
 
     assert [row.address for row in four] == [*NAMES, "zulu"]
@@ -175,7 +175,7 @@ def test_ticks_of_a_broadcast_each_give_one_row_for_each_shard(cluster: Cluster)
     )
     eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) >= 9, 20)
     cluster.stop_jobs()
-    eventually(lambda: all(run.finished_at for run in cluster.runs()), 10)
+    eventually(lambda: all(run.finished_at for run in cluster.runs()))
 
     fired = [run for run in cluster.runs() if run.status != RunStatus.CANCELLED]
     assert {run.status for run in fired} == {RunStatus.SUCCEEDED}
@@ -280,7 +280,7 @@ def test_busyover_spreads_a_batch_over_the_slots_that_are_free_and_refuses_none(
     ids = [trigger(cluster, name) for name in jobs]
     cluster.commands().resume()
 
-    eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 6, 10)
+    eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 6)
     assert {run.status for run in cluster.runs()} <= {RunStatus.RUNNING, RunStatus.SENT}
     release.touch()
 
@@ -351,8 +351,8 @@ def test_busyover_refuses_only_a_job_that_runs_on_every_executor(
     ids = [trigger(cluster, "long") for _ in range(5)]
     cluster.commands().resume()
 
-    eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 3, 10)
-    eventually(lambda: len(cluster.runs(status=RunStatus.UNDELIVERED)) == 2, 10)
+    eventually(lambda: len(cluster.runs(status=RunStatus.RUNNING)) == 3)
+    eventually(lambda: len(cluster.runs(status=RunStatus.UNDELIVERED)) == 2)
     release.touch()
 
     done = [cluster.wait_final(run_id) for run_id in ids]

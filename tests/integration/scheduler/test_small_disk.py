@@ -46,7 +46,7 @@ def test_a_job_that_prints_20_mb_on_6_mb_stops_no_other(cluster: Cluster, tmp_pa
             log.unlink()
         freed = space_of(str(disk)).free
         cluster.stop_jobs()
-        eventually(lambda: all(run.finished_at for run in cluster.runs()), 10)
+        eventually(lambda: all(run.finished_at for run in cluster.runs()))
 
         assert flood.status == RunStatus.SUCCEEDED
         assert short >= 200_000

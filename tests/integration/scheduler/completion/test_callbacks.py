@@ -349,7 +349,7 @@ def test_a_run_that_is_at_work_is_asked_about_and_left_alone(cluster: Cluster) -
     run_id = begun(cluster, desk)
     desk.report(desk.started(run_id))
 
-    eventually(lambda: [m for m in desk.heard if type(m).__name__ == "Know"][1:], 10)
+    eventually(lambda: [m for m in desk.heard if type(m).__name__ == "Know"][1:])
 
     assert cluster.run(run_id).status == RunStatus.RUNNING
 

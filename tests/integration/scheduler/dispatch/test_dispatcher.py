@@ -1,7 +1,6 @@
 """Due rows become triggers: once, in time, and never held up by one bad row or one full address."""
 
 import math
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -134,7 +133,7 @@ def test_a_full_address_holds_up_no_other_job_of_the_app(
         cluster.trigger("many", addresses=["one"])
     other = cluster.trigger("other", addresses=["two"])
 
-    eventually(lambda: dispatch(cluster, still) and cluster.run(other).status == RunStatus.SENT, 5)
+    eventually(lambda: dispatch(cluster, still) and cluster.run(other).status == RunStatus.SENT)
 
     assert len(queued(still, "one")) == 5
     assert len(cluster.runs(status=RunStatus.PLANNED)) == 25
@@ -168,7 +167,7 @@ def test_an_address_that_finishes_runs_gets_more_at_once(
     ]
     cluster.database.write(lambda session: still._completion.end(session, ends))
 
-    eventually(lambda: dispatch(cluster, still) and not cluster.runs(status="PLANNED"), 1)
+    eventually(lambda: dispatch(cluster, still) and not cluster.runs(status="PLANNED"))
 
 
 def test_an_app_without_executors_holds_up_no_other(
@@ -191,7 +190,7 @@ def test_a_run_is_given_up_when_no_executor_of_its_app_was_seen_for_long(
     cluster.job("waits", retries=1)
     run_id = cluster.trigger("waits")
 
-    eventually(lambda: dispatch(cluster, still) is not None and cluster.run(run_id).finished_at, 5)
+    eventually(lambda: dispatch(cluster, still) is not None and cluster.run(run_id).finished_at)
 
     run, again = cluster.runs()
     assert (run.status, run.message) == (
@@ -247,7 +246,7 @@ def test_a_run_for_an_address_that_is_away_waits_for_it_and_is_then_given_up(
 
     dispatch(cluster, still)
     assert cluster.run(run_id).status == RunStatus.PLANNED
-    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at, 5)
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at)
 
     assert cluster.run(run_id).status == RunStatus.UNDELIVERED
     assert "none of the requested executors is online" in cluster.run(run_id).message
@@ -457,7 +456,7 @@ def test_a_broadcast_without_executors_is_one_row_that_is_tried_again_whole(
 ) -> None:
     cluster.job("all", route="SHARDING_BROADCAST", retries=1)
     cluster.trigger("all")
-    eventually(lambda: dispatch(cluster, still) is not None and len(cluster.runs()) == 2, 5)
+    eventually(lambda: dispatch(cluster, still) is not None and len(cluster.runs()) == 2)
 
     seat("one")
     seat("two")
@@ -486,7 +485,7 @@ def test_a_broadcast_waits_until_every_executor_has_room(
     end = End(run_id=ids[0], status=RunStatus.SUCCEEDED, message="", finished_at=1)
     cluster.database.write(lambda session: still._completion.end(session, [end]))
 
-    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).shard_total == 2, 5)
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).shard_total == 2)
 
 
 def test_a_shard_planned_before_its_job_became_no_broadcast_is_one_run(
@@ -532,7 +531,7 @@ def test_a_shard_whose_executor_left_keeps_its_number(
     end = End(run_id=last.id, status=RunStatus.FAILED, message="", finished_at=1)
     cluster.database.write(lambda session: still._completion.end(session, [end]))
 
-    eventually(lambda: dispatch(cluster, still) and cluster.runs(attempt=1)[0].routed_at, 5)
+    eventually(lambda: dispatch(cluster, still) and cluster.runs(attempt=1)[0].routed_at)
 
     [again] = cluster.runs(attempt=1)
     assert (again.sharding, again.address) == ("2/3", "one")
@@ -708,7 +707,7 @@ def test_a_run_ends_when_none_of_the_listed_executors_was_seen_for_long(
 
     dispatch(cluster, still)
     assert cluster.run(run_id).status == RunStatus.PLANNED
-    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at, 5)
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at)
 
     run = cluster.run(run_id)
     assert run.status == RunStatus.UNDELIVERED
@@ -846,7 +845,7 @@ def test_a_decision_that_another_scheduler_overtook_is_made_anew(
     cluster.set_job("mine", route="MINE")
     run_id = cluster.trigger("mine")
 
-    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).routed_at, 5)
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).routed_at)
 
     assert (cluster.run(run_id).trigger_message or "").endswith("MINE, turn 7")
 
@@ -860,6 +859,7 @@ def add_routes(node: SchedulerNode, **routers: Router) -> None:
 # -- routes that ask ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("still_options", [{"probe": 3_600.0}], ids=["nobody-answers"])
 def test_a_slow_answer_holds_back_its_own_job_and_no_dispatch(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
@@ -867,11 +867,9 @@ def test_a_slow_answer_holds_back_its_own_job_and_no_dispatch(
     cluster.job("asks", route="FAILOVER")
     cluster.job("plain")
     asks, plain = cluster.trigger("asks"), cluster.trigger("plain")
-    began = time.monotonic()
 
     pause = dispatch(cluster, still)
 
-    assert time.monotonic() - began < 0.9  # nobody answers, and nobody waits for that
     assert cluster.run(plain).status == RunStatus.SENT
     assert cluster.run(asks).status == RunStatus.PLANNED
     assert pause <= 1.0
@@ -893,11 +891,11 @@ def test_a_scheduler_that_has_just_begun_gives_up_nobody_for_silence(
         lambda session: session.execute(update(Run).values(due_at=Run.due_at - 3_600_000))
     )
 
-    eventually(lambda: dispatch(cluster, still) and _is_silence_known(still), 5)
+    eventually(lambda: dispatch(cluster, still) and _is_silence_known(still))
     dispatch(cluster, still)
     assert cluster.run(run_id).status == RunStatus.PLANNED
 
-    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at, 5)
+    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at)
     assert cluster.run(run_id).status == RunStatus.UNDELIVERED
 
 
@@ -915,7 +913,7 @@ def test_a_job_that_waits_for_answers_of_an_app_that_went_away_makes_no_busy_loo
     cluster.trigger("asks")
     dispatch(cluster, still)
     still.roster.dismiss(APP, "one", "boot-one")
-    eventually(lambda: still.dispatcher._resolver._probes.seconds_left() == math.inf, 5)
+    eventually(lambda: still.dispatcher._resolver._probes.seconds_left() == math.inf)
 
     pauses = [still.dispatcher.tick(cluster.now_ms()) for _ in range(3)]
     assert pauses[-1] >= 0.05

@@ -100,7 +100,7 @@ def test_a_challenge_keeps_no_other_newcomer_waiting(cluster: Cluster) -> None:
 
     FakeExecutor(cluster, "one")
     other = FakeExecutor(cluster, "two")
-    eventually(other.is_routable, 5)
+    eventually(other.is_routable)
 
     assert registered(cluster)[1:] == [("two", other.boot_id)]
 
@@ -215,9 +215,9 @@ def test_a_scheduler_is_healthy_only_while_its_own_canaries_return(cluster: Clus
 
     cluster.cables[id(node)].is_cut = True
 
-    eventually(lambda: not node.roster.is_healthy, 10)
+    eventually(lambda: not node.roster.is_healthy)
     cluster.cables[id(node)].is_cut = False
-    eventually(lambda: node.roster.is_healthy, 10)
+    eventually(lambda: node.roster.is_healthy)
 
 
 @on_memory

@@ -108,7 +108,7 @@ def test_after_a_goodbye_nothing_waits_for_a_deadline(cluster: Cluster) -> None:
 
     desk.goodbye()
 
-    assert cluster.wait_final(run_id, 5).status == RunStatus.UNDELIVERED
+    assert cluster.wait_final(run_id, 20).status == RunStatus.UNDELIVERED
 
 
 @on_memory

@@ -63,7 +63,7 @@ def test_it_is_not_sent_again_while_something_waits_in_the_queue(
     cluster.job("work")
     cluster.trigger("work")
 
-    eventually(lambda: len(desk.of(Know)) >= 3, 10)
+    eventually(lambda: len(desk.of(Know)) >= 3)
 
     assert node._connections.admin.count_messages(run_queue(APP, "one").name) == 1
 
@@ -76,7 +76,7 @@ def test_what_waits_runs_or_has_finished_is_left_to_its_report(
     desk.else_known = known
     run_id = taken(cluster, desk)
 
-    eventually(lambda: len(desk.of(Know)) >= 2, 10)
+    eventually(lambda: len(desk.of(Know)) >= 2)
 
     assert cluster.run(run_id).status == RunStatus.SENT
     assert desk.take(1, 0.2) == []
@@ -180,7 +180,7 @@ def test_an_executor_that_does_not_answer_is_asked_again(
     desk.answers = False
     run_id = taken(cluster, desk)
 
-    eventually(lambda: len(desk.of(Know)) >= 2, 10)
+    eventually(lambda: len(desk.of(Know)) >= 2)
 
     assert cluster.run(run_id).status == RunStatus.SENT
 

@@ -51,7 +51,7 @@ def test_what_was_not_confirmed_is_sent_again_with_the_same_id(
     assert cluster.run(run_id).status == RunStatus.ROUTED
 
     delivery._publisher = publisher
-    eventually(lambda: still.rescuer.tick(cluster.now_ms()) and _is_sent(cluster, run_id), 3)
+    eventually(lambda: still.rescuer.tick(cluster.now_ms()) and _is_sent(cluster, run_id))
 
     copies = queued(still)
     assert [copy.run_id for copy in copies] == [run_id] * (2 if passes else 1)
@@ -141,7 +141,7 @@ def test_an_unconfirmed_run_of_a_deleted_job_ends(
     still._delivery._publisher = publisher
     cluster.commands().delete("work")
 
-    eventually(lambda: still.rescuer.tick(cluster.now_ms()) and cluster.run(run_id).finished_at, 3)
+    eventually(lambda: still.rescuer.tick(cluster.now_ms()) and cluster.run(run_id).finished_at)
 
     assert cluster.run(run_id).status == RunStatus.LOST
     assert "its job was deleted" in cluster.run(run_id).message
@@ -161,7 +161,7 @@ def test_while_a_queue_is_missing_the_run_stays_open_and_the_queue_is_asked_for(
     still._delivery._publisher = publisher
     still._connections.admin.delete_queue(f"warren.run.{APP}.one")
 
-    eventually(lambda: still.rescuer.tick(cluster.now_ms()) and still.registrar._missing, 3)
+    eventually(lambda: still.rescuer.tick(cluster.now_ms()) and still.registrar._missing)
 
     assert cluster.run(run_id).status == RunStatus.ROUTED
     assert run_id in still.rescuer._unknown
