@@ -113,18 +113,22 @@ def test_after_a_goodbye_nothing_waits_for_a_deadline(cluster: Cluster) -> None:
 
 @on_memory
 def test_a_scheduler_that_is_not_healthy_buries_nobody(
-    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+    cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    [run_id] = triggered(cluster)
-    desk.take(1)
-    desk.die()
-    eventually(lambda: node.roster.routable(APP) == {})
-    node.roster.set_health = bool  # type: ignore[method-assign]
-    node.roster._healthy_since = None
+    boot_id = seat()
+    cluster.job("work")
+    run_id = cluster.trigger("work")
+    dispatch(cluster, still)
+    still.roster.dismiss(APP, "one", boot_id)
 
-    node.reaper.tick(cluster.now_ms() + 3_600_000)
+    still.roster.set_health(False)
+    still.reaper.tick(cluster.now_ms())
+    unhealthy = cluster.run(run_id).status
+    still.roster.set_health(True)
+    still.reaper.tick(cluster.now_ms())
 
-    assert cluster.run(run_id).status == RunStatus.SENT
+    assert unhealthy == RunStatus.SENT
+    assert cluster.run(run_id).status == RunStatus.UNDELIVERED
 
 
 def test_two_schedulers_bury_an_executor_together(cluster: Cluster) -> None:
