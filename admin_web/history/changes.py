@@ -10,7 +10,7 @@ from flask_babel import gettext
 
 from admin_web.forms.jobs import FORM_FIELDS, JobForm
 from admin_web.history import record_fields
-from admin_web.history.record_fields import Names
+from admin_web.history.record_fields import Names, Shown
 from admin_web.language.job_labels import OPTIONS, label_of
 from scheduler.jobs.audit_records import CHILDREN, FIELD_OF
 from scheduler.jobs.field_kinds import Choice, YesOrNo
@@ -23,8 +23,8 @@ class Difference:
     """One value before and after; None if there was or is none."""
 
     name: str
-    before: str | None
-    after: str | None
+    before: tuple[Shown, ...] | None
+    after: tuple[Shown, ...] | None
 
 
 def values_of(text: str | None) -> dict[str, Any]:
@@ -52,11 +52,14 @@ def compare(
     fields = FIELD_OF if is_job else {}
     labels = record_fields.LABELS | (_labels() if is_job else {})
 
-    def shown(name: str, stored: Any) -> str | None:
+    def shown(name: str, stored: Any) -> tuple[Shown, ...] | None:
         if stored is None:
             return None
         field = fields.get(name)
-        return _shown(field, stored) if field else record_fields.in_words(name, stored, names)
+        if field is None:
+            return record_fields.shown(name, stored, names)
+        words = _in_words(field, stored)
+        return None if words is None else (Shown(words),)
 
     found = (
         Difference(
@@ -103,7 +106,7 @@ def _labels() -> dict[str, str]:
     return labels | {CHILDREN: named["children"], "script": gettext("Script")}
 
 
-def _shown(field: Field, stored: Any) -> str | None:
+def _in_words(field: Field, stored: Any) -> str | None:
     if field.name == "enabled":
         return str(gettext("yes") if stored else gettext("no"))
     value = field.kind.value(stored)

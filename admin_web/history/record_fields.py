@@ -1,11 +1,12 @@
-"""The fields of audit log records other than a job's own: their labels, and values in words."""
+"""The fields of audit log records other than a job's own: their labels, and values as shown."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from flask_babel import gettext, lazy_gettext
+from flask import url_for
+from flask_babel import format_decimal, gettext, lazy_gettext
 from sqlalchemy.orm import Session
 
 from admin_web.language import job_labels, labels
@@ -50,12 +51,23 @@ LABELS = {
 }
 _APPS = frozenset({"app_id", "app_ids"})
 _JOBS = frozenset({"job", "job_id", "job_ids", CHILDREN})
+_RUNS = frozenset({"run", "runs", "planned"})
+#: An entry about many runs has hundreds of ids; a list longer than this is cut. Exports have all.
+LISTED = 100
 _WORDS: Mapping[str, Mapping[Any, Any]] = {
     "may_edit_glue": {True: lazy_gettext("yes"), False: lazy_gettext("no")},
     "role": labels.ROLE,
     "status": {status: state.word for status, state in labels.STATUS.items()},
     "webhook_when": job_labels.CALL_WHEN,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A part of a value, and the URL of what it names; empty if that has no page."""
+
+    text: str
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +97,42 @@ def names_in(
     )
 
 
-def in_words(name: str, stored: Any, names: Names) -> str:
+def shown(name: str, stored: Any, names: Names) -> tuple[Shown, ...]:
     """Return a stored value in the viewer's words; ids without a name stay numbers."""
+    if name in _RUNS:
+        runs = _ids(stored)
+        return _cut(
+            [Shown(str(one), url_for("runs.show", run_id=one)) for one in runs[:LISTED]], len(runs)
+        )
+    if name in _JOBS:
+        jobs = _ids(stored)
+        return _cut([_job(one, names.jobs) for one in jobs[:LISTED]], len(jobs))
+    return (Shown(_in_words(name, stored, names)),)
+
+
+def _cut(first: Sequence[Shown], count: int) -> tuple[Shown, ...]:
+    left_out = count - len(first)
+    more = [Shown(gettext("%(n)s more", n=format_decimal(left_out)))] if left_out else []
+    return (*first, *more)
+
+
+def _job(job_id: int, names: Mapping[int, str]) -> Shown:
+    if job_id not in names:
+        return Shown(str(job_id))
+    return Shown(names[job_id], url_for("jobs.show", job_id=job_id))
+
+
+def _in_words(name: str, stored: Any, names: Names) -> str:
     if name in _WORDS:
         return str(_WORDS[name].get(stored, stored))
     if name in _APPS:
-        return _listed(names.apps, stored) or str(gettext("all"))
-    if name in _JOBS:
-        return _listed(names.jobs, stored)
+        listed = ", ".join(names.apps.get(one, str(one)) for one in _ids(stored))
+        return listed or str(gettext("all"))
     if name in ("before_ms", "expires_at") and isinstance(stored, int):
         return names.time(stored)
     if name == "until":
         return names.time(int(datetime.fromisoformat(stored).timestamp() * 1000))
     return ", ".join(map(str, stored)) if isinstance(stored, list) else str(stored)
-
-
-def _listed(names: Mapping[int, str], stored: Any) -> str:
-    return ", ".join(names.get(one, str(one)) for one in _ids(stored))
 
 
 def _ids(stored: Any) -> list[int]:

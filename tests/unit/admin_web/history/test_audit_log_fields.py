@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from admin_web.history.record_fields import LISTED
 from scheduler.alarms.policy import AlarmTargets
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.commands.tokens.token_commands import TokenSpec
 from scheduler.jobs.spec import AppSpec, JobSpec
+from sql.accounts.idempotency import FormKey
 from sql.accounts.users import Rights, Role
 from sql.engine import Database
 from sql.registry.apps import ids_by_name
@@ -111,7 +113,7 @@ def test_a_tokens_jobs_are_named_and_its_end_is_a_time(
 def test_child_jobs_are_named_as_far_as_the_viewer_may_see_them(
     admin: Visit, database: Database, rows: Rows, clock: Clock
 ) -> None:
-    rows.job("mail-report")
+    child = rows.job("mail-report")
 
     parent = acting(database, clock.now_ms).jobs.create(
         JobSpec(name="nightly", app="reports", handler="h", children=("mail-report",))
@@ -119,4 +121,21 @@ def test_child_jobs_are_named_as_far_as_the_viewer_may_see_them(
 
     page = admin.get(f"/jobs/{parent}/history").text
     assert "New process for each run" not in page
-    assert "<ins>reports/mail-report</ins>" in page
+    assert f'<ins><a href="/jobs/{child}">reports/mail-report</a></ins>' in page
+
+
+def test_an_entry_about_many_runs_links_the_first_of_them_and_exports_all(
+    admin: Visit, database: Database, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("nightly")
+    ids = [rows.run(job_id, clock.now - number, status="FAILED") for number in range(LISTED + 3)]
+
+    list(acting(database, clock.now_ms).bulk_runs.again(ids, FormKey(user_id=1, key="form")))
+
+    page = admin.get("/audit?kind=run").text
+    shown = changes(admin, "run")
+    assert f'<a href="/runs/{ids[0]}">{ids[0]}</a>, <a href="/runs/{ids[1]}">' in page
+    assert page.count('<a href="/runs/') == 2 * LISTED
+    assert shown.count("3 more") == 2
+    exported = admin.get("/audit?kind=run&format=json").get_json()
+    assert exported[0]["after"]["runs"] == ids
