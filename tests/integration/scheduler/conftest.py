@@ -31,9 +31,14 @@ def still(cluster: Cluster, still_options: dict[str, Any]) -> SchedulerNode:
 
 
 def new_still(
-    cluster: Cluster, *, stale: float = 0.75, probe: float = 1.0, **options: Any
+    cluster: Cluster,
+    *,
+    stale: float = 60.0,
+    probe: float = 1.0,
+    no_executor: float = 3_600.0,
+    **options: Any,
 ) -> SchedulerNode:
-    cluster.timeouts = Timeouts(lapse=3_600.0, no_executor=1.0)
+    cluster.timeouts = Timeouts(lapse=3_600.0, no_executor=no_executor)
     timeouts = replace(cluster.timeouts, stale=stale, probe=probe)
     node = cluster.new_scheduler(address_limit=5, timeouts=timeouts, **options)
     cluster.schedulers.append(node)

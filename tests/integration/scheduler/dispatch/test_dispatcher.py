@@ -29,6 +29,10 @@ from tests.support.eventually import eventually
 pytestmark = on_memory
 
 
+#: The scheduler gives runs up that no executor could take for a second.
+gives_up_soon = pytest.mark.parametrize("still_options", [{"no_executor": 1.0}], ids=["soon"])
+
+
 def queued(node: SchedulerNode, address: str = "one", *, app: str = APP) -> list[Trigger]:
     """Take what lies in an executor's queue."""
     found: list[Trigger] = []
@@ -184,6 +188,7 @@ def test_an_app_without_executors_holds_up_no_other(
     assert cluster.run(goes).status == RunStatus.SENT
 
 
+@gives_up_soon
 def test_a_run_is_given_up_when_no_executor_of_its_app_was_seen_for_long(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
@@ -201,6 +206,7 @@ def test_a_run_is_given_up_when_no_executor_of_its_app_was_seen_for_long(
     assert (again.attempt, again.status, again.retries_left) == (1, "PLANNED", 0)
 
 
+@gives_up_soon
 def test_a_scheduler_that_is_not_healthy_gives_nothing_up(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
@@ -235,6 +241,7 @@ def test_a_run_that_another_scheduler_has_routed_is_not_given_up(
     assert cluster.run(run_id).status == RunStatus.SENT
 
 
+@gives_up_soon
 def test_a_run_for_an_address_that_is_away_waits_for_it_and_is_then_given_up(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
@@ -244,12 +251,12 @@ def test_a_run_for_an_address_that_is_away_waits_for_it_and_is_then_given_up(
     run_id = cluster.trigger("greet", addresses=["two"])
     still.roster.dismiss(APP, "two", "boot-two")
 
-    dispatch(cluster, still)
-    assert cluster.run(run_id).status == RunStatus.PLANNED
     eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at)
 
-    assert cluster.run(run_id).status == RunStatus.UNDELIVERED
-    assert "none of the requested executors is online" in cluster.run(run_id).message
+    run = cluster.run(run_id)
+    assert run.status == RunStatus.UNDELIVERED
+    assert "none of the requested executors is online" in run.message
+    assert run.finished_at - run.due_at >= 1_000
 
 
 @pytest.mark.parametrize("columns", [{"route": "NONSENSE"}, {"block": "NONSENSE"}])
@@ -451,6 +458,7 @@ def test_a_broadcast_with_addresses_goes_to_these_only(
     assert all("requested: two,one; SHARDING_BROADCAST" in row.trigger_message for row in rows)
 
 
+@gives_up_soon
 def test_a_broadcast_without_executors_is_one_row_that_is_tried_again_whole(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
@@ -697,6 +705,7 @@ def test_a_user_may_name_a_registered_executor_that_is_not_listed(
     assert cluster.run(run_id).address == "two"
 
 
+@gives_up_soon
 def test_a_run_ends_when_none_of_the_listed_executors_was_seen_for_long(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
@@ -705,14 +714,13 @@ def test_a_run_ends_when_none_of_the_listed_executors_was_seen_for_long(
     cluster.job("greet")
     run_id = cluster.trigger("greet")
 
-    dispatch(cluster, still)
-    assert cluster.run(run_id).status == RunStatus.PLANNED
     eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at)
 
     run = cluster.run(run_id)
     assert run.status == RunStatus.UNDELIVERED
     assert run.message == "none of the listed executors is online: other, third"
     assert run.message in run.trigger_message
+    assert run.finished_at - run.due_at >= 1_000
 
 
 def test_a_list_that_is_taken_back_lets_all_executors_in_again(
@@ -907,7 +915,6 @@ def _is_silence_known(node: SchedulerNode) -> bool:
 def test_a_job_that_waits_for_answers_of_an_app_that_went_away_makes_no_busy_loop(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    still.dispatcher._no_executor_seconds = 3_600.0  # giving the run up would be another round
     seat("one")
     cluster.job("asks", route="BUSYOVER")
     cluster.trigger("asks")

@@ -233,7 +233,6 @@ def test_ticks_up_to_five_seconds_late_are_sent(
 def test_runs_that_wait_for_an_executor_are_sent_when_it_comes(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    still.dispatcher._no_executor_seconds = 3_600.0
     cluster.job("each", **EACH_SECOND)
     still.planner.tick(cluster.now_ms())
     waiting = [run.id for run in cluster.runs()]
@@ -258,7 +257,6 @@ def test_a_run_goes_on_waiting_that_was_due_over_five_seconds_before_the_outage(
     border: tuple[int, RunStatus],
 ) -> None:
     early_ms, status = border
-    still.dispatcher._no_executor_seconds = 3_600.0
     cluster.job("each", **EACH_SECOND)
     still.planner.tick(cluster.now_ms())
     waiting = [run.id for run in cluster.runs()]
@@ -280,11 +278,9 @@ def test_a_run_goes_on_waiting_that_was_due_over_five_seconds_before_the_outage(
 def test_while_one_scheduler_can_send_nothing_is_missed(
     cluster: Cluster, still: SchedulerNode, seat: Seat, away: Callable[..., None]
 ) -> None:
-    still.dispatcher._no_executor_seconds = 3_600.0
     other = cluster.new_scheduler()
     cluster.schedulers.append(other)
     other.roster.set_health(True)
-    other.dispatcher._no_executor_seconds = 3_600.0
     cluster.job("each", **EACH_SECOND)
     away()
     cluster.cables[id(still)].is_cut = True
