@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from admin_web.console_services import ConsoleServices
 from admin_web.exports import tables
-from admin_web.exports.tables import AT_ONCE, Row
+from admin_web.exports.tables import Row
 from scheduler.views.job_view import job_json, job_view
 from sql.accounts import user_accounts
 from sql.accounts.user_accounts import UserFilter
@@ -48,11 +48,13 @@ class ListFiles:
         """Export jobs in the order of their page, without webhook URLs, which may be secret."""
         now_ms, zone = self._services.now_ms(), self._services.timezone
 
-        def read(session: Session, place: str | None) -> tuple[Sequence[Row], str | None]:
-            asked = replace(wanted, after=place, limit=AT_ONCE)
+        def read(
+            session: Session, place: str | None, limit: int
+        ) -> tuple[Sequence[Row], str | None]:
+            asked = replace(wanted, after=place, limit=limit)
             found = job_search.search(session, asked, now_ms=now_ms)
             rows = [job_json(job_view(job, now_ms=now_ms, timezone=zone)) for job in found]
-            last = job_search.place(found[-1], wanted.order) if len(found) == AT_ONCE else None
+            last = job_search.place(found[-1], wanted.order) if len(found) == limit else None
             return rows, last
 
         return tables.answer("jobs", _JOB, self._pages(read))
@@ -60,9 +62,9 @@ class ListFiles:
     def runs(self, wanted: RunSearch) -> Response:
         """Export runs, newest first."""
 
-        def read(session: Session, place: Any) -> tuple[Sequence[Row], Any]:
+        def read(session: Session, place: Any, limit: int) -> tuple[Sequence[Row], Any]:
             rounds, before = place or (0, None)
-            found = run_search.page(session, replace(wanted, before=before, limit=AT_ONCE))
+            found = run_search.page(session, replace(wanted, before=before, limit=limit))
             rows = [run._asdict() | {"lasted_ms": run.lasted_ms} for run in found.runs]
             is_over = found.older is None or rounds >= _ROUNDS
             return rows, None if is_over else (rounds + 1, found.older)
@@ -72,8 +74,10 @@ class ListFiles:
     def apps(self, app_ids: frozenset[int] | None) -> Response:
         """Export apps by name."""
 
-        def read(session: Session, place: str | None) -> tuple[Sequence[Row], str | None]:
-            found = app_listing.listing(session, app_ids, after=place or "", limit=AT_ONCE)
+        def read(
+            session: Session, place: str | None, limit: int
+        ) -> tuple[Sequence[Row], str | None]:
+            found = app_listing.listing(session, app_ids, after=place or "", limit=limit)
             rows = [
                 {
                     "id": row.app.id,
@@ -85,7 +89,7 @@ class ListFiles:
                 }
                 for row in found
             ]
-            return rows, found[-1].app.name if len(found) == AT_ONCE else None
+            return rows, found[-1].app.name if len(found) == limit else None
 
         return tables.answer("apps", _APP, self._pages(read))
 
@@ -95,8 +99,10 @@ class ListFiles:
             app_id: name for name, app_id in self._services.database.read(apps.ids_by_name).items()
         }
 
-        def read(session: Session, place: str | None) -> tuple[Sequence[Row], str | None]:
-            asked = replace(wanted, after=place or "", limit=AT_ONCE)
+        def read(
+            session: Session, place: str | None, limit: int
+        ) -> tuple[Sequence[Row], str | None]:
+            asked = replace(wanted, after=place or "", limit=limit)
             found = user_accounts.listing(session, asked)
             rows = []
             for user, seen_at in found:
@@ -112,13 +118,15 @@ class ListFiles:
                         "last_seen_at": seen_at,
                     }
                 )
-            return rows, found[-1].user.name if len(found) == AT_ONCE else None
+            return rows, found[-1].user.name if len(found) == limit else None
 
         return tables.answer("users", _USER, self._pages(read))
 
     def _pages(self, read: Any) -> Iterator[Row]:
         database = self._services.database
-        return tables.pages(lambda place: database.read(lambda session: read(session, place)))
+        return tables.pages(
+            lambda place, limit: database.read(lambda session: read(session, place, limit))
+        )
 
 
 def views(name: str, kind: type[NamedTuple], found: Sequence[NamedTuple]) -> Response:

@@ -14,8 +14,8 @@ from flask import Response, request
 
 from scheduler.views.to_json import plain
 
-#: Rows of a file at most, and rows read at a time.
-MOST, AT_ONCE = 10_000, 500
+#: Rows of a file at most, rows read before the first is sent, and rows read at a time after that.
+MOST, FIRST, AT_ONCE = 10_000, 100, 500
 FORMATS = ("csv", "json")
 #: Spreadsheets treat a text that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -42,14 +42,19 @@ def answer(name: str, columns: Sequence[str], rows: Iterable[Row]) -> Response:
     return Response(text, mimetype=mimetype, headers=headers)
 
 
-def pages(read: Callable[[Any], tuple[Sequence[Row], Any]]) -> Iterator[Row]:
-    """Yield all rows; `read` returns a page and the position of the next, None at the end."""
-    place = None
+def pages(read: Callable[[Any, int], tuple[Sequence[Row], Any]]) -> Iterator[Row]:
+    """Yield all rows.
+
+    `read` gets the position of a page, None for the first, and its length; it returns the page and
+    the position of the next, None at the end.
+    """
+    place, limit = None, FIRST
     while True:
-        rows, place = read(place)
+        rows, place = read(place, limit)
         yield from rows
         if place is None:
             return
+        limit = AT_ONCE
 
 
 def _plain(name: str, value: Any) -> Any:

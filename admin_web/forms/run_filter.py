@@ -27,7 +27,7 @@ from sql.run_status import OPEN, RunStatus
 #: Jobs that a part of a name may match at most.
 FEW_JOBS = 50
 #: Runs whose messages are searched for one page.
-SEARCHED = 4_000
+SEARCHED = 3_500
 _YEARS = range(2000, 2200)
 #: The largest time that a DATETIME can hold.
 _LAST_MS = 253_402_300_799_000

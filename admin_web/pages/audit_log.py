@@ -81,15 +81,15 @@ class AuditPages:
         return entries, names_in(session, records, visitor(), self._local_times.format)
 
     def _rows(self, wanted: AuditFilter) -> Iterator[tables.Row]:
-        def read(place: int | None) -> tuple[list[tables.Row], int | None]:
-            asked = replace(wanted, before_id=place, limit=tables.AT_ONCE)
+        def read(place: int | None, limit: int) -> tuple[list[tables.Row], int | None]:
+            asked = replace(wanted, before_id=place, limit=limit)
             found = self._services.database.read(lambda s: audit_log.listing(s, asked))
             rows: list[tables.Row] = [
                 {name: getattr(entry, name) for name in _COLUMNS}
                 | {"before": values_of(entry.before), "after": values_of(entry.after)}
                 for entry in found
             ]
-            return rows, found[-1].id if len(found) == tables.AT_ONCE else None
+            return rows, found[-1].id if len(found) == limit else None
 
         return tables.pages(read)
 

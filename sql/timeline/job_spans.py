@@ -19,7 +19,7 @@ from sql.rows import fetch, query
 from sql.run_status import OPEN, RunStatus
 
 #: Most runs of each sample: of open, of failed and of successful runs.
-LOOKED_AT = 500
+LOOKED_AT = 400
 #: The statuses of runs that did not succeed.
 TROUBLE = frozenset(RunStatus) - OPEN - {RunStatus.SUCCEEDED, RunStatus.CANCELLED}
 _TICKS = "i_tick"

@@ -130,3 +130,17 @@ def test_a_file_ends_at_its_bound(app: Flask) -> None:
         found = json.loads(tables.answer("much", ("n",), endless).get_data(as_text=True))
 
     assert len(found) == tables.MOST
+
+
+def test_the_first_rows_are_sent_before_many_are_read() -> None:
+    limits = []
+
+    def read(_: int | None, limit: int) -> tuple[list[tables.Row], int | None]:
+        limits.append(limit)
+        return [{}] * limit, None if len(limits) == 3 else 1
+
+    rows = tables.pages(read)
+    next(rows)
+
+    assert limits == [tables.FIRST]
+    assert len(list(rows)) == tables.FIRST - 1 + 2 * tables.AT_ONCE
