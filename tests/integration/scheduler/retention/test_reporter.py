@@ -30,7 +30,8 @@ NewReporter = Callable[..., Reporter]
 def reporter(cluster: Cluster) -> NewReporter:
     def make(node: str = "one", **options: Any) -> Reporter:
         zone = "Asia/Shanghai"
-        return Reporter(node=node, database=cluster.database, timezone=zone, **options)
+        facts = {"round_seconds": 3_600.0} | options
+        return Reporter(node=node, database=cluster.database, timezone=zone, **facts)
 
     return make
 
