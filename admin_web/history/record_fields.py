@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from flask import url_for
@@ -100,20 +101,22 @@ def names_in(
 def shown(name: str, stored: Any, names: Names) -> tuple[Shown, ...]:
     """Return a stored value in the viewer's words; ids without a name stay numbers."""
     if name in _RUNS:
-        runs = _ids(stored)
-        return _cut(
-            [Shown(str(one), url_for("runs.show", run_id=one)) for one in runs[:LISTED]], len(runs)
-        )
+        return _listed(_ids(stored), _run)
     if name in _JOBS:
-        jobs = _ids(stored)
-        return _cut([_job(one, names.jobs) for one in jobs[:LISTED]], len(jobs))
+        return _listed(_ids(stored), partial(_job, names=names.jobs))
     return (Shown(_in_words(name, stored, names)),)
 
 
-def _cut(first: Sequence[Shown], count: int) -> tuple[Shown, ...]:
-    left_out = count - len(first)
-    more = [Shown(gettext("%(n)s more", n=format_decimal(left_out)))] if left_out else []
-    return (*first, *more)
+def _listed(ids: Sequence[int], show: Callable[[int], Shown]) -> tuple[Shown, ...]:
+    listed = tuple(map(show, ids[:LISTED]))
+    left_out = len(ids) - len(listed)
+    if not left_out:
+        return listed
+    return (*listed, Shown(gettext("%(n)s more", n=format_decimal(left_out))))
+
+
+def _run(run_id: int) -> Shown:
+    return Shown(str(run_id), url_for("runs.show", run_id=run_id))
 
 
 def _job(job_id: int, names: Mapping[int, str]) -> Shown:

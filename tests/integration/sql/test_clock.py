@@ -7,9 +7,6 @@ import pytest
 from sql.clock import SAMPLE_SECONDS, DatabaseClock
 from sql.engine import Database
 
-#: How far a sample may be off on a busy machine; 1 ms is usual. A drift is 2 s in all, a jump 3 s.
-NEAR_SECONDS = 0.5
-
 
 class Ears:
     """This process's monotonic clock; set back, it makes the database's clock jump ahead."""
@@ -40,13 +37,13 @@ def behind_seconds(clock: DatabaseClock) -> float:
 
 
 def test_it_tells_the_databases_time(clock: DatabaseClock) -> None:
-    assert abs(behind_seconds(clock)) < NEAR_SECONDS
+    assert abs(behind_seconds(clock)) < 0.1
     assert clock.is_steady
 
 
 def test_it_goes_on_between_samples(clock: DatabaseClock) -> None:
     before = clock.now_ms()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 5
 
     while clock.now_ms() < before + 20:
         assert time.monotonic() < deadline
@@ -60,7 +57,7 @@ def test_a_drift_is_followed(clock: DatabaseClock, ears: Ears, drift: float) -> 
         assert clock.tick() == SAMPLE_SECONDS
 
     assert clock.is_steady
-    assert abs(behind_seconds(clock)) < NEAR_SECONDS
+    assert abs(behind_seconds(clock)) < 0.1
 
 
 @pytest.mark.parametrize("jump", [3.0, -3.0, 86_400.0])
@@ -71,12 +68,12 @@ def test_a_jump_is_doubted_until_samples_agree(
 
     steady = []
     for _ in range(3):
-        assert abs(behind_seconds(clock) - jump) < NEAR_SECONDS
+        assert abs(behind_seconds(clock) - jump) < 0.1
         clock.tick()
         steady.append(clock.is_steady)
 
     assert steady == [False, False, True]
-    assert abs(behind_seconds(clock)) < NEAR_SECONDS
+    assert abs(behind_seconds(clock)) < 0.1
 
 
 def test_a_doubted_clock_is_asked_again_soon(clock: DatabaseClock, ears: Ears) -> None:
@@ -93,7 +90,7 @@ def test_a_jump_that_is_taken_back_changes_nothing(clock: DatabaseClock, ears: E
     clock.tick()
 
     assert clock.is_steady
-    assert abs(behind_seconds(clock)) < NEAR_SECONDS
+    assert abs(behind_seconds(clock)) < 0.1
 
 
 def test_a_clock_that_keeps_jumping_is_never_believed(clock: DatabaseClock, ears: Ears) -> None:
@@ -128,4 +125,4 @@ def test_a_late_answer_is_no_jump(database: Database) -> None:
 
     assert ears.late_answers == 0
     assert clock.is_steady
-    assert abs(behind_seconds(clock)) < NEAR_SECONDS
+    assert abs(behind_seconds(clock)) < 0.1

@@ -14,7 +14,7 @@ from tests.support.console import Clock, Visit, add_user, signed_in
 from tests.support.sample_app import SampleApp, add_sample_app, dump
 from tests.support.stored_rows import Rows
 
-#: What the fields of a filter are given together, and so are arguments that no page has.
+#: What each field of a filter is given alone, and what all of them are given together.
 NASTY = [
     "' OR '1'='1",
     '"; DROP TABLE xxl_job_info; --',
@@ -29,8 +29,6 @@ NASTY = [
     "(a+)+$",
     "x" * 10_000,
 ]
-#: What each field of a filter is given alone too.
-EACH = {NASTY[0], "%00\0", "9" * 5_000, "x" * 10_000}
 #: Names that people try though no page has them, and those that are no fields of a form.
 GUESSED = {
     *("page", "size", "limit", "offset", "sort", "order", "column", "start", "length"),
@@ -84,7 +82,7 @@ def test_no_argument_of_any_page_breaks_it_or_brings_more_than_a_page(
     for path, names in asked:
         for value in NASTY:
             fields = sorted(names - GUESSED)
-            alone = [{name: value} for name in fields] if value in EACH else []
+            alone = [{name: value} for name in fields]
             for query in (*alone, dict.fromkeys(fields, value), dict.fromkeys(GUESSED, value)):
                 began = time.thread_time()
                 answer = admin.client.get(path, query_string=query, buffered=True)

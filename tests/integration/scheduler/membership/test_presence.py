@@ -7,6 +7,7 @@ from broker.topology import command_queue, run_queue
 from scheduler.membership.roster import Standing
 from scheduler.membership.self_health import SelfHealth
 from scheduler.node import SchedulerNode
+from scheduler.timeouts import Timeouts
 from sql.registry import presence
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
@@ -94,6 +95,7 @@ def test_two_schedulers_decide_alike_about_an_address(cluster: Cluster) -> None:
 
 @on_memory
 def test_a_challenge_keeps_no_other_newcomer_waiting(cluster: Cluster) -> None:
+    cluster.timeouts = Timeouts(answer=3_600.0)
     cluster.scheduler()
     first = FakeExecutor(cluster, "one").join()
     first.answers = False

@@ -102,13 +102,14 @@ def test_what_was_handed_out_and_never_settled_is_lost(
 
 @on_memory
 def test_after_a_goodbye_nothing_waits_for_a_deadline(cluster: Cluster) -> None:
+    cluster.timeouts = Timeouts(dead_after=3_600.0, silence=3_600.0, take_over=3_600.0)
     cluster.scheduler()
     desk = FakeExecutor(cluster).join()
     [run_id] = triggered(cluster)
 
     desk.goodbye()
 
-    assert cluster.wait_final(run_id, 20).status == RunStatus.UNDELIVERED
+    assert cluster.wait_final(run_id).status == RunStatus.UNDELIVERED
 
 
 @on_memory
