@@ -10,7 +10,9 @@ from playwright.sync_api import Page, expect
 import admin_web
 from admin_web.serving.http_server import ConsoleServer
 from admin_web.template_globals import MANIFEST
+from sql.accounts.idempotency import FormKey
 from sql.accounts.users import Role
+from tests.support.acting import acting
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
 from tests.support.sample_app import SampleApp, add_sample_app
@@ -85,9 +87,15 @@ def site(sqlite_schema_url: str) -> Iterator[tuple[str, SampleApp]]:
     clock, rows = Clock(), Rows(sqlite_schema_url)
     made = add_sample_app(rows, "reports", lambda field: f"some-{field}", clock.now)
     made.ids["former_version_id"] = made.ids["version_id"] - 1
+    runs = []
     for number, status in enumerate(("RUNNING", "FAILED", "SUCCEEDED", "PLANNED")):
         due = clock.now - 90_000 - number * 60_000
-        rows.run(made.ids["job_id"], due, status=status, started_at=due + 300, message="full")
+        facts = {"status": status, "started_at": due + 300, "message": "full"}
+        runs.append(rows.run(made.ids["job_id"], due, **facts))
+    form = FormKey(user_id=1, key="form")
+    list(
+        acting(rows.database, clock.now_ms).bulk_runs.again(runs, form)
+    )  # the audit log links them
     load = '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62}'
     rows.executor("host-1:9999", clock.now, load)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)

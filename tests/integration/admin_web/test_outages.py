@@ -78,6 +78,20 @@ def page(chromium: Browser, site: Site) -> Iterator[Page]:
     context.close()
 
 
+def type_new_job(page: Page) -> None:
+    page.goto("/jobs/new")
+    page.get_by_label("Name", exact=True).fill("evening")
+    page.get_by_label("Handler", exact=True).fill("noop")
+    page.locator("[name=schedule_kind]").select_option("NONE")
+
+
+def create_restored_job(page: Page) -> None:
+    expect(page.get_by_text("What you had typed here is restored.")).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("evening")
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("evening")
+
+
 def unavailable(*_: object) -> None:
     raise DatabaseUnavailable("cannot reach the database")
 
@@ -147,10 +161,7 @@ def test_an_app_is_paused_with_a_reason_and_an_end_that_everybody_sees(page: Pag
 def test_what_was_typed_survives_an_outage_and_the_end_of_the_sign_in(
     page: Page, site: Site
 ) -> None:
-    page.goto("/jobs/new")
-    page.get_by_label("Name", exact=True).fill("evening")
-    page.get_by_label("Handler", exact=True).fill("noop")
-    page.locator("[name=schedule_kind]").select_option("NONE")
+    type_new_job(page)
     site.server.stop()
     expect(page.get_by_text(LOST)).to_be_visible()
 
@@ -167,20 +178,14 @@ def test_what_was_typed_survives_an_outage_and_the_end_of_the_sign_in(
     page.get_by_role("button", name="Sign in", exact=True).click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("New job")
-    expect(page.get_by_text("What you had typed here is restored.")).to_be_visible()
-    expect(page.get_by_label("Name", exact=True)).to_have_value("evening")
-    page.get_by_role("button", name="Create job").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("evening")
+    create_restored_job(page)
 
     page.goto("/jobs/new")
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
 
 
 def test_what_was_sent_while_nobody_answered_is_there_again(page: Page) -> None:
-    page.goto("/jobs/new")
-    page.get_by_label("Name", exact=True).fill("evening")
-    page.get_by_label("Handler", exact=True).fill("noop")
-    page.locator("[name=schedule_kind]").select_option("NONE")
+    type_new_job(page)
     page.route("**/jobs/create", lambda route: route.abort(), times=1)
     with page.expect_event("framenavigated", lambda frame: frame.url.startswith("chrome-error:")):
         page.get_by_role("button", name="Create job").click()
@@ -188,10 +193,7 @@ def test_what_was_sent_while_nobody_answered_is_there_again(page: Page) -> None:
     page.goto("/jobs")
     page.goto("/jobs/new")
 
-    expect(page.get_by_text("What you had typed here is restored.")).to_be_visible()
-    expect(page.get_by_label("Name", exact=True)).to_have_value("evening")
-    page.get_by_role("button", name="Create job").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("evening")
+    create_restored_job(page)
     page.goto("/jobs/new")
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
 

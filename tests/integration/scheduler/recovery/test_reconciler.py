@@ -1,15 +1,19 @@
 """Runs of which nothing is heard are asked about, and end by what is answered."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from broker.messages.to_executor import Know
-from broker.messages.to_scheduler import Knowledge
+from broker.messages.to_scheduler import KnowAnswer, Knowledge
 from broker.topology import run_queue
 from scheduler.node import SchedulerNode
 from sql.models import Run
 from sql.run_status import RunStatus
+from sql.runs.run_rows import RoutedRun
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
@@ -209,3 +213,38 @@ def test_each_of_thousands_that_wait_in_one_executor_is_asked_about(
 
     eventually(lambda: waiting <= asked(), 30)
     assert max(len(question.runs) for question in desk.of(Know)) == 500
+
+
+@on_memory
+@pytest.mark.parametrize("status", [RunStatus.SENT, RunStatus.RUNNING])
+def test_a_run_that_ends_while_its_executor_is_asked_keeps_its_end(
+    cluster: Cluster, status: RunStatus
+) -> None:
+    cluster.be_quick()
+    cluster.timeouts = replace(cluster.timeouts, answer=30.0)
+    node = cluster.scheduler()
+    desk = FakeExecutor(cluster).join()
+    desk.else_known = Knowledge.WAITING
+    run_id = taken(cluster, desk)
+    if status is RunStatus.RUNNING:
+        desk.report(desk.started(run_id))
+        cluster.wait_status(run_id, status)
+    answer, act, acted = desk._answer, node.reconciler._act, []
+
+    def end_then_answer(message: object) -> None:
+        if isinstance(message, Know) and cluster.run(run_id).status == status:
+            desk.report(desk.finished(run_id))
+            cluster.wait_final(run_id)
+            desk.knowledge[run_id] = Knowledge.UNKNOWN
+        answer(message)  # type: ignore[arg-type]
+
+    def note(app: str, address: str, rows: Sequence[RoutedRun], answer: KnowAnswer) -> None:
+        act(app, address, rows, answer)
+        if answer.runs.get(run_id) is Knowledge.UNKNOWN:
+            acted.append(answer)
+
+    node.reconciler._act = note  # type: ignore[method-assign]
+    desk._answer = end_then_answer  # type: ignore[method-assign]
+    eventually(lambda: acted)
+
+    assert cluster.run(run_id).status == RunStatus.SUCCEEDED
