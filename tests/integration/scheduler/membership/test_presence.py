@@ -7,7 +7,6 @@ from broker.topology import command_queue, run_queue
 from scheduler.membership.roster import Standing
 from scheduler.membership.self_health import SelfHealth
 from scheduler.node import SchedulerNode
-from scheduler.timeouts import Timeouts
 from sql.registry import presence
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
@@ -95,14 +94,13 @@ def test_two_schedulers_decide_alike_about_an_address(cluster: Cluster) -> None:
 
 @on_memory
 def test_a_challenge_keeps_no_other_newcomer_waiting(cluster: Cluster) -> None:
-    cluster.timeouts = Timeouts(answer=3_600.0)
     cluster.scheduler()
     first = FakeExecutor(cluster, "one").join()
     first.answers = False
 
     FakeExecutor(cluster, "one")
     other = FakeExecutor(cluster, "two")
-    eventually(other.is_routable)
+    eventually(other.is_routable, 5)
 
     assert registered(cluster)[1:] == [("two", other.boot_id)]
 
@@ -217,9 +215,9 @@ def test_a_scheduler_is_healthy_only_while_its_own_canaries_return(cluster: Clus
 
     cluster.cables[id(node)].is_cut = True
 
-    eventually(lambda: not node.roster.is_healthy)
+    eventually(lambda: not node.roster.is_healthy, 10)
     cluster.cables[id(node)].is_cut = False
-    eventually(lambda: node.roster.is_healthy)
+    eventually(lambda: node.roster.is_healthy, 10)
 
 
 @on_memory
