@@ -1,19 +1,23 @@
 # One image for schedulers, executors, consoles and short commands: docker build --tag warren .
 # Handlers are not in it: mount them, or put them on top in an image of your own (FROM warren).
 
-FROM node:20-bookworm-slim AS scripts
+# Node.js 24.19
+FROM node:24-bookworm-slim@sha256:a9f5f7c91a432850b2a8a7797adf5eadb6c733ceed61167806cee7ea7fbc29df AS scripts
 WORKDIR /source
 COPY admin_web admin_web
 COPY scripts/build-console scripts/
 RUN scripts/build-console
 
-FROM python:3.11-slim-bookworm AS wheels
+# Python 3.11.16
+FROM python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d95ed28e079220a9457f25a93e3f1e3c31b AS base
+
+FROM base AS wheels
 WORKDIR /source
 COPY . .
 COPY --from=scripts /source/admin_web/static/bundle admin_web/static/bundle
 RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels ".[server,gateway]"
 
-FROM python:3.11-slim-bookworm
+FROM base
 # tini is process 1: it hands signals on, and reaps what nobody else waits for.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends tini \
