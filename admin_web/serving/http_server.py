@@ -6,6 +6,7 @@ has a time limit, and its queries are short.
 
 import socket
 import threading
+from functools import partial
 from typing import Any
 
 from flask import Flask
@@ -91,6 +92,13 @@ class ConsoleServer:
     def start(self) -> None:
         """Start serving."""
         self._thread.start()
+
+    def check(self, now: float) -> None:
+        """Let the server's thread drop the connections that are silent or too slow at `now`.
+
+        It does so every `check_seconds` by itself.
+        """
+        self._server.trigger.pull_trigger(partial(self._server.maintenance, now))
 
     def stop(self) -> None:
         """Let running requests finish, then close everything."""

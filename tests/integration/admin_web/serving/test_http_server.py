@@ -4,6 +4,7 @@ A real server at a real port; its timeouts is short here, so that tests are.
 """
 
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -26,6 +27,7 @@ from tests.support.eventually import eventually
 ATTACKER, OTHER, USER = "127.0.0.2", "127.0.0.3", "127.0.0.1"
 MEGABYTE = 1_000_000
 LIMITS = ConnectionLimits()
+NEVER = 1_000_000
 
 
 #: Ends what is slow soon, so that the tests do.
@@ -38,11 +40,16 @@ def timeouts() -> ConnectionTimeouts:
 
 
 @pytest.fixture
-def port(app: Flask, timeouts: ConnectionTimeouts) -> Iterator[int]:
+def console(app: Flask, timeouts: ConnectionTimeouts) -> Iterator[ConsoleServer]:
     console = ConsoleServer(app, host="127.0.0.1", port=0, timeouts=timeouts)
     console.start()
-    yield console.port
+    yield console
     console.stop()
+
+
+@pytest.fixture
+def port(console: ConsoleServer) -> int:
+    return console.port
 
 
 class Client:
@@ -57,6 +64,13 @@ class Client:
         """Send, whether or not anybody still listens."""
         with contextlib.suppress(OSError):
             self.socket.sendall(data)
+
+    def fetch(self, count: int) -> None:
+        """Read so many bytes of an answer."""
+        while count > 0:
+            part = self.socket.recv(min(count, MEGABYTE))
+            assert part, "the other side has closed the connection"
+            count -= len(part)
 
     def answer(self) -> bytes:
         """Return all that comes until the other side closes."""
@@ -178,18 +192,29 @@ class TestSlow:
         client.close()
 
     @pytest.mark.parametrize(
-        "timeouts", [{"speed_seconds": 0.2, "least_speed": 1_000}], indirect=True
+        "timeouts",
+        [{"answer_seconds": NEVER, "silent_seconds": NEVER, "check_seconds": NEVER}],
+        indirect=True,
     )
-    def test_who_fetches_it_fast_enough_is_not_left(self, app: Flask, port: int) -> None:
+    def test_who_fetches_it_fast_enough_is_left_only_when_it_stops(
+        self, app: Flask, console: ConsoleServer, timeouts: ConnectionTimeouts
+    ) -> None:
         ended = endless_answer(app)
-        client = Client(port)
+        client = Client(console.port)
         client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        checks = itertools.count(time.time(), timeouts.speed_seconds + 1)
 
-        fetched = 0
-        while fetched < 100 * MEGABYTE:
-            fetched += len(client.socket.recv(1_000_000))
-
+        for _ in range(5):
+            client.fetch(20 * MEGABYTE)  # more than both ends' buffers hold
+            console.check(next(checks))
+        client.fetch(20 * MEGABYTE)
         assert ended == []
+
+        def is_left() -> list[bool]:
+            console.check(next(checks))
+            return ended
+
+        eventually(is_left, 20, every=0.05)
         client.close()
 
     def test_one_address_that_holds_all_it_can_keeps_nobody_else_out(self, port: int) -> None:
