@@ -15,20 +15,11 @@ from tests.support.sample_app import SampleApp, add_sample_app, dump
 from tests.support.stored_rows import Rows
 
 #: What each field of a filter is given alone, and what all of them are given together.
-NASTY = [
-    "' OR '1'='1",
-    '"; DROP TABLE xxl_job_info; --',
-    "id;drop",
-    "desc--",
-    "-1",
-    "1000000000",
-    "1" * 40,
-    "9" * 5_000,
-    "%00\0",
-    "²",
-    "(a+)+$",
-    "x" * 10_000,
-]
+NASTY = {
+    "sql": ["' OR '1'='1", '"; DROP TABLE xxl_job_info; --', "id;drop", "desc--"],
+    "numbers": ["-1", "1000000000", "1" * 40, "9" * 5_000, "²"],
+    "others": ["%00\0", "(a+)+$", "x" * 10_000],
+}
 #: Names that people try though no page has them, and those that are no fields of a form.
 GUESSED = {
     *("page", "size", "limit", "offset", "sort", "order", "column", "start", "length"),
@@ -70,8 +61,9 @@ def pages(app: Flask, made: SampleApp) -> list[tuple[str, set[str]]]:
     return found
 
 
+@pytest.mark.parametrize("values", NASTY.values(), ids=NASTY)
 def test_no_argument_of_any_page_breaks_it_or_brings_more_than_a_page(
-    app: Flask, rows: Rows, made: SampleApp
+    app: Flask, rows: Rows, made: SampleApp, values: list[str]
 ) -> None:
     admin = signed_in(app, "admin")
     before = dump(rows)
@@ -80,7 +72,7 @@ def test_no_argument_of_any_page_breaks_it_or_brings_more_than_a_page(
     assert {"app", "job", "status", "kind", "address"} <= dict(asked)["/runs"]
 
     for path, names in asked:
-        for value in NASTY:
+        for value in values:
             fields = sorted(names - GUESSED)
             alone = [{name: value} for name in fields]
             for query in (*alone, dict.fromkeys(fields, value), dict.fromkeys(GUESSED, value)):
