@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from unittest.mock import patch
 
 from argon2 import PasswordHasher
 from flask import Flask
@@ -9,6 +10,7 @@ from flask.testing import FlaskClient
 from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
 from sqlalchemy import select, update
+from werkzeug.routing import Map, RuleFactory
 from werkzeug.test import TestResponse
 
 from admin_web.app import create_app
@@ -38,7 +40,29 @@ class _CompiledTemplates(BytecodeCache):
         self._by_key[bucket.key] = bucket.bytecode_to_string()
 
 
+class _CompiledRoutes(Map):
+    """The routes of all consoles of this process, which are the same: compiling them takes longer
+    than the rest of making an app."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: set[tuple[object, ...]] = set()
+
+    def add(self, rulefactory: RuleFactory) -> None:
+        for rule in rulefactory.get_rules(self):
+            key = (rule.rule, rule.endpoint, frozenset(rule.methods or ()))
+            if key not in self._known:
+                self._known.add(key)
+                super().add(rule)
+
+
 _COMPILED = _CompiledTemplates()
+_ROUTES = _CompiledRoutes()
+
+
+def _the_routes(*, host_matching: bool) -> Map:
+    assert not host_matching
+    return _ROUTES
 
 
 class Clock:
@@ -64,7 +88,8 @@ def make_app(database: Database, clock: Clock, **parts: Any) -> Flask:
         "is_broker_up": lambda: True,
         "metrics_token": METRICS_TOKEN,
     }
-    app = create_app(ConsoleServices(**given | parts))
+    with patch.object(Flask, "url_map_class", staticmethod(_the_routes)):
+        app = create_app(ConsoleServices(**given | parts))
     app.jinja_env.bytecode_cache = _COMPILED
     return app
 
