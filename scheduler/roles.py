@@ -95,7 +95,7 @@ class Roles:
         self.counters = Counters()
         self.roster = Roster(timeouts=options.timeouts)
         self._options = options
-        self._context = NodeContext(
+        self.context = NodeContext(
             node=self.name,
             database=database,
             clock=self.clock,
@@ -108,25 +108,25 @@ class Roles:
         )
         cluster_id = database.read(cluster.cluster_id)
         self._sealer = Sealer(keys, cluster_id, self.clock.now_ms)
-        self._connections = Connections(transport, self._sealer, self.name, quorum=options.quorum)
-        self._commands = CommandSender(self._connections.words, self._sealer)
+        self.connections = Connections(transport, self._sealer, self.name, quorum=options.quorum)
+        self._commands = CommandSender(self.connections.words, self._sealer)
         messages = TriggerMessages(self._sealer, self.roster.triggers_per_message)
         self.run_spans = None
         if options.spans is not None:
             self.run_spans = RunSpans(database, cluster_id, options.spans)
         stamp = self.run_spans.stamp if self.run_spans else None
-        self._delivery = Delivery(
-            self._connections.triggers,
+        self.delivery = Delivery(
+            self.connections.triggers,
             messages,
             stale_seconds=options.timeouts.stale,
             stamp=stamp,
         )
         policy = options.alarm_policy
-        self._completion = Completion(self._context.ids, self.clock.now_ms, policy.defaults)
+        self.completion = Completion(self.context.ids, self.clock.now_ms, policy.defaults)
         note = {"on_ended": self.run_spans.note} if self.run_spans else {}
-        self._ender = RunEnder(self._context, self._completion, **note)
+        self._ender = RunEnder(self.context, self.completion, **note)
         self._accounts = BootAccounts()
-        self._uptime = SendingUptime(database)
+        self.uptime = SendingUptime(database)
         self.workload = Workload(database, limit=options.address_limit)
         self._make_roles()
         self.loops = RoleLoops(self.clock.now_ms, self.work)
@@ -155,7 +155,7 @@ class Roles:
         """Close the connections to the broker."""
         if self.run_spans is not None:
             self.run_spans.close()
-        self._connections.close()
+        self.connections.close()
 
     def _make_roles(self) -> None:
         self._make_registrar()
@@ -166,9 +166,9 @@ class Roles:
         self._make_retention()
 
     def _make_registrar(self) -> None:
-        opened = self._connections
+        opened = self.connections
         self.registrar = Registrar(
-            context=self._context,
+            context=self.context,
             commands=self._commands,
             admin=opened.admin,
             requester=opened.requester,
@@ -178,9 +178,9 @@ class Roles:
         )
 
     def _make_health(self) -> None:
-        opened = self._connections
+        opened = self.connections
         self.self_health = SelfHealth(
-            context=self._context,
+            context=self.context,
             boot_id=self.boot_id,
             publisher=opened.words,
             sealer=self._sealer,
@@ -189,7 +189,7 @@ class Roles:
             timezone=self._options.timezone,
         )
         self.presence = Presence(
-            context=self._context,
+            context=self.context,
             consumer=opened.heartbeats,
             sealer=self._sealer,
             roster=self.roster,
@@ -197,14 +197,14 @@ class Roles:
             accounts=self._accounts,
             on_canary=self.self_health.hear_canary,
         )
-        self.killer = Killer(self._context, self._commands)
-        self.drainer = Drainer(self._context, self._commands, self.roster)
+        self.killer = Killer(self.context, self._commands)
+        self.drainer = Drainer(self.context, self._commands, self.roster)
 
     def _make_sending(self) -> None:
         probes = Probes(
-            requester=self._connections.requester,
+            requester=self.connections.requester,
             answer_seconds=self._options.timeouts.probe,
-            on_let_go=self._context.wake.set,
+            on_let_go=self.context.wake.set,
         )
 
         def note_missing(app: str, address: str) -> None:
@@ -212,14 +212,14 @@ class Roles:
             probes.note_missing(app, address)
 
         self.rescuer = Rescuer(
-            context=self._context,
+            context=self.context,
             ender=self._ender,
-            delivery=self._delivery,
+            delivery=self.delivery,
             roster=self.roster,
             on_missing=note_missing,
         )
         self.confirmations = Confirmations(
-            context=self._context,
+            context=self.context,
             ender=self._ender,
             on_unknown=self.rescuer.note_unknown,
             on_missing=note_missing,
@@ -228,50 +228,50 @@ class Roles:
 
     def _make_dispatcher(self, probes: Probes) -> None:
         resolver = RouteResolver(probes, with_added(self._options.added_routes))
-        listed = AppAddresses(self._context.database)
+        listed = AppAddresses(self.context.database)
         self.dispatcher = Dispatcher(
-            context=self._context,
+            context=self.context,
             ender=self._ender,
             destinations=Destinations(self.roster, listed, self.workload),
             claimer=Claimer(
-                self._context,
-                completion=self._completion,
+                self.context,
+                completion=self.completion,
                 roster=self.roster,
                 workload=self.workload,
                 resolver=resolver,
-                uptime=self._uptime,
+                uptime=self.uptime,
             ),
             resolver=resolver,
-            sender=TriggerSender(self._delivery, self.confirmations, self.workload, probes),
-            uptime=self._uptime,
+            sender=TriggerSender(self.delivery, self.confirmations, self.workload, probes),
+            uptime=self.uptime,
         )
         self.work = PendingWork(
-            self._context.database, since_ms=self.dispatcher.since_ms, on_look=self._uptime.hear
+            self.context.database, since_ms=self.dispatcher.since_ms, on_look=self.uptime.hear
         )
         self.dispatching = self.work.resting(
             self.dispatcher.tick,
             wake_conditions.dispatcher,
-            awake=self._context.wake,
+            awake=self.context.wake,
             rest=self.dispatcher.rest,
             rest_seconds=SWEEP_MS / 1000,
         )
 
     def _make_planning(self) -> None:
         self.planner = Planner(
-            self._context,
+            self.context,
             timezone=self._options.timezone,
             alarm_defaults=self._options.alarm_policy.defaults,
         )
         self.missed_runs = MissedRuns(
-            self._context,
-            completion=self._completion,
-            uptime=self._uptime,
+            self.context,
+            completion=self.completion,
+            uptime=self.uptime,
             has_pauses=self.work.may_have_pauses,
         )
         self.callbacks = Callbacks(
-            context=self._context,
+            context=self.context,
             ender=self._ender,
-            consumer=self._connections.reports,
+            consumer=self.connections.reports,
             sealer=self._sealer,
             commands=self._commands,
             accounts=self._accounts,
@@ -279,25 +279,25 @@ class Roles:
         )
 
     def _make_recovery(self) -> None:
-        opened = self._connections
+        opened = self.connections
         self.reaper = Reaper(
-            context=self._context,
+            context=self.context,
             ender=self._ender,
             admin=opened.settling_admin,
             sealer=self._sealer,
             roster=self.roster,
         )
         self.reconciler = Reconciler(
-            context=self._context,
+            context=self.context,
             ender=self._ender,
-            delivery=self._delivery,
+            delivery=self.delivery,
             admin=opened.settling_admin,
             requester=opened.requester,
             roster=self.roster,
         )
 
     def _make_retention(self) -> None:
-        database, timezone = self._context.database, self._options.timezone
+        database, timezone = self.context.database, self._options.timezone
         self.load_recorder = LoadRecorder(database)
         self.reporter = Reporter(node=self.name, database=database, timezone=timezone)
         self.cleaner = Cleaner(

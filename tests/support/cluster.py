@@ -187,8 +187,8 @@ class Cluster:
         """End a scheduler as SIGKILL does: from now on it sends and commits nothing."""
         self.mortals[id(node)].die()
         self.cables[id(node)].die()
-        node._loops.stop()
-        node._alarm_loops.stop()
+        node.roles.loops.stop()
+        node.roles.alarm_roles.loops.stop()
         self.schedulers.remove(node)
 
     def executor(

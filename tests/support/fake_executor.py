@@ -74,9 +74,9 @@ class FakeExecutor:
         self._seen: dict[int, Knowledge] = {}
         self._cluster = cluster
         self._transport = transport or cluster.make_transport()
-        self._publisher = self._transport.publisher(f"desk {address}")
+        self.publisher = self._transport.publisher(f"desk {address}")
         keys = AppKeys.derived(app, SECRET)
-        self._sealer = Sealer(keys, cluster.database.read(cluster_id), cluster.now_ms)
+        self.sealer = Sealer(keys, cluster.database.read(cluster_id), cluster.now_ms)
         queue = command_queue(app, address, self.boot_id).name
         self._commands = self._transport.consumer(f"desk {address}", [queue], prefetch=100)
         self._runs = None
@@ -84,7 +84,7 @@ class FakeExecutor:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"desk {address}", daemon=True)
         cluster.desks.append(self)
-        eventually(lambda: self._publisher.is_ready, 20)
+        eventually(lambda: self.publisher.is_ready, 20)
         self._thread.start()
 
     # -- saying -------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class FakeExecutor:
         self.say(WhichOpen(run_ids=run_ids, **who))
 
     def say(self, message: Message, key: str = CALLBACK_KEY) -> None:
-        sealed = self._sealer.seal(
+        sealed = self.sealer.seal(
             message,
             exchange=REPLY_EXCHANGE,
             routing_key=key,
@@ -148,7 +148,7 @@ class FakeExecutor:
             direction=Direction.FROM_EXECUTOR,
             valid_seconds=60,
         )
-        assert self._publisher.publish([sealed]).wait(30) != [Confirm.UNKNOWN]
+        assert self.publisher.publish([sealed]).wait(30) != [Confirm.UNKNOWN]
 
     # -- hearing ------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class FakeExecutor:
                 yield trigger
 
     def read(self, delivery: Delivery) -> Any:
-        return self._sealer.open(
+        return self.sealer.open(
             delivery,
             expect=Trigger | Triggers,
             direction=Direction.TO_EXECUTOR,
@@ -217,10 +217,10 @@ class FakeExecutor:
         while not self._closing.is_set():
             if self.is_beating and time.monotonic() - beaten_at > BEAT_SECONDS:
                 beaten_at = time.monotonic()
-                if self._publisher.is_ready:
+                if self.publisher.is_ready:
                     self.beat()
             for delivery in self._commands.take(100, 0.05):
-                message = self._sealer.open(
+                message = self.sealer.open(
                     delivery,
                     expect=ToExecutor,
                     direction=Direction.TO_EXECUTOR,
@@ -229,9 +229,9 @@ class FakeExecutor:
                 self.heard.append(message)
                 self._commands.ack([delivery])
                 if self.answers:
-                    self._answer(message)
+                    self.respond(message)
 
-    def _answer(self, message: Message) -> None:
+    def respond(self, message: Message) -> None:
         who = {"address": self.address, "boot_id": self.boot_id}
         if isinstance(message, Beat):
             answer: Message = BeatAnswer(question_id=message.question_id, **who)

@@ -1,9 +1,10 @@
-"""Simulates crashes and cut network cables inside one process."""
+"""Simulates crashes, cut network cables and lost messages inside one process."""
 
 import asyncio
 import contextlib
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -12,6 +13,9 @@ from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 
 T = TypeVar("T")
+
+#: The name of the connection on which a scheduler publishes triggers.
+TRIGGERS = "triggers"
 
 
 class MortalDatabase:
@@ -59,12 +63,18 @@ class CuttableTransport:
 
     A thread that uses it after the death of its process blocks from then on, and ends with the
     test. A thread with an event loop ends at once.
+
+    `published` is all that was published through it; `loses_confirms` lets messages pass, but not
+    their confirms, and `loses_messages` neither, by the name of the publisher.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.is_cut = False
         self.is_dead = False
+        self.published: defaultdict[str, list[Outgoing]] = defaultdict(list)
+        self.loses_confirms: set[str] = set()
+        self.loses_messages: set[str] = set()
         self._is_over = threading.Event()
 
     def die(self) -> None:
@@ -79,7 +89,7 @@ class CuttableTransport:
             raise SystemExit  # ends a thread silently
 
     def publisher(self, name: str, *, only_asks: bool = False) -> "_Publisher":
-        return _Publisher(self, self._transport.publisher(name, only_asks=only_asks))
+        return _Publisher(self, name, self._transport.publisher(name, only_asks=only_asks))
 
     def consumer(self, name: str, queues: Sequence[Any], *, prefetch: int) -> "_Consumer":
         return _Consumer(self, self._transport.consumer(name, queues, prefetch=prefetch))
@@ -102,7 +112,11 @@ def _has_event_loop() -> bool:
     return False
 
 
-class _Fates:
+class _Unconfirmed:
+    """Messages of which no confirm comes."""
+
+    is_settled = True
+
     def __init__(self, count: int) -> None:
         self._count = count
 
@@ -111,8 +125,9 @@ class _Fates:
 
 
 class _Publisher:
-    def __init__(self, cable: CuttableTransport, publisher: Publisher) -> None:
+    def __init__(self, cable: CuttableTransport, name: str, publisher: Publisher) -> None:
         self._cable = cable
+        self._name = name
         self._publisher = publisher
 
     @property
@@ -120,8 +135,14 @@ class _Publisher:
         return not self._cable.is_cut and self._publisher.is_ready
 
     def publish(self, messages: Sequence[Outgoing]) -> Batch:
-        self._cable.check_alive()
-        return _Fates(len(messages)) if self._cable.is_cut else self._publisher.publish(messages)
+        cable = self._cable
+        cable.check_alive()
+        cable.published[self._name].extend(messages)
+        unconfirmed = _Unconfirmed(len(messages))
+        if cable.is_cut or self._name in cable.loses_messages:
+            return unconfirmed
+        batch = self._publisher.publish(messages)
+        return unconfirmed if self._name in cable.loses_confirms else batch
 
     def close(self) -> None:
         self._publisher.close()

@@ -42,7 +42,7 @@ def new_still(
     timeouts = replace(cluster.timeouts, stale=stale, probe=probe)
     node = cluster.new_scheduler(address_limit=5, timeouts=timeouts, **options)
     cluster.schedulers.append(node)
-    eventually(lambda: node._connections.triggers.is_ready)
+    eventually(lambda: node.connections.triggers.is_ready)
     node.roster.set_health(True)
     return node
 
@@ -58,11 +58,11 @@ def seat_at(cluster: Cluster, still: SchedulerNode) -> Seat:
         boot_id = f"boot-{address}"
         cluster.add_app(app)
         queues = [run_queue(app, address), command_queue(app, address, boot_id)]
-        still._connections.admin.declare_queues(queues)
+        still.connections.admin.declare_queues(queues)
         who = {"app": app, "address": address, "boot_id": boot_id}
         heartbeat = Heartbeat(started_at_ms=1, load=Load(), ailments=ailments, **who)
         now_ms = still.clock.now_ms()
-        still._context.database.write(lambda session: registrar._hold(session, heartbeat, now_ms))
+        still.context.database.write(lambda session: registrar._hold(session, heartbeat, now_ms))
         still.roster.admit(heartbeat)
         return boot_id
 

@@ -26,14 +26,19 @@ def done(cluster: Cluster, count: int) -> bool:
     return len(cluster.runs(status=RunStatus.SUCCEEDED)) >= count
 
 
-def dying(cluster: Cluster, node: SchedulerNode, *, at: str, when: str) -> MortalDatabase:
-    """Let a scheduler die `at` before_commit or after_commit, `when` a run is in this state."""
+def dying(
+    cluster: Cluster, node: SchedulerNode, *, at: str, when: str, still_publishes: bool = False
+) -> MortalDatabase:
+    """Let a scheduler die `at` before_commit or after_commit, `when` a run is in this state.
+
+    One that `still_publishes` only commits nothing any more.
+    """
     mortal = cluster.mortals[id(node)]
 
     def die() -> None:
         if cluster.runs(status=when):
             mortal.die()
-            cluster.cables[id(node)].is_cut = True
+            cluster.cables[id(node)].is_cut = not still_publishes
 
     setattr(mortal, at, die)
     return mortal
@@ -65,15 +70,7 @@ def test_a_scheduler_that_dies_before_it_noted_the_confirm_starts_nothing_twice(
     cluster.executor()
     cluster.wait_online()
     cluster.job("work", handler="until-file", param=str(cluster.folder / "go"))
-    settle = first.confirmations._settle
-    mortal = cluster.mortals[id(first)]
-
-    def die() -> None:
-        if first.confirmations._on_the_way:
-            mortal.die()
-        settle()
-
-    first.confirmations._settle = die  # type: ignore[method-assign]
+    dying(cluster, first, at="before_commit", when=RunStatus.ROUTED, still_publishes=True)
     run_id = cluster.trigger("work")
     eventually(cluster.starts)
     cluster.crash(first)
@@ -111,7 +108,7 @@ def test_a_scheduler_that_dies_after_storing_reports_is_followed_by_the_same_rep
     cluster.executor()
     cluster.wait_online()
     cluster.job("lucky", handler="third-time-lucky", retries=3)
-    first.callbacks._consumer.ack = list  # type: ignore[method-assign]
+    first.connections.reports.ack = list  # type: ignore[method-assign]
     run_id = cluster.trigger("lucky")
     cluster.wait_final(run_id)
     cluster.crash(first)

@@ -13,9 +13,9 @@ from sql.jobs.script_versions import VersionSource
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch, queued
-from tests.integration.scheduler.recovery.test_rescuer import Mute
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
+from tests.support.faults import TRIGGERS
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 
@@ -177,12 +177,12 @@ class TestDispatched:
         seat()
         apply(cluster, "echo 1")
         run_id = cluster.trigger("pack")
-        delivery, publisher = still._delivery, still._connections.triggers
-        delivery._publisher = Mute(publisher, passes=False)  # type: ignore[assignment]
+        lost = cluster.cables[id(still)].loses_messages
+        lost.add(TRIGGERS)
         dispatch(cluster, still)
         apply(cluster, "echo 2")
 
-        delivery._publisher = publisher
+        lost.clear()
         eventually(
             lambda: (
                 still.rescuer.tick(cluster.now_ms())

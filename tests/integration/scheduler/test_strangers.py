@@ -53,7 +53,7 @@ def test_an_executor_of_an_app_that_nobody_made_is_not_let_in_until_somebody_doe
     assert registered(cluster) == [(APP, "one")]
     assert app_names(cluster) == {APP}
     queue = command_queue("brand-new", "one", stranger.boot_id).name
-    assert node._connections.admin.count_messages(queue) is None
+    assert node.connections.admin.count_messages(queue) is None
 
     cluster.add_app("brand-new")
     stranger.join()
@@ -126,7 +126,7 @@ def test_an_executor_of_one_app_can_make_no_phantom_of_another(
                 valid_seconds=60,
             )
             forged = replace(outgoing, headers={**outgoing.headers, "app": claimed})
-            thief._publisher.publish([forged]).wait(30)
+            thief.publisher.publish([forged]).wait(30)
 
     eventually(lambda: node.counters["messages_rejected"] >= 2 * len(lies))
     rounds(cluster, thief)

@@ -4,13 +4,14 @@ import pytest
 
 from broker.messages.to_scheduler import Knowledge
 from broker.topology import run_queue
-from broker.transport import Outgoing
 from broker.trigger_packs import PACK_TRIGGERS
 from scheduler.node import SchedulerNode
 from sql.run_status import RunStatus
+from tests.integration.scheduler.test_crashes import dying
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
+from tests.support.faults import TRIGGERS
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import trigger_at_once
 
@@ -39,26 +40,12 @@ def all_are(cluster: Cluster, ids: list[int], status: RunStatus) -> bool:
     return {run.status for run in cluster.runs() if run.id in ids} == {status}
 
 
-def published(node: SchedulerNode) -> list[Outgoing]:
-    """Return the list to which all that a scheduler publishes of triggers is added."""
-    kept: list[Outgoing] = []
-    publisher = node._delivery._publisher
-    publish = publisher.publish
-
-    def keep(messages: list[Outgoing]) -> object:
-        kept.extend(messages)
-        return publish(messages)
-
-    publisher.publish = keep  # type: ignore[method-assign]
-    return kept
-
-
 def test_runs_that_are_due_at_once_share_a_message_and_each_starts_once(
     cluster: Cluster, node: SchedulerNode
 ) -> None:
     cluster.executor()
     cluster.wait_online()
-    messages = published(node)
+    messages = cluster.cables[id(node)].published[TRIGGERS]
 
     ids = fifty(cluster)
     eventually(lambda: all_are(cluster, ids, RunStatus.SUCCEEDED), 20)
@@ -73,14 +60,7 @@ def test_a_scheduler_that_dies_between_a_message_and_its_confirm_starts_none_of_
 ) -> None:
     cluster.executor()
     cluster.wait_online()
-    settle, mortal = node.confirmations._settle, cluster.mortals[id(node)]
-
-    def die() -> None:
-        if node.confirmations._on_the_way:
-            mortal.die()
-        settle()
-
-    node.confirmations._settle = die  # type: ignore[method-assign]
+    dying(cluster, node, at="before_commit", when=RunStatus.ROUTED, still_publishes=True)
     ids = fifty(cluster, handler="until-file", param=str(cluster.folder / "go"))
     eventually(cluster.starts)
     cluster.crash(node)
@@ -97,7 +77,7 @@ def test_a_message_that_comes_back_brings_back_all_of_its_runs(
     cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
 ) -> None:
     desk.else_known = Knowledge.WAITING
-    node._connections.admin.delete_queue(run_queue(APP, desk.address).name)
+    node.connections.admin.delete_queue(run_queue(APP, desk.address).name)
 
     ids = fifty(cluster)
     eventually(lambda: all_are(cluster, ids, RunStatus.UNDELIVERED), 20)

@@ -78,7 +78,7 @@ def test_a_result_counts_although_its_app_was_deleted_and_made_anew(
     desk = FakeExecutor(cluster, boot_id=boot_id)
     desk.is_beating = False
 
-    still._context.app_names._names = {999: APP}  # as this scheduler knew them before
+    still.context.app_names._names = {999: APP}  # as this scheduler knew them before
     desk.report(desk.finished(run_id))
     eventually(lambda: still.callbacks.tick(cluster.now_ms()) >= 0 and cluster.run(run_id).message)
 
@@ -230,7 +230,7 @@ def test_reports_on_runs_that_do_not_exist_are_settled_and_counted(
 
     cluster.wait_final(run_id)
     eventually(lambda: node.counters["callbacks_rejected"] == 1)
-    assert node._connections.admin.count_messages("warren.dead") == 0
+    assert node.connections.admin.count_messages("warren.dead") == 0
 
 
 def test_a_report_that_cannot_be_stored_fails_its_run_and_no_other(
@@ -257,7 +257,7 @@ def test_a_report_that_cannot_be_stored_fails_its_run_and_no_other(
     assert cluster.run(poison).status == RunStatus.FAILED
     assert "could not be stored" in cluster.run(poison).message
     assert len(cluster.runs(status=RunStatus.SUCCEEDED)) == 19
-    eventually(lambda: node._connections.admin.count_messages("warren.dead") == 1)
+    eventually(lambda: node.connections.admin.count_messages("warren.dead") == 1)
     assert node.counters["callbacks_unstorable"] == 1
 
 
@@ -315,15 +315,15 @@ def test_forged_and_foreign_callbacks_are_given_up_and_change_nothing(
     cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
 ) -> None:
     run_id = begun(cluster, desk)
-    good = desk._sealer
-    desk._sealer = type(good)(
+    good = desk.sealer
+    desk.sealer = type(good)(
         ClusterKeys("another secret of thirty-two characters"), good.cluster, cluster.now_ms
     )
     desk.report(desk.finished(run_id))
-    desk._sealer = type(good)(ClusterKeys(SECRET), "another cluster", cluster.now_ms)
+    desk.sealer = type(good)(ClusterKeys(SECRET), "another cluster", cluster.now_ms)
     desk.report(desk.finished(run_id))
 
-    desk._sealer = good
+    desk.sealer = good
     quiet(cluster, node, desk)
 
     assert cluster.run(run_id).status == RunStatus.SENT
@@ -362,7 +362,7 @@ def test_messages_that_say_nonsense_in_the_right_hand_are_given_up_one_by_one(
     run_id = begun(cluster, desk)
 
     for body in BAD_BODIES.values():
-        desk._publisher.publish([_signed(desk, body, key)])
+        desk.publisher.publish([_signed(desk, body, key)])
     desk.report(desk.finished(run_id))
     desk.beat()
 
@@ -379,12 +379,12 @@ def test_oversized_callbacks_are_dropped_and_not_kept(
     run_id = begun(cluster, desk)
     huge = _signed(desk, b"x" * 4_000_000, CALLBACK_KEY)
 
-    desk._publisher.publish([huge if is_signed else replace(huge, headers={})])
+    desk.publisher.publish([huge if is_signed else replace(huge, headers={})])
     desk.report(desk.finished(run_id))
     cluster.wait_final(run_id)
 
     assert node.counters["messages_dropped"] == 1
-    assert node._connections.admin.count_messages("warren.dead") == 0
+    assert node.connections.admin.count_messages("warren.dead") == 0
 
 
 def _bad_messages(node: SchedulerNode) -> int:
@@ -392,7 +392,7 @@ def _bad_messages(node: SchedulerNode) -> int:
 
 
 def _signed(desk: FakeExecutor, body: bytes, key: str) -> Outgoing:
-    sealer, direction = desk._sealer, Direction.FROM_EXECUTOR
+    sealer, direction = desk.sealer, Direction.FROM_EXECUTOR
     headers = {
         "v": VERSION,
         "type": "Callback" if key == CALLBACK_KEY else "Heartbeat",

@@ -42,7 +42,7 @@ def queued(node: SchedulerNode, address: str = "one", *, app: str = APP) -> list
         for delivery in deliveries:
             found.extend(node.reaper._open(delivery, app, address))
 
-    node._connections.admin.drain(run_queue(app, address).name, 1_000, keep)
+    node.connections.admin.drain(run_queue(app, address).name, 1_000, keep)
     return found
 
 
@@ -170,7 +170,7 @@ def test_an_address_that_finishes_runs_gets_more_at_once(
         End(run_id=run_id, status=RunStatus.SUCCEEDED, message="", finished_at=1)
         for run_id in ids[:4]
     ]
-    cluster.database.write(lambda session: still._completion.end(session, ends))
+    cluster.database.write(lambda session: still.completion.end(session, ends))
     # A count that says "full" is trusted for a shorter time than others.
     still.workload._counted_at -= FULL_SECONDS
     still.dispatcher._aside.clear()
@@ -241,7 +241,7 @@ def test_a_run_that_another_scheduler_has_routed_is_not_given_up(
         only_from=RunStatus.PLANNED,
     )
 
-    tally = cluster.database.write(lambda session: still._completion.end(session, [late]))
+    tally = cluster.database.write(lambda session: still.completion.end(session, [late]))
 
     assert tally.won == {}
     assert cluster.run(run_id).status == RunStatus.SENT
@@ -304,7 +304,7 @@ def test_a_missing_queue_sends_the_run_elsewhere_as_a_new_attempt(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
     seat()
-    still._connections.admin.delete_queue(run_queue(APP, "one").name)
+    still.connections.admin.delete_queue(run_queue(APP, "one").name)
     cluster.job("greet")
     cluster.trigger("greet")
 
@@ -355,7 +355,7 @@ def test_a_run_that_was_taken_over_is_not_ended_by_its_first_owners_return(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
     seat()
-    still._connections.admin.delete_queue(run_queue(APP, "one").name)
+    still.connections.admin.delete_queue(run_queue(APP, "one").name)
     cluster.job("greet")
     run_id = cluster.trigger("greet")
     still.dispatcher.tick(cluster.now_ms())
@@ -497,7 +497,7 @@ def test_a_broadcast_waits_until_every_executor_has_room(
     assert cluster.run(run_id).status == RunStatus.PLANNED
     assert len(cluster.runs()) == 6
     end = End(run_id=ids[0], status=RunStatus.SUCCEEDED, message="", finished_at=1)
-    cluster.database.write(lambda session: still._completion.end(session, [end]))
+    cluster.database.write(lambda session: still.completion.end(session, [end]))
 
     eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).shard_total == 2)
 
@@ -543,7 +543,7 @@ def test_a_shard_whose_executor_left_keeps_its_number(
     [last] = cluster.runs(shard_index=2)
     still.roster.dismiss(APP, "two", "boot-two")
     end = End(run_id=last.id, status=RunStatus.FAILED, message="", finished_at=1)
-    cluster.database.write(lambda session: still._completion.end(session, [end]))
+    cluster.database.write(lambda session: still.completion.end(session, [end]))
 
     eventually(lambda: dispatch(cluster, still) and cluster.runs(attempt=1)[0].routed_at)
 
@@ -592,9 +592,9 @@ def test_a_run_that_others_may_have_decided_about_since_the_peek_is_not_routed(
     seat()
     cluster.job("greet")
     run_id = cluster.trigger("greet")
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
     # From then on, others may find that nobody could send for 5 s.
-    still._uptime._kept_at -= VALID_SECONDS
+    still.uptime._kept_at -= VALID_SECONDS
 
     late = claim(cluster, still, run_id)
 
@@ -611,7 +611,7 @@ def test_a_broadcast_whose_commit_got_no_answer_is_not_made_twice(
     seat("two")
     cluster.job("all", route="SHARDING_BROADCAST")
     run_id = cluster.trigger("all")
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
 
     # As the database layer does it: the whole unit of work once more.
     first, again = claim(cluster, still, run_id), claim(cluster, still, run_id)
@@ -899,7 +899,7 @@ def test_a_scheduler_that_has_just_begun_gives_up_nobody_for_silence(
     cluster.job("asks", route="FAILOVER")
     run_id = cluster.trigger("asks")
     timeouts = Timeouts(no_executor=3.0)
-    still.dispatcher._claimer._context = replace(still._context, timeouts=timeouts)
+    still.dispatcher._claimer._context = replace(still.context, timeouts=timeouts)
     # It was due long ago, and this scheduler has been healthy for a moment only.
     cluster.database.write(
         lambda session: session.execute(update(Run).values(due_at=Run.due_at - 3_600_000))

@@ -268,10 +268,10 @@ def test_a_run_goes_on_waiting_that_was_due_over_five_seconds_before_the_outage(
     still.planner.tick(cluster.now_ms())
     waiting = [run.id for run in cluster.runs()]
     cluster.set_job("each", next_tick_at=2**61)
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
     away()
-    still._uptime._kept_at -= AWAY_SECONDS
-    still._uptime._recorded_at -= AWAY_SECONDS
+    still.uptime._kept_at -= AWAY_SECONDS
+    still.uptime._recorded_at -= AWAY_SECONDS
     outage_at = cluster.database.read(uptimes.newest)
     put(cluster.database, waiting, due_at=outage_at - early_ms)
     seat()
@@ -317,10 +317,10 @@ def test_a_paused_cluster_says_of_itself_that_it_cannot_send(
     cluster.commands().pause()
     still.dispatcher.tick(cluster.now_ms())
 
-    assert not still._uptime.is_able
+    assert not still.uptime.is_able
 
     age(cluster, AWAY_SECONDS)
-    still._uptime._kept_at -= AWAY_SECONDS
+    still.uptime._kept_at -= AWAY_SECONDS
     come_back(cluster, still)
     assert downtimes(cluster) == []
     cluster.commands().resume()
@@ -337,12 +337,12 @@ def test_while_the_broker_is_away_a_scheduler_does_not_say_that_it_can_send(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     still.dispatcher.tick(cluster.now_ms())
-    before = still._uptime.is_able
+    before = still.uptime.is_able
     cluster.make_transport.__self__.block()  # type: ignore[attr-defined]
 
     still.dispatcher.tick(cluster.now_ms())
 
-    assert (before, still._uptime.is_able) == (True, False)
+    assert (before, still.uptime.is_able) == (True, False)
 
 
 @on_memory
@@ -358,7 +358,7 @@ def test_after_a_freeze_nothing_is_claimed_that_was_seen_before_it(
     def freeze(*arguments: Any) -> Any:
         rows = peek(*arguments)
         age(cluster, AWAY_SECONDS)
-        still._uptime._kept_at -= AWAY_SECONDS
+        still.uptime._kept_at -= AWAY_SECONDS
         return rows
 
     monkeypatch.setattr(still.dispatcher, "_peek", freeze)
@@ -409,7 +409,7 @@ def test_schedulers_that_come_back_at_once_make_one_misfire_run_of_planned_ticks
         cluster.set_job(job.name, next_tick_at=cluster.now_ms() + 60_000)
     last = {run.job_id: run.scheduled_at for run in cluster.runs()}
     still.dispatcher.tick(cluster.now_ms())
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
 
     def decide(node: SchedulerNode) -> None:
         for _ in range(3):
@@ -433,7 +433,7 @@ def test_a_crash_before_the_commit_leaves_the_decision_to_others(
     cluster.job("careless", **EACH_SECOND)
     away()
     still.planner.tick(cluster.now_ms())
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
     mortal = cluster.mortals[id(still)]
     mortal.before_commit = mortal.die
 
@@ -459,7 +459,7 @@ def test_a_job_one_of_whose_runs_is_held_by_somebody_waits_whole(
     away(60)
     cluster.set_job("careful", next_tick_at=cluster.now_ms() + 60_000)
     held = cluster.runs()[-1]
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
 
     def hold(session: Any) -> None:
         session.execute(select(Run).where(Run.id == held.id).with_for_update())
@@ -479,9 +479,9 @@ def test_a_second_outage_before_the_first_was_settled_leaves_nothing_to_be_sent_
     seat()
     cluster.job("careless", **EACH_SECOND)
     away()
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
     age(cluster, AWAY_SECONDS)
-    still._uptime._kept_at -= AWAY_SECONDS
+    still.uptime._kept_at -= AWAY_SECONDS
 
     come_back(cluster, still)
 
@@ -514,7 +514,7 @@ def test_an_outage_is_settled_once_nothing_more_can_come_to_light(
 ) -> None:
     cluster.job("careless", **EACH_SECOND)
     away()
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
     now_ms = cluster.now_ms()
 
     still.missed_runs.tick(now_ms)
@@ -539,7 +539,7 @@ def test_the_audit_counts_a_tick_that_started_although_it_was_to_be_skipped(
 ) -> None:
     cluster.job("careless", **EACH_SECOND)
     away()
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
     first, *_ = cluster.runs()
 
     start_late(cluster, first, cluster.now_ms() + 100)
@@ -554,7 +554,7 @@ def test_the_audit_counts_no_tick_that_was_routed_in_time_and_sent_again_later(
 ) -> None:
     cluster.job("careless", **EACH_SECOND)
     away()
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
     first, *_ = cluster.runs()
     values = {"routed_at": first.due_at + 100, "routed_by": still.name}
     put(cluster.database, [first.id], status=RunStatus.ROUTED, **values)
@@ -588,7 +588,7 @@ def test_the_audit_counts_no_other_late_start(
 ) -> None:
     cluster.job("each", **EACH_SECOND, **fields)
     away()
-    still._uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
     first, *_ = cluster.runs()
 
     start_late(cluster, first, first.due_at + sent_after_ms)

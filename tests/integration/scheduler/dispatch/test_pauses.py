@@ -79,7 +79,7 @@ def test_a_paused_app_keeps_its_runs_and_another_app_sends(
 
     assert cluster.run(held).status == RunStatus.PLANNED
     assert cluster.run(goes).status == RunStatus.SENT
-    assert still._uptime.is_able
+    assert still.uptime.is_able
 
     cluster.commands().resume(APP)
     dispatch(cluster, still)

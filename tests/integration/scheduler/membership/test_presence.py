@@ -149,7 +149,7 @@ def test_a_queue_that_somebody_deleted_comes_back(cluster: Cluster, which: str) 
     name = run_queue(APP, "one").name
     if which == "command":
         name = command_queue(APP, "one", desk.boot_id).name
-    admin = node._connections.admin
+    admin = node.connections.admin
     admin.delete_queue(name)
 
     cluster.trigger("work")
@@ -167,7 +167,7 @@ def test_after_a_restart_of_the_broker_all_queues_are_there_again(cluster: Clust
     broker.stop()
     broker._core._queues.clear()
     broker.start()
-    node._connections.admin.declare_exchanges()
+    node.connections.admin.declare_exchanges()
 
     eventually(lambda: desk.of(Welcome)[-1] and node.roster.is_healthy)
     run_id = cluster.trigger("work")

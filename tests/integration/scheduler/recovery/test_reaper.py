@@ -270,7 +270,7 @@ def test_nothing_is_lost_while_another_scheduler_holds_what_it_drained(
         seen.append(cluster.run(dead).status)
         other.reaper._end(other.reaper._unread(deliveries, APP, "one", cluster.now_ms()))
 
-    other._connections.admin.drain(f"warren.run.{APP}.one", 10, meanwhile)
+    other.connections.admin.drain(f"warren.run.{APP}.one", 10, meanwhile)
 
     assert seen == [RunStatus.SENT]
     assert cluster.run(dead).status == RunStatus.UNDELIVERED
@@ -287,7 +287,7 @@ def test_the_queue_of_a_living_successor_is_left_alone(
         still.reaper.tick(cluster.now_ms())
 
     assert cluster.run(dead).status == RunStatus.SENT
-    assert still._connections.admin.count_messages(f"warren.run.{APP}.one") == 1
+    assert still.connections.admin.count_messages(f"warren.run.{APP}.one") == 1
 
 
 @on_memory
@@ -299,10 +299,10 @@ def test_an_executor_that_is_dead_for_a_day_is_forgotten_with_its_queue(
     later_ms = cluster.now_ms() + int(FORGET_SECONDS * 1000) + 1_000
 
     still.reaper._forget(cluster.now_ms())
-    assert still._connections.admin.count_messages(queue) is not None
+    assert still.connections.admin.count_messages(queue) is not None
     still.reaper._forget(later_ms)
 
-    assert still._connections.admin.count_messages(queue) is None
+    assert still.connections.admin.count_messages(queue) is None
     assert still.roster.members() == []
     assert cluster.database.read(lambda s: presence.listing(s, presence.EXECUTOR)) == []
 
@@ -360,7 +360,7 @@ def test_no_run_of_a_dead_executor_is_lost_while_reports_wait_to_be_read(
 def _reseal(cluster: Cluster, node: SchedulerNode, **changes: object) -> None:
     """Replace what lies in the queue by a changed copy."""
     found: list[Any] = []
-    admin = node._connections.admin
+    admin = node.connections.admin
     admin.drain(
         f"warren.run.{APP}.one",
         10,
@@ -372,4 +372,4 @@ def _reseal(cluster: Cluster, node: SchedulerNode, **changes: object) -> None:
         RoutedTrigger(app=APP, address="one", trigger=msgspec.structs.replace(trigger, **changes))
         for trigger in found
     ]
-    node._delivery.send(again, decided_at=time.monotonic()).result()
+    node.delivery.send(again, decided_at=time.monotonic()).result()

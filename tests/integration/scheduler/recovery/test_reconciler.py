@@ -69,7 +69,7 @@ def test_it_is_not_sent_again_while_something_waits_in_the_queue(
 
     eventually(lambda: len(desk.of(Know)) >= 3)
 
-    assert node._connections.admin.count_messages(run_queue(APP, "one").name) == 1
+    assert node.connections.admin.count_messages(run_queue(APP, "one").name) == 1
 
 
 @on_memory
@@ -229,7 +229,7 @@ def test_a_run_that_ends_while_its_executor_is_asked_keeps_its_end(
     if status is RunStatus.RUNNING:
         desk.report(desk.started(run_id))
         cluster.wait_status(run_id, status)
-    answer, act, acted = desk._answer, node.reconciler._act, []
+    answer, act, acted = desk.respond, node.reconciler._act, []
 
     def end_then_answer(message: object) -> None:
         if isinstance(message, Know) and cluster.run(run_id).status == status:
@@ -244,7 +244,7 @@ def test_a_run_that_ends_while_its_executor_is_asked_keeps_its_end(
             acted.append(answer)
 
     node.reconciler._act = note  # type: ignore[method-assign]
-    desk._answer = end_then_answer  # type: ignore[method-assign]
+    desk.respond = end_then_answer  # type: ignore[method-assign]
     eventually(lambda: acted)
 
     assert cluster.run(run_id).status == RunStatus.SUCCEEDED

@@ -1,11 +1,8 @@
 """Triggers of unknown fate are sent again: soon, with the same id, to the same boot."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from broker.messages.to_scheduler import Knowledge
-from broker.transport import Confirm
 from scheduler.node import SchedulerNode
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
@@ -13,48 +10,28 @@ from tests.integration.scheduler.dispatch.test_dispatcher import dispatch, queue
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
-
-
-class Mute:
-    """A publisher that publishes `passes` batches on and says of none what became of it."""
-
-    def __init__(self, publisher: object, *, passes: bool) -> None:
-        self._publisher = publisher
-        self._passes = passes
-        self.count = 0
-
-    is_ready = True
-    is_settled = True
-
-    def publish(self, messages: list[object]) -> "Mute":
-        self.count += len(messages)
-        self._size = len(messages)
-        if self._passes:
-            self._publisher.publish(messages)  # type: ignore[attr-defined]
-        return self
-
-    def wait(self, timeout_seconds: float) -> list[Confirm]:  # noqa: ARG002
-        return [Confirm.UNKNOWN] * self._size
+from tests.support.faults import TRIGGERS
 
 
 @on_memory
-@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("arrives", [True, False])
 def test_what_was_not_confirmed_is_sent_again_with_the_same_id(
-    cluster: Cluster, still: SchedulerNode, seat: Seat, passes: bool
+    cluster: Cluster, still: SchedulerNode, seat: Seat, arrives: bool
 ) -> None:
     boot_id = seat()
     cluster.job("work")
     run_id = cluster.trigger("work")
-    delivery, publisher = still._delivery, still._connections.triggers
-    delivery._publisher = Mute(publisher, passes=passes)  # type: ignore[assignment]
+    cable = cluster.cables[id(still)]
+    lost = cable.loses_confirms if arrives else cable.loses_messages
+    lost.add(TRIGGERS)
     dispatch(cluster, still)
     assert cluster.run(run_id).status == RunStatus.ROUTED
 
-    delivery._publisher = publisher
+    lost.clear()
     eventually(lambda: still.rescuer.tick(cluster.now_ms()) and _is_sent(cluster, run_id))
 
     copies = queued(still)
-    assert [copy.run_id for copy in copies] == [run_id] * (2 if passes else 1)
+    assert [copy.run_id for copy in copies] == [run_id] * (2 if arrives else 1)
     assert copies[-1].boot_id == boot_id
     assert copies[-1].resent
     assert still.rescuer._unknown == {}
@@ -67,8 +44,8 @@ def test_while_no_confirm_comes_the_pauses_grow(
     seat()
     cluster.job("work")
     run_id = cluster.trigger("work")
-    mute = Mute(None, passes=False)
-    still._delivery._publisher = mute  # type: ignore[assignment]
+    cable = cluster.cables[id(still)]
+    cable.loses_messages.add(TRIGGERS)
     dispatch(cluster, still)
     pauses = []
 
@@ -80,7 +57,7 @@ def test_while_no_confirm_comes_the_pauses_grow(
         still.rescuer.tick(cluster.now_ms())
 
     assert pauses == [0.5, 1, 2, 4, 8, 16, 16]
-    assert mute.count == 1 + 7
+    assert len(cable.published[TRIGGERS]) == 1 + 7
 
 
 @on_memory
@@ -90,8 +67,7 @@ def test_a_run_of_a_silent_scheduler_is_taken_over_by_one_of_the_others(cluster:
     desk = FakeExecutor(cluster).join()
     desk.else_known = Knowledge.WAITING
     cluster.job("work")
-    owner._delivery._publisher = Mute(None, passes=False)  # type: ignore[assignment]
-    owner.confirmations._on_unknown = list  # it forgets them
+    cluster.cables[id(owner)].loses_messages.add(TRIGGERS)
     run_id = cluster.trigger("work")
     cluster.wait_status(run_id, RunStatus.ROUTED)
     others = [cluster.scheduler(), cluster.scheduler()]
@@ -115,14 +91,12 @@ def test_a_run_that_nobody_confirms_for_long_is_taken_over_from_a_living_schedul
     owner = cluster.scheduler()
     desk = FakeExecutor(cluster).join()
     cluster.job("work")
-    owner._delivery._publisher = Mute(None, passes=False)  # type: ignore[assignment]
-    owner.confirmations._on_unknown = list  # it forgets them
-    owner.rescuer._delivery = SimpleNamespace(is_open=False)  # type: ignore[assignment]
+    cluster.cables[id(owner)].loses_messages.add(TRIGGERS)
     run_id = cluster.trigger("work")
     cluster.wait_status(run_id, RunStatus.ROUTED)
     other = cluster.scheduler()
 
-    [trigger] = desk.take(1, 10)
+    [trigger] = desk.take(1, 30)
 
     assert trigger.run_id == run_id
     assert cluster.run(run_id).routed_by == other.name
@@ -135,10 +109,10 @@ def test_an_unconfirmed_run_of_a_deleted_job_ends(
     seat()
     cluster.job("work")
     run_id = cluster.trigger("work")
-    publisher = still._connections.triggers
-    still._delivery._publisher = Mute(None, passes=False)  # type: ignore[assignment]
+    lost = cluster.cables[id(still)].loses_messages
+    lost.add(TRIGGERS)
     dispatch(cluster, still)
-    still._delivery._publisher = publisher
+    lost.clear()
     cluster.commands().delete("work")
 
     eventually(lambda: still.rescuer.tick(cluster.now_ms()) and cluster.run(run_id).finished_at)
@@ -155,11 +129,11 @@ def test_while_a_queue_is_missing_the_run_stays_open_and_the_queue_is_asked_for(
     seat()
     cluster.job("work")
     run_id = cluster.trigger("work")
-    publisher = still._connections.triggers
-    still._delivery._publisher = Mute(None, passes=False)  # type: ignore[assignment]
+    lost = cluster.cables[id(still)].loses_messages
+    lost.add(TRIGGERS)
     dispatch(cluster, still)
-    still._delivery._publisher = publisher
-    still._connections.admin.delete_queue(f"warren.run.{APP}.one")
+    lost.clear()
+    still.connections.admin.delete_queue(f"warren.run.{APP}.one")
 
     eventually(lambda: still.rescuer.tick(cluster.now_ms()) and still.registrar._missing)
 
