@@ -57,6 +57,11 @@ class PrivateRabbit:
         return f"amqp://{user}:{password}@127.0.0.1:{self.port}/{vhost.replace('/', '%2F')}"
 
     @property
+    def version(self) -> tuple[int, ...]:
+        """The version of RabbitMQ, such as (3, 10, 8)."""
+        return tuple(map(int, self.ctl("version").strip().split(".")))
+
+    @property
     def pid(self) -> int:
         """The id of the broker's process, for signals."""
         return self._beam
