@@ -11,7 +11,7 @@ from sql.models import History, Job
 from sql.run_status import RunStatus
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
-from tests.support.faults import MortalDatabase
+from tests.support.faults import TRIGGERS, MortalDatabase
 from tests.support.invariants import assert_sound
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
@@ -26,22 +26,28 @@ def done(cluster: Cluster, count: int) -> bool:
     return len(cluster.runs(status=RunStatus.SUCCEEDED)) >= count
 
 
-def dying(
-    cluster: Cluster, node: SchedulerNode, *, at: str, when: str, still_publishes: bool = False
-) -> MortalDatabase:
-    """Let a scheduler die `at` before_commit or after_commit, `when` a run is in this state.
-
-    One that `still_publishes` only commits nothing any more.
-    """
+def dying(cluster: Cluster, node: SchedulerNode, *, at: str, when: str) -> MortalDatabase:
+    """Let a scheduler die `at` before_commit or after_commit, `when` a run is in this state."""
     mortal = cluster.mortals[id(node)]
 
     def die() -> None:
         if cluster.runs(status=when):
             mortal.die()
-            cluster.cables[id(node)].is_cut = not still_publishes
+            cluster.cables[id(node)].is_cut = True
 
     setattr(mortal, at, die)
     return mortal
+
+
+def note_no_confirm(cluster: Cluster, node: SchedulerNode) -> None:
+    """Let a scheduler commit nothing any more once it publishes triggers."""
+    mortal, cable = cluster.mortals[id(node)], cluster.cables[id(node)]
+
+    def die() -> None:
+        if cable.published[TRIGGERS]:
+            mortal.die()
+
+    mortal.before_commit = die
 
 
 # -- schedulers -------------------------------------------------------------------------------
@@ -70,7 +76,7 @@ def test_a_scheduler_that_dies_before_it_noted_the_confirm_starts_nothing_twice(
     cluster.executor()
     cluster.wait_online()
     cluster.job("work", handler="until-file", param=str(cluster.folder / "go"))
-    dying(cluster, first, at="before_commit", when=RunStatus.ROUTED, still_publishes=True)
+    note_no_confirm(cluster, first)
     run_id = cluster.trigger("work")
     eventually(cluster.starts)
     cluster.crash(first)

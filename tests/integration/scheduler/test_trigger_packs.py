@@ -7,7 +7,7 @@ from broker.topology import run_queue
 from broker.trigger_packs import PACK_TRIGGERS
 from scheduler.node import SchedulerNode
 from sql.run_status import RunStatus
-from tests.integration.scheduler.test_crashes import dying
+from tests.integration.scheduler.test_crashes import note_no_confirm
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
@@ -60,7 +60,7 @@ def test_a_scheduler_that_dies_between_a_message_and_its_confirm_starts_none_of_
 ) -> None:
     cluster.executor()
     cluster.wait_online()
-    dying(cluster, node, at="before_commit", when=RunStatus.ROUTED, still_publishes=True)
+    note_no_confirm(cluster, node)
     ids = fifty(cluster, handler="until-file", param=str(cluster.folder / "go"))
     eventually(cluster.starts)
     cluster.crash(node)

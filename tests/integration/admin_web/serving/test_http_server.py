@@ -27,8 +27,8 @@ from tests.support.eventually import eventually
 ATTACKER, OTHER, USER = "127.0.0.2", "127.0.0.3", "127.0.0.1"
 MEGABYTE = 1_000_000
 LIMITS = ConnectionLimits()
+#: Seconds that no test lasts.
 NEVER = 1_000_000
-
 
 #: Ends what is slow soon, so that the tests do.
 SHORT = ConnectionTimeouts(head_seconds=0.5, request_seconds=1.0, silent_seconds=1, check_seconds=0)

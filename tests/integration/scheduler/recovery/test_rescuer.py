@@ -1,5 +1,7 @@
 """Triggers of unknown fate are sent again: soon, with the same id, to the same boot."""
 
+from dataclasses import replace
+
 import pytest
 
 from broker.messages.to_scheduler import Knowledge
@@ -88,6 +90,8 @@ def test_a_run_that_nobody_confirms_for_long_is_taken_over_from_a_living_schedul
     cluster: Cluster,
 ) -> None:
     cluster.be_quick()
+    # Shorter than the owner's second pause, in which the other one gets its turn.
+    cluster.timeouts = replace(cluster.timeouts, take_over=1.0)
     owner = cluster.scheduler()
     desk = FakeExecutor(cluster).join()
     cluster.job("work")
@@ -96,7 +100,7 @@ def test_a_run_that_nobody_confirms_for_long_is_taken_over_from_a_living_schedul
     cluster.wait_status(run_id, RunStatus.ROUTED)
     other = cluster.scheduler()
 
-    [trigger] = desk.take(1, 30)
+    [trigger] = desk.take(1, 10)
 
     assert trigger.run_id == run_id
     assert cluster.run(run_id).routed_by == other.name
