@@ -180,7 +180,10 @@ class Why(Sentence):
     DELETED_BY = "job deleted by %(who)s"
     SCHEDULE_CHANGED_BY = "schedule changed by %(who)s"
     NO_FURTHER_TIME = "its schedule has no more fire times"
-    NOT_COMPUTABLE = "its schedule cannot be computed: %(why)s"
+    NOT_COMPUTABLE = (
+        "its schedule cannot be computed: %(kind)s %(value)r in time zone %(zone)s, "
+        "misfire policy %(policy)s"
+    )
     NOT_PLANNABLE = "its runs cannot be planned: %(fault)s"
     IMPORTED_IN_PART = "not fully imported: %(why)s"
 

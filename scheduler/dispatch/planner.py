@@ -110,7 +110,9 @@ class Planner:
         def stop(job: JobToPlan, error: Exception) -> None:
             reason = Why.NOT_PLANNABLE(fault=" ".join(str(error).split()))
             self._context.database.write(
-                lambda session: self._write_stops(session, [_stop(job, reason)], now_ms)
+                lambda session: self._write_stops(
+                    session, [_stop(job, reason, error=str(error))], now_ms
+                )
             )
 
         claimed = self._context.database.write(claim)
@@ -128,7 +130,7 @@ class Planner:
             try:
                 plan = self._decide(job, now_ms)
             except Exception as error:  # noqa: BLE001 - one job's schedule must not stop the others
-                batch.stops.append(_stop(job, Why.NOT_COMPUTABLE(why=str(error))))
+                batch.stops.append(_stop(job, self._not_computable(job), error=str(error)))
                 continue
             self._collect(job, plan, batch, now_ms)
         planning.plan(session, batch.planned, self._context.ids)
@@ -152,6 +154,15 @@ class Planner:
             policy=MisfirePolicy(job.misfire),
             overdue_rows=self._overdue.get(job.id, 0),
             overdue_limit=OVERDUE_LIMIT,
+        )
+
+    def _not_computable(self, job: JobToPlan) -> Reason:
+        """Return what its row says of when it is due, in which a person sees what is wrong."""
+        return Why.NOT_COMPUTABLE(
+            kind=job.schedule_kind,
+            value=job.schedule_value or "",
+            zone=job.timezone or self._timezone,
+            policy=job.misfire,
         )
 
     def _collect(self, job: JobToPlan, plan: Plan, batch: _Batch, now_ms: int) -> None:
@@ -214,11 +225,13 @@ class Planner:
         self._overdue_age_ms = max(OVERDUE_AGE_MS, OVERDUE_TIMES * took_ms)
 
 
-def _stop(job: JobToPlan, reason: Reason, watermark_ms: int | None = None) -> jobs.JobStop:
+def _stop(
+    job: JobToPlan, reason: Reason, watermark_ms: int | None = None, error: str | None = None
+) -> jobs.JobStop:
     """Return the stop of a job, and log it: as a fault, unless its schedule has simply ended."""
     if reason.code is Why.NO_FURTHER_TIME:
         log.info("job_ended", job_id=job.id, job=job.name)
     else:
-        log.warning("job_stopped", job_id=job.id, job=job.name, reason=str(reason))
+        log.warning("job_stopped", job_id=job.id, job=job.name, reason=str(reason), error=error)
     watermark = job.last_tick_at if watermark_ms is None else watermark_ms
     return jobs.JobStop(job_id=job.id, watermark_ms=watermark, reason=explanation(reason))

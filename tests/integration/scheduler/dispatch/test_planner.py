@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from broker.reasons.stored import from_json
 from scheduler.alarms.events import Overdue, from_text
 from scheduler.dispatch.planner import Planner
 from scheduler.jobs.spec import JobSpec
@@ -75,15 +76,16 @@ def _plan_all(planner: Planner, now_ms: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("columns", "reason"),
+    ("columns", "what"),
     [
-        ({"schedule_value": "nonsense"}, "its schedule cannot be computed"),
-        ({"misfire": "NONSENSE"}, "its schedule cannot be computed"),
-        ({"timezone": "Atlantis/City"}, "its schedule cannot be computed"),
+        ({"schedule_value": "nonsense"}, "CRON 'nonsense' in time zone UTC"),
+        ({"schedule_kind": "MOON", "schedule_value": None}, "MOON '' in time zone UTC"),
+        ({"misfire": "NONSENSE"}, "misfire policy NONSENSE"),
+        ({"timezone": "Atlantis/City"}, "in time zone Atlantis/City"),
     ],
 )
 def test_a_job_whose_schedule_cannot_be_computed_is_stopped_and_the_batch_goes_on(
-    cluster: Cluster, still: SchedulerNode, columns: dict[str, Any], reason: str
+    cluster: Cluster, still: SchedulerNode, columns: dict[str, Any], what: str
 ) -> None:
     cluster.job("good", **EACH_SECOND)
     cluster.job("bad", **EACH_SECOND)
@@ -94,7 +96,9 @@ def test_a_job_whose_schedule_cannot_be_computed_is_stopped_and_the_batch_goes_o
     [bad] = cluster.jobs(name="bad")
     [good] = cluster.jobs(name="good")
     assert bad.is_enabled == 0
-    assert bad.stop_reason.startswith(reason)
+    assert bad.stop_reason.startswith("its schedule cannot be computed: ")
+    assert what in bad.stop_reason
+    assert from_json(bad.stop_why) is not None  # the console says it in the reader's language
     assert {run.job_id for run in cluster.runs()} == {good.id}
 
 
@@ -192,6 +196,7 @@ def test_a_schedule_that_ends_is_no_warning_and_a_broken_one_is(
     told = {event["job"]: event for event in events if "job" in event}
     assert (told["once"]["event"], told["once"]["log_level"]) == ("job_ended", "info")
     assert (told["broken"]["event"], told["broken"]["log_level"]) == ("job_stopped", "warning")
+    assert "expected cron expression" in told["broken"]["error"]
 
 
 def test_a_fixed_delay_waits_for_the_end_of_its_run(cluster: Cluster, still: SchedulerNode) -> None:
