@@ -22,7 +22,6 @@ from sql.accounts.audit_log import AuditFilter
 from sql.accounts.users import Role
 from sql.engine import Database
 from sql.models import AuditEntry, SignIn, User
-from sql.schema import migration
 from tests.support.acting import NamedUsers
 from tests.support.console import PASSWORD, Clock, Visit, add_user, make_app, signed_in, snapshot
 
@@ -478,9 +477,8 @@ class TestTrail:
 
 class TestFirstAdministrator:
     @pytest.fixture
-    def empty(self, sqlite_url: str) -> Any:
-        database = Database(sqlite_url)
-        migration.upgrade(database)
+    def empty(self, sqlite_schema_url: str) -> Any:
+        database = Database(sqlite_schema_url)
         yield database
         database.close()
 

@@ -1,5 +1,5 @@
-"""The console of the unit tests, for a real server."""
+"""A console for a real server."""
 
-from tests.unit.admin_web.conftest import _filled, app, clock, database
+from tests.support.console_fixtures import _filled, app, clock, database
 
 __all__ = ["_filled", "app", "clock", "database"]

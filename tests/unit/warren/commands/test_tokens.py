@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,29 +10,26 @@ from click.testing import CliRunner
 from scheduler.commands.tokens.token_text import is_token
 from sql.engine import Database
 from sql.registry import apps
-from sql.schema import migration
 from tests.support.stored_rows import Rows
 from warren.cli import root
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Iterator[Rows]:
-    rows = Rows(f"sqlite:///{tmp_path / 'warren.db'}")
+def rows(sqlite_schema_url: str) -> Iterator[Rows]:
+    rows = Rows(sqlite_schema_url)
     yield rows
     rows.database.close()
 
 
 @pytest.fixture
-def warren(tmp_path: Path) -> Any:
-    url = f"sqlite:///{tmp_path / 'warren.db'}"
-    database = Database(url)
-    migration.upgrade(database)
+def warren(sqlite_schema_url: str) -> Any:
+    database = Database(sqlite_schema_url)
     database.write(lambda session: apps.ensure(session, "reports"))
     database.close()
     runner = CliRunner()
 
     def call(*arguments: str, **more: Any) -> Any:
-        return runner.invoke(root, [*arguments, "--database-url", url], **more)
+        return runner.invoke(root, [*arguments, "--database-url", sqlite_schema_url], **more)
 
     return call
 

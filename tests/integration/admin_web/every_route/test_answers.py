@@ -9,8 +9,8 @@ from admin_web.access.security import HEADERS
 from admin_web.pages.dashboard import DashboardPages
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
+from tests.integration.admin_web.every_route.test_access import TABLE, calls
 from tests.support.console import PASSWORD, Clock, Visit, make_app, signed_in
-from tests.unit.admin_web.test_access import TABLE, calls
 
 HTTPS = "https://jobs.example.com"
 

@@ -9,7 +9,7 @@ from flask import Flask
 from admin_web.access.gate import Gate
 from scheduler.actor import Right
 from tests.support.console import Visit, signed_in
-from tests.unit.admin_web.conftest import USERS
+from tests.support.console_fixtures import USERS
 
 EVERYBODY = frozenset(USERS)
 NOBODY_ELSE = frozenset({"admin"})
