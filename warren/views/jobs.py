@@ -3,7 +3,7 @@
 from zoneinfo import ZoneInfo
 
 from scheduler.jobs.fields import FIELDS
-from scheduler.schedules.registry import shown_as
+from scheduler.schedules.registry import has_schedule, shown_as
 from scheduler.schedules.upcoming import is_waiting
 from scheduler.views.job_view import JobView
 from sql.listings.recent import ListedJob
@@ -61,7 +61,10 @@ def waits(job: ListedJob) -> str:
 
 
 def _state(job: JobView) -> str:
-    return "enabled" if job.enabled else "stopped"
+    if job.enabled:
+        return "enabled"
+    is_on_demand = not (has_schedule(job.spec.schedule_kind) or job.stop_reason)
+    return "on demand" if is_on_demand else "stopped"
 
 
 def _script(job: JobView) -> str:

@@ -25,6 +25,7 @@ _COLOURS = {
     "PLANNED": "blue",
     "CANCELLED": "bright_black",
     "stopped": "bright_black",
+    "on demand": "bright_black",
     "draining": "yellow",
     "UNDELIVERED": "yellow",
     "FAILED": "red",

@@ -132,6 +132,16 @@ def test_stopped_job_has_no_next_fire() -> None:
     assert line[3:5] == ("", "stopped")
 
 
+def test_job_without_a_schedule_runs_on_demand_unless_warren_has_stopped_it() -> None:
+    row = {"schedule_kind": "NONE", "schedule_value": None, "is_enabled": 0}
+
+    states = [
+        job_line(view(job(**row, stop_reason=reason)), now_ms=NOON)[4] for reason in (None, "gone")
+    ]
+
+    assert states == ["on demand", "stopped"]
+
+
 def test_json_has_plain_types() -> None:
     shown = job_json(
         view(job(alarm_email="a@b,c@d", fresh_process=1, is_enabled=0, stop_reason="no more ticks"))
