@@ -11,7 +11,7 @@ from scheduler.problems import Problem
 from scheduler.schedules.registry import read_schedule
 from sql.instants import HOUR_MS, MINUTE_MS
 from sql.jobs.parked import PARKED_MS
-from sql.listings.outlook import DueJob
+from sql.listings.next_ticks import DueJob
 
 #: Ticks of a job that are computed exactly; further ones are spread evenly.
 ONE_BY_ONE = 12

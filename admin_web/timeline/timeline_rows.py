@@ -20,7 +20,7 @@ from scheduler.problems import Problem
 from scheduler.schedules.registry import read_schedule
 from sql.instants import DAY_MS, HOUR_MS
 from sql.jobs.parked import PARKED_MS
-from sql.listings import outlook
+from sql.listings import next_ticks
 from sql.run_status import RunStatus
 from sql.timeline import job_spans
 from sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
@@ -129,7 +129,7 @@ class TimelineReader:
         seen = job_spans.sample(
             self.session, app_ids, from_ms=window.from_ms, until_ms=window.until_ms
         )
-        ahead = outlook.first_due(
+        ahead = next_ticks.first_due(
             self.session,
             app_ids,
             from_ms=window.now_ms - OVERDUE_MS,

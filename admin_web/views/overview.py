@@ -14,8 +14,8 @@ from admin_web.views.cached_counts import CachedCounts
 from admin_web.visitors import Visitor
 from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
 from sql.instants import DAY_MS, HOUR_MS
-from sql.listings import dashboard, outlook
-from sql.listings.outlook import Outlook
+from sql.listings import dashboard, next_ticks
+from sql.listings.next_ticks import NextTicks
 from sql.listings.run_lines import RunLine
 from sql.registry import presence
 from sql.runs import day_reports, lateness
@@ -62,7 +62,7 @@ class Overview:
     is_broker_up: bool
     running: list[RunLine]
     failed: list[FailedJob]
-    outlook: Outlook
+    next_ticks: NextTicks
     #: How many ticks are due in each minute from now; `are_all_ticks` is False if of some jobs only
     #: the next one is counted.
     ticks: Counter[int]
@@ -87,7 +87,9 @@ class OverviewReader:
         today = self.today(now_ms)
         jobs, enabled = self._jobs.of(session, apps)
         schedulers = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
-        ahead = outlook.read(session, apps, from_ms=now_ms, to_ms=now_ms + AHEAD_MS, limit=COUNTED)
+        ahead = next_ticks.read(
+            session, apps, from_ms=now_ms, to_ms=now_ms + AHEAD_MS, limit=COUNTED
+        )
         failed = dashboard.failed(session, apps, since_ms=now_ms - FAILURES_MS, limit=FAILED_LINES)
         return Overview(
             now_ms=now_ms,
@@ -99,13 +101,13 @@ class OverviewReader:
             is_broker_up=self._services.is_broker_up(),
             running=dashboard.running(session, apps, limit=LINES),
             failed=by_job(failed)[:LINES],
-            outlook=ahead,
+            next_ticks=ahead,
             ticks=self._ticks(ahead, now_ms),
             are_all_ticks=ahead.total == len(ahead.first) and ahead.seen_until_ms is None,
             lateness=spread(lateness.recent(session, apps, now_ms=now_ms)),
         )
 
-    def _ticks(self, ahead: Outlook, now_ms: int) -> Counter[int]:
+    def _ticks(self, ahead: NextTicks, now_ms: int) -> Counter[int]:
         every = upcoming_ticks.per_minute(ahead.first, self._services.timezone, from_ms=now_ms)
         counted = Counter((job.next_tick_at - now_ms) // 60_000 for job in ahead.first)
         return every + (Counter(ahead.per_minute) - counted)

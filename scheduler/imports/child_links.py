@@ -16,7 +16,7 @@ from sql.jobs import child_links
 from sql.models import Job
 
 
-class LinkArrivals:
+class LinkImport:
     """Links the jobs of one source, in the caller's transaction."""
 
     def __init__(self, context: CommandContext, source: str) -> None:
@@ -34,7 +34,7 @@ class LinkArrivals:
             return []
         known = origins.read(session, self._source, JOB)
         unlinked = [
-            step for step in steps if not _is_complete(step, known.get(step.arrival.source_id))
+            step for step in steps if not _is_complete(step, known.get(step.item.source_id))
         ]
         stored = origins.jobs(session, [step.target_id for step in unlinked])
         # A session drops unreferenced objects, and every job's audit log entry needs its app.
@@ -46,7 +46,7 @@ class LinkArrivals:
             if job is None:
                 continue  # somebody has just deleted it
             wanted = tuple(
-                known[child].target_id for child in step.arrival.child_ids if child in known
+                known[child].target_id for child in step.item.child_ids if child in known
             )
             before = graph.get(job.id, ())
             if before != wanted:
@@ -59,9 +59,9 @@ class LinkArrivals:
                 changed.append((job, before, wanted))
             target = job_fingerprint(job, step.spec.app, wanted)
             # A child that is not imported yet is linked by the import that brings it in.
-            is_linked = len(wanted) == len(step.arrival.child_ids)
-            source = step.arrival.fingerprint if is_linked else ""
-            complete.append(Origin(step.arrival.source_id, job.id, source, target))
+            is_linked = len(wanted) == len(step.item.child_ids)
+            source = step.item.fingerprint if is_linked else ""
+            complete.append(Origin(step.item.source_id, job.id, source, target))
         self._link(session, changed)
         now_ms = self._context.now_ms()
         origins.write(session, self._source, JOB, complete, now_ms=now_ms)
@@ -85,14 +85,14 @@ class LinkArrivals:
 
 
 def _is_complete(step: JobStep, origin: Origin | None) -> bool:
-    return origin is not None and origin.source_fingerprint == step.arrival.fingerprint
+    return origin is not None and origin.source_fingerprint == step.item.fingerprint
 
 
 def _refused(step: JobStep, words: str) -> Outcome:
     return Outcome(
         action=ImportAction.CONFLICT,
         what=JOB,
-        source_id=step.arrival.source_id,
+        source_id=step.item.source_id,
         target_id=step.target_id,
         name=f"{step.spec.app}/{step.spec.name}",
         words=f"its children stay as they are; with the new ones: {words}",

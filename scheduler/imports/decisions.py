@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival, digest, numbered
 from scheduler.imports.import_outcomes import ImportAction
+from scheduler.imports.items import ImportedApp, ImportedJob, ImportItems, digest, numbered
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import app_spec, fingerprint, job_spec
 from sql.imports import origins
@@ -29,7 +29,7 @@ class AppStep:
     """What to do with an app; `target_id` is its id here."""
 
     action: ImportAction
-    arrival: AppArrival
+    item: ImportedApp
     target_id: int
     words: str = ""
 
@@ -39,7 +39,7 @@ class JobStep:
     """What to do with a job; `target_id` is its id here, `spec` its new state."""
 
     action: ImportAction
-    arrival: JobArrival
+    item: ImportedJob
     target_id: int
     spec: JobSpec
     words: str = ""
@@ -78,18 +78,18 @@ class Decider:
 
     @classmethod
     def make(
-        cls, session: Session, arrivals: Arrivals, *, source: str, overwrite: bool
+        cls, session: Session, items: ImportItems, *, source: str, overwrite: bool
     ) -> "Decider":
-        """Return the decider for these arrivals."""
+        """Return the decider for these items."""
         highest_app, highest_job = origins.highest_ids(session)
         return cls(
             source=source,
             overwrite=overwrite,
-            app_ids=IdSpace(highest_app, [app.source_id for app in arrivals.apps]),
-            job_ids=IdSpace(highest_job, [job.source_id for job in arrivals.jobs]),
+            app_ids=IdSpace(highest_app, [app.source_id for app in items.apps]),
+            job_ids=IdSpace(highest_job, [job.source_id for job in items.jobs]),
         )
 
-    def app(self, session: Session, arrival: AppArrival) -> AppStep:
+    def app(self, session: Session, item: ImportedApp) -> AppStep:
         """Decide about an app.
 
         Raises:
@@ -97,95 +97,91 @@ class Decider:
 
         """
         known = origins.apps(session)
-        origin = origins.read(session, self.source, APP).get(arrival.source_id)
+        origin = origins.read(session, self.source, APP).get(item.source_id)
         imported = known.get(origin.target_id) if origin else None
-        if origin and imported and imported.name == arrival.spec.name:
-            return self._known_app(arrival, origin, imported)
+        if origin and imported and imported.name == item.spec.name:
+            return self._known_app(item, origin, imported)
         if imported and not self.overwrite:
             raise ValueError(
-                f"group {arrival.source_id} is {arrival.spec.name} now and was {imported.name} at "
+                f"group {item.source_id} is {item.spec.name} now and was {imported.name} at "
                 f"the last import from {self.source!r}: for another XXL-JOB use --source, "
                 "to let its version win --overwrite"
             )
-        named = next((app for app in known.values() if app.name == arrival.spec.name), None)
+        named = next((app for app in known.values() if app.name == item.spec.name), None)
         if named is None:
-            taken = origins.taken_app_ids(session, [arrival.source_id])
-            target_id = self.app_ids.give(arrival.source_id, taken)
-            words = _id_words(arrival.source_id, target_id)
-            return AppStep(
-                action=ImportAction.CREATE, arrival=arrival, target_id=target_id, words=words
-            )
+            taken = origins.taken_app_ids(session, [item.source_id])
+            target_id = self.app_ids.give(item.source_id, taken)
+            words = _id_words(item.source_id, target_id)
+            return AppStep(action=ImportAction.CREATE, item=item, target_id=target_id, words=words)
         action = ImportAction.UPDATE if self.overwrite else ImportAction.UNCHANGED
         words = (
             "it already existed here and is left unchanged"
             if action is ImportAction.UNCHANGED
             else ""
         )
-        words = "; ".join(filter(None, (words, _id_words(arrival.source_id, named.id))))
-        return AppStep(action=action, arrival=arrival, target_id=named.id, words=words)
+        words = "; ".join(filter(None, (words, _id_words(item.source_id, named.id))))
+        return AppStep(action=action, item=item, target_id=named.id, words=words)
 
-    def _known_app(self, arrival: AppArrival, origin: Origin, app: App) -> AppStep:
-        action = self._action(origin, source=arrival.fingerprint, target=app_fingerprint(app))
-        return AppStep(action=action, arrival=arrival, target_id=app.id)
+    def _known_app(self, item: ImportedApp, origin: Origin, app: App) -> AppStep:
+        action = self._action(origin, source=item.fingerprint, target=app_fingerprint(app))
+        return AppStep(action=action, item=item, target_id=app.id)
 
-    def jobs(self, session: Session, app_id: int, arrivals: Sequence[JobArrival]) -> list[JobStep]:
+    def jobs(self, session: Session, app_id: int, items: Sequence[ImportedJob]) -> list[JobStep]:
         """Decide about the jobs of one app, which may not exist yet."""
-        known = origins.read_some(session, self.source, JOB, [one.source_id for one in arrivals])
+        known = origins.read_some(session, self.source, JOB, [one.source_id for one in items])
         owners = origins.app_ids(session, [origin.target_id for origin in known.values()])
         stored = _StoredJobs(
             session,
-            [known[one.source_id].target_id for one in arrivals if self._must_compare(one, known)],
+            [known[one.source_id].target_id for one in items if self._must_compare(one, known)],
         )
-        unknown = [one.source_id for one in arrivals if one.source_id not in known]
+        unknown = [one.source_id for one in items if one.source_id not in known]
         taken = origins.taken_job_ids(session, unknown)
         names = origins.names_in(session, app_id)
         steps = []
-        for arrival in arrivals:
-            origin = known.get(arrival.source_id)
+        for item in items:
+            origin = known.get(item.source_id)
             owner = owners.get(origin.target_id) if origin else None
             if origin is None or (owner is None and self.overwrite):
-                step = self._new_job(arrival, taken, names)
+                step = self._new_job(item, taken, names)
             elif owner is None:
-                step = _step(ImportAction.DELETED, arrival, origin.target_id, "it was deleted here")
+                step = _step(ImportAction.DELETED, item, origin.target_id, "it was deleted here")
             elif owner != app_id:
-                words = f"it is in app {arrival.spec.app} there now; delete it here to import it"
-                step = _step(ImportAction.CONFLICT, arrival, origin.target_id, words)
+                words = f"it is in app {item.spec.app} there now; delete it here to import it"
+                step = _step(ImportAction.CONFLICT, item, origin.target_id, words)
             else:
-                step = self._known_job(arrival, origin, stored, names)
+                step = self._known_job(item, origin, stored, names)
             if step.is_written:
                 names[step.spec.name] = step.target_id
             steps.append(step)
         return steps
 
-    def _must_compare(self, arrival: JobArrival, known: Mapping[int, Origin]) -> bool:
+    def _must_compare(self, item: ImportedJob, known: Mapping[int, Origin]) -> bool:
         """Whether the decision depends on the job's present state here."""
-        origin = known.get(arrival.source_id)
+        origin = known.get(item.source_id)
         return origin is not None and (
-            self.overwrite or origin.source_fingerprint != arrival.fingerprint
+            self.overwrite or origin.source_fingerprint != item.fingerprint
         )
 
     def _new_job(
-        self, arrival: JobArrival, taken: Collection[int], names: Mapping[str, int]
+        self, item: ImportedJob, taken: Collection[int], names: Mapping[str, int]
     ) -> JobStep:
-        target_id = self.job_ids.give(arrival.source_id, taken)
-        step = _step(
-            ImportAction.CREATE, arrival, target_id, _id_words(arrival.source_id, target_id)
-        )
+        target_id = self.job_ids.give(item.source_id, taken)
+        step = _step(ImportAction.CREATE, item, target_id, _id_words(item.source_id, target_id))
         return _named(step, names)
 
     def _known_job(
-        self, arrival: JobArrival, origin: Origin, stored: "_StoredJobs", names: Mapping[str, int]
+        self, item: ImportedJob, origin: Origin, stored: "_StoredJobs", names: Mapping[str, int]
     ) -> JobStep:
         action = ImportAction.UNCHANGED
-        if self.overwrite or origin.source_fingerprint != arrival.fingerprint:
-            target = stored.fingerprint(origin.target_id, arrival.spec.app)
-            action = self._action(origin, source=arrival.fingerprint, target=target)
+        if self.overwrite or origin.source_fingerprint != item.fingerprint:
+            target = stored.fingerprint(origin.target_id, item.spec.app)
+            action = self._action(origin, source=item.fingerprint, target=target)
         words = (
             "it was changed on both sides; the version here is kept"
             if action is ImportAction.CONFLICT
             else ""
         )
-        return _named(_step(action, arrival, origin.target_id, words), names)
+        return _named(_step(action, item, origin.target_id, words), names)
 
     def _action(self, origin: Origin, *, source: str, target: str) -> ImportAction:
         """Return what to do with an item, given the present fingerprints of both sides."""
@@ -219,10 +215,8 @@ def job_fingerprint(job: Job, app: str, child_ids: Sequence[int]) -> str:
     return fingerprint(job_spec(job, app, [f"#{child}" for child in child_ids]))
 
 
-def _step(action: ImportAction, arrival: JobArrival, target_id: int, words: str = "") -> JobStep:
-    return JobStep(
-        action=action, arrival=arrival, target_id=target_id, spec=arrival.spec, words=words
-    )
+def _step(action: ImportAction, item: ImportedJob, target_id: int, words: str = "") -> JobStep:
+    return JobStep(action=action, item=item, target_id=target_id, spec=item.spec, words=words)
 
 
 def _named(step: JobStep, names: Mapping[str, int]) -> JobStep:
@@ -230,7 +224,7 @@ def _named(step: JobStep, names: Mapping[str, int]) -> JobStep:
     owner = names.get(step.spec.name, step.target_id)
     if not step.is_written or owner == step.target_id:
         return step
-    name = numbered(step.spec.name, step.arrival.source_id)
+    name = numbered(step.spec.name, step.item.source_id)
     words = "; ".join(filter(None, (step.words, "another job here has its name")))
     return replace(step, spec=replace(step.spec, name=name), words=words)
 

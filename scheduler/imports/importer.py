@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import date
 
 from scheduler.commands.command_context import CommandContext
-from scheduler.imports.arrivals import Arrivals, RunArrival
 from scheduler.imports.decisions import APP, JOB, Decider
 from scheduler.imports.import_outcomes import Outcome
-from scheduler.imports.job_arrivals import JobArrivals
-from scheduler.imports.past_arrivals import PastArrivals
+from scheduler.imports.items import ImportedRun, ImportItems
+from scheduler.imports.job_import import JobImport
+from scheduler.imports.past_runs import PastRunImport
 from scheduler.imports.take_over import TakeOver
-from scheduler.imports.user_arrivals import StorePasswords, UserArrivals
+from scheduler.imports.user_import import StorePasswords, UserImport
 from sql.imports import origins
 
 
@@ -46,38 +46,38 @@ class Importer:
     def __init__(self, context: CommandContext, options: ImportOptions) -> None:
         self._context = context
         self._options = options
-        self._users = UserArrivals(context, options.source, overwrite=options.overwrite)
-        self._past = PastArrivals(context)
+        self._users = UserImport(context, options.source, overwrite=options.overwrite)
+        self._past = PastRunImport(context)
         self._take_over = TakeOver(context, options.source)
 
-    def preview(self, arrivals: Arrivals) -> list[Outcome]:
+    def preview(self, items: ImportItems) -> list[Outcome]:
         """Return what `write` would do, without writing anything."""
         return [
-            *self._jobs(arrivals).preview(arrivals),
-            *self._users.preview(arrivals.users),
-            *self._past.days(arrivals.days, today=self._options.today, is_preview=True),
-            *(self._take_over.preview(arrivals) if self._options.take_over else ()),
+            *self._jobs(items).preview(items),
+            *self._users.preview(items.users),
+            *self._past.days(items.days, today=self._options.today, is_preview=True),
+            *(self._take_over.preview(items) if self._options.take_over else ()),
         ]
 
-    def write(self, arrivals: Arrivals) -> list[Outcome]:
+    def write(self, items: ImportItems) -> list[Outcome]:
         """Import everything except runs; return what was done.
 
         Raises:
             ValueError: the last import brought an app with the same id but another name.
 
         """
-        jobs = self._jobs(arrivals)
-        jobs.check(arrivals)  # before anything is written
-        self._past.raise_run_ids(arrivals.highest_run_id)
-        outcomes: Sequence[Outcome] = jobs.write(arrivals)
+        jobs = self._jobs(items)
+        jobs.check(items)  # before anything is written
+        self._past.raise_run_ids(items.highest_run_id)
+        outcomes: Sequence[Outcome] = jobs.write(items)
         return [
             *outcomes,
-            *self._users.write(arrivals.users, self.targets(APP), self._options.store_passwords),
-            *self._past.days(arrivals.days, today=self._options.today, is_preview=False),
-            *(self._take_over.write(arrivals) if self._options.take_over else ()),
+            *self._users.write(items.users, self.targets(APP), self._options.store_passwords),
+            *self._past.days(items.days, today=self._options.today, is_preview=False),
+            *(self._take_over.write(items) if self._options.take_over else ()),
         ]
 
-    def write_runs(self, arrivals: Iterable[RunArrival]) -> tuple[int, int]:
+    def write_runs(self, items: Iterable[ImportedRun]) -> tuple[int, int]:
         """Import the runs of imported jobs, and skip those of others.
 
         Returns how many were added, and how many were not because their ids were taken.
@@ -89,7 +89,7 @@ class Importer:
             for source_id, job_id in job_ids.items()
             if job_id in jobs
         }
-        known = (one for one in arrivals if one.job_id in app_ids)
+        known = (one for one in items if one.job_id in app_ids)
         return self._past.runs(known, job_ids, app_ids)
 
     def targets(self, kind: str) -> dict[int, int]:
@@ -99,10 +99,10 @@ class Importer:
         )
         return {source_id: origin.target_id for source_id, origin in known.items()}
 
-    def _jobs(self, arrivals: Arrivals) -> JobArrivals:
+    def _jobs(self, items: ImportItems) -> JobImport:
         decider = self._context.database.read(
             lambda session: Decider.make(
-                session, arrivals, source=self._options.source, overwrite=self._options.overwrite
+                session, items, source=self._options.source, overwrite=self._options.overwrite
             )
         )
-        return JobArrivals(self._context, decider)
+        return JobImport(self._context, decider)

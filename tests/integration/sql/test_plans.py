@@ -24,7 +24,7 @@ from sql.listings import (
     error_groups,
     job_search,
     newest_runs,
-    outlook,
+    next_ticks,
     run_search,
 )
 from sql.listings.dashboard import FAILURES
@@ -338,8 +338,8 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
         {"i_trigger_time"},
     ),
     (
-        "outlook",
-        lambda s: outlook.read(s, None, from_ms=NOW_MS, to_ms=NOW_MS + 3_600_000, limit=8),
+        "next_ticks",
+        lambda s: next_ticks.read(s, None, from_ms=NOW_MS, to_ms=NOW_MS + 3_600_000, limit=8),
         {"i_status_next", "PRIMARY"},
     ),
     (

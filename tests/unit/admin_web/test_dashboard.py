@@ -14,7 +14,7 @@ from admin_web.views.cached_counts import FRESH_SECONDS, CachedCounts
 from broker.messages.to_scheduler import Load
 from sql.engine import Database
 from sql.instants import at
-from sql.listings import dashboard, outlook
+from sql.listings import dashboard, next_ticks
 from sql.registry import apps, presence
 from sql.registry.presence import Beat
 from sql.runs import day_reports, lateness
@@ -258,7 +258,7 @@ class TestOutlook:
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         due = clock.now + 120_000
-        rows.jobs(outlook.LOOKED_AT, is_enabled=1, next_tick_at=due)
+        rows.jobs(next_ticks.LOOKED_AT, is_enabled=1, next_tick_at=due)
         self.jobs(rows, clock, 3)
 
         page = admin.get("/").text

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
-from scheduler.imports.arrivals import JobArrival
 from scheduler.imports.findings import Finding, Verdict
+from scheduler.imports.items import ImportedJob
 from scheduler.jobs.dependencies import find_circle
 from warren.importing.xxl_job.source_rows import Row
 
@@ -14,10 +14,10 @@ _COLUMN = "child_jobid"
 
 
 def link(
-    arrivals: Sequence[JobArrival], rows: Mapping[int, Row]
-) -> tuple[list[JobArrival], list[Finding]]:
+    items: Sequence[ImportedJob], rows: Mapping[int, Row]
+) -> tuple[list[ImportedJob], list[Finding]]:
     """Return the jobs with their children, and findings; jobs in a circle are stopped."""
-    known = {arrival.source_id for arrival in arrivals}
+    known = {item.source_id for item in items}
     children: dict[int, list[int]] = {}
     stopped: dict[int, Reason] = {}
     findings: list[Finding] = []
@@ -44,17 +44,17 @@ def link(
         findings.append(rows[job_id].finding(Verdict.STOPPED, _COLUMN, str(why)))
     linked = [
         replace(
-            arrival,
-            child_ids=tuple(children.get(arrival.source_id, ())),
+            item,
+            child_ids=tuple(children.get(item.source_id, ())),
             stop_reasons=(
-                *arrival.stop_reasons,
+                *item.stop_reasons,
                 *(
                     Why.COLUMN(column=_COLUMN, why=stopped[one])
-                    for one in [arrival.source_id]
+                    for one in [item.source_id]
                     if one in stopped
                 ),
             ),
         )
-        for arrival in arrivals
+        for item in items
     ]
     return linked, findings

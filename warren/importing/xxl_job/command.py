@@ -9,8 +9,8 @@ from pathlib import Path
 
 from scheduler.commands.command_context import CommandContext
 from scheduler.cron.wall_clock import load_zone
-from scheduler.imports.arrivals import Arrivals
 from scheduler.imports.importer import Importer, ImportOptions
+from scheduler.imports.items import ImportItems
 from warren.actions.local_client import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
@@ -18,7 +18,7 @@ from warren.importing.import_report import finding_line, print_findings, print_o
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.job_file import lines_of
 from warren.importing.xxl_job.live import LiveSource
-from warren.importing.xxl_job.mapping import read_arrivals
+from warren.importing.xxl_job.mapping import read_items
 from warren.importing.xxl_job.runs import RunReader
 from warren.importing.xxl_job.sources import is_url, open_source
 from warren.settings.settings import Settings
@@ -65,14 +65,14 @@ def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
         quiet = _QuietCheck(source, options.watch or QUIET_SECONDS)
         if options.take_over:
             quiet.wait()
-        arrivals = read_arrivals(source, zone=zone, now_ms=now_ms, app=options.app)
+        items = read_items(source, zone=zone, now_ms=now_ms, app=options.app)
         if options.take_over:
             quiet.check()
         if options.as_file:
-            _print_file(arrivals)
+            _print_file(items)
             return
         with open_database(settings, for_writing=not options.dry_run) as database:
-            _import(context_on(database, settings), options, arrivals, source)
+            _import(context_on(database, settings), options, items, source)
 
 
 class _QuietCheck:
@@ -110,7 +110,7 @@ class _QuietCheck:
 def _import(
     context: CommandContext,
     options: XxlJobImportOptions,
-    arrivals: Arrivals,
+    items: ImportItems,
     source: LiveSource | DumpSource,
 ) -> None:
     zone, now_ms = load_zone(options.timezone), context.now_ms()
@@ -122,11 +122,11 @@ def _import(
         take_over=options.take_over,
     )
     importer = Importer(context, how)
-    outcomes = importer.preview(arrivals) if options.dry_run else importer.write(arrivals)
-    print_findings(arrivals.findings, as_json=options.as_json)
+    outcomes = importer.preview(items) if options.dry_run else importer.write(items)
+    print_findings(items.findings, as_json=options.as_json)
     print_outcomes(outcomes, as_json=options.as_json, is_preview=options.dry_run)
     if options.runs:
-        reader = RunReader(zone, options.runs, now_ms, {job.source_id for job in arrivals.jobs})
+        reader = RunReader(zone, options.runs, now_ms, {job.source_id for job in items.jobs})
         found = reader.read(source)
         added, taken = (sum(1 for _ in found), 0) if options.dry_run else importer.write_runs(found)
         print_runs(
@@ -141,9 +141,9 @@ def _import(
         )
 
 
-def _print_file(arrivals: Arrivals) -> None:
-    print("".join(f"{line}\n" for line in lines_of(arrivals)), end="")
-    for finding in arrivals.findings:
+def _print_file(items: ImportItems) -> None:
+    print("".join(f"{line}\n" for line in lines_of(items)), end="")
+    for finding in items.findings:
         if finding.words:
             warn(finding_line(finding))
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from broker.messages.values import APP_PATTERN
 from executor.gateway.allow_list import AllowList, RemoteUrl
 from executor.gateway.errors import AddressRefused
-from scheduler.imports.arrivals import AppArrival
 from scheduler.imports.findings import Finding, Verdict
+from scheduler.imports.items import ImportedApp
 from scheduler.jobs.rules import RESERVED_APP_NAMES
 from scheduler.jobs.spec import AppSpec
 from warren.importing.xxl_job.source_rows import Row
@@ -27,7 +27,7 @@ class Groups:
     name.
     """
 
-    arrivals: list[AppArrival] = field(default_factory=list)
+    items: list[ImportedApp] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     unreachable: set[int] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
@@ -36,19 +36,19 @@ class Groups:
 def read_groups(rows: Iterable[Row]) -> Groups:
     """Return the apps of all groups; groups whose names are equal here are merged."""
     groups = Groups()
-    by_name: dict[str, AppArrival] = {}
+    by_name: dict[str, ImportedApp] = {}
     for row in rows:
         name = _name(row, groups)
         spec = AppSpec(name=name, title=_title(row, groups), addresses=_addresses(row, groups))
         first = by_name.get(name)
         if first is None:
-            by_name[name] = AppArrival(source_id=row.id, spec=spec)
+            by_name[name] = ImportedApp(source_id=row.id, spec=spec)
         else:
             by_name[name] = _merged(first, row.id, spec)
             words = f"merged with group {first.source_id}: both are app {name} here"
             groups.findings.append(row.finding(Verdict.DIFFERS, "app_name", words))
         groups.names[row.id] = name
-    groups.arrivals = list(by_name.values())
+    groups.items = list(by_name.values())
     return groups
 
 
@@ -110,7 +110,7 @@ def _remote(text: str) -> RemoteUrl | None:
         return None
 
 
-def _merged(first: AppArrival, source_id: int, spec: AppSpec) -> AppArrival:
+def _merged(first: ImportedApp, source_id: int, spec: AppSpec) -> ImportedApp:
     addresses = tuple(dict.fromkeys((*first.spec.addresses, *spec.addresses)))
     if not (first.spec.addresses and spec.addresses):
         addresses = ()  # one of them uses all registered executors

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scheduler.imports.arrivals import Arrivals, JobArrival
+from scheduler.imports.items import ImportedJob, ImportItems
 from warren.jobfile.export import job_file
 
 
-def lines_of(arrivals: Arrivals) -> Iterator[str]:
+def lines_of(items: ImportItems) -> Iterator[str]:
     """Yield the lines of a job file with every valid job; applying it starts none."""
-    sound = {job.source_id: job for job in arrivals.jobs if not job.stop_reasons}
+    sound = {job.source_id: job for job in items.jobs if not job.stop_reasons}
     specs = [
         replace(
             job.spec,
@@ -17,9 +17,9 @@ def lines_of(arrivals: Arrivals) -> Iterator[str]:
         )
         for job in sound.values()
     ]
-    return job_file([app.spec for app in arrivals.apps], specs)
+    return job_file([app.spec for app in items.apps], specs)
 
 
-def _name(child: JobArrival, parent: JobArrival) -> str:
+def _name(child: ImportedJob, parent: ImportedJob) -> str:
     name = child.spec.name
     return name if child.spec.app == parent.spec.app else f"{child.spec.app}/{name}"

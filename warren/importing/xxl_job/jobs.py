@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
-from scheduler.imports.arrivals import JobArrival
 from scheduler.imports.findings import Finding, Verdict
+from scheduler.imports.items import ImportedJob
 from scheduler.jobs.field_kinds import Choice, Line, Number
 from scheduler.jobs.fields import FIELDS
 from scheduler.jobs.rules import problems
@@ -69,7 +69,7 @@ class _Found:
 
 def read_job(
     row: Row, history: Sequence[Row], reading: JobReading
-) -> tuple[JobArrival, list[Finding]]:
+) -> tuple[ImportedJob, list[Finding]]:
     """Return a job and its findings; another job may still have the same name."""
     found = _Found(row)
     group = row.number("job_group")
@@ -97,7 +97,7 @@ def read_job(
     for problem in problems(spec, now_ms=reading.now_ms):
         if not (glue.problem and problem.field == "handler"):
             found.stop(_COLUMNS.get(str(problem.field), "name"), str(problem))
-    arrival = JobArrival(
+    item = ImportedJob(
         source_id=row.id,
         spec=spec,
         stop_reasons=tuple(found.reasons),
@@ -107,7 +107,7 @@ def read_job(
         is_running=row.number("trigger_status") == 1,
         next_tick_ms=max(0, row.number("trigger_next_time")),
     )
-    return arrival, found.findings
+    return item, found.findings
 
 
 def _name(found: _Found) -> str:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from scheduler.commands.users import check_user_name
-from scheduler.imports.arrivals import Arrivals, DayArrival, JobArrival, UserArrival, numbered
 from scheduler.imports.findings import Finding, Verdict
+from scheduler.imports.items import ImportedDay, ImportedJob, ImportedUser, ImportItems, numbered
 from scheduler.problems import Problem
 from sql.accounts.users import Role
 from warren.errors import CommandError
@@ -30,7 +30,7 @@ from warren.importing.xxl_job.source_tables import (
 from warren.importing.xxl_job.zones import check_zone
 
 
-def read_arrivals(source: Source, *, zone: ZoneInfo, now_ms: int, app: str | None) -> Arrivals:
+def read_items(source: Source, *, zone: ZoneInfo, now_ms: int, app: str | None) -> ImportItems:
     """Return everything in a source except its runs; `app` = only that app, by its name here.
 
     Raises:
@@ -45,9 +45,9 @@ def read_arrivals(source: Source, *, zone: ZoneInfo, now_ms: int, app: str | Non
     }
     read = source.rows(wanted)
     tables = {table: [Row.of(table, row) for row in read[table]] for table in READ_WHOLE}
-    arrivals = map_tables(tables, zone=zone, now_ms=now_ms)
-    arrivals.highest_run_id = source.highest_run_id()
-    arrivals.findings[:0] = [
+    items = map_tables(tables, zone=zone, now_ms=now_ms)
+    items.highest_run_id = source.highest_run_id()
+    items.findings[:0] = [
         Finding(
             verdict=Verdict.LEFT_OUT,
             table=table,
@@ -57,36 +57,36 @@ def read_arrivals(source: Source, *, zone: ZoneInfo, now_ms: int, app: str | Non
         )
         for table, column in unknown_columns(columns)
     ]
-    check_zone(arrivals, zone)
-    return arrivals if app is None else _only(arrivals, app, source.name)
+    check_zone(items, zone)
+    return items if app is None else _only(items, app, source.name)
 
 
-def map_tables(tables: Mapping[str, Sequence[Row]], *, zone: ZoneInfo, now_ms: int) -> Arrivals:
+def map_tables(tables: Mapping[str, Sequence[Row]], *, zone: ZoneInfo, now_ms: int) -> ImportItems:
     """Return what the rows of all tables become."""
     groups = read_groups(tables[GROUP])
-    arrivals = Arrivals(apps=groups.arrivals, findings=groups.findings)
+    items = ImportItems(apps=groups.items, findings=groups.findings)
     reading = JobReading(
         apps=groups.names, unreachable=frozenset(groups.unreachable), zone=zone, now_ms=now_ms
     )
-    _read_jobs(tables, reading, arrivals)
-    _read_users(tables[USER], groups, arrivals)
-    _read_days(tables[REPORT], arrivals)
-    told = {(finding.table, finding.id) for finding in arrivals.findings}
-    for table, described in ((GROUP, groups.names), (INFO, _names(arrivals.jobs))):
-        arrivals.findings += [
+    _read_jobs(tables, reading, items)
+    _read_users(tables[USER], groups, items)
+    _read_days(tables[REPORT], items)
+    told = {(finding.table, finding.id) for finding in items.findings}
+    for table, described in ((GROUP, groups.names), (INFO, _names(items.jobs))):
+        items.findings += [
             Finding(verdict=Verdict.SAME, table=table, id=row_id, value=name)
             for row_id, name in described.items()
             if (table, row_id) not in told
         ]
-    return arrivals
+    return items
 
 
-def _names(jobs: Iterable[JobArrival]) -> dict[int, str]:
+def _names(jobs: Iterable[ImportedJob]) -> dict[int, str]:
     return {job.source_id: f"{job.spec.app}/{job.spec.name}" for job in jobs}
 
 
 def _read_jobs(
-    tables: Mapping[str, Sequence[Row]], reading: JobReading, arrivals: Arrivals
+    tables: Mapping[str, Sequence[Row]], reading: JobReading, items: ImportItems
 ) -> None:
     history: dict[int, list[Row]] = defaultdict(list)
     for row in sorted(tables[GLUE], key=lambda row: row.id):
@@ -96,23 +96,23 @@ def _read_jobs(
     for row in rows.values():
         if row.number("job_group") not in reading.apps:
             words = "there is no such group; the job is left out"
-            arrivals.findings.append(row.finding(Verdict.LEFT_OUT, "job_group", words))
+            items.findings.append(row.finding(Verdict.LEFT_OUT, "job_group", words))
             continue
         job, findings = read_job(row, history.pop(row.id, []), reading)
         found.append(job)
-        arrivals.findings += findings
+        items.findings += findings
     for job_id, left in history.items():
         if job_id not in rows:
             words = f"of job {job_id}, which is gone"
-            arrivals.findings += [row.finding(Verdict.LEFT_OUT, "job_id", words) for row in left]
-    linked, findings = link(_with_own_names(found, rows, arrivals), rows)
-    arrivals.jobs = linked
-    arrivals.findings += findings
+            items.findings += [row.finding(Verdict.LEFT_OUT, "job_id", words) for row in left]
+    linked, findings = link(_with_own_names(found, rows, items), rows)
+    items.jobs = linked
+    items.findings += findings
 
 
 def _with_own_names(
-    jobs: Iterable[JobArrival], rows: Mapping[int, Row], arrivals: Arrivals
-) -> list[JobArrival]:
+    jobs: Iterable[ImportedJob], rows: Mapping[int, Row], items: ImportItems
+) -> list[ImportedJob]:
     """Return the jobs with names that are unique in their apps."""
     taken: set[tuple[str, str]] = set()
     named = []
@@ -121,31 +121,31 @@ def _with_own_names(
         if (spec.app, spec.name) in taken:
             spec = replace(spec, name=numbered(spec.name, job.source_id))
             words = f"it is {spec.name!r} here, as another job has its name"
-            arrivals.findings.append(rows[job.source_id].finding(Verdict.DIFFERS, "name", words))
+            items.findings.append(rows[job.source_id].finding(Verdict.DIFFERS, "name", words))
         taken.add((spec.app, spec.name))
         named.append(replace(job, spec=spec))
     return named
 
 
-def _read_users(rows: Iterable[Row], groups: Groups, arrivals: Arrivals) -> None:
+def _read_users(rows: Iterable[Row], groups: Groups, items: ImportItems) -> None:
     for row in rows:
         name = row.text("username").strip()
         try:
             check_user_name(name)
         except Problem as problem:
-            arrivals.findings.append(row.finding(Verdict.LEFT_OUT, "username", str(problem)))
+            items.findings.append(row.finding(Verdict.LEFT_OUT, "username", str(problem)))
             continue
         is_administrator = row.number("role") == Role.ADMINISTRATOR
-        app_ids = () if is_administrator else _permitted(row, groups, arrivals)
+        app_ids = () if is_administrator else _permitted(row, groups, items)
         if not (is_administrator or app_ids):
             words = f"{name} may see no app; the user is left out"
-            arrivals.findings.append(row.finding(Verdict.LEFT_OUT, "permission", words))
+            items.findings.append(row.finding(Verdict.LEFT_OUT, "permission", words))
             continue
         role = Role.ADMINISTRATOR if is_administrator else Role.OPERATOR
-        arrivals.users.append(UserArrival(source_id=row.id, name=name, role=role, app_ids=app_ids))
+        items.users.append(ImportedUser(source_id=row.id, name=name, role=role, app_ids=app_ids))
 
 
-def _permitted(row: Row, groups: Groups, arrivals: Arrivals) -> tuple[int, ...]:
+def _permitted(row: Row, groups: Groups, items: ImportItems) -> tuple[int, ...]:
     found = []
     for part in filter(None, (part.strip() for part in row.text("permission").split(","))):
         group = int(part) if part.isascii() and part.isdecimal() else 0
@@ -153,29 +153,29 @@ def _permitted(row: Row, groups: Groups, arrivals: Arrivals) -> tuple[int, ...]:
             found.append(group)
         else:
             words = "there is no such group; dropped"
-            arrivals.findings.append(row.finding(Verdict.DIFFERS, "permission", words, part))
+            items.findings.append(row.finding(Verdict.DIFFERS, "permission", words, part))
     return tuple(dict.fromkeys(found))
 
 
-def _read_days(rows: Iterable[Row], arrivals: Arrivals) -> None:
+def _read_days(rows: Iterable[Row], items: ImportItems) -> None:
     unended = 0
     for row in rows:
         day = row.wall_time("trigger_day")
         if day is None:
             words = "no day"
-            arrivals.findings.append(row.finding(Verdict.LEFT_OUT, "trigger_day", words))
+            items.findings.append(row.finding(Verdict.LEFT_OUT, "trigger_day", words))
             continue
         running, succeeded, failed = (
             max(0, row.number(f"{name}_count")) for name in ("running", "suc", "fail")
         )
         unended += running
-        arrivals.days.append(
-            DayArrival(
+        items.days.append(
+            ImportedDay(
                 source_id=row.id, day=day.date(), succeeded=succeeded, failed=failed + running
             )
         )
     if unended:
-        arrivals.findings.append(
+        items.findings.append(
             Finding(
                 verdict=Verdict.DIFFERS,
                 table=REPORT,
@@ -187,16 +187,16 @@ def _read_days(rows: Iterable[Row], arrivals: Arrivals) -> None:
         )
 
 
-def _only(arrivals: Arrivals, app: str, where: str) -> Arrivals:
+def _only(items: ImportItems, app: str, where: str) -> ImportItems:
     """Return one app and its jobs; users and day reports belong to no single app."""
-    apps = [one for one in arrivals.apps if one.spec.name == app]
+    apps = [one for one in items.apps if one.spec.name == app]
     if not apps:
         raise CommandError(f"{where} has no app {app}")
     group_ids = {apps[0].source_id, *apps[0].merged_ids}
-    jobs = [job for job in arrivals.jobs if job.spec.app == app]
+    jobs = [job for job in items.jobs if job.spec.app == app]
     job_ids = {job.source_id for job in jobs}
     kept = {GROUP: group_ids, INFO: job_ids}
-    findings = [one for one in arrivals.findings if one.id in kept.get(one.table, {0})]
+    findings = [one for one in items.findings if one.id in kept.get(one.table, {0})]
     findings += [
         Finding(
             verdict=Verdict.DIFFERS,
@@ -210,4 +210,4 @@ def _only(arrivals: Arrivals, app: str, where: str) -> Arrivals:
         for child in job.child_ids
         if child not in job_ids
     ]
-    return replace(arrivals, apps=apps, jobs=jobs, users=[], days=[], findings=findings)
+    return replace(items, apps=apps, jobs=jobs, users=[], days=[], findings=findings)

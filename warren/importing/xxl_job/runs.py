@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from scheduler.explanations import cut
-from scheduler.imports.arrivals import RunArrival
+from scheduler.imports.items import ImportedRun
 from sql.instants import epoch_ms
 from sql.run_status import RunStatus
 from warren.importing.xxl_job.dump_source import DumpSource
@@ -32,7 +32,7 @@ class RunReader:
     unfinished: int = field(default=0, init=False)
     foreign: int = field(default=0, init=False)
 
-    def read(self, source: LiveSource | DumpSource) -> Iterator[RunArrival]:
+    def read(self, source: LiveSource | DumpSource) -> Iterator[ImportedRun]:
         """Yield the finished runs."""
         columns = [name for name in source.columns()[LOG] if name in RULES[LOG]]
         now = datetime.fromtimestamp(self.now_ms / 1_000, UTC)
@@ -51,10 +51,10 @@ class RunReader:
             else:
                 yield self._run(row, status, at)
 
-    def _run(self, row: Row, status: RunStatus, at: datetime) -> RunArrival:
+    def _run(self, row: Row, status: RunStatus, at: datetime) -> ImportedRun:
         triggered_ms = epoch_ms(at)
         ended = row.utc("handle_time", self.zone)
-        return RunArrival(
+        return ImportedRun(
             source_id=row.id,
             job_id=row.number("job_id"),
             status=status,

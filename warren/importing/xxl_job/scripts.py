@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
-from scheduler.imports.arrivals import VersionArrival
+from scheduler.imports.items import ImportedVersion
 from scheduler.jobs.script_cache import language_of
 from scheduler.jobs.script_source import REMARK_LENGTH, check_source, normal_source
 from scheduler.problems import Problem
@@ -25,7 +25,7 @@ class Glue:
     language: str = ""
     source: str = ""
     remark: str = ""
-    versions: tuple[VersionArrival, ...] = ()
+    versions: tuple[ImportedVersion, ...] = ()
     problem: Reason | None = None
 
 
@@ -49,7 +49,7 @@ def read_glue(row: Row, history: Sequence[Row], zone: ZoneInfo) -> Glue:
 
 def _versions(
     language: str, current: str, history: Sequence[Row], zone: ZoneInfo
-) -> tuple[VersionArrival, ...]:
+) -> tuple[ImportedVersion, ...]:
     """Return the versions before the current one, oldest first."""
     found = []
     for row in history:
@@ -60,7 +60,7 @@ def _versions(
             continue
         remark = row.line("glue_remark")[:REMARK_LENGTH].strip()
         found.append(
-            VersionArrival(
+            ImportedVersion(
                 language=language_of(row.text("glue_type").strip()) or language,
                 source=source,
                 remark=remark,

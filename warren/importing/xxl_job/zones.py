@@ -7,8 +7,8 @@ cron expression in that zone, so if an expression gives another time, the zone i
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
-from scheduler.imports.arrivals import Arrivals, JobArrival
 from scheduler.imports.findings import Finding, Verdict
+from scheduler.imports.items import ImportedJob, ImportItems
 from scheduler.problems import Problem
 from scheduler.schedules.cron_schedule import CronSchedule
 from sql.instants import iso
@@ -28,7 +28,7 @@ _LOOKED_AT = 500
 _OUTLIERS = 10
 
 
-def check_zone(arrivals: Arrivals, zone: ZoneInfo) -> None:
+def check_zone(items: ImportItems, zone: ZoneInfo) -> None:
     """Refuse a zone that contradicts next fire times, if another zone fits nearly all of them.
 
     Times that no zone explains become findings.
@@ -37,7 +37,7 @@ def check_zone(arrivals: Arrivals, zone: ZoneInfo) -> None:
         CommandError: the zone is wrong.
 
     """
-    told = [job for job in arrivals.jobs if _tells(job)][:_LOOKED_AT]
+    told = [job for job in items.jobs if _tells(job)][:_LOOKED_AT]
     wrong = [job for job in told if not _fits(job, str(zone))]
     if not wrong:
         return
@@ -49,7 +49,7 @@ def check_zone(arrivals: Arrivals, zone: ZoneInfo) -> None:
             f"jobs whose next time is another there: {len(wrong)}, such as job {first.source_id} "
             f"({first.spec.schedule_value}, {iso(first.next_tick_ms)}); it fits {better}"
         )
-    arrivals.findings += [
+    items.findings += [
         Finding(
             verdict=Verdict.DIFFERS,
             table=INFO,
@@ -62,12 +62,12 @@ def check_zone(arrivals: Arrivals, zone: ZoneInfo) -> None:
     ]
 
 
-def _tells(job: JobArrival) -> bool:
+def _tells(job: ImportedJob) -> bool:
     has_cron = job.spec.schedule_kind == CronSchedule.kind and not job.stop_reasons
     return job.is_running and has_cron and job.next_tick_ms > 0
 
 
-def _fits(job: JobArrival, zone: str) -> bool:
+def _fits(job: ImportedJob, zone: str) -> bool:
     try:
         schedule = CronSchedule.read(job.spec.schedule_value, zone)
     except Problem:
@@ -76,7 +76,7 @@ def _fits(job: JobArrival, zone: str) -> bool:
     return schedule.next_after(second - 1, 0) == second
 
 
-def _better_zone(wrong: Sequence[JobArrival], told: Sequence[JobArrival]) -> str | None:
+def _better_zone(wrong: Sequence[ImportedJob], told: Sequence[ImportedJob]) -> str | None:
     """Return a zone in which at most a tenth as many next times are wrong."""
     for name in _OTHERS:
         left = len(wrong) // _OUTLIERS

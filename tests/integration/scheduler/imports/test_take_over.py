@@ -9,9 +9,9 @@ from broker.reasons.codes import Why
 from scheduler.actor import Actor
 from scheduler.audit.integrity_check import audit
 from scheduler.commands.command_context import CommandContext
-from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival
 from scheduler.imports.import_outcomes import ImportAction
 from scheduler.imports.importer import Importer, ImportOptions
+from scheduler.imports.items import ImportedApp, ImportedJob, ImportItems
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.node import SchedulerNode
 from sql.instants import at
@@ -24,20 +24,20 @@ MINUTE_MS = 60_000
 EACH_MINUTE = {"schedule_kind": "CRON", "schedule_value": "0 * * * * ?"}
 
 
-def job(job_id: int, next_tick_ms: int, **fields: Any) -> JobArrival:
+def job(job_id: int, next_tick_ms: int, **fields: Any) -> ImportedJob:
     spec = JobSpec(**{"name": f"job-{job_id}", "app": APP, "handler": "noop"} | fields)
-    return JobArrival(source_id=job_id, spec=spec, is_running=True, next_tick_ms=next_tick_ms)
+    return ImportedJob(source_id=job_id, spec=spec, is_running=True, next_tick_ms=next_tick_ms)
 
 
-def take_over(cluster: Cluster, jobs: Sequence[JobArrival]) -> dict[str, ImportAction]:
+def take_over(cluster: Cluster, jobs: Sequence[ImportedJob]) -> dict[str, ImportAction]:
     context = CommandContext(
         database=cluster.database, now_ms=cluster.now_ms, actor=Actor(who="test")
     )
     options = ImportOptions(
         source="elsewhere", overwrite=False, today=at(cluster.now_ms()).date(), take_over=True
     )
-    arrivals = Arrivals(apps=[AppArrival(source_id=9, spec=AppSpec(name=APP))], jobs=list(jobs))
-    outcomes = Importer(context, options).write(arrivals)
+    items = ImportItems(apps=[ImportedApp(source_id=9, spec=AppSpec(name=APP))], jobs=list(jobs))
+    outcomes = Importer(context, options).write(items)
     return {
         one.name: one.action
         for one in outcomes
@@ -109,7 +109,7 @@ def test_job_without_a_known_next_tick_starts_now(cluster: Cluster, still: Sched
 def test_what_may_not_start_is_left_and_named(cluster: Cluster) -> None:
     stopped = job(1, 1, **EACH_MINUTE)
     jobs = [
-        JobArrival(
+        ImportedJob(
             source_id=1,
             spec=stopped.spec,
             stop_reasons=(Why.COLUMN(column="executor_route_strategy", why="unknown"),),

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.imports.arrivals import Arrivals
+from scheduler.imports.items import ImportItems
 from sql.run_status import RunStatus
 from tests.support.xxl_job_tables import VERSIONS, columns
 from warren.importing.xxl_job.mapping import map_tables
@@ -90,9 +90,9 @@ def arrive(table: str = "", **changed: str | None) -> dict[str, Any]:
     for name in READ_WHOLE:
         values = {column: pair[0] for column, pair in ROWS[name].items()}
         tables[name] = [Row(name, values | (changed if name == table else {}))]
-    arrivals = map_tables(tables, zone=ZoneInfo("Asia/Shanghai"), now_ms=NOW_MS)
-    assert isinstance(arrivals, Arrivals)
-    return asdict(arrivals)
+    items = map_tables(tables, zone=ZoneInfo("Asia/Shanghai"), now_ms=NOW_MS)
+    assert isinstance(items, ImportItems)
+    return asdict(items)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -143,9 +143,9 @@ def test_column_that_is_left_makes_none_and_is_never_shown(table: str, column: s
 
 
 def test_a_group_named_like_a_path_of_the_api_gets_a_name_of_its_own() -> None:
-    arrivals = arrive(GROUP, app_name="By_Id")
+    items = arrive(GROUP, app_name="By_Id")
 
-    [app] = arrivals["apps"]
+    [app] = items["apps"]
     assert app["spec"]["name"] == "app-1-by-id"
 
 

@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.imports.arrivals import Arrivals, JobArrival
+from scheduler.imports.items import ImportedJob, ImportItems
 from scheduler.jobs.spec import JobSpec
 from warren.errors import CommandError
 from warren.importing.xxl_job.zones import check_zone
@@ -13,7 +13,7 @@ from warren.importing.xxl_job.zones import check_zone
 TWO_AT_NIGHT_MS = 1_772_301_600_000
 
 
-def arrivals(*next_ticks: int) -> Arrivals:
+def items(*next_ticks: int) -> ImportItems:
     spec = JobSpec(
         name="nightly",
         app="shop",
@@ -23,21 +23,21 @@ def arrivals(*next_ticks: int) -> Arrivals:
         timezone="UTC",
     )
     jobs = [
-        JobArrival(source_id=number, spec=spec, is_running=True, next_tick_ms=at_ms)
+        ImportedJob(source_id=number, spec=spec, is_running=True, next_tick_ms=at_ms)
         for number, at_ms in enumerate(next_ticks, 1)
     ]
-    return Arrivals(jobs=jobs)
+    return ImportItems(jobs=jobs)
 
 
 def test_one_odd_job_does_not_hide_that_the_zone_is_wrong() -> None:
-    found = arrivals(TWO_AT_NIGHT_MS + 17_000, *[TWO_AT_NIGHT_MS] * 12)
+    found = items(TWO_AT_NIGHT_MS + 17_000, *[TWO_AT_NIGHT_MS] * 12)
 
     with pytest.raises(CommandError, match="it fits Asia/Shanghai"):
         check_zone(found, ZoneInfo("UTC"))
 
 
 def test_odd_jobs_are_told_where_the_zone_is_right() -> None:
-    found = arrivals(TWO_AT_NIGHT_MS + 17_000, *[TWO_AT_NIGHT_MS] * 12)
+    found = items(TWO_AT_NIGHT_MS + 17_000, *[TWO_AT_NIGHT_MS] * 12)
 
     check_zone(found, ZoneInfo("Asia/Shanghai"))
 

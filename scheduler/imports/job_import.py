@@ -18,8 +18,7 @@ from scheduler.commands.command_context import CommandContext
 from scheduler.commands.job_changes import JobChanges, new_job
 from scheduler.commands.schedule_changes import ScheduleChanges
 from scheduler.commands.script_changes import apply_script
-from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival
-from scheduler.imports.child_links import LinkArrivals
+from scheduler.imports.child_links import LinkImport
 from scheduler.imports.decisions import (
     APP,
     JOB,
@@ -30,6 +29,7 @@ from scheduler.imports.decisions import (
     job_fingerprint,
 )
 from scheduler.imports.import_outcomes import ImportAction, Outcome
+from scheduler.imports.items import ImportedApp, ImportedJob, ImportItems
 from scheduler.jobs.audit_records import record_of
 from scheduler.jobs.script_cache import script_type
 from sql.imports import origins
@@ -41,7 +41,7 @@ from sql.registry import apps
 _REASON = 512
 
 
-class JobArrivals:
+class JobImport:
     """Imports apps and jobs on behalf of one actor; the source becomes the author of scripts."""
 
     def __init__(self, context: CommandContext, decider: Decider) -> None:
@@ -49,25 +49,23 @@ class JobArrivals:
         self._decider = decider
         self._changes = JobChanges(context)
         self._schedules = ScheduleChanges(context)
-        self._links = LinkArrivals(context, decider.source)
+        self._links = LinkImport(context, decider.source)
 
-    def preview(self, arrivals: Arrivals) -> list[Outcome]:
+    def preview(self, items: ImportItems) -> list[Outcome]:
         """Return what `write` would do, without writing anything."""
-        by_app = _by_app(arrivals.jobs)
+        by_app = _by_app(items.jobs)
 
         def unit(session: Session) -> list[Outcome]:
             outcomes = []
-            for arrival in arrivals.apps:
-                step = self._decider.app(session, arrival)
-                steps = self._decider.jobs(
-                    session, step.target_id, by_app.get(arrival.spec.name, [])
-                )
+            for item in items.apps:
+                step = self._decider.app(session, item)
+                steps = self._decider.jobs(session, step.target_id, by_app.get(item.spec.name, []))
                 outcomes += [_app_outcome(step), *map(_job_outcome, steps)]
             return outcomes
 
         return self._context.database.read(unit)
 
-    def check(self, arrivals: Arrivals) -> None:
+    def check(self, items: ImportItems) -> None:
         """Check that all apps can be imported, before anything is written.
 
         Raises:
@@ -76,17 +74,17 @@ class JobArrivals:
         """
 
         def unit(session: Session) -> None:
-            for arrival in arrivals.apps:
-                self._decider.app(session, arrival)
+            for item in items.apps:
+                self._decider.app(session, item)
 
         self._context.database.read(unit)
 
-    def write(self, arrivals: Arrivals) -> list[Outcome]:
+    def write(self, items: ImportItems) -> list[Outcome]:
         """Import all apps and jobs, and link the jobs' children; return what was done."""
-        by_app = _by_app(arrivals.jobs)
+        by_app = _by_app(items.jobs)
         outcomes, written = [], []
-        for arrival in arrivals.apps:
-            done, steps = self._write_app(arrival, by_app.get(arrival.spec.name, []))
+        for item in items.apps:
+            done, steps = self._write_app(item, by_app.get(item.spec.name, []))
             outcomes += done
             written += [step for step in steps if step.is_written]
         return outcomes + self._context.write(
@@ -94,11 +92,11 @@ class JobArrivals:
         )
 
     def _write_app(
-        self, arrival: AppArrival, of_app: Sequence[JobArrival]
+        self, item: ImportedApp, of_app: Sequence[ImportedJob]
     ) -> tuple[list[Outcome], list[JobStep]]:
         def unit(session: Session) -> tuple[list[Outcome], list[JobStep]]:
             child_links.lock(session)
-            step = self._decider.app(session, arrival)
+            step = self._decider.app(session, item)
             app = self._apply_app(session, step)
             steps = self._decider.jobs(session, app.id, of_app)
             self._apply_jobs(session, app, steps)
@@ -107,7 +105,7 @@ class JobArrivals:
         return self._context.write(Right.ADMINISTER, unit)
 
     def _apply_app(self, session: Session, step: AppStep) -> App:
-        spec, now_ms = step.arrival.spec, self._context.now_ms()
+        spec, now_ms = step.item.spec, self._context.now_ms()
         before = None
         if step.action is ImportAction.CREATE:
             app = App(id=step.target_id, name=spec.name, title=spec.title or spec.name)
@@ -123,7 +121,7 @@ class JobArrivals:
             values = {"before": before, "after": app_record(app)}
             self._context.note(session, action, app.name, app.id, now_ms, **values)
             self._remember_app(session, step, app_fingerprint(app), now_ms)
-        elif step.arrival.source_id not in origins.read(session, self._decider.source, APP):
+        elif step.item.source_id not in origins.read(session, self._decider.source, APP):
             # The app existed here before: imported users may see it, but the import never changes
             # it.
             self._remember_app(session, step, "", now_ms)
@@ -131,8 +129,8 @@ class JobArrivals:
 
     def _remember_app(self, session: Session, step: AppStep, target: str, now_ms: int) -> None:
         imported = [
-            Origin(source_id, step.target_id, step.arrival.fingerprint, target)
-            for source_id in (step.arrival.source_id, *step.arrival.merged_ids)
+            Origin(source_id, step.target_id, step.item.fingerprint, target)
+            for source_id in (step.item.source_id, *step.item.merged_ids)
         ]
         origins.write(session, self._decider.source, APP, imported, now_ms=now_ms)
 
@@ -146,9 +144,9 @@ class JobArrivals:
         children = child_links.children(session, [job.id for job in written])
         imported = [
             Origin(
-                step.arrival.source_id,
+                step.item.source_id,
                 job.id,
-                "" if step.arrival.child_ids or job.id in children else step.arrival.fingerprint,
+                "" if step.item.child_ids or job.id in children else step.item.fingerprint,
                 job_fingerprint(job, app.name, children.get(job.id, ())),
             )
             for step, job in zip([*new, *changed], written, strict=True)
@@ -162,10 +160,10 @@ class JobArrivals:
         for step in steps:
             job = new_job(app.id, step.spec, now_ms)
             job.id = step.target_id
-            job.add_time = step.arrival.added_at or job.add_time
-            job.update_time = step.arrival.updated_at or job.update_time
+            job.add_time = step.item.added_at or job.add_time
+            job.update_time = step.item.updated_at or job.update_time
             job.script_source = job.script_remark = job.script_updated = None
-            _set_stop_reason(job, step.arrival)
+            _set_stop_reason(job, step.item)
             created.append(job)
         session.add_all(created)
         session.flush()
@@ -188,33 +186,33 @@ class JobArrivals:
                 add_time=version.saved_at,
                 update_time=version.saved_at,
             )
-            for version in step.arrival.versions
+            for version in step.item.versions
         ]
         origins.add_versions(session, earlier)
         apply_script(session, job, step.spec, who=self._decider.source, now_ms=now_ms)
 
     def _update(self, session: Session, step: JobStep, now_ms: int) -> Job:
         job = jobs.lock(session, step.target_id)
-        if step.arrival.stop_reasons:
+        if step.item.stop_reasons:
             self._schedules.stop(session, job, now_ms)
         self._changes.edit(session, job, step.spec, now_ms)
         if job.is_enabled == 0:
-            _set_stop_reason(job, step.arrival)
+            _set_stop_reason(job, step.item)
         return job
 
 
-def _set_stop_reason(job: Job, arrival: JobArrival) -> None:
+def _set_stop_reason(job: Job, item: ImportedJob) -> None:
     """Store why a job must stay stopped, or clear the reason if it may be started."""
     job.stop_reason = job.stop_why = None
-    if arrival.stop_reasons:
-        reason = Why.IMPORTED_IN_PART(why=arrival.stop_reasons)
+    if item.stop_reasons:
+        reason = Why.IMPORTED_IN_PART(why=item.stop_reasons)
         job.stop_reason, job.stop_why = str(reason)[:_REASON], to_json(reason) or None
 
 
-def _by_app(arrivals: Sequence[JobArrival]) -> Mapping[str, list[JobArrival]]:
-    by_app: dict[str, list[JobArrival]] = defaultdict(list)
-    for arrival in arrivals:
-        by_app[arrival.spec.app].append(arrival)
+def _by_app(items: Sequence[ImportedJob]) -> Mapping[str, list[ImportedJob]]:
+    by_app: dict[str, list[ImportedJob]] = defaultdict(list)
+    for item in items:
+        by_app[item.spec.app].append(item)
     return by_app
 
 
@@ -222,9 +220,9 @@ def _app_outcome(step: AppStep) -> Outcome:
     return Outcome(
         action=step.action,
         what=APP,
-        source_id=step.arrival.source_id,
+        source_id=step.item.source_id,
         target_id=step.target_id,
-        name=step.arrival.spec.name,
+        name=step.item.spec.name,
         words=step.words,
     )
 
@@ -233,7 +231,7 @@ def _job_outcome(step: JobStep) -> Outcome:
     return Outcome(
         action=step.action,
         what=JOB,
-        source_id=step.arrival.source_id,
+        source_id=step.item.source_id,
         target_id=step.target_id,
         name=f"{step.spec.app}/{step.spec.name}",
         words=step.words,

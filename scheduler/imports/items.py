@@ -16,7 +16,7 @@ _LONGEST_NAME = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppArrival:
+class ImportedApp:
     """An app; `merged_ids` are other groups of the source that become the same app here."""
 
     source_id: int
@@ -30,7 +30,7 @@ class AppArrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VersionArrival:
+class ImportedVersion:
     """An earlier version of a script."""
 
     language: str
@@ -40,7 +40,7 @@ class VersionArrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobArrival:
+class ImportedJob:
     """A job; its `spec` has no children and does not enable it.
 
     Attributes:
@@ -60,7 +60,7 @@ class JobArrival:
     spec: JobSpec
     child_ids: tuple[int, ...] = ()
     stop_reasons: tuple[Reason, ...] = ()
-    versions: tuple[VersionArrival, ...] = ()
+    versions: tuple[ImportedVersion, ...] = ()
     added_at: datetime | None = None
     updated_at: datetime | None = None
     is_running: bool = False
@@ -75,7 +75,7 @@ class JobArrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserArrival:
+class ImportedUser:
     """A user; `app_ids` are the source's ids of the apps that they may see."""
 
     source_id: int
@@ -90,7 +90,7 @@ class UserArrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DayArrival:
+class ImportedDay:
     """The numbers of successful and failed runs of one day."""
 
     source_id: int
@@ -100,7 +100,7 @@ class DayArrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunArrival:
+class ImportedRun:
     """A finished run; `job_id` is the source's, instants are epoch milliseconds."""
 
     source_id: int
@@ -118,13 +118,13 @@ class RunArrival:
 
 
 @dataclass(slots=True, kw_only=True)
-class Arrivals:
+class ImportItems:
     """Everything that an import brings in, except the runs, and the reader's findings."""
 
-    apps: list[AppArrival] = field(default_factory=list)
-    jobs: list[JobArrival] = field(default_factory=list)
-    users: list[UserArrival] = field(default_factory=list)
-    days: list[DayArrival] = field(default_factory=list)
+    apps: list[ImportedApp] = field(default_factory=list)
+    jobs: list[ImportedJob] = field(default_factory=list)
+    users: list[ImportedUser] = field(default_factory=list)
+    days: list[ImportedDay] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     highest_run_id: int = 0
 

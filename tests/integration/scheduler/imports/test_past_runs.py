@@ -2,8 +2,8 @@
 
 from scheduler.actor import Actor
 from scheduler.commands.command_context import CommandContext
-from scheduler.imports.arrivals import AppArrival, Arrivals, JobArrival, RunArrival
 from scheduler.imports.importer import Importer, ImportOptions
+from scheduler.imports.items import ImportedApp, ImportedJob, ImportedRun, ImportItems
 from scheduler.jobs.spec import AppSpec, JobSpec
 from sql.ids import RunIds
 from sql.instants import at
@@ -20,16 +20,16 @@ def importer(cluster: Cluster) -> Importer:
     return Importer(context, ImportOptions(source="elsewhere", overwrite=False, today=today))
 
 
-def arrivals(highest_run_id: int) -> Arrivals:
-    return Arrivals(
-        apps=[AppArrival(source_id=9, spec=AppSpec(name=APP))],
-        jobs=[JobArrival(source_id=1, spec=JobSpec(name="old", app=APP, handler="noop"))],
+def items(highest_run_id: int) -> ImportItems:
+    return ImportItems(
+        apps=[ImportedApp(source_id=9, spec=AppSpec(name=APP))],
+        jobs=[ImportedJob(source_id=1, spec=JobSpec(name="old", app=APP, handler="noop"))],
         highest_run_id=highest_run_id,
     )
 
 
-def run(run_id: int, at_ms: int) -> RunArrival:
-    return RunArrival(
+def run(run_id: int, at_ms: int) -> ImportedRun:
+    return ImportedRun(
         source_id=run_id,
         job_id=1,
         status=RunStatus.SUCCEEDED,
@@ -49,7 +49,7 @@ def test_imported_run_takes_no_id_that_a_process_holds_for_a_run_to_come(cluster
     held, now_ms = RunIds(cluster.database), cluster.now_ms()
     held.reserve()
     one = importer(cluster)
-    one.write(arrivals(3_000))
+    one.write(items(3_000))
 
     counts = one.write_runs([run(run_id, now_ms - 60_000) for run_id in range(1, 3_001)])
 
@@ -63,9 +63,9 @@ def test_imported_run_takes_no_id_that_a_process_holds_for_a_run_to_come(cluster
 def test_second_source_brings_its_runs_beside_those_given_since(cluster: Cluster) -> None:
     now_ms = cluster.now_ms()
     one = importer(cluster)
-    one.write(arrivals(100))
+    one.write(items(100))
     given = plan(cluster.database, new_run(job_id=7, scheduled_at=now_ms, due_at=now_ms))
-    one.write(arrivals(given[0] + 10_000))
+    one.write(items(given[0] + 10_000))
 
     added, taken = one.write_runs([run(5, now_ms), run(given[0], now_ms), run(1_009_000, now_ms)])
 

@@ -30,14 +30,14 @@ class DueJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FirstDue:
-    """The ids of the jobs that are due first; `seen_until_ms` as in `Outlook`."""
+    """The ids of the jobs that are due first; `seen_until_ms` as in `NextTicks`."""
 
     job_ids: Sequence[int]
     seen_until_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class NextTicks:
     """The jobs that are due first, and the number of jobs due in each minute from now.
 
     `seen_until_ms`: jobs due later were not examined; None = all were.
@@ -55,11 +55,11 @@ class Outlook:
 
 def read(
     session: Session, app_ids: Collection[int] | None, *, from_ms: int, to_ms: int, limit: int
-) -> Outlook:
+) -> NextTicks:
     """Return the jobs whose next tick is in [from, to]; the `limit` first ones with their names."""
     rows = session.execute(_due(from_ms, to_ms)).all()
     mine = [(job_id, at) for job_id, app_id, at in rows if app_ids is None or app_id in app_ids]
-    return Outlook(
+    return NextTicks(
         first=_named(session, [job_id for job_id, _ in mine[:limit]]),
         per_minute=Counter((at - from_ms) // _MINUTE_MS for _, at in mine),
         seen_until_ms=rows[-1][2] if len(rows) == LOOKED_AT else None,
