@@ -166,10 +166,14 @@ class Admin(Protocol):
 class Transport(Protocol):
     """Makes publishers, consumers and admins, each with its own connection."""
 
-    def publisher(self, name: str, *, only_asks: bool = False) -> Publisher:
+    def publisher(
+        self, name: str, *, only_asks: bool = False, silent_seconds: float | None = None
+    ) -> Publisher:
         """Return a running publisher; `name` shows in the broker's list of connections.
 
-        `only_asks`: its account may write only to the exchange of questions.
+        `only_asks`: its account may write only to the exchange of questions. `silent_seconds`: how
+        long the broker may confirm nothing before the publisher is not ready, instead of the
+        settings' `blocked_timeout_seconds`.
         """
 
     def consumer(self, name: str, queues: Sequence[str | Queue], *, prefetch: int) -> Consumer:

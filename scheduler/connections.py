@@ -10,6 +10,9 @@ from broker.transport import Transport
 #: Callbacks in hand at once; each carries up to 100 reports.
 CALLBACK_PREFETCH = 100
 HEARTBEAT_PREFETCH = 1_000
+#: How long RabbitMQ may confirm nothing before no more runs are claimed. A run that was claimed is
+#: sent however late; one that was not follows its job's misfire policy.
+SILENT_SECONDS = 1.0
 
 
 class Connections:
@@ -39,7 +42,7 @@ class Connections:
             self.admin.declare_queues([reports])
             self.settling_admin = transport.admin("settling")
             opened.callback(self.settling_admin.close)
-            self.triggers = transport.publisher("triggers")
+            self.triggers = transport.publisher("triggers", silent_seconds=SILENT_SECONDS)
             opened.callback(self.triggers.close)
             self.words = transport.publisher("words")
             opened.callback(self.words.close)

@@ -197,6 +197,7 @@ class MemoryTransport:
         name: str,  # noqa: ARG002 - the interface's
         *,
         only_asks: bool = False,  # noqa: ARG002 - the interface's
+        silent_seconds: float | None = None,  # noqa: ARG002 - the interface's
     ) -> MemoryPublisher:
         """Return a running publisher."""
         publisher = MemoryPublisher(self._core, self._user)

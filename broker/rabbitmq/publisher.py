@@ -4,7 +4,8 @@
 
 A confirm is UNKNOWN if the connection or channel is lost before it arrives. Readiness is proven by
 a probe that must come back first, as a broker that is short of memory accepts connections and
-blocks only those that publish.
+blocks only those that publish. Probes also tell a broker that is silent from a queue that confirms
+nothing, such as a quorum queue that has lost its majority.
 """
 
 import threading
@@ -37,11 +38,21 @@ Item = tuple[AmqpBatch, int, Outgoing]
 
 
 class AmqpPublisher:
-    """Publishes on its own connection; `only_asks` says where its probe may be sent."""
+    """Publishes on its own connection.
 
-    def __init__(self, name: str, settings: BrokerSettings, *, only_asks: bool = False) -> None:
+    `only_asks` says where its probes may be sent; for `silent_seconds` see `Transport.publisher`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: BrokerSettings,
+        *,
+        only_asks: bool = False,
+        silent_seconds: float | None = None,
+    ) -> None:
         self._probe_exchange = ASK_EXCHANGE if only_asks else REPLY_EXCHANGE
-        self._stall_seconds = settings.blocked_timeout_seconds
+        self._silent_seconds = silent_seconds or settings.blocked_timeout_seconds
         self._lock = threading.Lock()
         self._is_ready = False
         self._is_blocked = False
@@ -52,17 +63,19 @@ class AmqpPublisher:
         self._user = ""
         self._channel: Any = None
         self._last_tag = 0
+        self._probe_tag = 0
         self._in_flight: dict[int, tuple[AmqpBatch, int]] = {}
         self._returned: set[int] = set()
         self._progress_at = time.monotonic()
+        self._is_watched = False
         self._link = Link(name, settings, self)
         self._link.start()
 
     @property
     def is_ready(self) -> bool:
         """Whether a probe came back, the broker is not blocked, and confirms keep coming."""
-        stalled = self._in_flight and time.monotonic() - self._progress_at > self._stall_seconds
-        return self._is_ready and not self._is_blocked and not stalled
+        is_silent = bool(self._in_flight) and self._silence_seconds() > self._silent_seconds
+        return self._is_ready and not self._is_blocked and not is_silent
 
     def publish(self, messages: Sequence[Outgoing]) -> AmqpBatch:
         """Publish the messages; while not ready none is sent and all are UNKNOWN at once.
@@ -96,6 +109,7 @@ class AmqpPublisher:
         self._connection = connection
         self._user = connection.params.credentials.username
         self._is_blocked = False
+        self._is_watched = False  # what was to be called later on the last connection will not be
         self._open()
 
     def blocked(self, *, is_blocked: bool) -> None:
@@ -129,6 +143,10 @@ class AmqpPublisher:
         channel.confirm_delivery(self._on_confirm, callback=self._on_confirm_mode)
 
     def _on_confirm_mode(self, _frame: Any) -> None:
+        self._probe()
+
+    def _probe(self) -> None:
+        """Send a message that every broker answers at once, as nothing is bound to its key."""
         probe = Outgoing(
             exchange=self._probe_exchange,
             routing_key=_PROBE_KEY,
@@ -137,6 +155,7 @@ class AmqpPublisher:
             durable=False,
         )
         self._send((AmqpBatch(1), 0, probe))
+        self._probe_tag = self._last_tag
 
     def _on_channel_closed(self, channel: Any, error: BaseException) -> None:
         if channel is not self._channel:
@@ -186,6 +205,7 @@ class AmqpPublisher:
         if not self._in_flight:
             self._progress_at = time.monotonic()
         self._in_flight[self._last_tag] = (batch, index)
+        self._watch()
         self._channel.basic_publish(
             message.exchange,
             message.routing_key,
@@ -193,6 +213,25 @@ class AmqpPublisher:
             properties_of(message, str(self._last_tag), self._user),
             mandatory=True,
         )
+
+    def _watch(self) -> None:
+        """Have the silence looked at while anything is unconfirmed."""
+        if not self._is_watched:
+            self._is_watched = True
+            self._link.call_later(self._silent_seconds / 2, self._on_watch)
+
+    def _on_watch(self) -> None:
+        self._is_watched = False
+        if not self._in_flight or self._channel is None or not self._channel.is_open:
+            return
+        is_asked = self._is_blocked or self._probe_tag in self._in_flight
+        if not is_asked and self._silence_seconds() > self._silent_seconds / 2:
+            self._probe()
+        self._watch()
+
+    def _silence_seconds(self) -> float:
+        """Return how long the broker has confirmed nothing while something was unconfirmed."""
+        return time.monotonic() - self._progress_at
 
     def _on_return(self, _channel: Any, _method: Any, properties: Any, _body: bytes) -> None:
         self._returned.add(int(properties.message_id))  # comes before the confirm of the same one

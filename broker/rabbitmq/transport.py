@@ -22,9 +22,13 @@ class AmqpTransport:
         self._settings = settings
         self._clients: list[AmqpPublisher | AmqpConsumer | AmqpAdmin] = []
 
-    def publisher(self, name: str, *, only_asks: bool = False) -> AmqpPublisher:
+    def publisher(
+        self, name: str, *, only_asks: bool = False, silent_seconds: float | None = None
+    ) -> AmqpPublisher:
         """Return a running publisher; `name` shows in the broker's list of connections."""
-        publisher = AmqpPublisher(name, self._settings, only_asks=only_asks)
+        publisher = AmqpPublisher(
+            name, self._settings, only_asks=only_asks, silent_seconds=silent_seconds
+        )
         self._clients.append(publisher)
         return publisher
 

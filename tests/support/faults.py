@@ -88,8 +88,8 @@ class CuttableTransport:
                 self._is_over.wait()
             raise SystemExit  # ends a thread silently
 
-    def publisher(self, name: str, *, only_asks: bool = False) -> "_Publisher":
-        return _Publisher(self, name, self._transport.publisher(name, only_asks=only_asks))
+    def publisher(self, name: str, **options: Any) -> "_Publisher":
+        return _Publisher(self, name, self._transport.publisher(name, **options))
 
     def consumer(self, name: str, queues: Sequence[Any], *, prefetch: int) -> "_Consumer":
         return _Consumer(self, self._transport.consumer(name, queues, prefetch=prefetch))

@@ -1,5 +1,6 @@
 """A private RabbitMQ on 127.0.0.1 with its own data, ports and cookie; ended with the tests."""
 
+import os
 import signal
 import subprocess
 import uuid
@@ -100,6 +101,14 @@ class PrivateRabbit:
     def kill(self) -> None:
         """Kill it by SIGKILL."""
         self._end_by(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Stop all that it does, with its connections open, until `thaw`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Have it go on."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def wipe(self) -> None:
         """Delete all data of a stopped broker: queues, users, vhosts."""

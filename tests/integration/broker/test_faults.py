@@ -1,10 +1,10 @@
 """RabbitMQ's bad days: restarted, killed, short of memory, frozen, cut off."""
 
-import os
-import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,13 @@ from tests.support.eventually import eventually
 from tests.support.rabbitmq import PrivateRabbit
 
 RUN = topology.run_queue("app1", "host-1")
+OTHER = topology.run_queue("app1", "host-2")
 SLOW_START = 120.0
+#: Makes the process of a queue, in RabbitMQ, do nothing (`suspend`) or go on (`resume`).
+QUEUE_PROCESS = (
+    '{ok, Queue} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>)), '
+    "sys:%s(amqqueue:get_pid(Queue))."
+)
 
 
 def transport_to(url: str, **options: float) -> AmqpTransport:
@@ -213,14 +219,14 @@ def test_frozen_broker_is_given_up_by_the_deadline(
     publisher = ready_publisher(transport)
     admin = transport.admin("b")
     assert admin.count_messages(RUN.name) == 0
-    os.kill(own_rabbitmq.pid, signal.SIGSTOP)
+    own_rabbitmq.freeze()
 
     try:
         fates = publisher.publish([message()]).wait(0.2)
         with pytest.raises(BrokerUnavailable, match="no answer within 3 s"):
             admin.count_messages(RUN.name)
     finally:
-        os.kill(own_rabbitmq.pid, signal.SIGCONT)
+        own_rabbitmq.thaw()
 
     assert fates == [Confirm.UNKNOWN]
     assert eventually(lambda: publisher.is_ready)
@@ -290,6 +296,42 @@ def test_publisher_whose_confirms_stay_away_is_not_ready(
     assert batch.wait(30) == [Confirm.CONFIRMED]
     assert eventually(lambda: publisher.is_ready)
     transport.close()
+
+
+def test_publisher_that_may_not_wait_long_is_not_ready_while_the_broker_is_silent(
+    proxy: Proxy, through_proxy: AmqpTransport
+) -> None:
+    patient, impatient = (
+        through_proxy.publisher("p", silent_seconds=seconds) for seconds in (None, 0.3)
+    )
+    eventually(lambda: patient.is_ready and impatient.is_ready)
+    proxy.freeze()
+
+    batches = [one.publish([message()]) for one in (patient, impatient)]
+
+    eventually(lambda: not impatient.is_ready)
+    assert patient.is_ready
+    proxy.thaw()
+    assert [batch.wait(30) for batch in batches] == [[Confirm.CONFIRMED]] * 2
+    assert eventually(lambda: impatient.is_ready)
+
+
+def test_queue_that_confirms_nothing_is_told_from_a_silent_broker(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport
+) -> None:
+    transport.admin("b").declare_queues([OTHER])
+    publisher = transport.publisher("p", silent_seconds=0.3)
+    eventually(lambda: publisher.is_ready)
+    own_rabbitmq.ctl("eval", QUEUE_PROCESS % (OTHER.name, "suspend"))
+
+    stuck = publisher.publish([replace(message(), routing_key=OTHER.name)])
+
+    began_at = time.monotonic()
+    eventually(lambda: time.monotonic() > began_at + 1 and publisher.is_ready)
+    assert publisher.publish([message()]).wait(30) == [Confirm.CONFIRMED]
+    assert not stuck.is_settled
+    own_rabbitmq.ctl("eval", QUEUE_PROCESS % (OTHER.name, "resume"))
+    assert stuck.wait(30) == [Confirm.CONFIRMED]
 
 
 class Listener:
