@@ -26,6 +26,7 @@ class NodeContext:
         node: the scheduler's name, stored as the owner of the runs that it routes.
         database: where jobs and runs are stored.
         clock: the database's clock.
+        monotonic: this process's clock of elapsed time, in seconds.
         ids: reserved ids for new runs.
         app_names: names and ids of apps.
         counters: counts events for monitoring.
@@ -38,6 +39,7 @@ class NodeContext:
     node: str
     database: Database
     clock: DatabaseClock
+    monotonic: Callable[[], float]
     ids: RunIds
     app_names: AppNames
     counters: Counters

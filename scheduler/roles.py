@@ -8,6 +8,8 @@ wrong; load recorder and reporter keep statistics; cleaner deletes expired runs.
 """
 
 import secrets
+import time
+from collections.abc import Callable
 
 from broker.keys import ClusterKeys
 from broker.signing import Sealer
@@ -71,6 +73,7 @@ class Roles:
         transport: connects to the broker.
         keys: sign and verify all messages.
         options: from the settings.
+        monotonic: the clock of elapsed time, in seconds.
 
     Raises:
         SchemaMismatch: the database has another version of the schema.
@@ -87,24 +90,26 @@ class Roles:
         transport: Transport,
         keys: ClusterKeys,
         options: NodeOptions,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         version.check(database)
         self.boot_id = secrets.token_hex(8)
         self.name = f"{host[:48]}-{self.boot_id[:6]}"
-        self.clock = DatabaseClock(database)
+        self.clock = DatabaseClock(database, monotonic=monotonic)
         self.counters = Counters()
-        self.roster = Roster(timeouts=options.timeouts)
+        self.roster = Roster(monotonic, timeouts=options.timeouts)
         self._options = options
         self.context = NodeContext(
             node=self.name,
             database=database,
             clock=self.clock,
+            monotonic=monotonic,
             ids=RunIds(database),
             app_names=AppNames(database),
             counters=self.counters,
             timeouts=options.timeouts,
             limits=options.limits,
-            wake=WakeUp(),
+            wake=WakeUp(monotonic),
         )
         cluster_id = database.read(cluster.cluster_id)
         self._sealer = Sealer(keys, cluster_id, self.clock.now_ms)
@@ -120,14 +125,15 @@ class Roles:
             messages,
             stale_seconds=options.timeouts.stale,
             stamp=stamp,
+            clock=monotonic,
         )
         policy = options.alarm_policy
         self.completion = Completion(self.context.ids, self.clock.now_ms, policy.defaults)
         note = {"on_ended": self.run_spans.note} if self.run_spans else {}
         self._ender = RunEnder(self.context, self.completion, **note)
-        self._accounts = BootAccounts()
-        self.uptime = SendingUptime(database)
-        self.workload = Workload(database, limit=options.address_limit)
+        self._accounts = BootAccounts(monotonic)
+        self.uptime = SendingUptime(database, monotonic)
+        self.workload = Workload(database, limit=options.address_limit, clock=monotonic)
         self._make_roles()
         self.loops = RoleLoops(self.clock.now_ms, self.work)
         self.alarm_roles = AlarmRoles(
@@ -198,13 +204,16 @@ class Roles:
             on_canary=self.self_health.hear_canary,
         )
         self.killer = Killer(self.context, self._commands)
-        self.drainer = Drainer(self.context, self._commands, self.roster)
+        self.drainer = Drainer(
+            self.context, self._commands, self.roster, clock=self.context.monotonic
+        )
 
     def _make_sending(self) -> None:
         probes = Probes(
             requester=self.connections.requester,
             answer_seconds=self._options.timeouts.probe,
             on_let_go=self.context.wake.set,
+            clock=self.context.monotonic,
         )
 
         def note_missing(app: str, address: str) -> None:
@@ -228,7 +237,7 @@ class Roles:
 
     def _make_dispatcher(self, probes: Probes) -> None:
         resolver = RouteResolver(probes, with_added(self._options.added_routes))
-        listed = AppAddresses(self.context.database)
+        listed = AppAddresses(self.context.database, self.context.monotonic)
         self.dispatcher = Dispatcher(
             context=self.context,
             ender=self._ender,
@@ -246,7 +255,10 @@ class Roles:
             uptime=self.uptime,
         )
         self.work = PendingWork(
-            self.context.database, since_ms=self.dispatcher.since_ms, on_look=self.uptime.hear
+            self.context.database,
+            since_ms=self.dispatcher.since_ms,
+            on_look=self.uptime.hear,
+            clock=self.context.monotonic,
         )
         self.dispatching = self.work.resting(
             self.dispatcher.tick,

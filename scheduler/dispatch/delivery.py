@@ -82,6 +82,7 @@ class Delivery:
         messages: packs and signs them.
         stale_seconds: how long after its decision a trigger may still be published.
         stamp: adds the trace that a trigger belongs to.
+        clock: monotonic seconds.
 
     """
 
@@ -92,11 +93,13 @@ class Delivery:
         *,
         stale_seconds: float,
         stamp: Callable[[Trigger], Trigger] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._publisher = publisher
         self._messages = messages
         self._stale_seconds = stale_seconds
         self._stamp = stamp
+        self._clock = clock
 
     @property
     def is_open(self) -> bool:
@@ -111,7 +114,7 @@ class Delivery:
         if self._stamp is not None:
             triggers = [replace(item, trigger=self._stamp(item.trigger)) for item in triggers]
         packs, unsendable = self._messages.make(triggers)
-        is_stale = time.monotonic() - decided_at > self._stale_seconds
+        is_stale = self._clock() - decided_at > self._stale_seconds
         messages = [pack.message for pack in packs]
         batch = None if is_stale else self._publisher.publish(messages)
         return TriggerBatch(packs, batch, unsendable)

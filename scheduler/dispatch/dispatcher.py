@@ -7,7 +7,6 @@ name, and the rescuer of any scheduler sends them again with the same ids.
 """
 
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -94,7 +93,7 @@ class Dispatcher:
 
     def tick(self, now_ms: int) -> float:
         """Send what is due and return the seconds until the next due run; 0 means there is more."""
-        began_at = time.monotonic()
+        began_at = self._context.monotonic()
         if not self._sender.is_open:
             self._uptime.note(able=False)
             return IDLE_SECONDS
@@ -111,7 +110,7 @@ class Dispatcher:
         pause = min(pauses, default=IDLE_SECONDS)
         later = [due_at for due_at in due.values() if due_at > now_ms]
         if later:
-            until_due = (min(later) - now_ms) / 1000 - (time.monotonic() - began_at)
+            until_due = (min(later) - now_ms) / 1000 - (self._context.monotonic() - began_at)
             pause = min(pause, max(0.0, until_due))
         return min(pause, self._resolver.seconds_left())
 
@@ -199,7 +198,7 @@ class Dispatcher:
     def _claim(self, run_ids: Sequence[int], context: ClaimContext) -> ClaimOutcome:
         """Claim runs in one transaction, then send those that were routed."""
         outcome = self._claimer.claim(run_ids, context)
-        committed_at = time.monotonic()
+        committed_at = self._context.monotonic()
         self._aside.update(dict.fromkeys(outcome.full_jobs, committed_at + JOB_FULL_SECONDS))
         self._sender.send(context.app_id, outcome.triggers, committed_at)
         self._resolver.ask(context, outcome.undecided)
@@ -231,4 +230,4 @@ class Dispatcher:
         except Exception:
             log.exception("run_not_ended", run_id=run_id, job_id=job_id)
             if job_id is not None:
-                self._aside[job_id] = time.monotonic() + JOB_BROKEN_SECONDS
+                self._aside[job_id] = self._context.monotonic() + JOB_BROKEN_SECONDS

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sql.engine import Database
 from sql.runs import queries
@@ -19,12 +19,19 @@ class Workload:
     """Counts of runs in flight; `limit` is for one address of one app.
 
     Used by one thread, except `free`. The count misses runs that end while it is taken, until it is
-    taken again.
+    taken again. `clock` is monotonic seconds.
     """
 
-    def __init__(self, database: Database, *, limit: int = LIMIT) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        limit: int = LIMIT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
         self._limit = limit
+        self._clock = clock
         self._counts: Counter[tuple[int, str]] = Counter()
         self._counted_at = float("-inf")
         # Bounded, because nobody takes from it while nothing is due.
@@ -52,7 +59,7 @@ class Workload:
         self._freed.append(ended)
 
     def _count(self, *, older_than: float) -> None:
-        if time.monotonic() - self._counted_at < older_than:
+        if self._clock() - self._counted_at < older_than:
             while self._freed:
                 self._counts.subtract(self._freed.popleft())
             return
@@ -60,4 +67,4 @@ class Workload:
         self._counts = Counter()
         for row in self._database.read(queries.in_flight):
             self._counts[row.app_id, row.address] += row.runs
-        self._counted_at = time.monotonic()
+        self._counted_at = self._clock()

@@ -69,7 +69,7 @@ class Registrar:
         self._declared: set[tuple[str, str, str]] = set()
         self._missing: set[tuple[str, str]] = set()
         self._generation = -1
-        self._refusals = RefusalLog()
+        self._refusals = RefusalLog(context.monotonic)
         #: Set when a heartbeat waits for its answer.
         self.awake = WakeUp()
 

@@ -1,7 +1,6 @@
 """This scheduler's own health: its registration, its canary, and whether it may judge others."""
 
 import json
-import time
 from collections.abc import Callable, Sequence
 
 from broker import topology
@@ -77,7 +76,7 @@ class SelfHealth:
         beat = self._beat(now_ms)
         if not self._context.database.update_autocommit(presence.RENEWAL, presence.renewal(beat)):
             self._context.database.write(lambda session: presence.hold(session, beat))
-        self._database_at = time.monotonic()
+        self._database_at = self._context.monotonic()
         self._roster.set_health(self.is_healthy())
         return BEAT_SECONDS
 
@@ -91,7 +90,7 @@ class SelfHealth:
 
     def is_healthy(self) -> bool:
         """Whether the database, the broker and this scheduler's own consumer work now."""
-        now = time.monotonic()
+        now = self._context.monotonic()
         return (
             self._publisher.is_ready
             and now - self._proven_at <= CANARY_AGE_SECONDS
@@ -110,7 +109,7 @@ class SelfHealth:
         )
 
     def _send_canary(self) -> None:
-        now = time.monotonic()
+        now = self._context.monotonic()
         if now - self._canary_sent_at < CANARY_SECONDS:
             return
         self._canary_sent_at = now

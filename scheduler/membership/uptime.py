@@ -12,7 +12,7 @@ waiting.
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 from sqlalchemy.orm import Session
@@ -47,11 +47,12 @@ class SendingUptime:
     """Records and reads uptimes for one scheduler; thread-safe.
 
     The dispatcher notes whether it can send; another role records it in the database, so that due
-    runs do not wait for a commit.
+    runs do not wait for a commit. `clock` is monotonic seconds.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         self._database = database
+        self._clock = clock
         self._keeping = threading.Lock()
         self._learning = threading.Lock()
         self._able_at = float("-inf")
@@ -72,21 +73,21 @@ class SendingUptime:
     @property
     def is_valid(self) -> bool:
         """Whether `missed` is complete; false at first, and after a freeze."""
-        return time.monotonic() - self._kept_at <= VALID_SECONDS
+        return self._clock() - self._kept_at <= VALID_SECONDS
 
     @property
     def is_able(self) -> bool:
         """Whether the dispatcher could send within the last ABLE_SECONDS."""
-        return time.monotonic() - self._able_at <= ABLE_SECONDS
+        return self._clock() - self._able_at <= ABLE_SECONDS
 
     def note(self, *, able: bool) -> None:
         """Note whether the dispatcher can send now."""
-        self._able_at = time.monotonic() if able else float("-inf")
+        self._able_at = self._clock() if able else float("-inf")
 
     def keep(self, now_ms: int) -> None:
         """Record that this scheduler can send now, unless that was recorded within RECORD_MS."""
         with self._keeping:
-            began_at = time.monotonic()
+            began_at = self._clock()
             is_known = began_at - self._kept_at < RECORD_MS / 1000
             if is_known and began_at - self._recorded_at < RECORD_MS / 1000:
                 return

@@ -1,7 +1,5 @@
 """Delivers kill requests, which are rows first, to executors until the run is final."""
 
-import time
-
 import structlog
 
 from broker.messages.to_executor import Kill
@@ -30,7 +28,7 @@ class Killer:
         rows = self._context.database.read(
             lambda session: queries.kill_requested(session, now_ms=now_ms)
         )
-        now = time.monotonic()
+        now = self._context.monotonic()
         wanted = {row.id for row in rows}
         self._sent_at = {
             run_id: at

@@ -6,7 +6,6 @@ start and before the acknowledgement. All other runs end LOST: they may have sta
 their executor reported before its end is read and stored.
 """
 
-import time
 from collections.abc import Sequence
 
 import structlog
@@ -65,7 +64,7 @@ class Reaper:
         self._silence_seconds = context.timeouts.silence
         self._found_empty_at: dict[_Boot, float] = {}
         self._proven: set[int] = set()
-        self._forgot_at = time.monotonic()
+        self._forgot_at = self._context.monotonic()
 
     def tick(self, now_ms: int) -> float:
         """Settle the runs of dead boots; return the seconds until the next look."""
@@ -74,8 +73,8 @@ class Reaper:
         dead = self._dead()
         self._found_empty_at = {key: at for key, at in self._found_empty_at.items() if key in dead}
         ended = sum(self._settle(boot, now_ms) for boot in dead)
-        if time.monotonic() - self._forgot_at > FORGETTING_SECONDS:
-            self._forgot_at = time.monotonic()
+        if self._context.monotonic() - self._forgot_at > FORGETTING_SECONDS:
+            self._forgot_at = self._context.monotonic()
             self._forget(now_ms)
         if ended >= BATCH:
             return 0
@@ -106,7 +105,7 @@ class Reaper:
             self._found_empty_at.pop(boot, None)
         if boot not in self._found_empty_at and self._has_unread_reports():
             return 0
-        now = time.monotonic()
+        now = self._context.monotonic()
         if now - self._found_empty_at.setdefault(boot, now) < self._patience_seconds(boot):
             return 0
         rows = self._in_flight(app, address, boot_id)
@@ -219,7 +218,7 @@ class Reaper:
             boot_id, beat_at = registered.get((member.app, member.address), (None, 0))
             silent_seconds = (now_ms - beat_at) / 1000
             if boot_id is None:  # it said goodbye, which this scheduler has heard itself
-                silent_seconds = time.monotonic() - member.seen_at
+                silent_seconds = self._context.monotonic() - member.seen_at
             if boot_id in (None, member.boot_id) and silent_seconds > FORGET_SECONDS:
                 self._remove(member)
 

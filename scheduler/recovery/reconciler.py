@@ -4,7 +4,6 @@ If a boot does not know a run that was sent to it, the run is sent again with th
 of an earlier boot on the same address, the successor's journal says whether it ever started.
 """
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,7 +108,7 @@ class Reconciler:
 
     def _is_to_be_asked(self, row: RoutedRun) -> bool:
         before = self._asked.get(row.id)
-        return before is None or time.monotonic() - before.at >= self._silence_seconds / 2
+        return before is None or self._context.monotonic() - before.at >= self._silence_seconds / 2
 
     def _inquire(
         self, by_executor: dict[tuple[str, str], list[RoutedRun]]
@@ -123,7 +122,7 @@ class Reconciler:
                 asked.append((app, address, rows))
                 questions.append(_question(app, address, holder, rows))
         answered = []
-        asked_at = time.monotonic()
+        asked_at = self._context.monotonic()
         answers = self._requester.ask(questions, self._answer_seconds)
         for (app, address, rows), answer in zip(asked, answers, strict=True):
             self._note_asked(rows, asked_at)
@@ -138,7 +137,7 @@ class Reconciler:
             self._asked[row.id] = _Asked(asked_at, 1 if before is None else before.times + 1)
 
     def _act(self, app: str, address: str, rows: Sequence[RoutedRun], answer: KnowAnswer) -> None:
-        acting_at, now_ms = time.monotonic(), self._context.now_ms()
+        acting_at, now_ms = self._context.monotonic(), self._context.now_ms()
         ends: list[End] = []
         unknown: list[RoutedRun] = []
         for row in rows:

@@ -6,7 +6,6 @@ its address.
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -76,7 +75,7 @@ class Rescuer:
 
     def note_unknown(self, run_ids: Sequence[int]) -> None:
         """Note runs of this scheduler whose triggers' fate the broker did not report."""
-        now = time.monotonic()
+        now = self._context.monotonic()
         with self._lock:
             for run_id in run_ids:
                 known = self._unknown.get(run_id)
@@ -103,7 +102,7 @@ class Rescuer:
         return 0 if len(alive) >= BATCH or len(chosen) < len(alive) else 0.5
 
     def _abandoned(self, session: Session, now_ms: int) -> list[RoutedRun]:
-        now = time.monotonic()
+        now = self._context.monotonic()
         with self._lock:
             noted = set(self._unknown)
             due = [run_id for run_id, unknown in self._unknown.items() if unknown.due_at <= now]
@@ -137,7 +136,7 @@ class Rescuer:
         return self._roster.standing(app, row.address, row.boot_id) is Standing.ALIVE
 
     def _send(self, run_ids: Sequence[int]) -> None:
-        taken_at = time.monotonic()
+        taken_at = self._context.monotonic()
         rows, known, scripts = self._context.database.read(
             lambda session: _with_jobs(session, run_ids)
         )

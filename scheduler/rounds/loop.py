@@ -17,13 +17,16 @@ log = structlog.get_logger()
 
 
 class WakeUp(threading.Event):
-    """Asks a role for a round, and remembers when it last did."""
+    """Asks a role for a round, and remembers when it last did, by `clock`."""
 
-    asked_at = float("-inf")
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self.asked_at = float("-inf")
 
     def set(self) -> None:
         """Ask for a round now."""
-        self.asked_at = time.monotonic()
+        self.asked_at = self._clock()
         super().set()
 
 

@@ -40,6 +40,7 @@ class PendingWork:
         since_ms: tells from when on the dispatcher looks for due runs.
         on_look: called after each look with the pending work, when it began, and the database's
             clock then.
+        clock: monotonic seconds.
 
     """
 
@@ -49,16 +50,18 @@ class PendingWork:
         *,
         since_ms: Callable[[int], int],
         on_look: Callable[[Pending, float, int], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._since_ms = since_ms
         self._on_look = on_look
+        self.clock = clock
         self._roles: list[RestingRole] = []
         self.latest: WorkSnapshot | None = None
 
     def tick(self, now_ms: int) -> float:
         """Look, and wake the roles for which work has appeared."""
-        began_at = time.monotonic()
+        began_at = self.clock()
         found = look(self._database, since_ms=self._since_ms(now_ms), now_ms=now_ms)
         self.latest = WorkSnapshot(began_at, found)
         self._on_look(found, began_at, now_ms)
@@ -69,7 +72,7 @@ class PendingWork:
     def may_have_pauses(self) -> bool:
         """Whether there may be pauses, of which planned runs may be left."""
         latest = self.latest
-        if latest is None or time.monotonic() - latest.began_at > STALE_SECONDS:
+        if latest is None or self.clock() - latest.began_at > STALE_SECONDS:
             return True
         return latest.pending.has_pauses
 
@@ -93,7 +96,7 @@ class PendingWork:
             tick,
             wants,
             longest_seconds=longest_seconds,
-            awake=awake or WakeUp(),
+            awake=awake or WakeUp(self.clock),
             rest=rest,
             rest_seconds=rest_seconds,
         )
@@ -131,7 +134,7 @@ class RestingRole:
         """Do a round; return the seconds until the next."""
         if not self._must_look(now_ms):
             return self._rest()
-        self._ticked_at = time.monotonic()
+        self._ticked_at = self._work.clock()
         # One more round when the work is gone: some roles have to notice that.
         self._owes_round = self._has_work(now_ms)
         try:
@@ -149,7 +152,7 @@ class RestingRole:
             self.awake.set()
 
     def _must_look(self, now_ms: int) -> bool:
-        latest, now = self._work.latest, time.monotonic()
+        latest, now = self._work.latest, self._work.clock()
         if latest is None or now - latest.began_at > STALE_SECONDS:
             return True
         if latest.began_at <= self.awake.asked_at or now - self._ticked_at > self._rest_seconds:

@@ -25,7 +25,7 @@ from scheduler.node import SchedulerNode
 from scheduler.options import NodeOptions
 from scheduler.roles import Roles
 from scheduler.timeouts import Timeouts
-from sql.clock import database_now_ms
+from sql.clock import AGREEING_SAMPLES, database_now_ms
 from sql.engine import Database
 from sql.models import Job, Run, SkippedTicks
 from sql.registry import apps
@@ -34,6 +34,7 @@ from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
 from tests.support.faults import CuttableTransport, MortalDatabase
 from tests.support.instant_slots import InstantSlots
+from tests.support.moved_clock import AdvancedClock
 
 #: For tests in which processes die; executors beat every 0.25 s here. Not shorter, as real services
 #: are slow on a busy machine.
@@ -150,6 +151,7 @@ class Cluster:
     transports: list[CuttableTransport] = field(default_factory=list)
     mortals: dict[int, MortalDatabase] = field(default_factory=dict)
     cables: dict[int, CuttableTransport] = field(default_factory=dict)
+    clocks: dict[int, AdvancedClock] = field(default_factory=dict)
     desks: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -166,16 +168,28 @@ class Cluster:
     def new_scheduler(self, **options: Any) -> SchedulerNode:
         """Return a scheduler that is not started yet."""
         mortal, cable = MortalDatabase(self.database), self._transport()
+        clock = AdvancedClock()
         roles = Roles(
             host="test",
             database=mortal,
             transport=cable,
             keys=ClusterKeys(SECRET),
             options=NodeOptions(**({"timezone": "UTC", "timeouts": self.timeouts} | options)),
+            monotonic=clock,
         )
         node = OpenNode(roles)
         self.mortals[id(node)], self.cables[id(node)] = mortal, cable
+        self.clocks[id(node)] = clock
         return node
+
+    def pass_time(self, node: SchedulerNode, seconds: float) -> None:
+        """Let time pass for a scheduler that is not started, as in a freeze; the rows stay young.
+
+        Meanwhile it hears of no executor.
+        """
+        self.clocks[id(node)].advance(seconds)
+        for _ in range(AGREEING_SAMPLES + 1):
+            node.roles.clock.tick()
 
     def scheduler(self, **options: Any) -> SchedulerNode:
         node = self.new_scheduler(**options)

@@ -21,12 +21,13 @@ TRIGGERS = "triggers"
 class MortalDatabase:
     """A database that commits nothing any more after `die`.
 
-    `before_commit` and `after_commit` are called in each write, and may raise.
+    `before_write`, `before_commit` and `after_commit` are called in each write, and may raise.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.is_dead = False
+        self.before_write: Callable[[], None] = lambda: None
         self.before_commit: Callable[[], None] = lambda: None
         self.after_commit: Callable[[], None] = lambda: None
 
@@ -48,6 +49,7 @@ class MortalDatabase:
             return result
 
         self._check()
+        self.before_write()
         result = self._database.write(checked)
         self.after_commit()
         self._check()

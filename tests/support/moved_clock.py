@@ -1,4 +1,6 @@
-"""A monotonic clock that tests set."""
+"""Monotonic clocks that tests set or advance."""
+
+import time
 
 
 class MovedClock:
@@ -9,3 +11,16 @@ class MovedClock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class AdvancedClock:
+    """A callable clock that runs, and that tests put forward."""
+
+    def __init__(self) -> None:
+        self._ahead_seconds = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self._ahead_seconds
+
+    def advance(self, seconds: float) -> None:
+        self._ahead_seconds += seconds

@@ -8,8 +8,6 @@ import pytest
 import structlog
 
 from broker.messages.to_scheduler import Ailment, Heartbeat, Load
-from broker.topology import command_queue, run_queue
-from scheduler.membership import registrar
 from scheduler.node import SchedulerNode
 from scheduler.timeouts import Timeouts
 from tests.support.cluster import APP, Cluster
@@ -49,7 +47,7 @@ def new_still(
 
 @pytest.fixture
 def seat(still: SchedulerNode, cluster: Cluster) -> Seat:
-    """Let an executor in that only exists as a queue; return its boot id."""
+    """Let an executor in that only exists as a queue, or hear it again; return its boot id."""
     return seat_at(cluster, still)
 
 
@@ -57,13 +55,11 @@ def seat_at(cluster: Cluster, still: SchedulerNode) -> Seat:
     def seat(address: str = "one", *, app: str = APP, ailments: tuple[Ailment, ...] = ()) -> str:
         boot_id = f"boot-{address}"
         cluster.add_app(app)
-        queues = [run_queue(app, address), command_queue(app, address, boot_id)]
-        still.connections.admin.declare_queues(queues)
         who = {"app": app, "address": address, "boot_id": boot_id}
         heartbeat = Heartbeat(started_at_ms=1, load=Load(), ailments=ailments, **who)
-        now_ms = still.clock.now_ms()
-        still.context.database.write(lambda session: registrar._hold(session, heartbeat, now_ms))
-        still.roster.admit(heartbeat)
+        still.roster.hear(heartbeat)
+        still.registrar.greet(heartbeat)
+        still.registrar.tick(still.clock.now_ms())
         return boot_id
 
     return seat

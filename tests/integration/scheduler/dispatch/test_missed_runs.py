@@ -270,8 +270,7 @@ def test_a_run_goes_on_waiting_that_was_due_over_five_seconds_before_the_outage(
     cluster.set_job("each", next_tick_at=2**61)
     still.uptime.keep(cluster.now_ms())
     away()
-    still.uptime._kept_at -= AWAY_SECONDS
-    still.uptime._recorded_at -= AWAY_SECONDS
+    cluster.pass_time(still, AWAY_SECONDS)
     outage_at = cluster.database.read(uptimes.newest)
     put(cluster.database, waiting, due_at=outage_at - early_ms)
     seat()
@@ -320,7 +319,8 @@ def test_a_paused_cluster_says_of_itself_that_it_cannot_send(
     assert not still.uptime.is_able
 
     age(cluster, AWAY_SECONDS)
-    still.uptime._kept_at -= AWAY_SECONDS
+    cluster.pass_time(still, AWAY_SECONDS)
+    seat()
     come_back(cluster, still)
     assert downtimes(cluster) == []
     cluster.commands().resume()
@@ -347,24 +347,27 @@ def test_while_the_broker_is_away_a_scheduler_does_not_say_that_it_can_send(
 
 @on_memory
 def test_after_a_freeze_nothing_is_claimed_that_was_seen_before_it(
-    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
     seat()
     cluster.job("each", **EACH_SECOND)
     still.planner.tick(cluster.now_ms())
     still.dispatcher.tick(cluster.now_ms())
-    peek = still.dispatcher._peek
+    mortal, frozen = cluster.mortals[id(still)], []
 
-    def freeze(*arguments: Any) -> Any:
-        rows = peek(*arguments)
+    def freeze() -> None:
+        """Stop the dispatcher between what it has seen and its claim, its first write."""
+        mortal.before_write = lambda: None
+        frozen.append(True)
         age(cluster, AWAY_SECONDS)
-        still.uptime._kept_at -= AWAY_SECONDS
-        return rows
+        cluster.pass_time(still, AWAY_SECONDS)
 
-    monkeypatch.setattr(still.dispatcher, "_peek", freeze)
     eventually(lambda: min(r.due_at for r in cluster.runs(status="PLANNED")) < cluster.now_ms())
+    still.uptime.keep(cluster.now_ms())
+    mortal.before_write = freeze
     still.dispatcher.tick(cluster.now_ms())
-    monkeypatch.undo()
+    assert frozen
+    seat()
     come_back(cluster, still)
 
     assert sent_late(cluster) == []
@@ -481,7 +484,8 @@ def test_a_second_outage_before_the_first_was_settled_leaves_nothing_to_be_sent_
     away()
     still.uptime.keep(cluster.now_ms())
     age(cluster, AWAY_SECONDS)
-    still.uptime._kept_at -= AWAY_SECONDS
+    cluster.pass_time(still, AWAY_SECONDS)
+    seat()
 
     come_back(cluster, still)
 

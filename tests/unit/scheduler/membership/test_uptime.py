@@ -1,12 +1,12 @@
 """What a scheduler knows of downtimes by the look of another role."""
 
-import time
 from typing import Any
 
 import pytest
 
-from scheduler.membership.uptime import SendingUptime
+from scheduler.membership.uptime import RECORD_MS, VALID_SECONDS, SendingUptime
 from sql.pending import Pending
+from tests.support.moved_clock import MovedClock
 
 NOW_MS = 1_000_000
 
@@ -35,19 +35,32 @@ def database() -> NoDatabase:
 
 
 @pytest.fixture
-def uptime(database: Any) -> SendingUptime:
-    return SendingUptime(database)
+def clock() -> MovedClock:
+    return MovedClock()
 
 
-def hear(uptime: SendingUptime, *, word_age_ms: int, has_downtimes: bool = False) -> None:
+@pytest.fixture
+def uptime(database: Any, clock: MovedClock) -> SendingUptime:
+    return SendingUptime(database, clock)
+
+
+def hear(
+    uptime: SendingUptime,
+    clock: MovedClock,
+    *,
+    word_age_ms: int,
+    has_downtimes: bool = False,
+    age_seconds: float = 0.0,
+) -> None:
+    """Let it hear of a look that began `age_seconds` ago, when the last word had that age."""
     found = Pending(0, None, None, NOW_MS - word_age_ms, has_downtimes, *[False] * 8)
-    uptime.hear(found, time.monotonic(), NOW_MS)
+    uptime.hear(found, clock() - age_seconds, NOW_MS)
 
 
 def test_after_a_look_nobody_need_read_what_it_told(
-    uptime: SendingUptime, database: NoDatabase
+    uptime: SendingUptime, clock: MovedClock, database: NoDatabase
 ) -> None:
-    hear(uptime, word_age_ms=100)
+    hear(uptime, clock, word_age_ms=100)
 
     uptime.keep(NOW_MS)
 
@@ -56,9 +69,9 @@ def test_after_a_look_nobody_need_read_what_it_told(
 
 
 def test_when_the_last_word_is_a_second_old_it_is_said_again_without_a_read(
-    uptime: SendingUptime, database: NoDatabase
+    uptime: SendingUptime, clock: MovedClock, database: NoDatabase
 ) -> None:
-    hear(uptime, word_age_ms=1_100)
+    hear(uptime, clock, word_age_ms=1_100)
 
     uptime.keep(NOW_MS)
 
@@ -67,15 +80,17 @@ def test_when_the_last_word_is_a_second_old_it_is_said_again_without_a_read(
 
 @pytest.mark.parametrize(("word_age_ms", "is_valid"), [(4_900, True), (5_000, False), (-1, False)])
 def test_a_look_is_good_until_others_may_see_a_downtime(
-    uptime: SendingUptime, word_age_ms: int, is_valid: bool
+    uptime: SendingUptime, clock: MovedClock, word_age_ms: int, is_valid: bool
 ) -> None:
-    hear(uptime, word_age_ms=word_age_ms)
+    hear(uptime, clock, word_age_ms=word_age_ms)
 
     assert uptime.is_valid == is_valid
 
 
-def test_a_downtime_is_read_by_who_settles_it(uptime: SendingUptime, database: NoDatabase) -> None:
-    hear(uptime, word_age_ms=100, has_downtimes=True)
+def test_a_downtime_is_read_by_who_settles_it(
+    uptime: SendingUptime, clock: MovedClock, database: NoDatabase
+) -> None:
+    hear(uptime, clock, word_age_ms=100, has_downtimes=True)
     assert not uptime.is_valid
 
     uptime.keep(NOW_MS)
@@ -83,10 +98,12 @@ def test_a_downtime_is_read_by_who_settles_it(uptime: SendingUptime, database: N
     assert database.asked == ["read", "write"]
 
 
-def test_an_older_look_changes_nothing(uptime: SendingUptime) -> None:
-    hear(uptime, word_age_ms=100)
-    known_at = uptime._kept_at
+def test_an_older_look_changes_nothing(uptime: SendingUptime, clock: MovedClock) -> None:
+    hear(uptime, clock, word_age_ms=RECORD_MS)
 
-    uptime.hear(Pending(0, None, None, NOW_MS, *[False] * 9), known_at - 60, NOW_MS)
+    hear(uptime, clock, word_age_ms=0, age_seconds=60)
 
-    assert uptime._kept_at == known_at
+    clock.now += VALID_SECONDS
+    assert uptime.is_valid
+    clock.now += 0.001
+    assert not uptime.is_valid

@@ -1,6 +1,5 @@
 """Roles that rest while one look for all of them finds nothing to do."""
 
-import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 from scheduler.rounds.loop import NAP_SECONDS, WakeUp
 from scheduler.rounds.pending_work import PendingWork, RestingRole
 from sql.pending import Pending
+from tests.support.moved_clock import AdvancedClock
 
 NOW_MS = 1_000_000
 QUIET = Pending(False, None, None, NOW_MS, *[False] * 9)
@@ -29,6 +29,7 @@ class Watched:
     longest_seconds: float = 0.5
     pause: float = 0.5
     error: Exception | None = None
+    clock: AdvancedClock = field(default_factory=AdvancedClock)
 
     def __post_init__(self) -> None:
         database: Any = SimpleNamespace(select_one=lambda *_: self.found)
@@ -36,8 +37,9 @@ class Watched:
             database,
             since_ms=lambda now_ms: now_ms,
             on_look=lambda found, _began_at, _now_ms: self.heard.append(found),
+            clock=self.clock,
         )
-        self.awake = WakeUp()
+        self.awake = WakeUp(self.clock)
         self.role: RestingRole = self.work.resting(
             self._round,
             lambda pending, _now_ms: pending.has_kills,
@@ -147,11 +149,10 @@ def test_a_role_that_was_woken_since_the_look_looks_for_itself() -> None:
     assert not watched.did_look()
 
 
-def test_an_old_look_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_look_is_not_believed() -> None:
     watched = Watched()
     watched.settle()
-    later = time.monotonic() + 2.5
-    monkeypatch.setattr("scheduler.rounds.pending_work.time.monotonic", lambda: later)
+    watched.clock.advance(2.5)
 
     assert watched.did_look()
 
