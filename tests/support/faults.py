@@ -21,13 +21,16 @@ TRIGGERS = "triggers"
 class MortalDatabase:
     """A database that commits nothing any more after `die`.
 
-    `before_write`, `before_commit` and `after_commit` are called in each write, and may raise.
+    `before_next_write` is called once, when the next write is asked for; `before_commit` and
+    `after_commit` in each write, and may raise. `loses_next_answer`: the next write is committed
+    and made again, as the database layer does when a commit gets no answer.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.is_dead = False
-        self.before_write: Callable[[], None] = lambda: None
+        self.before_next_write: Callable[[], None] | None = None
+        self.loses_next_answer = False
         self.before_commit: Callable[[], None] = lambda: None
         self.after_commit: Callable[[], None] = lambda: None
 
@@ -49,7 +52,12 @@ class MortalDatabase:
             return result
 
         self._check()
-        self.before_write()
+        before, self.before_next_write = self.before_next_write, None
+        if before is not None:
+            before()
+        if self.loses_next_answer:
+            self.loses_next_answer = False
+            self._database.write(checked)
         result = self._database.write(checked)
         self.after_commit()
         self._check()

@@ -1,7 +1,6 @@
 """Due rows become triggers: once, in time, and never held up by one bad row or one full address."""
 
-import math
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -9,15 +8,16 @@ from sqlalchemy import update
 
 from broker.messages.to_executor import Trigger
 from broker.topology import run_queue
+from broker.transport import Delivery
 from scheduler.claim_limits import ClaimLimits
 from scheduler.completion.retry_policy import End
-from scheduler.dispatch.claim import ClaimOutcome
+from scheduler.dispatch import dispatcher
 from scheduler.dispatch.workload import FULL_SECONDS
 from scheduler.jobs.spec import AppSpec
 from scheduler.membership.uptime import VALID_SECONDS
 from scheduler.node import SchedulerNode
-from scheduler.routing.routes import Choice, Router, RouteRequest, with_added
-from scheduler.timeouts import Timeouts
+from scheduler.recovery.rescuer import AGAIN_SECONDS
+from scheduler.routing.routes import Choice, Router, RouteRequest
 from sql.errors import DatabaseUnavailable
 from sql.jobs import route_memory
 from sql.models import Run
@@ -26,6 +26,8 @@ from sql.runs import transitions
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
+from tests.support.faults import TRIGGERS
+from tests.support.sealed import triggers_in
 
 pytestmark = on_memory
 
@@ -38,9 +40,8 @@ def queued(node: SchedulerNode, address: str = "one", *, app: str = APP) -> list
     """Take what lies in an executor's queue."""
     found: list[Trigger] = []
 
-    def keep(deliveries: object) -> None:
-        for delivery in deliveries:
-            found.extend(node.reaper._open(delivery, app, address))
+    def keep(deliveries: Sequence[Delivery]) -> None:
+        found.extend(triggers_in(deliveries, node, address, app=app))
 
     node.connections.admin.drain(run_queue(app, address).name, 1_000, keep)
     return found
@@ -172,8 +173,7 @@ def test_an_address_that_finishes_runs_gets_more_at_once(
     ]
     cluster.database.write(lambda session: still.completion.end(session, ends))
     # A count that says "full" is trusted for a shorter time than others.
-    still.workload._counted_at -= FULL_SECONDS
-    still.dispatcher._aside.clear()
+    cluster.pass_time(still, max(FULL_SECONDS, dispatcher.JOB_FULL_SECONDS))
 
     dispatch(cluster, still)
 
@@ -304,7 +304,8 @@ def test_a_missing_queue_sends_the_run_elsewhere_as_a_new_attempt(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
     seat()
-    still.connections.admin.delete_queue(run_queue(APP, "one").name)
+    queue = run_queue(APP, "one").name
+    still.connections.admin.delete_queue(queue)
     cluster.job("greet")
     cluster.trigger("greet")
 
@@ -314,12 +315,13 @@ def test_a_missing_queue_sends_the_run_elsewhere_as_a_new_attempt(
     first, again = cluster.runs()
     assert first.status == RunStatus.UNDELIVERED
     assert (again.kind, again.attempt, again.redeliveries) == ("RETRY", 1, 1)
-    assert (APP, "one") in still.registrar._missing
+    seat()
+    assert still.connections.admin.count_messages(queue) == 0
 
 
 @pytest.mark.parametrize("still_options", [{"stale": -1.0}], ids=["frozen"])
 def test_a_scheduler_frozen_after_its_commit_publishes_nothing(
-    cluster: Cluster, still: SchedulerNode, seat: Seat
+    cluster: Cluster, still: SchedulerNode, seat: Seat, events: list[dict[str, object]]
 ) -> None:
     seat()
     cluster.job("greet")
@@ -329,7 +331,10 @@ def test_a_scheduler_frozen_after_its_commit_publishes_nothing(
 
     assert queued(still) == []
     assert cluster.run(run_id).status == RunStatus.ROUTED
-    assert run_id in still.rescuer._unknown
+    assert [e["count"] for e in events if e["event"] == "triggers_unconfirmed"] == [1]
+    cluster.pass_time(still, AGAIN_SECONDS)
+    still.rescuer.tick(cluster.now_ms())
+    assert [e["count"] for e in events if e["event"] == "triggers_rescued"] == [1]
 
 
 def test_confirms_are_noted_once_the_database_is_back(
@@ -578,14 +583,6 @@ def test_shards_of_a_scheduler_that_died_after_its_commit_are_sent_by_another(
         assert (trigger.shard_index, trigger.shard_total) == (row.shard_index, 2)
 
 
-def claim(cluster: Cluster, node: SchedulerNode, run_id: int) -> ClaimOutcome:
-    """Claim a run that a peek has found."""
-    [app_id] = {job.app_id for job in cluster.jobs()}
-    live = node.roster.routable(APP)
-    context = node.dispatcher._destinations.context(app_id, APP, live, cluster.now_ms())
-    return node.dispatcher._claimer.claim([run_id], context)
-
-
 def test_a_run_that_others_may_have_decided_about_since_the_peek_is_not_routed(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
@@ -593,31 +590,38 @@ def test_a_run_that_others_may_have_decided_about_since_the_peek_is_not_routed(
     cluster.job("greet")
     run_id = cluster.trigger("greet")
     still.uptime.keep(cluster.now_ms())
+    mortal = cluster.mortals[id(still)]
+
     # From then on, others may find that nobody could send for 5 s.
-    still.uptime._kept_at -= VALID_SECONDS
+    mortal.before_next_write = lambda: cluster.pass_time(still, VALID_SECONDS)
+    still.dispatcher.tick(cluster.now_ms())
 
-    late = claim(cluster, still, run_id)
-
-    assert late.triggers == []
+    assert mortal.before_next_write is None
+    assert queued(still) == []
     assert cluster.run(run_id).status == RunStatus.PLANNED
     dispatch(cluster, still)
     assert cluster.run(run_id).status == RunStatus.SENT
 
 
 def test_a_broadcast_whose_commit_got_no_answer_is_not_made_twice(
-    cluster: Cluster, still: SchedulerNode, seat: Seat
+    cluster: Cluster, still: SchedulerNode, seat: Seat, events: list[dict[str, object]]
 ) -> None:
     seat("one")
     seat("two")
     cluster.job("all", route="SHARDING_BROADCAST")
     run_id = cluster.trigger("all")
     still.uptime.keep(cluster.now_ms())
+    still.context.ids.reserve()
 
-    # As the database layer does it: the whole unit of work once more.
-    first, again = claim(cluster, still, run_id), claim(cluster, still, run_id)
+    cluster.mortals[id(still)].loses_next_answer = True
+    dispatch(cluster, still)
 
-    assert (len(first.triggers), len(again.triggers)) == (2, 0)
-    assert len(cluster.runs()) == 2
+    rows = cluster.runs()
+    assert [row.status for row in rows] == [RunStatus.ROUTED] * 2
+    assert run_id in {row.id for row in rows}
+    # Nothing is left to route; the rescuer sends what the first commit routed.
+    assert cluster.cables[id(still)].published[TRIGGERS] == []
+    assert "run_not_routable" not in {event["event"] for event in events}
 
 
 def test_a_broadcast_that_meets_a_shard_that_is_there_already_ends_alone(
@@ -758,9 +762,9 @@ def in_turn(request: RouteRequest, _random: object) -> Choice:
 
 
 def test_a_route_of_ones_own_chooses_and_remembers(
-    cluster: Cluster, still: SchedulerNode, seat: Seat
+    cluster: Cluster,
 ) -> None:
-    add_routes(still, MINE=Router(in_turn, needs_memory=True))
+    still, seat = with_route(cluster, Router(in_turn, needs_memory=True))
     for address in ("one", "three", "two"):
         seat(address)
     cluster.job("mine")
@@ -777,9 +781,9 @@ def test_a_route_of_ones_own_chooses_and_remembers(
 
 
 def test_a_memory_of_another_route_from_before_an_edit_is_not_handed_on(
-    cluster: Cluster, still: SchedulerNode, seat: Seat
+    cluster: Cluster,
 ) -> None:
-    add_routes(still, MINE=Router(in_turn, needs_memory=True))
+    still, seat = with_route(cluster, Router(in_turn, needs_memory=True))
     seat("one")
     seat("two")
     cluster.job("mine", route="LEAST_RECENTLY_USED")
@@ -820,9 +824,9 @@ def test_an_address_named_twice_gets_one_shard(
     ],
 )
 def test_a_route_of_ones_own_that_fails_holds_up_no_other_job(
-    cluster: Cluster, still: SchedulerNode, seat: Seat, pick: object, words: str
+    cluster: Cluster, pick: object, words: str
 ) -> None:
-    add_routes(still, MINE=Router(pick))  # type: ignore[arg-type]
+    still, seat = with_route(cluster, Router(pick))  # type: ignore[arg-type]
     seat()
     cluster.job("good")
     cluster.job("mine", retries=1)
@@ -839,9 +843,7 @@ def test_a_route_of_ones_own_that_fails_holds_up_no_other_job(
     assert again.due_at - mine.finished_at >= 900
 
 
-def test_a_decision_that_another_scheduler_overtook_is_made_anew(
-    cluster: Cluster, still: SchedulerNode, seat: Seat
-) -> None:
+def test_a_decision_that_another_scheduler_overtook_is_made_anew(cluster: Cluster) -> None:
     def overtaken(request: RouteRequest, random: object) -> Choice:
         if request.memory is None:
             [job] = cluster.jobs()
@@ -852,7 +854,7 @@ def test_a_decision_that_another_scheduler_overtook_is_made_anew(
             )
         return in_turn(request, random)
 
-    add_routes(still, MINE=Router(overtaken, needs_memory=True))
+    still, seat = with_route(cluster, Router(overtaken, needs_memory=True))
     seat("one")
     seat("two")
     cluster.job("mine")
@@ -864,10 +866,10 @@ def test_a_decision_that_another_scheduler_overtook_is_made_anew(
     assert (cluster.run(run_id).trigger_message or "").endswith("MINE, turn 7")
 
 
-def add_routes(node: SchedulerNode, **routers: Router) -> None:
-    """Give a scheduler routes as if they were installed."""
-    every = with_added(routers)
-    node.dispatcher._resolver._routers = every
+def with_route(cluster: Cluster, router: Router) -> tuple[SchedulerNode, Seat]:
+    """Return a scheduler with an installed route MINE, and what lets executors in there."""
+    node = new_still(cluster, added_routes={"MINE": router})
+    return node, seat_at(cluster, node)
 
 
 # -- routes that ask ------------------------------------------------------------------------------
@@ -892,30 +894,27 @@ def test_a_slow_answer_holds_back_its_own_job_and_no_dispatch(
     assert cluster.run(more).status == RunStatus.SENT
 
 
+@pytest.mark.parametrize("still_options", [{"no_executor": 3.0}], ids=["3-s"])
 def test_a_scheduler_that_has_just_begun_gives_up_nobody_for_silence(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
     seat("one")
     cluster.job("asks", route="FAILOVER")
     run_id = cluster.trigger("asks")
-    timeouts = Timeouts(no_executor=3.0)
-    still.dispatcher._claimer._context = replace(still.context, timeouts=timeouts)
     # It was due long ago, and this scheduler has been healthy for a moment only.
     cluster.database.write(
         lambda session: session.execute(update(Run).values(due_at=Run.due_at - 3_600_000))
     )
 
-    eventually(lambda: dispatch(cluster, still) and _is_silence_known(still))
     dispatch(cluster, still)
+    cluster.pass_time(still, still.context.timeouts.probe)
+    # No answer came, and the job is left out for a moment.
+    assert dispatch(cluster, still) == dispatcher.FULL_SECONDS
     assert cluster.run(run_id).status == RunStatus.PLANNED
 
-    eventually(lambda: dispatch(cluster, still) and cluster.run(run_id).finished_at)
+    cluster.pass_time(still, 3.0)
+    dispatch(cluster, still)
     assert cluster.run(run_id).status == RunStatus.UNDELIVERED
-
-
-def _is_silence_known(node: SchedulerNode) -> bool:
-    answers = node.dispatcher._resolver._probes._answers
-    return any(known.silent_at > 0 for known in answers._known.values())
 
 
 def test_a_job_that_waits_for_answers_of_an_app_that_went_away_makes_no_busy_loop(
@@ -926,7 +925,7 @@ def test_a_job_that_waits_for_answers_of_an_app_that_went_away_makes_no_busy_loo
     cluster.trigger("asks")
     dispatch(cluster, still)
     still.roster.dismiss(APP, "one", "boot-one")
-    eventually(lambda: still.dispatcher._resolver._probes.seconds_left() == math.inf)
+    cluster.pass_time(still, still.context.timeouts.probe)
 
     pauses = [still.dispatcher.tick(cluster.now_ms()) for _ in range(3)]
     assert pauses[-1] >= 0.05

@@ -353,20 +353,18 @@ def test_after_a_freeze_nothing_is_claimed_that_was_seen_before_it(
     cluster.job("each", **EACH_SECOND)
     still.planner.tick(cluster.now_ms())
     still.dispatcher.tick(cluster.now_ms())
-    mortal, frozen = cluster.mortals[id(still)], []
+    mortal = cluster.mortals[id(still)]
 
     def freeze() -> None:
-        """Stop the dispatcher between what it has seen and its claim, its first write."""
-        mortal.before_write = lambda: None
-        frozen.append(True)
         age(cluster, AWAY_SECONDS)
         cluster.pass_time(still, AWAY_SECONDS)
 
     eventually(lambda: min(r.due_at for r in cluster.runs(status="PLANNED")) < cluster.now_ms())
     still.uptime.keep(cluster.now_ms())
-    mortal.before_write = freeze
+    # Between the dispatcher's look and its claim.
+    mortal.before_next_write = freeze
     still.dispatcher.tick(cluster.now_ms())
-    assert frozen
+    assert mortal.before_next_write is None
     seat()
     come_back(cluster, still)
 

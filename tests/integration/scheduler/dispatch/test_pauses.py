@@ -130,22 +130,19 @@ def end(cluster: Cluster) -> None:
 
 
 def test_a_pause_at_the_moment_of_the_claim_holds_what_was_peeked_at(
-    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
     seat()
     cluster.job("held")
     held = cluster.trigger("held")
-    peek = still.dispatcher._peek
+    still.uptime.keep(cluster.now_ms())
+    mortal = cluster.mortals[id(still)]
 
-    def pause_after(*arguments: Any) -> Any:
-        rows = peek(*arguments)
-        if rows:
-            cluster.commands().pause(APP)
-        return rows
-
-    monkeypatch.setattr(still.dispatcher, "_peek", pause_after)
+    # The dispatcher looks, then claims.
+    mortal.before_next_write = lambda: cluster.commands().pause(APP)
     dispatch(cluster, still)
 
+    assert mortal.before_next_write is None
     assert cluster.run(held).status == RunStatus.PLANNED
 
 
