@@ -34,7 +34,7 @@ from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
 from tests.support.faults import CuttableTransport, MortalDatabase
 from tests.support.instant_slots import InstantSlots
-from tests.support.moved_clock import AdvancedClock
+from tests.support.moved_clock import AdvancedClock, MovedClock
 
 #: For tests in which processes die; executors beat every 0.25 s here. Not shorter, as real services
 #: are slow on a busy machine.
@@ -151,7 +151,7 @@ class Cluster:
     transports: list[CuttableTransport] = field(default_factory=list)
     mortals: dict[int, MortalDatabase] = field(default_factory=dict)
     cables: dict[int, CuttableTransport] = field(default_factory=dict)
-    clocks: dict[int, AdvancedClock] = field(default_factory=dict)
+    clocks: dict[int, AdvancedClock | MovedClock] = field(default_factory=dict)
     desks: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -165,10 +165,12 @@ class Cluster:
 
     # -- processes ----------------------------------------------------------------------------
 
-    def new_scheduler(self, **options: Any) -> SchedulerNode:
-        """Return a scheduler that is not started yet."""
+    def new_scheduler(
+        self, *, clock: AdvancedClock | MovedClock | None = None, **options: Any
+    ) -> SchedulerNode:
+        """Return a scheduler that is not started yet; by default its clock runs."""
         mortal, cable = MortalDatabase(self.database), self._transport()
-        clock = AdvancedClock()
+        clock = clock or AdvancedClock()
         roles = Roles(
             host="test",
             database=mortal,

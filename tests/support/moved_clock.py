@@ -4,13 +4,16 @@ import time
 
 
 class MovedClock:
-    """A callable clock; `now` is set by hand."""
+    """A callable clock that stands; `now` is set by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
 
     def __call__(self) -> float:
         return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
 
 
 class AdvancedClock:

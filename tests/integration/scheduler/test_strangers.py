@@ -78,25 +78,31 @@ def test_two_hundred_unknown_apps_leave_no_trace_but_a_line_each(cluster: Cluste
 
 
 @on_memory
-def test_an_app_has_a_thousand_addresses_and_not_one_more(cluster: Cluster) -> None:
+def test_an_app_has_a_thousand_addresses_and_not_one_more(
+    cluster: Cluster, events: list[dict[str, object]]
+) -> None:
     node = cluster.new_scheduler()
     cluster.schedulers.append(node)
 
-    def heartbeat(address: str, app: str = APP) -> Heartbeat:
+    def beat(node: SchedulerNode, address: str, app: str = APP) -> str | None:
+        """Let an executor send a heartbeat; return the boot that holds its address then."""
         who = {"app": app, "address": address, "boot_id": "b"}
-        return Heartbeat(started_at_ms=1, load=Load(), **who)
-
-    def hold(address: str, app: str = APP) -> tuple[str, str]:
-        beat = heartbeat(address, app)
-        return cluster.database.write(lambda s: registrar._hold(s, beat, cluster.now_ms()))
+        node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who))
+        node.registrar.tick(cluster.now_ms())
+        return node.roster.holder(app, address)
 
     for number in range(registrar.ADDRESS_LIMIT):
-        assert hold(f"one-{number}") == ("b", "")
+        assert beat(node, f"one-{number}") == "b"
 
-    assert hold("one-more") == ("", f"app {APP} has 1000 addresses already")
-    assert hold("one-7") == ("b", "")
+    assert beat(node, "one-more") is None
+    [said] = [line for line in events if line["event"] == "executor_not_welcomed"]
+    assert said["reason"] == f"app {APP} has 1000 addresses already"
+    # To another scheduler, one of the thousand is a newcomer.
+    other = cluster.new_scheduler()
+    cluster.schedulers.append(other)
+    assert beat(other, "one-7") == "b"
     cluster.add_app(OTHER)
-    assert hold("one-more", OTHER) == ("b", "")
+    assert beat(node, "one-more", OTHER) == "b"
     assert len(registered(cluster)) == registrar.ADDRESS_LIMIT + 1
 
 

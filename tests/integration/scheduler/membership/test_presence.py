@@ -5,12 +5,12 @@ import pytest
 from broker.messages.to_executor import Refused, Welcome
 from broker.topology import command_queue, run_queue
 from scheduler.membership.roster import Standing
-from scheduler.membership.self_health import SelfHealth
 from scheduler.node import SchedulerNode
 from sql.registry import presence
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
+from tests.support.moved_clock import MovedClock
 
 
 def registered(cluster: Cluster) -> list[tuple[str, str]]:
@@ -127,17 +127,18 @@ def test_a_new_scheduler_grants_a_silent_executor_the_time_that_it_asked_for(
     cluster.scheduler()
     desk = FakeExecutor(cluster, returns_seconds=returns_seconds).join()
     desk.die()
-    late = cluster.new_scheduler()
+    clock = MovedClock()
+    late = cluster.new_scheduler(clock=clock)
     cluster.schedulers.append(late)
-    now = 0.0
-    late.roster._clock = lambda: now
+    began_at = clock.now
 
     late.presence.load()
-    while late.roster.standing(APP, "one", desk.boot_id) is not Standing.DEAD and now < 200:
-        now += 0.5
+    while late.roster.standing(APP, "one", desk.boot_id) is not Standing.DEAD:
+        clock.advance(0.5)
         late.roster.set_health(True)
+        assert clock.now < began_at + 200
 
-    assert dead_seconds < now <= dead_seconds + 1
+    assert dead_seconds < clock.now - began_at <= dead_seconds + 1
 
 
 @on_memory
@@ -222,16 +223,18 @@ def test_a_scheduler_is_healthy_only_while_its_own_canaries_return(cluster: Clus
 
 @on_memory
 def test_a_canary_that_was_long_on_its_way_proves_nothing(
-    cluster: Cluster, still: SchedulerNode, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, still: SchedulerNode
 ) -> None:
-    self_health: SelfHealth = still.self_health
-    self_health.tick(cluster.now_ms())
-    self_health._on_their_way[1] -= 60
+    still.self_health.tick(cluster.now_ms())
+    cluster.pass_time(still, 60)
+    still.self_health.tick(cluster.now_ms())
 
-    self_health.hear_canary(1)
-    self_health.hear_canary(99)
+    still.self_health.hear_canary(1)
+    still.self_health.hear_canary(99)
 
-    assert not self_health.is_healthy()
+    assert not still.self_health.is_healthy()
+    still.self_health.hear_canary(2)
+    assert still.self_health.is_healthy()
 
 
 @on_memory

@@ -1,29 +1,27 @@
 """What dead boots leave behind ends: planned again where it provably never started, else LOST."""
 
-import time
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import pytest
 
+from broker.messages.to_executor import Trigger
 from broker.messages.to_scheduler import Knowledge
-from broker.transport import Delivery
 from scheduler.connections import CALLBACK_PREFETCH
 from scheduler.dispatch.trigger_messages import RoutedTrigger
+from scheduler.membership.roster import Standing
 from scheduler.node import SchedulerNode
-from scheduler.recovery.reaper import FORGET_SECONDS
+from scheduler.recovery.reaper import FORGET_SECONDS, FORGETTING_SECONDS
 from scheduler.timeouts import Timeouts
 from sql.errors import DatabaseUnavailable
 from sql.models import Registration, Run
 from sql.registry import presence
 from sql.run_status import RunStatus
-from tests.integration.scheduler.conftest import Seat
+from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch
 from tests.support.cluster import APP, Cluster, on_memory
-from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
+from tests.support.sealed import triggers_in
 
 
 @pytest.fixture
@@ -203,15 +201,12 @@ def dead(cluster: Cluster, still: SchedulerNode, seat: Seat) -> int:
 
 
 def bury(cluster: Cluster, node: SchedulerNode, run_id: int) -> str:
-    """Make rounds until the run is over, as no report is on its way; return how it ended."""
-    node.reaper._silence_seconds = 0.0
-
-    def over() -> str | None:
-        node.reaper.tick(cluster.now_ms())
-        run = cluster.run(run_id)
-        return run.status if run.finished_at else None
-
-    return eventually(over, 5) or ""
+    """Make rounds until no report can be on its way any more; return how the run ended."""
+    node.reaper.tick(cluster.now_ms())
+    cluster.pass_time(node, node.context.timeouts.silence)
+    node.reaper.tick(cluster.now_ms())
+    run = cluster.run(run_id)
+    return run.status if run.finished_at else ""
 
 
 @on_memory
@@ -261,16 +256,18 @@ def test_the_proof_survives_a_database_that_is_away(
 def test_nothing_is_lost_while_another_scheduler_holds_what_it_drained(
     cluster: Cluster, still: SchedulerNode, dead: int
 ) -> None:
-    other = cluster.new_scheduler()
-    cluster.schedulers.append(other)
+    other = new_still(cluster)
+    seat_at(cluster, other)()
+    other.roster.dismiss(APP, "one", "boot-one")
     seen = []
 
-    def meanwhile(deliveries: Sequence[Delivery]) -> None:
+    def meanwhile() -> None:
+        """Look as well, when the other one has the trigger in hand and is about to store that."""
         still.reaper.tick(cluster.now_ms())
         seen.append(cluster.run(dead).status)
-        other.reaper._end(other.reaper._unread(deliveries, APP, "one", cluster.now_ms()))
 
-    other.connections.admin.drain(f"warren.run.{APP}.one", 10, meanwhile)
+    cluster.mortals[id(other)].before_next_write = meanwhile
+    other.reaper.tick(cluster.now_ms())
 
     assert seen == [RunStatus.SENT]
     assert cluster.run(dead).status == RunStatus.UNDELIVERED
@@ -298,9 +295,11 @@ def test_an_executor_that_is_dead_for_a_day_is_forgotten_with_its_queue(
     queue = f"warren.run.{APP}.one"
     later_ms = cluster.now_ms() + int(FORGET_SECONDS * 1000) + 1_000
 
-    still.reaper._forget(cluster.now_ms())
+    cluster.pass_time(still, FORGETTING_SECONDS)
+    still.reaper.tick(cluster.now_ms())
     assert still.connections.admin.count_messages(queue) is not None
-    still.reaper._forget(later_ms)
+    cluster.pass_time(still, FORGETTING_SECONDS)
+    still.reaper.tick(later_ms)
 
     assert still.connections.admin.count_messages(queue) is None
     assert still.roster.members() == []
@@ -318,8 +317,14 @@ def taken(cluster: Cluster, still: SchedulerNode, seat: Seat) -> tuple[FakeExecu
     run_id = cluster.trigger("work")
     dispatch(cluster, still)
     desk.take(1)
-    still.reaper._settle_seconds = 0.0
     return desk, run_id
+
+
+def settle(cluster: Cluster, node: SchedulerNode) -> None:
+    """Make rounds for longer than a dead executor's queue has to stay empty."""
+    for _ in range(3):
+        node.reaper.tick(cluster.now_ms())
+        cluster.pass_time(node, node.context.timeouts.settle)
 
 
 @on_memory
@@ -330,8 +335,7 @@ def test_a_report_that_is_stored_long_after_its_executors_goodbye_counts(
     desk.report(desk.finished(run_id))
     still.roster.dismiss(APP, "one", desk.boot_id)
 
-    for _ in range(3):
-        still.reaper.tick(cluster.now_ms())
+    settle(cluster, still)
     assert cluster.run(run_id).status == RunStatus.SENT
     still.callbacks.tick(cluster.now_ms())
 
@@ -346,10 +350,10 @@ def test_no_run_of_a_dead_executor_is_lost_while_reports_wait_to_be_read(
     others = [desk.finished(number) for number in range(1_000, 1_000 + CALLBACK_PREFETCH)]
     for report in (*others, desk.finished(run_id)):
         desk.report(report)
-    still.roster._timeouts = Timeouts(lapse=3_600.0, dead_after=0.0)
+    cluster.pass_time(still, still.context.timeouts.dead_after + 1)
+    assert still.roster.standing(APP, "one", desk.boot_id) is Standing.DEAD
 
-    for _ in range(3):
-        still.reaper.tick(cluster.now_ms())
+    settle(cluster, still)
     assert cluster.run(run_id).status == RunStatus.SENT
     for _ in range(3):
         still.callbacks.tick(cluster.now_ms())
@@ -359,17 +363,15 @@ def test_no_run_of_a_dead_executor_is_lost_while_reports_wait_to_be_read(
 
 def _reseal(cluster: Cluster, node: SchedulerNode, **changes: object) -> None:
     """Replace what lies in the queue by a changed copy."""
-    found: list[Any] = []
+    found: list[Trigger] = []
     admin = node.connections.admin
     admin.drain(
         f"warren.run.{APP}.one",
         10,
-        lambda deliveries: found.extend(
-            t for d in deliveries for t in node.reaper._open(d, APP, "one")
-        ),
+        lambda deliveries: found.extend(triggers_in(deliveries, node, "one")),
     )
     again = [
         RoutedTrigger(app=APP, address="one", trigger=msgspec.structs.replace(trigger, **changes))
         for trigger in found
     ]
-    node.delivery.send(again, decided_at=time.monotonic()).result()
+    node.delivery.send(again, decided_at=node.context.monotonic()).result()

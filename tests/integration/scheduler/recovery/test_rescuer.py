@@ -6,13 +6,15 @@ import pytest
 
 from broker.messages.to_scheduler import Knowledge
 from scheduler.node import SchedulerNode
+from scheduler.recovery.rescuer import AGAIN_SECONDS, LONGEST_SECONDS
 from sql.run_status import RunStatus
-from tests.integration.scheduler.conftest import Seat
+from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch, queued
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.faults import TRIGGERS
+from tests.support.moved_clock import MovedClock
 
 
 @on_memory
@@ -36,30 +38,33 @@ def test_what_was_not_confirmed_is_sent_again_with_the_same_id(
     assert [copy.run_id for copy in copies] == [run_id] * (2 if arrives else 1)
     assert copies[-1].boot_id == boot_id
     assert copies[-1].resent
-    assert still.rescuer._unknown == {}
+    cluster.pass_time(still, LONGEST_SECONDS)
+    still.rescuer.tick(cluster.now_ms())
+    assert queued(still) == []
 
 
 @on_memory
-def test_while_no_confirm_comes_the_pauses_grow(
-    cluster: Cluster, still: SchedulerNode, seat: Seat
-) -> None:
+def test_while_no_confirm_comes_the_pauses_grow(cluster: Cluster) -> None:
+    still = new_still(cluster, clock=MovedClock())
+    seat = seat_at(cluster, still)
     seat()
     cluster.job("work")
     run_id = cluster.trigger("work")
+    cluster.pass_time(still, 0.01)
     cable = cluster.cables[id(still)]
     cable.loses_messages.add(TRIGGERS)
     dispatch(cluster, still)
-    pauses = []
+    counts = []
 
-    for _ in range(7):
-        unknown = still.rescuer._unknown[run_id]
-        pauses.append(unknown.pause_seconds)
-        still.rescuer.tick(cluster.now_ms())
-        unknown.due_at = 0
-        still.rescuer.tick(cluster.now_ms())
+    for pause in (0.5, 1, 2, 4, 8, 16, 16):
+        for seconds in (pause - 0.01, 0.02):
+            cluster.pass_time(still, seconds)
+            seat()
+            still.rescuer.tick(cluster.now_ms())
+            counts.append(len(cable.published[TRIGGERS]))
 
-    assert pauses == [0.5, 1, 2, 4, 8, 16, 16]
-    assert len(cable.published[TRIGGERS]) == 1 + 7
+    assert counts == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8]
+    assert cluster.run(run_id).status == RunStatus.ROUTED
 
 
 @on_memory
@@ -137,12 +142,18 @@ def test_while_a_queue_is_missing_the_run_stays_open_and_the_queue_is_asked_for(
     lost.add(TRIGGERS)
     dispatch(cluster, still)
     lost.clear()
-    still.connections.admin.delete_queue(f"warren.run.{APP}.one")
+    queue = f"warren.run.{APP}.one"
+    still.connections.admin.delete_queue(queue)
 
-    eventually(lambda: still.rescuer.tick(cluster.now_ms()) and still.registrar._missing)
+    cluster.pass_time(still, AGAIN_SECONDS)
+    still.rescuer.tick(cluster.now_ms())
 
     assert cluster.run(run_id).status == RunStatus.ROUTED
-    assert run_id in still.rescuer._unknown
+    seat()
+    assert still.connections.admin.count_messages(queue) == 0
+    cluster.pass_time(still, 2 * AGAIN_SECONDS)
+    still.rescuer.tick(cluster.now_ms())
+    assert [copy.run_id for copy in queued(still)] == [run_id]
 
 
 def _is_sent(cluster: Cluster, run_id: int) -> bool:
