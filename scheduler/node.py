@@ -5,7 +5,6 @@ the registry, so that others take over what was routed but not confirmed.
 """
 
 import time
-from collections.abc import Callable
 
 import structlog
 
@@ -86,10 +85,8 @@ class SchedulerNode:
         loops.add_waiting("registrar", roles.registrar.tick, roles.registrar.awake)
         loops.add("presence", roles.presence.tick, on_stop=roles.presence.wake)
         loops.add("pending work", roles.work.tick)
-        loops.add_resting(
-            "planner", self._when_steady(roles.planner.tick), wake_conditions.planner(BEGIN_MS)
-        )
-        loops.add("missed runs", self._when_steady(roles.missed_runs.tick))
+        loops.add_resting("planner", roles.planner.tick, wake_conditions.planner(BEGIN_MS))
+        loops.add("missed runs", roles.missed_runs.tick)
         loops.add_rester("dispatcher", roles.dispatching)
         confirmations, callbacks = roles.confirmations, roles.callbacks
         self._confirming = loops.add_waiting(
@@ -108,7 +105,3 @@ class SchedulerNode:
         loops.add("cleaner", roles.cleaner.tick, longest_seconds=POLL_SECONDS)
         if roles.run_spans is not None:
             loops.add("run spans", roles.run_spans.tick, longest_seconds=SPANS_SECONDS)
-
-    def _when_steady(self, tick: Callable[[int], float]) -> Callable[[int], float]:
-        """Return a tick that does nothing while the database's clock jumps."""
-        return lambda now_ms: tick(now_ms) if self.roles.clock.is_steady else 0.5

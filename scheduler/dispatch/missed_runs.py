@@ -94,7 +94,12 @@ class MissedRuns:
         self._has_pauses = has_pauses
 
     def tick(self, now_ms: int) -> float:
-        """Decide about all missed runs; return the seconds until the next round."""
+        """Decide about all missed runs; return the seconds until the next round.
+
+        While the database's clock jumps, nothing is decided.
+        """
+        if not self._context.clock.is_steady:
+            return IDLE_SECONDS
         downtimes = self._downtimes(now_ms)
         held = self._pauses(now_ms)
         spans = [*due_times(downtimes), *held.missed]

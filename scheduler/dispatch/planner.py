@@ -78,7 +78,12 @@ class Planner:
         self._overdue_age_ms = OVERDUE_AGE_MS
 
     def tick(self, now_ms: int) -> float:
-        """Plan one batch; return the seconds until the next round, 0 when there may be more."""
+        """Plan one batch; return the seconds until the next round, 0 when there may be more.
+
+        While the database's clock jumps, nothing is planned.
+        """
+        if not self._context.clock.is_steady:
+            return 0.5
         next_ms = self._context.database.read(jobs.next_tick)
         if next_ms is None or next_ms > now_ms + BEGIN_MS:
             return 0.5 if next_ms is None else (next_ms - BEGIN_MS - now_ms) / 1000

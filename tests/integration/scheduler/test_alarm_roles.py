@@ -12,7 +12,7 @@ from broker.reasons.reason import Reason
 from scheduler.alarms.absence import AbsenceWatch
 from scheduler.alarms.ailments import AilmentWatch
 from scheduler.alarms.channels.message import Message, MessageContext
-from scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender
+from scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender, Send
 from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
@@ -35,7 +35,7 @@ DEFAULTS = AlarmTargets(emails=("boss@example.com",))
 
 @dataclass
 class Desk:
-    """Roles of one scheduler, of which a test turns each round."""
+    """Roles of one scheduler, of which a test turns each round; `send` is what sends an alarm."""
 
     rows: Rows
     defaults: AlarmTargets = NOBODY
@@ -47,6 +47,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.database = self.rows.database
+        self.send: Send = self.keep
         self.limiter = AlarmRateLimiter(database=self.database, per_hour=self.per_hour)
         self.mailer = self.sender(Kind.MAIL)
         self.webhooks = self.sender(Kind.WEBHOOK)
@@ -55,7 +56,7 @@ class Desk:
         return AlarmSender(
             kind=kind,
             database=self.database,
-            send=self._send,
+            send=self._pass_on,
             context=MessageContext("UTC"),
             now_ms=lambda: self.now_ms,
         )
@@ -123,7 +124,10 @@ class Desk:
 
         self.database.write(unit)
 
-    def _send(self, alarm: Alarm, message: Message) -> None:
+    def _pass_on(self, alarm: Alarm, message: Message) -> None:
+        self.send(alarm, message)
+
+    def keep(self, alarm: Alarm, message: Message) -> None:
         if self.failure is not None and (not self.broken or alarm.target in self.broken):
             raise self.failure
         self.sent.append((alarm.target, message))
@@ -148,7 +152,7 @@ QUIET = [RunStatus.SUCCEEDED, RunStatus.KILLED, RunStatus.REFUSED]
 @pytest.mark.parametrize("channel", ["json", "dingtalk", "feishu", "wecom", "slack"])
 @pytest.mark.parametrize("status", [200, 302, 403, 500])
 def test_nothing_of_a_webhooks_answer_is_kept(desk: Desk, channel: str, status: int) -> None:
-    desk.webhooks._send = Webhook().send
+    desk.send = Webhook().send
     with WebhookServer() as hook:
         hook.status, hook.headers = status, {"X-Inner": "inner words", "Location": "/inner-words"}
         hook.answer = (
@@ -430,12 +434,12 @@ class TestSending:
         other = desk.sender(Kind.MAIL)
 
         def overtaken(_alarm: Alarm, _message: Message) -> None:
-            desk.mailer._send = desk._send
+            desk.send = desk.keep
             desk.pass_time(CLAIM_MS)
             other.tick(desk.now_ms)
             raise OSError("too slow")
 
-        desk.mailer._send = overtaken
+        desk.send = overtaken
         desk.mailer.tick(desk.now_ms)
 
         assert desk.statuses() == [AlarmStatus.SENT]
@@ -525,7 +529,7 @@ class TestTooMany:
     def test_no_hour_has_more_whenever_it_begins(self, desk: Desk) -> None:
         job_id = desk.job()
         sent_at: list[int] = []
-        desk.mailer._send = lambda alarm, _: sent_at.append(desk.now_ms) if alarm.run_id else None
+        desk.send = lambda alarm, _: sent_at.append(desk.now_ms) if alarm.run_id else None
 
         for minute in range(0, 200, 5):
             desk.now_ms = START + minute * 60_000

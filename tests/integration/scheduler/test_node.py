@@ -2,12 +2,16 @@
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from broker.errors import BrokerUnavailable
 from broker.messages.to_executor import Kill
+from scheduler.dispatch.confirmations import Confirmations
 from scheduler.node import SchedulerNode
+from scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS
+from scheduler.rounds.pending_work import PendingWork, RestingRole
 from sql.errors import DatabaseUnavailable
 from sql.run_status import RunStatus
 from tests.support.cluster import Cluster, on_memory
@@ -47,13 +51,21 @@ def test_without_a_database_a_scheduler_does_not_begin_and_leaves_nothing(
 
 
 @on_memory
-def test_only_those_who_settle_what_executors_have_may_be_a_second_late(cluster: Cluster) -> None:
+def test_only_those_who_settle_what_executors_have_may_be_a_second_late(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resting, longest = PendingWork.resting, {}
+
+    def note(work: PendingWork, tick: Any, wants: Any, **options: Any) -> RestingRole:
+        longest[tick] = options.get("longest_seconds", LONGEST_SECONDS)
+        return resting(work, tick, wants, **options)
+
+    monkeypatch.setattr(PendingWork, "resting", note)
     node = cluster.new_scheduler()
     cluster.schedulers.append(node)
 
-    relaxed = [role._tick.__self__ for role in node.work._roles if role._longest == 1.0]
-
-    assert relaxed == [node.reaper, node.reconciler]
+    relaxed = [tick for tick, seconds in longest.items() if seconds == 1.0]
+    assert relaxed == [node.reaper.tick, node.reconciler.tick]
 
 
 @on_memory
@@ -92,14 +104,16 @@ def test_no_role_is_kept_from_its_end_by_a_blocked_broker(
 
 
 @on_memory
-def test_a_scheduler_that_ends_notes_what_the_broker_has_confirmed(cluster: Cluster) -> None:
+def test_a_scheduler_that_ends_notes_what_the_broker_has_confirmed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its rounds note nothing, as if the end came before the first of them.
+    monkeypatch.setattr(Confirmations, "tick", lambda *_: NAP_SECONDS)
     node = cluster.new_scheduler()
     cluster.schedulers.append(node)
     node.start()
     FakeExecutor(cluster).join()
     cluster.job("work")
-    node._confirming.stop()
-    assert node._confirming.join(30)
     run_id = cluster.trigger("work")
     cluster.wait_status(run_id, RunStatus.ROUTED)
 

@@ -2,16 +2,15 @@
 
 from collections import Counter
 from pathlib import Path
-from unittest.mock import patch
 
-from scheduler.dispatch.claim import ClaimOutcome
 from scheduler.node import SchedulerNode
 from scheduler.routing.hash_ring import consistent_hash
 from scheduler.timeouts import Timeouts
 from sql.models import Run
 from sql.run_status import RunStatus
-from tests.support.cluster import Cluster, on_memory
+from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
+from tests.support.faults import TRIGGERS
 
 NAMES = ("one", "three", "two")
 
@@ -319,17 +318,19 @@ def test_busyover_passes_over_an_executor_to_which_another_scheduler_has_sent_th
     cluster: Cluster, tmp_path: Path
 ) -> None:
     release = tmp_path / "release"
-    slow, quick = cluster.scheduler(), cluster.scheduler()
+    slow = cluster.scheduler()
     for address in ("one", "two"):
         cluster.executor(address)
     cluster.wait_online("one", "two")
     cluster.job("long", route="BUSYOVER", handler="until-file", param=str(release))
-    with patch.object(quick.dispatcher._claimer, "claim", lambda *_: ClaimOutcome()):
-        # It stands still between the commit and the message.
-        slow.dispatcher._sender.send = lambda *_: None
-        first = trigger(cluster, "long")
-        cluster.wait_status(first, RunStatus.ROUTED)
-        slow.dispatcher._claimer.claim = lambda *_: ClaimOutcome()
+    # What it sends is long on its way, and then it stands still.
+    cable = cluster.cables[id(slow)]
+    cable.loses_messages.add(TRIGGERS)
+    first = trigger(cluster, "long")
+    cluster.wait_status(first, RunStatus.ROUTED)
+    cable.is_cut = True
+    quick = cluster.scheduler()
+    eventually(lambda: {"one", "two"} <= quick.roster.routable(APP).keys(), 20)
 
     second = trigger(cluster, "long")
     eventually(lambda: cluster.run(second).address)

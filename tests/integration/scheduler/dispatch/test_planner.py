@@ -12,6 +12,7 @@ from scheduler.alarms.events import Overdue, from_text
 from scheduler.dispatch.planner import Planner
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
+from sql.clock import AGREEING_SAMPLES, JUMP_MS
 from sql.jobs.parked import PARKED_MS
 from sql.models import Alarm
 from sql.run_status import RunStatus
@@ -312,14 +313,15 @@ def test_while_the_databases_clock_jumps_nothing_is_planned(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     cluster.job("each", **EACH_SECOND)
-    still.clock._doubted_ms = 1.0
-    [planner] = [loop for loop in still._loops._loops if loop.name == "planner"]
+    cluster.clocks[id(still)].advance(JUMP_MS / 1_000 + 1)
+    still.clock.tick()
 
-    assert planner._tick() == 0.5
+    assert still.planner.tick(cluster.now_ms()) == 0.5
     assert cluster.runs() == []
 
-    still.clock._doubted_ms = None
-    planner._tick()
+    for _ in range(AGREEING_SAMPLES):
+        still.clock.tick()
+    still.planner.tick(cluster.now_ms())
     assert cluster.runs() != []
 
 
