@@ -1,8 +1,11 @@
-"""Opens what a scheduler has sent to executors."""
+"""Opens what a scheduler has sent to executors, and signs what no executor would send."""
 
-from collections.abc import Iterable
+import hmac
+import struct
+from collections.abc import Iterable, Mapping
 
-from broker.keys import AppKeys
+from broker.codec import VERSION
+from broker.keys import AppKeys, derived_key
 from broker.messages.to_executor import Trigger, Triggers
 from broker.signing import Direction, Sealer
 from broker.transport import Delivery
@@ -31,3 +34,14 @@ def triggers_in(
             assert isinstance(trigger, Trigger), trigger
             found.append(trigger)
     return found
+
+
+def mac(headers: Mapping[str, str], routing_key: str, body: bytes) -> str:
+    """Return an executor's signature of any body, made as `broker/signing.py` describes it."""
+    app, address = headers["app"], headers["address"]
+    [key] = AppKeys.derived(app, SECRET).of(app)
+    key = derived_key(key, f"{VERSION}/{Direction.FROM_EXECUTOR}/{address}")
+    texts = (headers["type"], headers["cluster"], routing_key, headers["expiry"], app, address)
+    fields = [text.encode() for text in texts]
+    lengths = struct.pack(f">{len(fields)}I", *map(len, fields))
+    return hmac.digest(key, lengths + b"".join(fields) + body, "sha256").hex()

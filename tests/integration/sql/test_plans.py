@@ -301,7 +301,12 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
         120,
     ),
     ("runs_of_ticks", lambda s: purges.runs_of_ticks(s, TICKS), "i_tick", 500),
-    ("clear", lambda s: purges._lock_final(s, MINE), "PRIMARY", 500),
+    (
+        "clear",
+        lambda s: purges.clear(s, MINE, by="me", now_ms=NOW_MS, day_of=lambda at: at.date()),
+        "PRIMARY",
+        500,
+    ),
     (
         "advance",
         lambda s: jobs.advance(s, [{"id": i, "next_tick_at": 1} for i in MINE]),

@@ -10,7 +10,6 @@ from broker.codec import VERSION
 from broker.keys import ClusterKeys
 from broker.messages.to_executor import StillOpen
 from broker.messages.values import Outcome
-from broker.signing import Direction
 from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
 from broker.transport import Outgoing
 from scheduler.node import SchedulerNode
@@ -18,11 +17,13 @@ from scheduler.timeouts import Timeouts
 from sql.models import Run
 from sql.run_status import RunStatus
 from sql.runs import transitions
-from tests.integration.scheduler.conftest import Seat
+from tests.integration.scheduler.conftest import new_still, seat_at
+from tests.support.acting import acting
 from tests.support.bad_messages import BAD_BODIES
 from tests.support.cluster import APP, SECRET, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
+from tests.support.sealed import mac
 
 
 @pytest.fixture
@@ -68,17 +69,25 @@ def test_a_result_ends_its_run_with_all_that_it_says(cluster: Cluster, desk: Fak
 
 @on_memory
 def test_a_result_counts_although_its_app_was_deleted_and_made_anew(
-    cluster: Cluster, still: SchedulerNode, seat: Seat
+    cluster: Cluster, still: SchedulerNode
 ) -> None:
-    boot_id = seat()
+    known_id = still.context.app_names.id_of(APP)
+    cluster.add_app("other")
+    acting(cluster.database).apps.delete(known_id)
+    cluster.add_app(APP)
+    # Another scheduler has sent the run.
+    other = new_still(cluster)
+    boot_id = seat_at(cluster, other)()
     cluster.job("work")
     run_id = cluster.trigger("work")
-    still.dispatcher.tick(cluster.now_ms())
-    assert cluster.run(run_id).status == RunStatus.ROUTED
+    other.dispatcher.tick(cluster.now_ms())
+    other.stop()
+    cluster.schedulers.remove(other)
+    assert cluster.run(run_id).app_id != known_id
+    assert cluster.run(run_id).status == RunStatus.SENT
     desk = FakeExecutor(cluster, boot_id=boot_id)
     desk.is_beating = False
 
-    still.context.app_names._names = {999: APP}  # as this scheduler knew them before
     desk.report(desk.finished(run_id))
     eventually(lambda: still.callbacks.tick(cluster.now_ms()) >= 0 and cluster.run(run_id).message)
 
@@ -392,14 +401,13 @@ def _bad_messages(node: SchedulerNode) -> int:
 
 
 def _signed(desk: FakeExecutor, body: bytes, key: str) -> Outgoing:
-    sealer, direction = desk.sealer, Direction.FROM_EXECUTOR
     headers = {
         "v": VERSION,
         "type": "Callback" if key == CALLBACK_KEY else "Heartbeat",
-        "cluster": sealer.cluster,
+        "cluster": desk.sealer.cluster,
         "expiry": str(2**52),
         "app": desk.app,
         "address": desk.address,
     }
-    [headers["mac"]] = sealer._macs(headers, direction, key, body)
+    headers["mac"] = mac(headers, key, body)
     return Outgoing(exchange=REPLY_EXCHANGE, routing_key=key, body=body, headers=headers)

@@ -9,6 +9,7 @@ from sqlalchemy import select, update
 from scheduler.audit.integrity_check import audit
 from scheduler.audit.tally import JobTally
 from scheduler.node import SchedulerNode
+from sql.clock import AGREEING_SAMPLES, JUMP_MS
 from sql.models import History, Job, Run, Uptime
 from sql.registry import uptimes
 from sql.run_status import Kind, RunStatus
@@ -490,6 +491,25 @@ def test_a_second_outage_before_the_first_was_settled_leaves_nothing_to_be_sent_
     assert len(downtimes(cluster)) == 2
     assert statuses(old_runs(cluster)) == {RunStatus.CANCELLED}
     assert sent_late(cluster) == []
+
+
+@on_memory
+def test_while_the_databases_clock_jumps_nothing_is_decided(
+    cluster: Cluster, still: SchedulerNode, away: Callable[..., None]
+) -> None:
+    cluster.job("careless", **EACH_SECOND)
+    away()
+    still.uptime.keep(cluster.now_ms())
+    cluster.clocks[id(still)].advance(JUMP_MS / 1_000 + 1)
+    still.clock.tick()
+
+    still.missed_runs.tick(cluster.now_ms())
+    assert statuses(cluster.runs()) == {RunStatus.PLANNED}
+
+    for _ in range(AGREEING_SAMPLES):
+        still.clock.tick()
+    still.missed_runs.tick(cluster.now_ms())
+    assert RunStatus.CANCELLED in statuses(cluster.runs())
 
 
 @on_memory
