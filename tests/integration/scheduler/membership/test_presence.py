@@ -3,7 +3,7 @@
 import pytest
 
 from broker.messages.to_executor import Refused, Welcome
-from broker.topology import command_queue, run_queue
+from broker.topology import callback_queue, command_queue, run_queue
 from scheduler.membership.roster import Standing
 from scheduler.node import SchedulerNode
 from sql.registry import presence
@@ -164,11 +164,15 @@ def test_after_a_restart_of_the_broker_all_queues_are_there_again(cluster: Clust
     node = cluster.scheduler()
     desk = FakeExecutor(cluster).join()
     cluster.job("work")
+    admin = node.connections.admin
     broker = cluster.make_transport.__self__  # type: ignore[attr-defined]
+    broker.block()  # no heartbeat asks for a queue meanwhile
+    for queue in (run_queue(APP, "one"), command_queue(APP, "one", desk.boot_id), callback_queue()):
+        admin.delete_queue(queue.name)
     broker.stop()
-    broker._core._queues.clear()
     broker.start()
-    node.connections.admin.declare_exchanges()
+    broker.unblock()
+    admin.declare_exchanges()
 
     eventually(lambda: desk.of(Welcome)[-1] and node.roster.is_healthy)
     run_id = cluster.trigger("work")

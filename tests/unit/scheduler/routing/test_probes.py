@@ -1,5 +1,6 @@
 """What executors are asked before a route chooses, what an answer is good for, and who waits."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -19,6 +20,14 @@ FAILOVER, BUSYOVER = BUILT_IN[Route.FAILOVER], BUILT_IN[Route.BUSYOVER]
 ALL = Router(lambda request, _: Choice(request.candidates[-1], "last"), probe=Probe.BEAT)
 
 
+class Instant(float):
+    """A reading of the clock of which a test can tell whether it is kept."""
+
+
+class WatchedAnswer(BeatAnswer, weakref=True):
+    """An answer of which a test can tell whether it is kept."""
+
+
 class Desk:
     """Stands where questions go out and answers come in; time passes when a test says so."""
 
@@ -26,6 +35,7 @@ class Desk:
         self.now = 100.0
         self.asked: list[tuple[str, Beat | IdleBeat]] = []
         self.wakes = 0
+        self.answers: dict[str, weakref.ref[WatchedAnswer]] = {}
         self._tell: list[Callable[[Answer], None]] = []
         self.probes = Probes(
             requester=self,  # type: ignore[arg-type]
@@ -53,7 +63,9 @@ class Desk:
         address, question = self.asked[number]
         who = {"question_id": question.question_id, "address": address, "boot_id": BOOTS[address]}
         if isinstance(question, Beat):
-            self._tell[number](BeatAnswer(**who))
+            answer = WatchedAnswer(**who)
+            self.answers[address] = weakref.ref(answer)
+            self._tell[number](answer)
         else:
             self._tell[number](IdleBeatAnswer(**({"free_slots": 4} | who | values)))  # type: ignore[arg-type]
 
@@ -409,13 +421,17 @@ def test_many_runs_sent_elsewhere_are_not_kept(desk: Desk) -> None:
     desk.want(BUSYOVER, 1)
     desk.answer(0)
 
+    readings = []
     for run_id in range(2_000):
-        desk.now += 0.05
+        desk.now = Instant(desk.now + 0.05)
+        readings.append(weakref.ref(desk.now))
         desk.sent("a", 7, run_id)
 
-    known = desk.probes._answers._known["demo", "a", "boot-a"]
-    assert len(known.sent) <= 202
-    assert known.underway == {}
+    assert sum(reading() is not None for reading in readings) <= 202
+    desk.want(BUSYOVER, 7, addresses=("a",))
+    question = desk.asked[-1][1]
+    assert isinstance(question, IdleBeat)
+    assert (question.job_ids, question.underway) == ((7,), {})
 
 
 def test_a_new_boot_has_to_answer_for_itself(desk: Desk) -> None:
@@ -444,4 +460,4 @@ def test_executors_nobody_asks_about_are_forgotten(desk: Desk) -> None:
 
     desk.want(FAILOVER, 1, addresses=("b",))
 
-    assert {boot[1] for boot in desk.probes._answers._known} == {"b"}
+    assert {address for address, answer in desk.answers.items() if answer()} == {"b"}
