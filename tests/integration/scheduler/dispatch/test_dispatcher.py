@@ -27,6 +27,7 @@ from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
+from tests.support.moved_clock import MovedClock
 from tests.support.sealed import triggers_in
 
 pytestmark = on_memory
@@ -894,11 +895,9 @@ def test_a_slow_answer_holds_back_its_own_job_and_no_dispatch(
     assert cluster.run(more).status == RunStatus.SENT
 
 
-@pytest.mark.parametrize("still_options", [{"no_executor": 3.0}], ids=["3-s"])
-def test_a_scheduler_that_has_just_begun_gives_up_nobody_for_silence(
-    cluster: Cluster, still: SchedulerNode, seat: Seat
-) -> None:
-    seat("one")
+def test_a_scheduler_that_has_just_begun_gives_up_nobody_for_silence(cluster: Cluster) -> None:
+    still = new_still(cluster, no_executor=3.0, clock=MovedClock())
+    seat_at(cluster, still)("one")
     cluster.job("asks", route="FAILOVER")
     run_id = cluster.trigger("asks")
     # It was due long ago, and this scheduler has been healthy for a moment only.
@@ -912,7 +911,7 @@ def test_a_scheduler_that_has_just_begun_gives_up_nobody_for_silence(
     assert dispatch(cluster, still) == dispatcher.FULL_SECONDS
     assert cluster.run(run_id).status == RunStatus.PLANNED
 
-    cluster.pass_time(still, 3.0)
+    cluster.pass_time(still, 3.0 - still.context.timeouts.probe)
     dispatch(cluster, still)
     assert cluster.run(run_id).status == RunStatus.UNDELIVERED
 

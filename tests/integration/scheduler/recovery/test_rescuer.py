@@ -39,6 +39,7 @@ def test_what_was_not_confirmed_is_sent_again_with_the_same_id(
     assert copies[-1].boot_id == boot_id
     assert copies[-1].resent
     cluster.pass_time(still, LONGEST_SECONDS)
+    seat()
     still.rescuer.tick(cluster.now_ms())
     assert queued(still) == []
 
