@@ -9,10 +9,10 @@ from flask import Flask
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from admin_web.pages.dashboard import DashboardPages
-from admin_web.pages.health import HealthPages
+from admin_web.views.overview import OverviewReader
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
+from sql.registry import presence
 from tests.support.console import METRICS_TOKEN, Clock, Visit, make_app, signed_in
 from tests.support.ports import free_port
 from tests.support.stored_rows import Rows
@@ -51,7 +51,7 @@ def break_in_a_view(_rows: Rows, patch: pytest.MonkeyPatch) -> str:
     def fail(*_: object) -> None:
         raise RuntimeError("mysql+pymysql://user:hush@host SELECT * FROM xxl_job_user")
 
-    patch.setattr(DashboardPages, "_read", fail)
+    patch.setattr(OverviewReader, "read", fail)
     return "/"
 
 
@@ -163,7 +163,7 @@ class TestNoDebugger:
         def fail(*_: object) -> None:
             raise RuntimeError("hush")
 
-        monkeypatch.setattr(HealthPages, "_is_scheduled", fail)
+        monkeypatch.setattr(presence, "listing", fail)
 
         answer = Visit(make_app(database, clock)).get("/healthz?__debugger__=yes&cmd=resource")
 

@@ -6,7 +6,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from admin_web.access.security import HEADERS
-from admin_web.pages.dashboard import DashboardPages
+from admin_web.views.overview import OverviewReader
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from tests.integration.admin_web.every_route.test_access import TABLE, calls
@@ -75,7 +75,7 @@ def broken(visit: Visit, patch: pytest.MonkeyPatch) -> TestResponse:
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    patch.setattr(DashboardPages, "_read", fail)
+    patch.setattr(OverviewReader, "read", fail)
     return visit.get("/")
 
 

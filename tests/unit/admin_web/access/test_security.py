@@ -4,7 +4,7 @@ import pytest
 import structlog
 from flask import Flask
 
-from admin_web.pages.dashboard import DashboardPages
+from admin_web.views.overview import OverviewReader
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from tests.support.console import Clock, Visit, make_app, signed_in
@@ -180,7 +180,7 @@ class TestErrors:
         def fail(*_: object) -> None:
             raise RuntimeError("mysql://user:secret@host")
 
-        monkeypatch.setattr(DashboardPages, "_read", fail)
+        monkeypatch.setattr(OverviewReader, "read", fail)
         answer = signed_in(make_app(database, clock), "admin").get("/")
 
         assert answer.status_code == 500
