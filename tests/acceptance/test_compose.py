@@ -50,10 +50,10 @@ class Host:
     """What a container engine would be: it mounts, resolves names, starts, and looks at health."""
 
     def __init__(self, folder: Path, rabbitmq: PrivateRabbit, mariadb: PrivateMariaDB) -> None:
-        self._folder = folder
+        self.folder = folder
         self._rabbitmq = rabbitmq
         self._mariadb = mariadb
-        [self._console_port] = free_ports(1)
+        [self.console_port] = free_ports(1)
         self._running = ExitStack()
         self.services = compose.read_services(ROOT / "docker-compose.yml", SECRETS)
         self.started: dict[str, Command] = {}
@@ -75,7 +75,7 @@ class Host:
 
     def executors(self) -> dict[str, str]:
         """Return the boots of the executors that have registered, by their addresses."""
-        url = self._environment(self.services["console"])["WARREN_DATABASE_URL"]
+        url = self.environment(self.services["console"])["WARREN_DATABASE_URL"]
         with closing(Database(url)) as database:
             rows = database.read(lambda session: presence.listing(session, presence.EXECUTOR))
         return {row.address: row.boot_id for row in rows}
@@ -92,7 +92,17 @@ class Host:
     def warren(self, service: str, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a short command with a service's environment, as `docker compose exec` does."""
         one = self.services[service]
-        return run_warren(*words, folder=self._folder, env=self._environment(one))
+        return run_warren(*words, folder=self.folder, env=self.environment(one))
+
+    def environment(self, service: Service) -> dict[str, str]:
+        """Return what a service finds in its environment, with places of this machine."""
+        inside = {
+            "WARREN_LOG_DIR": "/var/lib/warren/logs",
+            "WARREN_STATE_DIR": "/var/lib/warren/state",
+        } | service.environment
+        if "WARREN_HOST" in inside:
+            inside |= {"WARREN_HOST": "127.0.0.1", "WARREN_PORT": str(self.console_port)}
+        return {name: self._outside(service, value) for name, value in inside.items()}
 
     def is_healthy(self, service: Service) -> bool:
         """Whether the service's own health check is content."""
@@ -102,12 +112,12 @@ class Host:
 
     def _start(self, service: Service) -> None:
         words = [self._outside(service, word) for word in service.command]
-        env = self._environment(service)
+        env = self.environment(service)
         if service.is_one_shot:
-            done = run_warren(*words, folder=self._folder, env=env)
+            done = run_warren(*words, folder=self.folder, env=env)
             assert done.returncode == 0, f"{service.name}: {done.stderr}"
             return
-        command = self._running.enter_context(Command(*words, folder=self._folder, env=env))
+        command = self._running.enter_context(Command(*words, folder=self.folder, env=env))
         self.started[service.name] = command
 
     def _make_definitions(self, service: Service) -> None:
@@ -126,21 +136,12 @@ class Host:
         self._mariadb.execute(f"CREATE USER {user}@'%' IDENTIFIED BY '{password}'")
         self._mariadb.execute(f"GRANT ALL ON {name}.* TO {user}@'%'")
 
-    def _environment(self, service: Service) -> dict[str, str]:
-        inside = {
-            "WARREN_LOG_DIR": "/var/lib/warren/logs",
-            "WARREN_STATE_DIR": "/var/lib/warren/state",
-        } | service.environment
-        if "WARREN_HOST" in inside:
-            inside |= {"WARREN_HOST": "127.0.0.1", "WARREN_PORT": str(self._console_port)}
-        return {name: self._outside(service, value) for name, value in inside.items()}
-
     def _outside(self, service: Service, text: str) -> str:
         """Return a text with addresses and mounted places as they are on this machine."""
         text = text.replace("@database:3306/", f"@127.0.0.1:{self._mariadb.port}/")
         text = text.replace("@broker:5672/", f"@127.0.0.1:{self._rabbitmq.port}/")
         for source, target in service.volumes:
-            place = ROOT / source if source.startswith(".") else self._folder / "volumes" / source
+            place = ROOT / source if source.startswith(".") else self.folder / "volumes" / source
             if text == target or text.startswith(f"{target}/"):
                 place.mkdir(parents=True, exist_ok=True)
                 text = f"{place}{text.removeprefix(target)}"
@@ -178,10 +179,10 @@ def test_every_service_is_healthy(host: Host) -> None:
 
 
 def test_health_check_tells_a_dead_scheduler(host: Host) -> None:
-    dead = {"WARREN_DATABASE_URL": f"sqlite:///{host._folder}/empty.db"}
-    assert run_warren("db", "upgrade", folder=host._folder, env=dead).returncode == 0
+    dead = {"WARREN_DATABASE_URL": f"sqlite:///{host.folder}/empty.db"}
+    assert run_warren("db", "upgrade", folder=host.folder, env=dead).returncode == 0
 
-    done = run_warren("check", "--alive", folder=host._folder, env=dead)
+    done = run_warren("check", "--alive", folder=host.folder, env=dead)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: scheduler: no scheduler on {os.uname().nodename} is alive\n"
@@ -258,7 +259,7 @@ def test_the_consoles_user_asks_an_executor_and_hears_the_answer(
     host: Host, rabbitmq: PrivateRabbit
 ) -> None:
     url = rabbitmq.vhost_url(VHOST, "console", SECRETS["CONSOLE_PASSWORD"])
-    database = Database(host._environment(host.services["console"])["WARREN_DATABASE_URL"])
+    database = Database(host.environment(host.services["console"])["WARREN_DATABASE_URL"])
     boots = host.executors()
     transport = connect(BrokerSettings(urls=(url,)))
     keys, clock = ClusterKeys(SECRET), DatabaseClock(database)
@@ -303,7 +304,7 @@ def connection(
 def test_console_tells_its_health_to_whoever_asks(host: Host) -> None:
     def answer() -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{host._console_port}/healthz") as page:
+            with urllib.request.urlopen(f"http://127.0.0.1:{host.console_port}/healthz") as page:
                 return str(page.read().decode())
         except OSError:
             return ""

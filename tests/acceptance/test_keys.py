@@ -112,7 +112,7 @@ def test_an_executor_with_another_apps_key_is_let_in_nowhere(fleet: Deployment) 
 
 
 def test_an_app_is_made_by_hand_and_then_its_executors_are_let_in(fleet: Deployment) -> None:
-    fleet._known_apps.add("fresh-app")
+    fleet.known_apps.add("fresh-app")
     waiting = fleet.executor("fresh-1", app="fresh-app")
     waiting.wait_for("welcome_awaited", 60)
     assert fleet.logged("executor_not_welcomed", "warren apps add fresh-app")

@@ -42,6 +42,8 @@ class AgentCase:
         self.slot_count = 4
         self.limits = Limits(slots=4, grace_seconds=0.2, drain_seconds=0.2)
         self.executors: list[Executor] = []
+        #: The latest boot's.
+        self.clock: SchedulerClock
         self.slots: ScriptedSlots
         self._make_slots = make_slots or self._script_slots
         self._skipped_seconds = 0.0
@@ -61,6 +63,10 @@ class AgentCase:
 
     def make(self, *, state_dir: Path | None = None, boot_id: str = "") -> Executor:
         """Return an executor that is not started yet."""
+        self.clock = SchedulerClock(
+            monotonic=lambda: boot_seconds() + self._skipped_seconds,
+            wall=lambda: time.time() + self.host_ahead_seconds,
+        )
         executor = Executor(
             Identity.checked("demo", "exec-1", boot_id),
             SchedulerLink(self._connect(), AppKeys.derived("demo", SECRET)),
@@ -68,10 +74,7 @@ class AgentCase:
             run_logs=self.run_logs,
             state=state_dir or self.state_dir,
             limits=self.limits,
-            clock=SchedulerClock(
-                monotonic=lambda: boot_seconds() + self._skipped_seconds,
-                wall=lambda: time.time() + self.host_ahead_seconds,
-            ),
+            clock=self.clock,
         )
         self.executors.append(executor)
         return executor

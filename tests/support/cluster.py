@@ -1,5 +1,6 @@
 """A whole Warren in this process: schedulers and executors on a migrated database and a broker."""
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -152,6 +153,8 @@ class Cluster:
     mortals: dict[int, MortalDatabase] = field(default_factory=dict)
     cables: dict[int, CuttableTransport] = field(default_factory=dict)
     clocks: dict[int, AdvancedClock | MovedClock] = field(default_factory=dict)
+    #: The event loops of executors' threads.
+    loops: dict[int, asyncio.AbstractEventLoop] = field(default_factory=dict)
     desks: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -237,11 +240,17 @@ class Cluster:
                     script_languages=list(ScriptLanguage),
                 ),
             )
+        loops: list[asyncio.AbstractEventLoop] = []
+
+        def make_slots_on(*, loop: asyncio.AbstractEventLoop, **facts: Any) -> Any:
+            loops.append(loop)
+            return make_slots(loop=loop, **facts)
+
         cable = self._transport()
         executor = Executor(
             Identity.checked(app, address),
             SchedulerLink(cable, AppKeys.derived(app, SECRET)),
-            make_slots=make_slots,
+            make_slots=make_slots_on,
             run_logs=logs,
             state=self.folder / "state",
             limits=bounds,
@@ -249,13 +258,15 @@ class Cluster:
         self.cables[id(executor)] = cable
         self.executors.append(executor)
         executor.start()
+        [self.loops[id(executor)]] = loops
         return executor
 
     def kill(self, executor: Executor) -> None:
         """End an executor without processes as SIGKILL does."""
         self.cables[id(executor)].die()
+        loop = self.loops[id(executor)]
         with suppress(RuntimeError):  # it used the cable in between, which ended it
-            executor._loop.call_soon_threadsafe(executor._loop.stop)
+            loop.call_soon_threadsafe(loop.stop)
         assert executor.join(30)
         self.executors.remove(executor)
 

@@ -49,7 +49,8 @@ class Deployment:
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self.app = "demo"
-        self._known_apps: set[str] = set()
+        #: The apps that `executor` need not create.
+        self.known_apps: set[str] = set()
         self.broker_url = broker_url
         self.handlers = shutil.copy(recording_handlers.__file__, folder / "handlers.py")
         self.database = Database(database_url)
@@ -87,7 +88,7 @@ class Deployment:
     ) -> Command:
         """Start an executor with the recording handlers; `settings` as in WARREN_…"""
         name = app or self.app
-        if name not in self._known_apps:  # only once: later the database may be down
+        if name not in self.known_apps:  # only once: later the database may be down
             self.add_app(name)
         arguments = ("executor", "--app", name, "--address", address, self.handlers)
         env = {"WARREN_SECRET": "", "WARREN_APP_SECRET": app_key(SECRET, name)}
@@ -105,7 +106,7 @@ class Deployment:
     def add_app(self, name: str) -> None:
         """Create an app unless it exists."""
         self.database.write(lambda session: apps.ensure(session, name))
-        self._known_apps.add(name)
+        self.known_apps.add(name)
 
     def warren(self, *arguments: str) -> str:
         """Run a short command and return its output; it must succeed."""

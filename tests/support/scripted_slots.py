@@ -56,7 +56,7 @@ class ScriptedSlots(SlotPool):
         self.running[trigger.run_id] = trigger
         self.loop.call_soon(self._on_started, trigger.run_id, 1)
         if trigger.param == "ok":
-            self.loop.call_soon(self._end, trigger.run_id, Outcome.SUCCEEDED, "done")
+            self.loop.call_soon(self.end, trigger.run_id, Outcome.SUCCEEDED, "done")
 
     def stop(self, run_id: int, why: Words) -> bool:
         self.stopped.append((run_id, str(why)))
@@ -64,7 +64,7 @@ class ScriptedSlots(SlotPool):
         if trigger is None:
             return False
         if trigger.param != "stubborn":
-            self.loop.call_soon(self._end, run_id, Outcome.KILLED, why)
+            self.loop.call_soon(self.end, run_id, Outcome.KILLED, why)
         return True
 
     def cut_off(self, run_id: int) -> bool:
@@ -73,7 +73,7 @@ class ScriptedSlots(SlotPool):
         if trigger is None:
             return False
         if trigger.param != "stubborn":
-            self.loop.call_soon(self._end, run_id, Outcome.FAILED, cut_off().words)
+            self.loop.call_soon(self.end, run_id, Outcome.FAILED, cut_off().words)
         return True
 
     def finish(
@@ -84,21 +84,16 @@ class ScriptedSlots(SlotPool):
         on_recorded: Callable[[], None] | None = None,
     ) -> None:
         """End a run; thread-safe."""
-        self.loop.call_soon_threadsafe(self._end, run_id, outcome, message, on_recorded)
+        self.loop.call_soon_threadsafe(self.end, run_id, outcome, message, on_recorded)
 
-    def close(self, _grace_seconds: float) -> "asyncio.Future[None]":
-        self.is_closed = True
-        closed: asyncio.Future[None] = self.loop.create_future()
-        closed.set_result(None)
-        return closed
-
-    def _end(
+    def end(
         self,
         run_id: int,
         outcome: Outcome,
         words: Words,
         on_recorded: Callable[[], None] | None = None,
     ) -> None:
+        """End a run, on the thread of the loop."""
         trigger = self.running.pop(run_id, None)
         if trigger is not None:
             self._on_finished(
@@ -113,3 +108,9 @@ class ScriptedSlots(SlotPool):
                 ),
                 on_recorded,
             )
+
+    def close(self, _grace_seconds: float) -> "asyncio.Future[None]":
+        self.is_closed = True
+        closed: asyncio.Future[None] = self.loop.create_future()
+        closed.set_result(None)
+        return closed

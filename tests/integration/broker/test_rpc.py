@@ -72,9 +72,10 @@ class Responder:
                 self._consumer.ack([delivery])
                 answer = self._answer(question)
                 if answer is not None:
-                    self._reply(question.reply_to, answer)
+                    self.reply(question.reply_to, answer)
 
-    def _reply(self, reply_to: str, answer: Message) -> None:
+    def reply(self, reply_to: str, answer: Message) -> None:
+        """Send an answer, to whoever listens there."""
         outgoing = sealer().seal(
             answer,
             exchange=topology.REPLY_EXCHANGE,
@@ -302,7 +303,7 @@ def test_posted_question_is_answered_once(
     eventually(lambda: heard)
 
     [question] = responder.asked
-    responder._reply(question.reply_to, truthful("h1")(question))
+    responder.reply(question.reply_to, truthful("h1")(question))
     assert requester.ask([beat("h1")], 10) != [None]
 
     assert heard == [0]

@@ -12,7 +12,7 @@ def test_an_executor_that_answers_while_it_is_killed_ends(cluster: Cluster) -> N
     publisher = cluster.cables[id(executor)].publisher("answers")
 
     cluster.cables[id(executor)].die()
-    executor._loop.call_soon_threadsafe(publisher.publish, [])
+    cluster.loops[id(executor)].call_soon_threadsafe(publisher.publish, [])
 
     cluster.kill(executor)
 
