@@ -14,6 +14,7 @@ from executor.messaging.signed_sender import Identity, Sender
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, now_ms
 from tests.support.scripted_publisher import ScriptedPublisher
+from tests.support.started_threads import StartedThreads
 
 WHO = Identity(app="demo", address="exec-1", boot_id="boot-1")
 
@@ -81,7 +82,7 @@ def test_unwelcomed_executor_beats_often_and_a_welcomed_one_calmly(
 
     case.heartbeats.welcome()
     case.heartbeats.beat_now()
-    eventually(lambda: case.heartbeats._wake.is_set() is False)
+    eventually(lambda: case.valid_seconds() <= 60)  # as is what a welcomed one sends
 
     count = len(case.publisher.sent)
     with pytest.raises(AssertionError, match="did not come true"):
@@ -167,13 +168,15 @@ def test_beat_now_does_not_wait_for_its_time(make: Callable[..., Case]) -> None:
 
 
 def test_no_heartbeat_leaves_after_the_close(make: Callable[..., Case]) -> None:
+    threads = StartedThreads()
     case = make()
     case.heartbeats.start()
     eventually(lambda: case.answered)
+    before = threads.names()
 
     case.heartbeats.close()
 
     count = len(case.publisher.sent)
     case.heartbeats.beat_now()
     assert len(case.publisher.sent) == count
-    assert not case.heartbeats._thread.is_alive()
+    assert (before, threads.names()) == (["heartbeat exec-1"], [])

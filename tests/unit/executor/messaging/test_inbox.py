@@ -24,6 +24,7 @@ from executor.core.core import Command
 from executor.messaging.inbox import Arrival, Inbox
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import CLUSTER, SECRET, now_ms
+from tests.support.started_threads import StartedThreads
 
 QUEUE = run_queue("demo", "exec-1")
 
@@ -219,10 +220,15 @@ def test_delivery_says_whether_it_came_before(case: Case) -> None:
     assert not delivery.redelivered
 
 
-def test_closed_inbox_has_no_thread(case: Case) -> None:
+def test_closed_inbox_has_no_thread() -> None:
+    threads = StartedThreads()
+    case = Case()
+    case.inbox.start()
+    before = threads.names()
+
     case.inbox.close()
 
-    assert not case.inbox._thread.is_alive()
+    assert (before, threads.names()) == (["triggers exec-1"], [])
 
 
 class TestQuestions:

@@ -14,6 +14,7 @@ from executor.messaging.signed_sender import Identity, Sender
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, now_ms
 from tests.support.scripted_publisher import ScriptedPublisher
+from tests.support.started_threads import StartedThreads
 
 OK, LOST, BACK = Confirm.CONFIRMED, Confirm.UNKNOWN, Confirm.RETURNED
 WHO = Identity(app="demo", address="exec-1", boot_id="boot-1")
@@ -269,12 +270,14 @@ def test_full_outbox_empties_when_the_broker_is_back(make: Callable[..., Case]) 
 def test_close_ends_the_thread_though_the_broker_never_answers(
     make: Callable[..., Case],
 ) -> None:
+    threads = StartedThreads()
     case = make(*[[LOST]] * 1_000)
     case.outbox.add(finished(1), 100)
     case.outbox.start()
     eventually(lambda: len(case.publisher.rounds) > 2)
+    before = threads.names()
 
     case.outbox.close()
 
-    assert not case.outbox._thread.is_alive()
+    assert (before, threads.names()) == (["outbox exec-1"], [])
     assert not case.outbox.is_empty
