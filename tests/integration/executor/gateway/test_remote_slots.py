@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.messages.to_executor import Trigger
 from broker.messages.to_scheduler import Finished, NotStarted
@@ -17,9 +18,10 @@ from executor.gateway.errors import CallFailed, NotSent
 from executor.gateway.protocol import Answer, RemoteResult
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots
-from executor.gateway.remote_watch import NO_JOB
+from executor.gateway.remote_watch import BEAT_SECONDS, NO_JOB, PROOF_BEATS
 from executor.logs.run_logs import RunLogs
 from executor.processes.interface import SlotEvents
+from tests.support.moved_loop import MovedLoop
 
 URL = AllowList.parse("jobs").check("http://jobs:9999")
 LIMITS = RemoteLimits(
@@ -88,10 +90,11 @@ class Case:
     """Slots on a loop of their own, and what they reported."""
 
     def __init__(self, folder: Path, limits: RemoteLimits) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = MovedLoop()
         self.client = Client()
         self.started: list[int] = []
         self.ended: list[Finished | NotStarted] = []
+        self.is_watched = False
         self.slots = RemoteSlots(
             self.client,  # type: ignore[arg-type]
             limits,
@@ -145,8 +148,18 @@ class Case:
         self.settle()
         return bool(recorded)
 
-    def beat(self, *, is_proof_due: bool = True) -> None:
-        self.do(self.slots._watch.beat(is_proof_due=is_proof_due))
+    def beat(self, *, after_seconds: float = PROOF_BEATS * BEAT_SECONDS) -> None:
+        """Let so much time pass until the next beat that looks for proofs, or to the first beat."""
+        if self.is_watched:
+            for _ in range(PROOF_BEATS - 1):
+                self.loop.skip(BEAT_SECONDS)
+                after_seconds -= BEAT_SECONDS
+                self.settle()
+        self.loop.skip(after_seconds)
+        if not self.is_watched:
+            self.is_watched = True
+            self.slots.open()
+        self.settle()
 
     @property
     def begun_at_ms(self) -> list[int]:
@@ -315,16 +328,11 @@ class TestStops:
 
 
 class TestProofs:
-    def old(self, case: Case) -> None:
-        """Let the last proof be from long ago."""
-        case.slots._runs[1].proven_at -= 121
-
     def test_busy_executor_proves_that_its_run_goes_on(self, case: Case) -> None:
         case.client.busy = {10}
         case.start()
-        self.old(case)
 
-        case.beat()
+        case.beat(after_seconds=121)
 
         assert case.ended == []
         assert case.client.made("idleBeat") == [NO_JOB, 10]
@@ -333,9 +341,8 @@ class TestProofs:
         case.start()
         case.beat()
         was_lost = bool(case.ended)
-        self.old(case)
 
-        case.beat()
+        case.beat(after_seconds=111)
 
         assert not was_lost
         assert case.outcomes[0][0] is Outcome.LOST
@@ -343,18 +350,16 @@ class TestProofs:
     def test_silent_executor_has_lost_its_run_after_a_time(self, case: Case) -> None:
         case.client.answers["beat"] = NotSent("connection refused")
         case.start()
-        self.old(case)
 
-        case.beat()
+        case.beat(after_seconds=121)
 
         assert case.outcomes[0][0] is Outcome.LOST
 
     def test_executor_that_is_busy_with_everything_is_believed_alive_only(self, case: Case) -> None:
         case.client.busy = {NO_JOB}
         case.start()
-        self.old(case)
 
-        case.beat()
+        case.beat(after_seconds=121)
 
         assert case.ended == []
         assert case.client.made("idleBeat") == [NO_JOB]
@@ -364,23 +369,20 @@ def test_run_that_ends_while_it_is_being_proved_harms_no_other_proof(case: Case)
     case.start(1)
     case.start(2)
     case.beat()
-    for run in case.slots._runs.values():
-        run.proven_at -= 121
+    case.client.gate.clear()
+    case.beat(after_seconds=121)
+    assert case.client.made("idleBeat") == [NO_JOB, 10, 20, 10, 20]
+    copies = case.client.made("log").count(1)
 
-    async def prove() -> None:
-        case.client.gate.clear()
-        proving = case.loop.create_task(case.slots._watch.beat(is_proof_due=True))
-        while case.client.made("idleBeat") != [NO_JOB, 10, 20, 10, 20]:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        case.slots.call_back(RemoteResult(1, 200, "done"), lambda: None)
-        while 1 in case.slots._logs._logs:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+    case.call_back(1)
+    case.until(lambda: case.client.made("log").count(1) > copies)
+    case.settle()  # now nothing is left of the run
+    with capture_logs() as events:
         case.client.gate.set()
-        await proving
-
-    case.do(prove())
+        case.settle()
 
     assert sorted(outcome for outcome, _ in case.outcomes) == [Outcome.LOST, Outcome.SUCCEEDED]
+    assert events == []
 
 
 def test_resumed_run_is_not_started_again(case: Case) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,8 @@ from executor.gateway.remotes import RemoteOptions, Remotes
 from executor.logs.run_logs import RunLogs
 from executor.messaging.signed_sender import Identity
 from executor.processes.interface import SlotEvents, SlotsFactory
+from tests.support.http_peer import OK, Peer, http, peer_with
+from tests.support.moved_loop import MovedLoop
 
 URL = "http://jobs:9999"
 KEY = ("demo", "jobs:9999")
@@ -88,7 +91,7 @@ class Case:
     """Registered executors of a gateway, and the state that the next one finds."""
 
     def __init__(self, folder: Path) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = MovedLoop()
         self.state_dir = folder / "state"
         self.executors: list[FakeExecutor] = []
         #: Whether what is called back reaches the journal.
@@ -97,7 +100,7 @@ class Case:
         self._options = RemoteOptions(
             record_seconds=0.2,
             state_dir=self.state_dir,
-            allowed=AllowList.parse("jobs"),
+            allowed=AllowList.parse("jobs,127.0.0.1"),
             tokens=AccessTokens.parse("demo: a-token-of-one-app"),
             limits=RemoteLimits(count=4, grace_seconds=0, script_languages=()),
             run_logs=RunLogs(folder / "logs"),
@@ -126,14 +129,23 @@ class Case:
 
     def run(self, run_id: int = 1) -> None:
         """Let a run be at the latest executor."""
-        trigger = Trigger(
-            run_id=run_id, job_id=5, boot_id="b", kind="CRON", handler="h", scheduled_at_ms=1
-        )
 
         async def resume() -> None:
-            self.executors[-1].slots.resume(trigger, 1, 0.0)
+            self.executors[-1].slots.resume(trigger(run_id), 1, 0.0)
 
         self.do(resume())
+
+    def start(self, run_id: int, peer: Peer) -> bytes:
+        """Start a run at the latest executor, which is this one; return what it is sent."""
+        before = len(peer.requests)
+
+        async def start() -> None:
+            self.executors[-1].slots.start(trigger(run_id))
+            while len(peer.requests) == before:  # noqa: ASYNC110 - a peer tells of nothing
+                await asyncio.sleep(0.001)
+
+        self.do(start())
+        return peer.requests[before]
 
     def call_back(self, run_id: int = 1) -> None:
         self.do(self.remotes.call_back(["demo"], [RemoteResult(run_id, 200, "done")]))
@@ -141,7 +153,7 @@ class Case:
     def gone(self, executor: FakeExecutor) -> FakeExecutor:
         """Let an executor have left for so long that nobody waits for it."""
         executor.slots.sign_off()
-        executor.slots._liveness._expected_until -= 3600
+        self.loop.skip(3600)
         return executor
 
     def restored(self) -> list[str]:
@@ -149,11 +161,6 @@ class Case:
         before = len(self.executors)
         self.do(self.gateway().restore())
         return [executor.identity.boot_id for executor in self.executors[before:]]
-
-    @property
-    def appname(self) -> str:
-        """What the latest executor is called."""
-        return self.executors[-1].slots._client.appname
 
     def close(self) -> None:
         for executor in self.executors:
@@ -169,6 +176,12 @@ class Case:
         return executor
 
 
+def trigger(run_id: int) -> Trigger:
+    return Trigger(
+        run_id=run_id, job_id=5, boot_id="b", kind="CRON", handler="h", scheduled_at_ms=1
+    )
+
+
 @pytest.fixture
 def case(tmp_path: Path) -> Iterator[Case]:
     case = Case(tmp_path)
@@ -177,28 +190,50 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 
 class TestVersion:
-    def test_executor_that_names_its_app_is_called_as_3_5_wants_it(self, case: Case) -> None:
-        case.do(case.remotes.register("demo", URL, "Demo"))
+    @pytest.fixture
+    def peer(self, case: Case) -> Iterator[Peer]:
+        held = AsyncExitStack()
+        yield case.do(held.enter_async_context(peer_with(http(OK))))
+        case.do(held.aclose())
 
-        assert case.appname == "Demo"
+    def register(self, case: Case, peer: Peer, appname: str = "") -> None:
+        case.do(case.remotes.register("demo", f"http://127.0.0.1:{peer.port}", appname))
 
-    def test_it_is_known_after_a_restart(self, case: Case) -> None:
-        case.do(case.remotes.register("demo", URL, "Demo"))
-
+    def restart(self, case: Case) -> None:
         case.executors[-1].end(clean=False)
         case.restored()
 
-        assert case.appname == "Demo"
+    def is_of_3_5(self, request: bytes) -> bool:
+        """Whether the one that is called so is taken for an executor of 3.5, by its own name."""
+        return request.startswith(b"POST /trigger ") and b"XXL-JOB-APPNAME: Demo\r\n" in request
 
-    def test_executor_that_was_upgraded_is_called_in_the_new_way(self, case: Case) -> None:
-        case.register()
-        case.do(case.remotes.register("demo", URL, "Demo"))
-        first = case.appname
+    def test_executor_that_names_its_app_is_called_as_3_5_wants_it(
+        self, case: Case, peer: Peer
+    ) -> None:
+        self.register(case, peer, "Demo")
 
-        case.executors[-1].end(clean=False)
-        case.restored()
+        assert self.is_of_3_5(case.start(1, peer))
 
-        assert (first, case.appname) == ("Demo", "Demo")
+    def test_it_is_known_after_a_restart(self, case: Case, peer: Peer) -> None:
+        self.register(case, peer, "Demo")
+
+        self.restart(case)
+
+        assert self.is_of_3_5(case.start(1, peer))
+
+    def test_executor_that_was_upgraded_is_called_in_the_new_way(
+        self, case: Case, peer: Peer
+    ) -> None:
+        self.register(case, peer)
+        old = case.start(1, peer)
+        self.register(case, peer, "Demo")
+        first = case.start(2, peer)
+
+        self.restart(case)
+
+        assert old.startswith(b"POST /run ")
+        assert self.is_of_3_5(first)
+        assert self.is_of_3_5(case.start(3, peer))
 
 
 class TestWhatOutlivesThem:
