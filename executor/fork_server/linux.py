@@ -155,24 +155,25 @@ def process_row(pid: int) -> ProcessRow | None:
 class OomWatch:
     """Detects that the kernel has killed a process for lack of memory.
 
-    A container sees the counter of the whole host, so it may have been somebody else's process.
+    `counters` is where the kernel counts. A container sees those of the whole host, so it may have
+    been somebody else's process.
     """
 
-    def __init__(self) -> None:
-        self._seen = _count_oom_kills()
+    def __init__(self, counters: Path = Path("/proc/vmstat")) -> None:
+        self._counters = counters
+        self._seen = self._count()
 
     def has_killed(self) -> bool:
         """Whether it happened since the last call."""
-        before, self._seen = self._seen, _count_oom_kills()
+        before, self._seen = self._seen, self._count()
         return self._seen > before
 
-
-def _count_oom_kills() -> int:
-    try:
-        lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+    def _count(self) -> int:
+        try:
+            lines = self._counters.read_text(encoding="ascii").splitlines()
+        except OSError:
+            return 0
+        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
 def preallocate(file: int, start: int, size: int) -> bool:
