@@ -35,6 +35,8 @@ class ScriptedSlots(SlotPool):
         self.started: list[Trigger] = []
         self.stopped: list[tuple[int, str]] = []
         self.cut_offs: list[int] = []
+        #: How many times everything handed ahead was taken back.
+        self.recalls = 0
         self.running: dict[int, Trigger] = {}
         self.is_closed = False
         self.on_ready = events.ready
@@ -57,6 +59,9 @@ class ScriptedSlots(SlotPool):
         self.loop.call_soon(self._on_started, trigger.run_id, 1)
         if trigger.param == "ok":
             self.loop.call_soon(self.end, trigger.run_id, Outcome.SUCCEEDED, "done")
+
+    def recall_all(self) -> None:
+        self.recalls += 1
 
     def stop(self, run_id: int, why: Words) -> bool:
         self.stopped.append((run_id, str(why)))

@@ -141,7 +141,8 @@ def test_run_that_is_just_starting_when_its_executor_ends_does_not_start(
         case.desk.send_trigger(1, param="hold")
         eventually(lambda: Ailment.JOURNAL in case.desk.of(Heartbeat)[-1].ailments)
         executor.stop(hurry=True)
-        eventually(lambda: executor._core is not None and executor._core._active_runs.is_leaving)
+        # Once for what waits, and once for what has been started.
+        eventually(lambda: case.slots.recalls == 2)
 
     ended = case.desk.expect(1, NotStarted)
 

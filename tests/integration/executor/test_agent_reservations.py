@@ -1,10 +1,12 @@
 """Runs whose start was made durable ahead start without waiting for the disk, and only once."""
 
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from executor.journal.records import Reserved, Starting
 from executor.lanes import reservations
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
+from tests.support.scripted_slots import ScriptedSlots
 
 FEW = 20
 
@@ -158,29 +161,52 @@ def _no_space(write: object) -> object:
     return fail
 
 
-def test_runs_that_end_together_are_followed_by_one_look_at_what_may_start(case: AgentCase) -> None:
-    [executor] = case.executors
-    for run_id in range(1, 9):
-        case.desk.send_trigger(run_id, param="hold")
-    eventually(lambda: len(case.slots.running) == 4)
-    assert executor._core is not None
-    runs, loop = executor._core._active_runs, executor._loop
-    start_ready, looks, seen = runs.start_ready, [], []
+class WatchedSlots(ScriptedSlots):
+    """Scripted slots that note what their executor's thread finds when it looks for a free one."""
 
-    def look() -> None:
-        looks.append(1)
-        start_ready()
+    def __init__(self, **options: Any) -> None:
+        self.looks: list[int] = []
+        super().__init__(**options)
+
+    @property
+    def free(self) -> int:
+        free = super().free
+        if threading.current_thread().name.startswith("executor "):
+            self.looks.append(free)
+        return free
+
+
+def test_runs_that_end_together_are_followed_by_one_look_at_what_may_start(
+    tmp_path: Path, pace: SimpleNamespace
+) -> None:
+    def make(**events: Any) -> WatchedSlots:
+        case.slots = slots = WatchedSlots(**events)
+        made.append(slots)
+        return slots
+
+    made: list[WatchedSlots] = []
+    case = AgentCase(tmp_path, make_slots=make)
+    case.limits = replace(case.limits, commit_pace=pace)  # type: ignore[arg-type]
+    case.boot()
+    [slots] = made
+    fill(case)
+    seen: list[tuple[int, list[int]]] = []
+
+    def note() -> None:
+        seen.append((len(slots.started), list(slots.looks)))
 
     def end_all() -> None:
-        looks.clear()
-        for run_id in list(case.slots.running):
-            case.slots._end(run_id, Outcome.SUCCEEDED, "done")
-        seen.append(len(looks))
-        loop.call_soon(lambda: seen.append(len(looks)))
+        slots.looks.clear()
+        for run_id in list(slots.running):
+            slots.end(run_id, Outcome.SUCCEEDED, "done")
+        note()
+        slots.loop.call_soon(note)
 
-    runs.start_ready = look  # type: ignore[method-assign]
-    loop.call_soon_threadsafe(end_all)
+    slots.loop.call_soon_threadsafe(end_all)
     eventually(lambda: len(seen) == 2)
 
-    assert seen == [0, 1]
-    eventually(lambda: len(case.slots.started) == 8)
+    [at_the_ends, (started, looks)] = seen
+    assert at_the_ends == (4, [])
+    assert started == 8
+    assert 0 not in looks, "another look, for which no slot was left"
+    case.close()
