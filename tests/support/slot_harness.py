@@ -25,6 +25,11 @@ T = TypeVar("T")
 #: The due time of every run here: 2023-11-14T22:13:20.500Z.
 SCHEDULED_AT_MS = 1_700_000_000_500
 DAY = "2023-11-14"
+#: The first line of every file of handlers. The process that imports it is the zygote.
+_HEAD = (
+    "from warren import job, JobContext, JobStopped; import os as _os, pathlib as _pathlib; "
+    "_pathlib.Path(__file__).with_name('zygote').write_text(str(_os.getpid()))\n"
+)
 
 
 class SlotHarness:
@@ -41,7 +46,10 @@ class SlotHarness:
     ) -> None:
         self.folder = folder
         self.file = folder / "handlers_of_test.py"
-        self.file.write_text("from warren import job, JobContext, JobStopped\n" + source)
+        self.file.write_text(_HEAD + source)
+        noted = folder / "zygote"
+        noted.touch()
+        noted.chmod(0o666)  # it may be of another user
         self.loop = asyncio.new_event_loop()
         self.log_folder = log_folder or folder / "logs"
         self.logs = RunLogs(self.log_folder, cap_bytes)
@@ -84,17 +92,18 @@ class SlotHarness:
     # -- runs ---------------------------------------------------------------------------------
 
     def start(self, handler: str, param: str = "", **fields: Any) -> int:
-        trigger = self._trigger(handler, param, fields)
+        trigger = self.trigger(handler, param, **fields)
         self.slots.start(trigger)
         return trigger.run_id
 
     def start_batch(self, handler: str, params: Sequence[str], **fields: Any) -> list[int]:
         """Start a run with all others handed ahead; the job must have an idle process."""
-        head, *followers = [self._trigger(handler, param, fields) for param in params]
+        head, *followers = [self.trigger(handler, param, **fields) for param in params]
         self.slots.start(head, followers)
         return [trigger.run_id for trigger in (head, *followers)]
 
-    def _trigger(self, handler: str, param: str, fields: dict[str, Any]) -> Trigger:
+    def trigger(self, handler: str, param: str = "", **fields: Any) -> Trigger:
+        """Return a run of a number of its own."""
         return Trigger(
             run_id=next(self._ids),
             handler=handler,
@@ -141,9 +150,8 @@ class SlotHarness:
 
     @property
     def zygote(self) -> Process:
-        link = self.slots._supervisor._link
-        assert link is not None, "there is no zygote now"
-        return identify(link.pid)
+        """The one that has imported the handlers last."""
+        return identify(int(self.note("zygote")))
 
     def job_processes(self) -> list[Process]:
         return [p for p in descendants(self.zygote.pid) if p.name == "warren-job"]

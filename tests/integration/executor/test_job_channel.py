@@ -1,12 +1,16 @@
 """A job that writes into the channel of its process ends itself, and costs its executor nothing."""
 
+import asyncio
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.messages.values import Outcome
+from broker.reasons.reason import Reason
 from executor.fork_server import frames
+from executor.processes.process_channel import ProcessChannel
 from tests.support.slot_harness import SlotHarness
 
 SOURCE = r"""
@@ -72,8 +76,11 @@ def two(context):
 @job("flood")
 def flood(context):
     write(START)
-    while True:
-        write(b"1" * 100_000)
+    written = 0
+    with open(os.path.join(os.path.dirname(__file__), "written"), "w") as file:
+        while True:
+            written += os.write(channel(), b"1" * 1_000)
+            os.pwrite(file.fileno(), b"%d" % written, 0)
 
 @job("at.exit")
 def at_exit(context):
@@ -94,6 +101,13 @@ def harness(tmp_path: Path) -> Iterator[SlotHarness]:
     harness = SlotHarness(tmp_path, SOURCE, count=1).open()
     yield harness
     harness.close()
+
+
+def most_in_a_channel() -> int:
+    """Return how many bytes the kernel keeps at most for who does not read them."""
+    one, other = socket.socketpair()
+    with one, other:
+        return one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
 
 
 def words(start: bytes) -> str:
@@ -135,19 +149,41 @@ def test_one_that_does_not_mind_sigterm_is_killed(harness: SlotHarness) -> None:
 
 
 def test_flood_takes_no_more_of_the_executors_memory_than_a_result(harness: SlotHarness) -> None:
-    run_id = harness.start("flood")
-    (process,) = harness.slots._pool._processes.values()
-    longest = 0
+    finished = harness.run("flood", seconds=20)
 
-    def is_over() -> bool:
-        nonlocal longest
-        longest = max(longest, len(process._channel._unread))
-        return run_id in harness.finished
+    written = int(harness.note("written"))
+    assert finished.outcome is Outcome.FAILED
+    assert frames.RESULT_LIMIT - 1_000 < written <= frames.RESULT_LIMIT + most_in_a_channel()
 
-    harness.turn(is_over, 20)
 
-    assert harness.finished[run_id].outcome is Outcome.FAILED
-    assert longest <= frames.RESULT_LIMIT
+def test_channel_takes_nothing_beyond_the_longest_result() -> None:
+    loop = asyncio.new_event_loop()
+    misuses: list[Reason] = []
+    channel = ProcessChannel(loop, on_answer=lambda _: None, on_misuse=misuses.append)
+    process = channel.other_end
+    process.setblocking(False)
+    sent = process.send(b'{"type":"Result","run_id":')
+    kept = 0
+
+    def send_more() -> int:
+        count = process.send(b"1" * 100)
+        loop.run_until_complete(asyncio.sleep(0))  # it reads whatever is there
+        return count
+
+    def send_without_end() -> None:
+        while True:
+            send_more()
+
+    while not misuses:
+        kept = sent
+        sent += send_more()
+
+    assert frames.RESULT_LIMIT - 100 < kept <= frames.RESULT_LIMIT
+    with pytest.raises(BlockingIOError):
+        send_without_end()
+    process.close()
+    channel.close()
+    loop.close()
 
 
 def test_what_comes_after_the_result_changes_nothing(harness: SlotHarness) -> None:

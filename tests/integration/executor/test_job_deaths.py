@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.messages.values import Outcome
 from tests.support.eventually import eventually
@@ -45,7 +46,11 @@ def slow_destroy(context):
 @job("hangs.at.exit")
 def hangs_at_exit(context):
     import atexit
-    atexit.register(time.sleep, 60)
+    def hang():
+        with open(os.path.join(HERE, "begun"), "a") as file:
+            file.write("the exit\n")
+        time.sleep(60)
+    atexit.register(hang)
     return "done"
 """
 
@@ -86,7 +91,8 @@ def test_dead_zygote_is_replaced_and_the_slots_work_on(harness: SlotHarness) -> 
 
 def test_result_that_was_there_stands_when_the_zygote_dies(harness: SlotHarness) -> None:
     run_id = harness.start("hangs.at.exit", fresh_process=True)
-    harness.turn(lambda: harness.slots._runs.get(run_id).result)
+    harness.turn(lambda: harness.note("begun"))  # the result has been sent before
+    harness.turn_for(0)
 
     kill(harness.zygote)
 
@@ -132,8 +138,9 @@ def test_handlers_that_no_longer_load_are_tried_until_they_do(harness: SlotHarne
     good = harness.file.read_text()
     harness.file.write_text("broken = ")
 
-    kill(harness.zygote)
-    harness.turn(lambda: "SyntaxError" in harness.slots._supervisor.error)
+    with capture_logs() as events:
+        kill(harness.zygote)
+        harness.turn(lambda: any("SyntaxError" in event.get("why", "") for event in events))
     assert harness.slots.free == 0
     harness.file.write_text(good)
 

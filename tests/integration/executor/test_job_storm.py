@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker.messages.values import Outcome
+from executor.processes.job_process import JobProcess, Owner, SlotRun
 from tests.support.slot_harness import SlotHarness, processes_holding
 
 SOURCE = r"""
@@ -23,6 +24,10 @@ os.set_inheritable(HELD, True)
 
 @job("quick")
 def quick(context):
+    return context.param
+
+@job("lingers", destroy=lambda: time.sleep(0.02))
+def lingers(context):
     return context.param
 
 @job("prints")
@@ -110,6 +115,13 @@ def _link(descriptor: Path) -> str:
         return ""
 
 
+def kept() -> Counter[str]:
+    """Count what this process still knows of runs, job processes and jobs."""
+    gc.collect()
+    kinds = (SlotRun, JobProcess, Owner)
+    return Counter(type(one).__name__ for one in gc.get_objects() if type(one) in kinds)
+
+
 def start_any(harness: SlotHarness, chance: random.Random) -> int:
     handler = chance.choice(QUICK * 3 + ROUGH + LONG)
     timeout = chance.choice([0.02, 0.1, 0.3]) if handler in LONG else chance.choice([0, 0, 0.05])
@@ -159,9 +171,9 @@ def test_nothing_lives_on_but_idle_processes(harness: SlotHarness, seed: int) ->
 
 def test_descriptors_do_not_pile_up(harness: SlotHarness) -> None:
     def settle() -> tuple[int, int]:
+        # Every run here ends with its process, and the zygote tells of that when it has closed what
+        # was the process's.
         harness.turn(lambda: not harness.slots.running)
-        # The zygote tells of an exit when it has closed what was the process's.
-        harness.turn(lambda: not harness.slots._pool._processes)
         gc.collect()
         return descriptors_of_no_note(harness), descriptors(harness.zygote.pid)
 
@@ -181,8 +193,7 @@ def test_descriptors_do_not_pile_up(harness: SlotHarness) -> None:
 def test_descriptors_do_not_pile_up_when_zygotes_die(harness: SlotHarness) -> None:
     def count() -> int:
         harness.turn(lambda: harness.slots.free == 6)
-        harness.run("quick")
-        harness.turn(lambda: not harness.slots._pool._processes)  # an idle one ends after a while
+        harness.run("quick", fresh_process=True)  # which ends when its process is gone
         gc.collect()
         return descriptors_of_no_note(harness)
 
@@ -196,23 +207,29 @@ def test_descriptors_do_not_pile_up_when_zygotes_die(harness: SlotHarness) -> No
 
 
 def test_finished_runs_are_forgotten(harness: SlotHarness) -> None:
+    before = kept()
+
     for _ in range(50):
         harness.run("quick")
 
-    pool = harness.slots._pool
-    assert not harness.slots._runs
-    assert not pool._waiting
-    assert len(pool._processes) == len(pool._idle) == 1
+    assert harness.slots.free == 6
+    assert len(harness.job_processes()) == 1
+    assert kept() - before == Counter({"JobProcess": 1, "Owner": 1})
 
 
 def test_a_thousand_jobs_cost_no_more_than_the_bounds_allow(harness: SlotHarness) -> None:
-    pool = harness.slots._pool
+    before = kept()
+    children = Path(f"/proc/{harness.zygote.pid}/task/{harness.zygote.pid}/children")
     most = 0
 
+    def is_free() -> int:
+        nonlocal most
+        most = max(most, len(children.read_text().split()))
+        return harness.slots.free
+
     for job_id in range(1000):
-        harness.turn(lambda: harness.slots.free)
-        harness.start("quick", job_id=job_id)
-        most = max(most, len(pool._processes))
+        harness.turn(is_free)
+        harness.start("lingers", job_id=job_id)
     harness.turn(lambda: not harness.slots.running, 60)
     alive = len(harness.job_processes())
     harness.turn(lambda: not harness.job_processes())
@@ -220,8 +237,7 @@ def test_a_thousand_jobs_cost_no_more_than_the_bounds_allow(harness: SlotHarness
     assert len(harness.finished) == 1000
     assert {each.outcome for each in harness.finished.values()} == {Outcome.SUCCEEDED}
     assert max(most, alive) <= 11
-    harness.turn(lambda: not pool._processes)
-    assert [pool._idle._all, pool._idle._by_owner] == [{}, {}]
+    harness.turn(lambda: not kept() - before)
 
 
 def test_results_go_to_the_run_that_they_belong_to(tmp_path: Path) -> None:
@@ -257,14 +273,14 @@ def test_more_slots_than_can_be_are_refused(tmp_path: Path) -> None:
 
 
 def test_run_that_is_at_work_cannot_be_started_again(harness: SlotHarness) -> None:
-    run_id = harness.start("sleeps")
-    run = harness.slots._runs.get(run_id)
+    trigger = harness.trigger("sleeps")
+    harness.slots.start(trigger)
 
-    with pytest.raises(RuntimeError, match=f"expected run {run_id} to be new"):
-        harness.slots.start(run.trigger)
+    with pytest.raises(RuntimeError, match=f"expected run {trigger.run_id} to be new"):
+        harness.slots.start(trigger)
 
-    harness.slots.stop(run_id, "enough")
-    assert harness.wait(run_id).message.startswith("enough")
+    harness.slots.stop(trigger.run_id, "enough")
+    assert harness.wait(trigger.run_id).message.startswith("enough")
 
 
 def test_lack_of_descriptors_fails_a_run_and_harms_no_other(harness: SlotHarness) -> None:
