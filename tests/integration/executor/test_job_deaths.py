@@ -91,8 +91,8 @@ def test_dead_zygote_is_replaced_and_the_slots_work_on(harness: SlotHarness) -> 
 
 def test_result_that_was_there_stands_when_the_zygote_dies(harness: SlotHarness) -> None:
     run_id = harness.start("hangs.at.exit", fresh_process=True)
-    harness.turn(lambda: harness.note("begun"))  # the result has been sent before
-    harness.turn_for(0)
+    harness.turn(lambda: harness.note("begun"))  # the result was sent before,
+    harness.turn_for(0.01)  # so it is read
 
     kill(harness.zygote)
 
