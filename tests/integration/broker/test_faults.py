@@ -13,7 +13,7 @@ from broker import topology
 from broker.errors import BrokerUnavailable
 from broker.rabbitmq.link import Link
 from broker.rabbitmq.transport import AmqpTransport, connect
-from broker.transport import BrokerSettings, Confirm, Outgoing, Publisher
+from broker.transport import BrokerSettings, Confirm, Delivery, Outgoing, Publisher
 from tests.integration.broker.proxy import Proxy
 from tests.support.eventually import eventually
 from tests.support.rabbitmq import PrivateRabbit
@@ -399,13 +399,21 @@ def test_acks_given_while_the_broker_is_away_do_not_stop_those_after_it(
 def test_what_was_delivered_and_not_taken_before_a_cut_comes_once(
     proxy: Proxy, through_proxy: AmqpTransport
 ) -> None:
-    ready_publisher(through_proxy).publish([message(b"1"), message(b"2")]).wait(30)
     consumer = through_proxy.consumer("c", [RUN.name], prefetch=10)
-    eventually(lambda: len(consumer._buffer) == 2)
+    delivered: list[bytes] = []
+    put = consumer.put
+
+    def put_and_note(delivery: Delivery) -> None:
+        put(delivery)
+        delivered.append(delivery.body)
+
+    consumer.put = put_and_note  # type: ignore[method-assign]
+    ready_publisher(through_proxy).publish([message(b"1"), message(b"2")]).wait(30)
+    eventually(lambda: delivered == [b"1", b"2"])
 
     proxy.cut()
     eventually(lambda: consumer.generation == 2 and consumer.is_ready)
-    eventually(lambda: len(consumer._buffer) >= 2)
+    eventually(lambda: delivered == [b"1", b"2"] * 2)
 
     deliveries = consumer.take(10, 1) + consumer.take(10, 0.2)
     assert [delivery.body for delivery in deliveries] == [b"1", b"2"]

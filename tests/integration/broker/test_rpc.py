@@ -1,7 +1,9 @@
 """Questions and answers, on both transports."""
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -91,6 +93,17 @@ class Responder:
 
 def beat(address: str, boot_id: str = "b1") -> Question:
     return ("app1", address, boot_id, lambda q, to: Beat(question_id=q, reply_to=to))
+
+
+class Boot(str):
+    """The boot of an executor, which only questions to it remember."""
+
+    __slots__ = ("__weakref__",)
+
+
+def is_forgotten(boot: weakref.ref[Boot]) -> bool:
+    gc.collect()
+    return boot() is None
 
 
 def truthful(address: str, boot_id: str = "b1") -> Answering:
@@ -267,10 +280,14 @@ def test_closed_requester_answers_none(requester: Requester) -> None:
 
 
 def test_bad_name_is_said_and_leaves_nothing_open(requester: Requester) -> None:
-    with pytest.raises(ValueError, match="address"):
-        requester.ask([beat("h1"), beat("../x")], 1)
+    boot = Boot("b1")
+    open_question = weakref.ref(boot)
 
-    assert requester._open == {}
+    with pytest.raises(ValueError, match="address"):
+        requester.ask([beat("h1", boot), beat("../x")], 1)
+
+    del boot
+    assert is_forgotten(open_question)
 
 
 # -- asked without waiting ------------------------------------------------------------------------
@@ -310,24 +327,30 @@ def test_posted_question_is_answered_once(
 
 
 def test_posted_question_is_forgotten_when_its_time_is_up(requester: Requester) -> None:
-    requester.post([beat("nobody")], 0.05, lambda *_: None)
-    assert len(requester._open) == 1
+    boot = Boot("b1")
+    open_question = weakref.ref(boot)
+    requester.post([beat("nobody", boot)], 0.05, lambda *_: None)
+    del boot
+    assert not is_forgotten(open_question)
 
-    eventually(lambda: not requester._open)
+    eventually(lambda: is_forgotten(open_question))
 
 
 def test_who_fails_to_hear_an_answer_costs_nobody_else_theirs(
     requester: Requester, start: Callable[..., Responder]
 ) -> None:
     start("h1")
+    boot = Boot("b1")
+    open_question = weakref.ref(boot)
 
     def fail(_position: int, _answer: object) -> None:
         raise RuntimeError("no ears")
 
-    requester.post([beat("h1")], 10, fail)
+    requester.post([beat("h1", boot)], 3_600, fail)
+    del boot
 
     assert requester.ask([beat("h1")], 10) != [None]
-    eventually(lambda: not requester._open)
+    eventually(lambda: is_forgotten(open_question))
 
 
 def test_who_is_told_an_answer_may_ask_on(
