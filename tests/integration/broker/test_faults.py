@@ -1,9 +1,11 @@
 """RabbitMQ's bad days: restarted, killed, short of memory, frozen, cut off."""
 
+import logging
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from broker import topology
 from broker.errors import BrokerUnavailable
 from broker.rabbitmq.link import Link
 from broker.rabbitmq.transport import AmqpTransport, connect
-from broker.transport import BrokerSettings, Confirm, Delivery, Outgoing, Publisher
+from broker.transport import Batch, BrokerSettings, Confirm, Delivery, Outgoing, Publisher
 from tests.integration.broker.proxy import Proxy
 from tests.support.eventually import eventually
 from tests.support.rabbitmq import PrivateRabbit
@@ -31,6 +33,29 @@ QUEUE_PROCESS = (
 def transport_to(url: str, **options: float) -> AmqpTransport:
     values = {"backoff_seconds": (0.05, 0.5), "connect_timeout_seconds": 3.0} | options
     return connect(BrokerSettings(urls=(url,), **values))
+
+
+@contextmanager
+def on_loss(action: Callable[[], object]) -> Iterator[None]:
+    """Let another thread do something when pika, and nobody else yet, knows of a lost connection.
+
+    It logs that before it tells anyone.
+    """
+    log = logging.getLogger("pika.adapters.base_connection")
+
+    def act(_record: logging.LogRecord) -> bool:
+        thread = threading.Thread(target=action)
+        thread.start()
+        thread.join()
+        return False
+
+    log.setLevel(logging.ERROR)
+    log.addFilter(act)
+    try:
+        yield
+    finally:
+        log.removeFilter(act)
+        log.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
@@ -449,10 +474,13 @@ def test_publisher_goes_on_after_its_word_to_a_dying_connection_was_never_heard(
     proxy: Proxy, through_proxy: AmqpTransport
 ) -> None:
     publisher = ready_publisher(through_proxy)
-    publisher._is_pump_asked = True  # asked, and the connection is lost before it is called
+    batches: list[Batch] = []
 
-    proxy.cut()
+    with on_loss(lambda: batches.append(publisher.publish([message()]))):
+        proxy.cut()
+        eventually(lambda: batches)
 
+    assert batches[0].wait(30) == [Confirm.UNKNOWN]
     eventually(lambda: publisher.publish([message()]).wait(1) == [Confirm.CONFIRMED])
 
 
