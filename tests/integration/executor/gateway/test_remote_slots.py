@@ -339,7 +339,7 @@ class TestProofs:
 
     def test_idle_executor_has_lost_its_run_after_a_time(self, case: Case) -> None:
         case.start()
-        case.beat()
+        case.beat(after_seconds=10)
         was_lost = bool(case.ended)
 
         case.beat(after_seconds=111)
