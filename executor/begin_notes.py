@@ -15,6 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from executor.regular_files import open_regular
+
 #: The file: the run that was begun last, written by the job process, and the last batch that was
 #: withdrawn, written by the executor.
 _FIELD = struct.Struct("<Q")
@@ -26,7 +28,7 @@ _ALL_BATCHES = 2**64 - 1
 def make_note(path: Path) -> int | None:
     """Return the descriptor of a new note that has its place on the disk; None if there is none."""
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     except OSError:
         return None
     with suppress(OSError):
@@ -144,7 +146,7 @@ class OldNotes:
 
 
 def _revoke(path: Path) -> int:
-    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    file = open_regular(path, os.O_RDWR)
     try:
         if os.fstat(file).st_size != _BYTES:
             raise OSError("a note was cut short")

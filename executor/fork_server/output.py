@@ -21,6 +21,7 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from executor.disk import space_of, stop_mark
 from executor.handlers.context import log_line
+from executor.regular_files import open_regular
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ T = TypeVar("T")
 #: block that the log takes anyway.
 _CHECK_BYTES = 65_536
 
-_APPENDING = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_APPENDING = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class Output:
             tail = os.pread(self._file, LOG_TAIL_BYTES, at) if size else b""
         except OSError as lost:  # the handler closed every descriptor it found
             return Written(0, "", Why.LOG_INCOMPLETE(why=str(lost.strerror)))
-        self._is_empty = not size and not error
+        self._is_empty = not size and not error and self._is_in_place()
         return Written(size, tail.decode(errors="replace"), error)
 
     def release_log(self) -> None:
@@ -177,7 +178,7 @@ class Output:
         """Write to the log of the last run again, if it still exists."""
         if self._file < 0 and self._path:
             with contextlib.suppress(OSError):
-                self._replace_file(os.open(self._path, _APPENDING & ~os.O_CREAT), self._path)
+                self._replace_file(open_regular(self._path, _APPENDING & ~os.O_CREAT), self._path)
         with contextlib.suppress(OSError):
             os.dup2(self._file, 1)
             os.dup2(self._file, 2)
@@ -206,6 +207,14 @@ class Output:
                 if os.fstat(self._file).st_size == 0:
                     os.unlink(self._path)  # noqa: PTH108 - paths are text here, for speed
 
+    def _is_in_place(self) -> bool:
+        """Whether the log is still where the run began it, so that it may be renamed."""
+        try:
+            found = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116 - see above
+            return os.path.samestat(found, os.fstat(self._file))
+        except OSError:
+            return False
+
     def _switch_to(self, path: str) -> None:
         if self._is_empty:
             try:
@@ -215,7 +224,7 @@ class Output:
             else:
                 self._path = path
                 return
-        file = _with_folder(path, lambda: os.open(path, _APPENDING, 0o640))
+        file = _with_folder(path, lambda: open_regular(path, _APPENDING))
         self._replace_file(file, path)
 
     def _replace_file(self, file: int, path: str) -> None:

@@ -5,7 +5,6 @@ resumed. The line numbers that executors report are not used: versions differ.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from executor.gateway import protocol
 from executor.gateway.errors import CallFailed
 from executor.gateway.remote_client import RemoteClient
 from executor.logs.run_logs import RunLogs
+from executor.regular_files import open_regular
 
 #: How long a reader waits for new lines.
 READER_SECONDS = 1.0
@@ -182,8 +182,7 @@ class RemoteLog:
         if self._run_logs.shortfall() or self._run_logs.size(self._path) > self._run_logs.cap_bytes:
             return False
         Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(self._path, flags, 0o640), "ab") as file:
+        with open(self._path, "ab", opener=open_regular) as file:
             file.write(text.encode(errors="replace"))
         return not self._run_logs.cut_to_cap(self._path)
 
@@ -205,7 +204,7 @@ def _whole_lines(text: Any, *, is_over: bool) -> str:
 def _count_lines(path: str) -> int:
     count = 0
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - a text, as the run logs have it
+        with open(path, "rb", opener=open_regular) as file:
             while data := file.read(1_048_576):
                 count += data.count(b"\n")
     except OSError:

@@ -9,9 +9,11 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 
+from executor.regular_files import open_regular
+
 #: Most bytes of notes beside one log: some six hours of a job that prints all the time.
 NOTES_BYTES = 1_000_000
-_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 #: The last line of notes that are as long as they may be.
 _FULL = b"full\n"
 #: From which line on which time counts, in epoch milliseconds.
@@ -50,7 +52,7 @@ class LineTimes:
     def _note(self, path: str, size: int) -> None:
         line = b"%d %d\n" % (size, self._now_ms())
         try:
-            notes = os.open(notes_path(path), _APPENDING, 0o640)
+            notes = open_regular(notes_path(path), _APPENDING)
             try:
                 room = self._notes_bytes - os.fstat(notes).st_size
                 if room > 0:
@@ -85,8 +87,7 @@ def changes(path: str, offsets: Sequence[int], from_line: int, last_change_ms: i
 def _read(path: str) -> tuple[list[int], list[int], bool]:
     """Return the sizes, in rising order, with their instants, and whether more was not noted."""
     try:
-        notes = os.open(notes_path(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(notes, "rb") as file:
+        with open(notes_path(path), "rb", opener=open_regular) as file:
             text = file.read(NOTES_BYTES + 100)
     except OSError:
         return [], [], False

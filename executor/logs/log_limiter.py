@@ -5,10 +5,21 @@ programs that a job starts does not, so logs that have grown too long are cut he
 """
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from broker.messages.values import LOG_TAIL_BYTES
+from broker.reasons.codes import Why
+from broker.reasons.reason import Words
 from executor.disk import stop_mark
 from executor.logs.run_logs import RunLogs
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedLog:
+    """The end of a finished log as text, and why something is missing from it, if that is known."""
+
+    tail: str
+    error: Words = ""
 
 
 class LogLimiter:
@@ -37,15 +48,21 @@ class LogLimiter:
             return True
         return size > LOG_TAIL_BYTES and self._run_logs.shortfall() > 0
 
-    def close(self, path: str) -> str:
-        """Return the tail of a finished log; cut the log if it is too long, drop it if empty."""
+    def check(self, path: str, tail: str) -> FinishedLog:
+        """Return a finished log of known tail that needs no cut."""
+        fault = self._run_logs.fault(path)
+        return FinishedLog(tail, Why.LOG_MISSING(fault=fault) if fault else "")
+
+    def close(self, path: str) -> FinishedLog:
+        """Return a finished log; cut it if it is too long, drop it if empty."""
         tail = self._run_logs.tail(path)  # before the cut: it is what the run wrote last
         self._enforce([path])
         self._limits.pop(path, None)
         self._sizes.pop(path, None)
-        if not tail:
+        finished = self.check(path, tail)
+        if not tail and not finished.error:
             self._run_logs.drop_if_empty(path)
-        return tail
+        return finished
 
     def _enforce(self, paths: Collection[str]) -> dict[str, int] | None:
         """Cut these logs; return their sizes if the reserve is intact."""

@@ -20,6 +20,7 @@ from executor.disk import DEFAULT_RESERVE, Reserve, Space, space_of
 from executor.logs import line_times, log_search
 from executor.logs.line_times import TimeChanges
 from executor.logs.log_search import FoundLines
+from executor.regular_files import misplaced, open_regular
 
 #: Most bytes of one run's log.
 CAP_BYTES = 50_000_000
@@ -89,6 +90,10 @@ class RunLogs:
         except OSError:
             return ""
 
+    def fault(self, path: str) -> str:
+        """Return why there cannot be a log at a path; empty if there is one or nothing."""
+        return misplaced(path)
+
     def size(self, path: str) -> int:
         """Return a log's size, 0 if there is no such file."""
         try:
@@ -109,7 +114,7 @@ class RunLogs:
         Its writer goes on after the mark, since logs are opened for appending.
         """
         try:
-            with open(path, "ab", opener=_no_follow) as file:
+            with open(path, "ab", opener=open_regular) as file:
                 file.truncate(max(0, size - len(mark)))
                 file.write(mark)
         except OSError:
@@ -120,7 +125,7 @@ class RunLogs:
         """Remove an empty log."""
         with contextlib.suppress(OSError):
             if os.stat(path, follow_symlinks=False).st_size == 0:  # noqa: PTH116 - see path_of
-                os.unlink(path)  # noqa: PTH108 - see above
+                os.unlink(path)  # noqa: PTH108 - see path_of
 
     def read(
         self,
@@ -220,12 +225,8 @@ def _nothing(from_line: int, *, missing: bool = False) -> Lines:
     return Lines(from_line=from_line, to_line=from_line - 1, text="", is_end=True, missing=missing)
 
 
-def _no_follow(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
-
-
 def _open(path: str) -> io.BufferedReader:
-    return open(path, "rb", opener=_no_follow)
+    return open(path, "rb", opener=open_regular)
 
 
 def _count_lines(file: io.BufferedReader) -> int:

@@ -45,11 +45,12 @@ def conclude(
     exit_: Exit | None,
     grace_seconds: float,
     is_script: bool = False,
+    log_error: Words = "",
 ) -> tuple[Outcome, Words]:
     """Return a run's outcome and message.
 
     `exit_` is None for a process that gave a `result` and lives on. A script gives none: its exit
-    code is the result.
+    code is the result. `log_error` says what the executor found wrong with the log.
     """
     if stop is not None and not _yields(stop, result):
         outcome, message = stop.outcome, _stopped(stop, result, exit_, grace_seconds)
@@ -59,7 +60,7 @@ def conclude(
         outcome, message = _exited(exit_.code)
     else:
         outcome, message = Outcome.FAILED, _unanswered(exit_ or Exit())
-    return outcome, _with_notes(message, [*_log_notes(result), *_survivors(exit_)])
+    return outcome, _with_notes(message, [*_log_notes(result, log_error), *_survivors(exit_)])
 
 
 def describe_signal(number: int) -> Reason:
@@ -122,8 +123,9 @@ def _exit_notes(exit_: Exit | None) -> list[Words]:
     return [Why.SIGNAL_AT_EXIT(signal=describe_signal(-exit_.code))]
 
 
-def _log_notes(result: Result | None) -> list[Words]:
-    note = "" if result is None else from_json(result.log_why) or result.log_error
+def _log_notes(result: Result | None, found: Words) -> list[Words]:
+    told = "" if result is None else from_json(result.log_why) or result.log_error
+    note = told or found
     return [note] if note else []
 
 

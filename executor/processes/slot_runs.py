@@ -7,7 +7,7 @@ from collections.abc import Callable, KeysView
 from broker.messages.to_scheduler import Finished
 from broker.reasons.stored import to_json
 from executor.handlers.outcomes import cut
-from executor.logs.log_limiter import LogLimiter
+from executor.logs.log_limiter import FinishedLog, LogLimiter
 from executor.processes.endings import Exit, Stop, conclude, timed_out
 from executor.processes.interface import SlotEvents
 from executor.processes.job_process import SlotRun
@@ -77,12 +77,14 @@ class SlotRuns:
 
     def report_end(self, run: SlotRun, exit_: Exit | None) -> None:
         """Report the end of a removed run; `exit_` None: its process lives on."""
+        log = self._finished_log(run, exit_)
         outcome, message = conclude(
             stop=run.stop,
             result=run.result,
             exit_=exit_,
             grace_seconds=run.grace_seconds,
             is_script=bool(run.command),
+            log_error=log.error,
         )
         self._events.finished(
             Finished(
@@ -93,14 +95,14 @@ class SlotRuns:
                 why=to_json(message),
                 started_at_ms=run.started_at_ms,
                 finished_at_ms=int(time.time() * 1000),
-                log_tail=self._tail_of(run, exit_),
+                log_tail=log.tail,
             )
         )
 
-    def _tail_of(self, run: SlotRun, exit_: Exit | None) -> str:
+    def _finished_log(self, run: SlotRun, exit_: Exit | None) -> FinishedLog:
         result = run.result
         if exit_ is not None or result is None:
             return self._log_limiter.close(run.log_path)
         if self._log_limiter.needs_cut(run.log_path, result.log_bytes):
             return self._log_limiter.close(run.log_path)
-        return result.log_tail
+        return self._log_limiter.check(run.log_path, result.log_tail)

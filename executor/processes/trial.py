@@ -16,6 +16,7 @@ from executor.logs.run_logs import RunLogs
 from executor.processes.interface import SlotEvents
 from executor.processes.slot_options import SlotOptions
 from executor.processes.slots import Slots
+from executor.regular_files import open_regular
 
 #: Seconds between two reads of the run's output.
 _POLL_SECONDS = 0.05
@@ -105,10 +106,10 @@ def _make_printer(path: Path, out: TextIO) -> Callable[[], None]:
     def show() -> None:
         nonlocal shown
         try:
-            with path.open("rb") as file:
+            with open(path, "rb", opener=open_regular) as file:
                 file.seek(shown)
                 data = file.read()
-        except FileNotFoundError:
+        except OSError:
             return
         shown += len(data)
         out.write(data.decode(errors="replace"))

@@ -4,6 +4,7 @@ import sys
 import time
 from pathlib import Path
 
+from executor.regular_files import open_regular
 from sql.engine import Database
 from sql.instants import moment
 from sql.listings import recent
@@ -49,9 +50,14 @@ class LogReader:
         self._position = 0
 
     def copy_new(self) -> None:
-        """Copy what has been added. If the file was truncated, continue at its new end."""
+        """Copy what has been added. If the file was truncated, continue at its new end.
+
+        Raises:
+            OSError: the job has put something in its log's place that is no regular file.
+
+        """
         try:
-            with self._path.open("rb") as file:
+            with open(self._path, "rb", opener=open_regular) as file:
                 self.found = True
                 size = file.seek(0, 2)
                 file.seek(min(self._position, size))

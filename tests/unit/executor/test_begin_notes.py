@@ -1,7 +1,7 @@
 """What a job process may begin of the runs that it was handed at once, and who can tell later."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -93,6 +93,18 @@ def test_boot_without_notes_is_not_known(old: OldNotes) -> None:
 def test_note_that_was_cut_short_leaves_its_boot_unknown(file: int, old: OldNotes) -> None:
     os.ftruncate(file, 3)
 
+    assert old.revoke("boot-1") is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/null")])
+def test_what_is_no_note_is_not_written_to_and_leaves_its_boot_unknown(
+    old: OldNotes, make: Callable[[Path], None]
+) -> None:
+    path = old.path_of("boot-1") / "0"
+    path.parent.mkdir(parents=True)
+    make(path)
+
+    assert make_note(path) is None
     assert old.revoke("boot-1") is None
 
 

@@ -1,6 +1,7 @@
 """The log of a remote run is copied line by line, each once, whatever its executor says of it."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,12 @@ def test_log_without_an_end_is_cut(case: Case) -> None:
     assert "the log is cut here" in text
     assert len(text) <= 1_000
     assert len(case.client.asked) < remote_logs.CALL_LIMIT
+
+
+def test_fifo_in_a_logs_place_is_an_error_and_not_waited_for(case: Case) -> None:
+    case.client.lines = ["one\n"]
+    case.path.parent.mkdir(parents=True)
+    os.mkfifo(case.path)
+
+    with pytest.raises(OSError, match="Not a regular file"):
+        asyncio.run(case.log.copy(is_over=True))

@@ -18,7 +18,7 @@ from tests.support.eventually import eventually
 from tests.support.processes import processes_with_env
 
 SOURCE = r"""
-import subprocess, sys, time
+import os, subprocess, sys, time
 from warren import job, JobStopped
 
 @job("greet")
@@ -29,6 +29,12 @@ def greet(context):
 @job("boom")
 def boom(context):
     raise ValueError("text")
+
+@job("replaces.log")
+def replaces_log(context):
+    log = os.readlink("/proc/self/fd/1")
+    os.unlink(log)
+    os.mkfifo(log)
 
 @job("slow")
 def slow(context):
@@ -79,6 +85,13 @@ def test_failure_is_shown_and_is_the_exit_status(source: str, handler: str, word
 
     assert try_handler(source, handler, "", 0, 1, 0, out) == 1
     assert words in out.getvalue()
+
+
+def test_handler_that_replaces_its_log_by_a_fifo_is_not_waited_for(source: str) -> None:
+    out = io.StringIO()
+
+    assert try_handler(source, "replaces.log", "", 0, 1, 0, out) == 0
+    assert out.getvalue().endswith(" s: (its log is missing: Not a regular file)\n")
 
 
 def test_timeout_ends_the_run(source: str) -> None:

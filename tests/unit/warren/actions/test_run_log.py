@@ -1,5 +1,7 @@
 """Reading the log of a run that may still write it."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,3 +76,13 @@ def test_file_that_was_cut_back_is_read_on_from_its_new_end(
     reader.copy_new()
 
     assert capfdbinary.readouterr().out == b"after\n"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_a_job_put_in_its_logs_place_is_an_error_and_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "1.log")
+
+    with pytest.raises(OSError, match="Not a regular file"):
+        LogReader(tmp_path / "1.log").copy_new()
