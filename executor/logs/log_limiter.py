@@ -57,9 +57,11 @@ class LogLimiter:
         """Return a finished log; cut it if it is too long, drop it if empty."""
         tail = self._run_logs.tail(path)  # before the cut: it is what the run wrote last
         self._enforce([path])
-        self._limits.pop(path, None)
+        is_stopped = self._limits.pop(path, None) is not None
         self._sizes.pop(path, None)
         finished = self.check(path, tail)
+        if is_stopped and not finished.error:
+            return FinishedLog(tail, Why.LOG_INCOMPLETE(why=Why.DISK_NEARLY_FULL()))
         if not tail and not finished.error:
             self._run_logs.drop_if_empty(path)
         return finished

@@ -12,6 +12,7 @@ from tests.support.small_disk import fill, small_disk
 
 DISK_BYTES = 6_000_000
 RESERVE_BYTES = 300_000
+INCOMPLETE = "(its log is incomplete: the disk is nearly full)"
 
 SOURCE = r"""
 import os, subprocess, time
@@ -26,6 +27,7 @@ def prints(context):
 @job("programs.print")
 def programs_print(context):
     subprocess.run("head -c 20000000 /dev/zero | tr '\\0' x", shell=True)
+    return "done"
     return "done"
 
 @job("pours.until")
@@ -49,7 +51,13 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def harness(tmp_path: Path, disk: Path) -> Iterator[SlotHarness]:
-    harness = SlotHarness(tmp_path, SOURCE, log_folder=disk / "logs").open()
+    harness = SlotHarness(
+        tmp_path,
+        SOURCE,
+        log_folder=disk / "logs",
+        script_folder=tmp_path / "scripts",
+        script_languages=["shell"],
+    ).open()
     yield harness
     harness.close()
 
@@ -68,11 +76,20 @@ def test_what_a_job_prints_stops_at_the_reserve_and_says_so(
     finished = harness.run("prints", "20000")
 
     assert finished.outcome is Outcome.SUCCEEDED
-    assert finished.message == "done (its log is incomplete: the disk is nearly full)"
+    assert finished.message == f"done {INCOMPLETE}"
     assert free(disk) >= RESERVE_BYTES - 10_000
     assert harness.log_of(finished.run_id).startswith("000000xxx")
     assert has_stopped(harness, finished.run_id)
     assert "the log stops here: the disk has less than" in finished.log_tail
+
+
+def test_what_a_script_prints_is_cut_off_and_its_message_says_so(harness: SlotHarness) -> None:
+    source = "head -c 20000000 /dev/zero | tr '\\0' x; exit 0"
+
+    finished = harness.run("", script_language="shell", script_source=source)
+
+    assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, INCOMPLETE)
+    assert has_stopped(harness, finished.run_id)
 
 
 def test_what_programs_print_is_cut_off_down_to_the_reserve(
@@ -81,6 +98,7 @@ def test_what_programs_print_is_cut_off_down_to_the_reserve(
     finished = harness.run("programs.print")
 
     assert finished.outcome is Outcome.SUCCEEDED
+    assert finished.message == f"done {INCOMPLETE}"
     assert free(disk) >= RESERVE_BYTES - 10_000
     assert harness.log_path(finished.run_id).stat().st_size > 5_000_000
     assert has_stopped(harness, finished.run_id)
@@ -97,8 +115,9 @@ def test_log_that_was_stopped_stays_so_while_its_run_goes_on(
     harness.turn_for(1.5)
     grown = harness.log_path(run_id).stat().st_size - size
     end.touch()
-    harness.wait(run_id)
+    finished = harness.wait(run_id)
 
+    assert "(its log is incomplete: " in finished.message
     assert grown < RESERVE_BYTES
     assert free(disk) >= RESERVE_BYTES - 10_000
     assert harness.log_of(run_id).count("the log stops here") == 1
