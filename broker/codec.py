@@ -12,6 +12,8 @@ from broker.messages.values import Message
 VERSION = "2"
 #: Bytes of a body at most, in both directions.
 BODY_LIMIT = 1_000_000
+#: Bytes of all headers at most; ours have fewer than 1,000.
+HEADER_LIMIT = 8_000
 
 _encoder = msgspec.json.Encoder()
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from broker.codec import BODY_LIMIT, VERSION, decode, encode
+from broker.codec import BODY_LIMIT, HEADER_LIMIT, VERSION, decode, encode
 from broker.errors import Expired, Foreign, Forged, Malformed, Oversized
 from broker.keys import NO_APP, Keys, derived_key
 from broker.messages.to_scheduler import Canary, Heartbeat
@@ -193,9 +193,7 @@ def _bytes(text: str) -> bytes:
 
 def _read_headers(delivery: Delivery) -> dict[str, str]:
     headers = {}
-    # First: whatever else is wrong with it, it is not to be kept.
-    if len(delivery.body) > BODY_LIMIT:
-        raise Oversized(f"expected body to be up to {BODY_LIMIT} bytes, got: {len(delivery.body)}")
+    _check_size(delivery)  # first: whatever else is wrong with it, it is not to be kept
     _check_version(delivery.headers.get("v"))
     for name in _HEADERS:
         value = delivery.headers.get(name)
@@ -208,6 +206,16 @@ def _read_headers(delivery: Delivery) -> dict[str, str]:
     if not delivery.body:
         raise Malformed("expected body to have at least one byte")
     return headers
+
+
+def _check_size(delivery: Delivery) -> None:
+    if len(delivery.body) > BODY_LIMIT:
+        raise Oversized(f"expected body to be up to {BODY_LIMIT} bytes, got: {len(delivery.body)}")
+    # The limit of the dead-letter queue counts bodies only.
+    if delivery.header_bytes > HEADER_LIMIT:
+        raise Oversized(
+            f"expected headers to be up to {HEADER_LIMIT} bytes, got: {delivery.header_bytes}"
+        )
 
 
 def _check_version(version: object) -> None:

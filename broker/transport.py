@@ -27,7 +27,8 @@ class Delivery:
     """A message that arrived; `tag` is opaque and belongs to its consumer.
 
     `exchange` is where it was published, `user` the broker's account that published it, both
-    verified by the broker. `user` is empty if the publisher did not set it.
+    verified by the broker. `user` is empty if the publisher did not set it. `header_bytes` is the
+    encoded size of all headers and properties, also of those that `headers` leaves out as no text.
     """
 
     queue: str
@@ -38,6 +39,7 @@ class Delivery:
     tag: object
     exchange: str = ""
     user: str = ""
+    header_bytes: int = 0
 
 
 class Confirm(StrEnum):

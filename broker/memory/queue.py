@@ -129,4 +129,9 @@ def delivery_of(queue: str, stored: Stored, tag: object) -> Delivery:
         tag=tag,
         exchange=stored.exchange,
         user=stored.user,
+        header_bytes=sum(
+            len(text.encode(errors="surrogatepass"))
+            for pair in stored.headers.items()
+            for text in pair
+        ),
     )

@@ -8,7 +8,7 @@ import pika.spec  # type: ignore[import-untyped]
 
 from broker.errors import TopologyError
 from broker.rabbitmq.asker import Asker, NotFound, Question
-from broker.rabbitmq.properties import string_headers, user_of
+from broker.rabbitmq.properties import header_bytes, string_headers, user_of
 from broker.rabbitmq.queues import declare_exchanges, declare_queue
 from broker.topology import DEAD_QUEUE
 from broker.transport import BrokerSettings, Delivery, Queue
@@ -138,6 +138,7 @@ class _Fetch:
                 tag=method.delivery_tag,
                 exchange=str(method.exchange),
                 user=user_of(properties),
+                header_bytes=header_bytes(properties),
             )
         )
         self.ask()

@@ -31,15 +31,19 @@ class TolerantProperties(pika.spec.BasicProperties):  # type: ignore[misc]
     """Properties that decode to none if pika cannot read them (a date in the year 10,000).
 
     Otherwise the error would end the connection, the message would come again, and so on forever.
+    `encoded_bytes` is their size on the wire, whether they could be read or not.
     """
+
+    encoded_bytes = 0
 
     def decode(self, encoded: bytes, offset: int = 0) -> Any:
         """Decode the properties, or leave all of them empty."""
         try:
-            return super().decode(encoded, offset)
+            super().decode(encoded, offset)
         except Exception:  # noqa: BLE001 - whatever untrusted bytes make pika raise
             self.__init__()  # type: ignore[misc]
-            return self
+        self.encoded_bytes = len(encoded) - offset
+        return self
 
 
 def tolerate_strange_properties() -> None:
@@ -50,6 +54,11 @@ def tolerate_strange_properties() -> None:
 def user_of(properties: Any) -> str:
     """Return the account that published a message, verified by RabbitMQ; empty if not given."""
     return properties.user_id if isinstance(properties.user_id, str) else ""
+
+
+def header_bytes(properties: Any) -> int:
+    """Return the encoded size of a received message's properties, with all headers."""
+    return int(getattr(properties, "encoded_bytes", 0))
 
 
 def string_headers(properties: Any) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 from pika import spec  # type: ignore[import-untyped]
 
-from broker.rabbitmq.properties import string_headers, user_of
+from broker.rabbitmq.properties import header_bytes, string_headers, user_of
 from broker.rabbitmq.queues import declare_queue
 from broker.rabbitmq.reasons import NOT_FOUND, reason_of
 from broker.transport import Delivery, Queue
@@ -155,6 +155,7 @@ class Subscription:
                 tag=Tag(self, self._epoch, number),
                 exchange=str(method.exchange),
                 user=user_of(properties),
+                header_bytes=header_bytes(properties),
             )
         )
 

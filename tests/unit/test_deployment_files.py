@@ -14,7 +14,7 @@ from typing import ClassVar
 import click
 import pytest
 
-from broker.codec import BODY_LIMIT
+from broker.codec import BODY_LIMIT, HEADER_LIMIT
 from tests.support import compose
 from tests.support.compose import Service
 from tests.support.processes import basic_environment
@@ -200,13 +200,15 @@ class TestCompose:
             assert one.stop_grace_seconds >= needed
 
     def test_rabbitmq_takes_no_message_that_warren_would_drop_at_once(self) -> None:
-        [line] = re.findall(
-            r"^max_message_size = (\d+)$",
+        found = re.findall(
+            r"^(max_message_size|frame_max) = (\d+)$",
             (ROOT / "deploy/rabbitmq/warren.conf").read_text(),
             re.MULTILINE,
         )
 
-        assert BODY_LIMIT < int(line) <= 2 * BODY_LIMIT
+        limits = {name: int(number) for name, number in found}
+        assert BODY_LIMIT < limits["max_message_size"] <= 2 * BODY_LIMIT
+        assert HEADER_LIMIT < limits["frame_max"] <= 16_384
 
     def test_images_cannot_change_under_their_tag(self) -> None:
         foreign = [one.image for one in SERVICES.values() if not one.is_warren]

@@ -63,6 +63,21 @@ def test_message_arrives_as_it_was_sent(transport: Transport) -> None:
     assert not delivery.redelivered
 
 
+def test_it_tells_how_large_all_headers_are(transport: Transport) -> None:
+    transport.admin("a").declare_queues([RUN])
+    consumer = ready_consumer(transport, [RUN.name])
+
+    publish(transport, message(), message(headers={"é" * 100: "x" * 20_000, "k": "v"}))
+
+    small, large = take_all(consumer, 2)
+    assert 0 < small.header_bytes < 200
+    assert 20_200 < large.header_bytes < 20_500
+    consumer.close()
+    drained: list[Delivery] = []
+    transport.admin("b").drain(RUN.name, 2, drained.extend)
+    assert [one.header_bytes for one in drained] == [small.header_bytes, large.header_bytes]
+
+
 def test_it_tells_which_account_published_it_and_through_which_exchange(
     transport: Transport,
 ) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from broker.codec import encode
-from broker.errors import BadMessage, Expired, Foreign, Forged, Malformed
+from broker.codec import HEADER_LIMIT, encode
+from broker.errors import BadMessage, Expired, Foreign, Forged, Malformed, Oversized
 from broker.keys import NO_APP, AppKeys, ClusterKeys, app_key
 from broker.messages.to_executor import Beat, Kill, ToExecutor, Trigger, Welcome
 from broker.messages.to_scheduler import Canary, Goodbye, Heartbeat, Load, ToScheduler
@@ -95,6 +95,21 @@ def test_sealed_message_opens() -> None:
 
 def test_signature_is_the_one_that_the_format_says() -> None:
     assert sealed() == signed_anew(sealed())
+
+
+def test_headers_over_their_limit_are_oversized_whoever_signed_the_message() -> None:
+    assert open_it(replace(sealed(), header_bytes=HEADER_LIMIT)) == KILL
+
+    for delivery in (sealed(), without_header("mac"), without_header("v")):
+        with pytest.raises(Oversized, match="expected headers to be up to 8000 bytes, got: 8001"):
+            open_it(replace(delivery, header_bytes=HEADER_LIMIT + 1))
+
+
+def test_our_headers_are_far_below_their_limit() -> None:
+    long = sealed(Kill(run_id=1, reason=""), sealer("c" * 36), app="a" * 64, address="h" * 128)
+
+    size = sum(len(text) for pair in long.headers.items() for text in pair)
+    assert size < 1_000 < HEADER_LIMIT
 
 
 def test_seal_keeps_what_the_transport_must_know() -> None:

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from broker import topology
-from broker.errors import BadMessage, BrokerUnavailable
+from broker.errors import BadMessage, BrokerUnavailable, Oversized
 from broker.keys import ClusterKeys
 from broker.messages.to_executor import Beat, Kill, ToExecutor
 from broker.rabbitmq.transport import AmqpTransport, connect
@@ -433,6 +433,29 @@ def test_headers_that_cannot_be_read_stop_nothing(
     assert (bad.body, good.body) == (b"bad", b"good")
     assert all(isinstance(value, str) for value in bad.headers.values())
     assert consumer.generation == 1
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        RawHeaders(field(b"x" + struct.pack(">I", 100_000) + b"\0" * 100_000)),
+        RawHeaders(field(nested(20_000))),
+        pika.BasicProperties(headers={"numbers": list(range(20_000))}),
+        pika.BasicProperties(headers={str(number): None for number in range(10_000)}),
+    ],
+    ids=["bytes", "unreadable", "numbers", "names"],
+)
+def test_headers_that_are_no_text_count_too(
+    declared: AmqpTransport, stranger: Any, large: pika.BasicProperties
+) -> None:
+    consumer = ready(declared.consumer("c", [RUN.name], prefetch=10))
+
+    stranger.basic_publish(topology.TRIGGER_EXCHANGE, RUN.name, b"x", large)
+
+    (delivery,) = eventually(lambda: consumer.take(1, 1))
+    sealer = Sealer(ClusterKeys("s" * 32), "c1", lambda: 0)
+    with pytest.raises(Oversized, match="headers to be up to 8000 bytes"):
+        sealer.open(delivery, expect=ToExecutor, direction=Direction.TO_EXECUTOR)
 
 
 def test_every_bad_message_dies_alone_and_the_good_one_after_it_is_read_within_a_second(

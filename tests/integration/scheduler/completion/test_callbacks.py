@@ -382,13 +382,25 @@ def test_messages_that_say_nonsense_in_the_right_hand_are_given_up_one_by_one(
 
 
 @pytest.mark.parametrize("is_signed", [True, False])
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [(b"x" * 4_000_000, {}), (b"x", {"more": "x" * 100_000})],
+    ids=["body", "headers"],
+)
 def test_oversized_callbacks_are_dropped_and_not_kept(
-    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, is_signed: bool
+    cluster: Cluster,
+    node: SchedulerNode,
+    desk: FakeExecutor,
+    *,
+    is_signed: bool,
+    body: bytes,
+    more: dict[str, str],
 ) -> None:
     run_id = begun(cluster, desk)
-    huge = _signed(desk, b"x" * 4_000_000, CALLBACK_KEY)
+    huge = _signed(desk, body, CALLBACK_KEY)
+    signed = huge.headers if is_signed else {}
 
-    desk.publisher.publish([huge if is_signed else replace(huge, headers={})])
+    desk.publisher.publish([replace(huge, headers={**signed, **more})])
     desk.report(desk.finished(run_id))
     cluster.wait_final(run_id)
 

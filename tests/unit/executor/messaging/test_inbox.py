@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.codec import BODY_LIMIT
+from broker.codec import BODY_LIMIT, HEADER_LIMIT
 from broker.keys import AppKeys, ClusterKeys
 from broker.memory.transport import MemoryBroker
 from broker.messages.to_executor import Beat, Drain, Kill, Refused, StillOpen, Trigger, Welcome
@@ -156,11 +156,14 @@ def test_bad_message_is_dead_lettered_and_the_next_good_one_arrives(
 def test_oversized_message_is_dropped_with_a_word_and_not_kept(case: Case) -> None:
     huge = replace(seal(1), body=b"x" * (BODY_LIMIT + 1))
     unsigned = replace(huge, headers={})
+    signed = seal(1)
+    topped = replace(signed, headers={**signed.headers, "more": "x" * HEADER_LIMIT})
+    only_headers = replace(signed, headers={"x" * HEADER_LIMIT: "1"}, body=b"x")
 
-    case.publish(huge, unsigned, seal(7))
+    case.publish(huge, unsigned, topped, only_headers, seal(7))
 
     eventually(lambda: case.run_ids() == [7])
-    assert case.inbox.rejected == {"Oversized": 2}
+    assert case.inbox.rejected == {"Oversized": 4}
     assert case.admin.count_messages(DEAD_QUEUE.name) == 0
 
 
