@@ -3,6 +3,7 @@
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from sql.dialects.server_url import check_server_url
 from sql.dialects.supported import SUPPORTED
 
 
@@ -10,7 +11,8 @@ def parse(url: str) -> URL:
     """Return a database URL in its parts.
 
     Raises:
-        ValueError: this is not a URL, or it names an unsupported database.
+        ValueError: this is not a URL, it names an unsupported database, or it has arguments that
+            are not allowed.
 
     """
     scheme = url.partition("://")[0] if "://" in url else "no scheme"
@@ -32,4 +34,10 @@ def parse(url: str) -> URL:
             f"expected the database URL to name {what}, got: "
             f"{parsed.set(query={}).render_as_string(hide_password=True)}"
         )
+    if not dialect.is_embedded:
+        try:
+            check_server_url(url)
+        except ValueError as error:
+            form = f"expected the database URL to be {dialect.url_form}"
+            raise ValueError(f"{form}, got one that is not: {error}") from None
     return parsed

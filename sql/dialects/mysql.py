@@ -209,14 +209,24 @@ class MySQL:
 
 
 def _tls(url: URL) -> dict[str, Any]:
-    """Return the option that disables TLS on this host, unless the URL asks for TLS.
+    """Return the options of TLS; with an authority, certificate and name are verified.
 
-    For each connection that may use TLS, PyMySQL reads all certificates that the system trusts,
-    which takes 20 ms and more.
+    On this host TLS is off unless the URL asks for it: for each connection that may use TLS,
+    PyMySQL reads all certificates that the system trusts, which takes 20 ms and more.
     """
-    is_requested = any(name.startswith("ssl") for name in url.query)
-    is_local = _is_local(url.host or "localhost")
-    return {"ssl_disabled": True} if is_local and not is_requested else {}
+    asked: dict[str, Any] = {
+        name.removeprefix("ssl_"): value
+        for name, value in url.query.items()
+        if name.startswith("ssl_")
+    }
+    if not asked:
+        return {"ssl_disabled": True} if _is_local(url.host or "localhost") else {}
+    if "ca" in asked or "capath" in asked:
+        asked |= {"check_hostname": True, "verify_mode": True}
+    if "cipher" in asked:
+        # With an anonymous cipher there is no certificate to verify.
+        asked["cipher"] += ":!aNULL:!eNULL"
+    return {"ssl": asked}
 
 
 def _is_local(host: str) -> bool:

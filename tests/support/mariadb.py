@@ -66,6 +66,8 @@ class PrivateMariaDB:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        #: Options of its next start, besides those of every test.
+        self.options: tuple[str, ...] = ()
         self._data = folder / "data"
         self.port = free_port()
         self._password = secrets.token_hex(8)
@@ -103,6 +105,7 @@ class PrivateMariaDB:
                 *_OPTIONS,
                 *_PRODUCT.options,
                 *self._places(),
+                *self.options,
             ],
             env={},
             output=self._folder / "output.log",

@@ -93,4 +93,4 @@ def _host(url: str) -> str:
 def _is_verified(database_url: str) -> bool:
     """Return whether the server must present a certificate of a given authority."""
     asked = parse_qs(urlsplit(database_url).query)
-    return ("ssl_ca" in asked or "ssl_capath" in asked) and "ssl_disabled" not in asked
+    return "ssl_ca" in asked or "ssl_capath" in asked

@@ -19,6 +19,7 @@ from scheduler.alarms.channels.mail_server import MailServer, is_email
 from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
 from scheduler.alarms.channels.webhook_url import check_webhook
 from scheduler.commands.tokens.token_text import is_whole
+from sql.dialects.server_url import check_server_url
 
 SECRET_LENGTH = 32
 TOKEN_LENGTH = 16
@@ -59,6 +60,7 @@ def check_database_url(url: str) -> str:
     parts = _split(url)
     if not parts.hostname or not parts.path.strip("/"):
         raise ValueError("the host or the database's name is missing")
+    check_server_url(url)
     return url
 
 
@@ -190,7 +192,11 @@ def _linked_zone() -> str:
 
 
 def _split(url: str) -> SplitResult:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # The library's messages contain parts of the URL, and so of the password.
+        raise ValueError("it cannot be read; is a character of the password not quoted?") from None
     try:
         parts.port  # noqa: B018 - reading it is the check
     except ValueError as error:

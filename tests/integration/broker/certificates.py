@@ -41,6 +41,12 @@ class Authority:
 
     def server_context(self, host: str, *, days: int = 1) -> ssl.SSLContext:
         """Return a server's side of TLS for `host`; expired when `days` is below 0."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.server_file(host, days=days))
+        return context
+
+    def server_file(self, host: str, *, days: int = 1) -> Path:
+        """Return a file with a server's key and certificate for `host`."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
         address = x509.IPAddress(ipaddress.ip_address(host))
@@ -58,9 +64,7 @@ class Authority:
             )
             + signed.public_bytes(serialization.Encoding.PEM)
         )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
-        return context
+        return file
 
     def _certificate(
         self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, days: int

@@ -108,6 +108,30 @@ def test_connections_within_one_machine_read_no_certificates(
 def test_only_what_stays_within_this_machine_goes_unencrypted_unasked(
     host: str, query: str, is_plain: bool
 ) -> None:
+    asked = connect_options(f"mysql+pymysql://warren:secret@{host}:1/warren{query}")
+
+    assert asked.get("ssl_disabled", False) is is_plain
+
+
+@pytest.mark.parametrize("wanted", ["ALL:%40SECLEVEL=0", "aNULL", "AES256-SHA:aNULL:eNULL"])
+def test_no_cipher_spares_a_server_its_certificate(wanted: str) -> None:
+    url = f"mysql+pymysql://warren@db.example/warren?ssl_capath=/&ssl_cipher={wanted}"
+    options = connect_options(url)["ssl"]
+    if wanted == "aNULL":
+        with pytest.raises(ssl.SSLError, match="No cipher can be selected"):
+            LeanConnection(defer_connect=True, ssl=options)
+        return
+
+    context = LeanConnection(defer_connect=True, ssl=options).ctx
+
+    assert context.get_ciphers()
+    assert not [one for one in context.get_ciphers() if one["auth"] == "auth-null"]
+    assert not [one for one in context.get_ciphers() if not one["strength_bits"]]
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+def connect_options(url: str) -> dict[str, Any]:
+    """Return what the driver is asked for when it connects to a database."""
     asked: list[dict[str, Any]] = []
 
     def refuse(
@@ -116,10 +140,9 @@ def test_only_what_stays_within_this_machine_goes_unencrypted_unasked(
         asked.append(kwargs)
         raise ConnectionRefusedError
 
-    database = Database(f"mysql+pymysql://warren:secret@{host}:1/warren{query}", retry_seconds=0)
+    database = Database(url, retry_seconds=0)
     event.listen(database.engine, "do_connect", refuse)
     with pytest.raises((DatabaseUnavailable, ConnectionRefusedError)):
         connection_id(database)
     database.close()
-
-    assert asked[0].get("ssl_disabled", False) is is_plain
+    return asked[0]

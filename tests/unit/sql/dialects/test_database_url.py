@@ -11,6 +11,7 @@ from sql.engine import Database
     [
         "mysql+pymysql://warren:p%40ss@db.example:3307/warren?ssl_ca=%2Fetc%2Fca.pem",
         "mysql+pymysql://warren@localhost/warren",
+        "mysql+pymysql://warren@db/warren?charset=utf8mb4&ssl_capath=a&ssl_cert=b&ssl_key=c",
         "sqlite:////var/lib/warren/warren.db",
         "sqlite:///warren.db",
     ],
@@ -31,13 +32,31 @@ def test_a_supported_url_is_read(url: str) -> None:
         ("mysql+pymysql://u:hunter2@h:port/d", "cannot be read"),
         ("mysql+pymysql://u:hunter2@h", "to name a database"),
         ("mysql+pymysql://u:hunter2@h/?password=hunter2", "to name a database"),
+        ("mysql+pymysql://u:hunter2@localhost/d?host=127.0.0.9", "unknown argument 'host', known"),
+        ("mysql+pymysql://u:hunter2@localhost/d?%68ost=127.0.0.9", "unknown argument 'host'"),
+        ("mysql+pymysql://u:hunter2@h/d?charset=x&port=3307", "unknown argument 'port'"),
+        ("mysql+pymysql://u@h/d?unix_socket=hunter2", "unknown argument 'unix_socket'"),
+        ("mysql+pymysql://u@h/d?read_default_file=hunter2", "unknown argument 'read_default_file'"),
+        ("mysql+pymysql://u@h/d?plugin=hunter2", "unknown argument 'plugin'"),
+        ("mysql+pymysql://u@h/d?ssl_ca=f&ssl_disabled=1", "unknown argument 'ssl_disabled'"),
+        ("mysql+pymysql://u@h/d?ssl_ca=f&ssl_verify_cert=false", "argument 'ssl_verify_cert'"),
+        ("mysql+pymysql://u@h/d?ssl_ca=f&ssl_verify_cert=true", "argument 'ssl_verify_cert'"),
+        ("mysql+pymysql://u@h/d?ssl_ca=f&ssl_verify_identity=true", "'ssl_verify_identity'"),
+        ("mysql+pymysql://u@h/d?ssl_ca=f&ssl_check_hostname=false", "'ssl_check_hostname'"),
+        ("mysql+pymysql://u@h/d?ssl_key_password=hunter2", "argument 'ssl_key_password'"),
+        ("mysql+pymysql://u@h/d?ssl_caa=f", "unknown argument 'ssl_caa', did you mean 'ssl_ca'?"),
+        ("mysql+pymysql://u@h/d?ssl_ca=f&ssl_ca=g", "the argument 'ssl_ca' occurs twice"),
+        ("mysql+pymysql://localhost:1/hunter2@h/d", "a special character is not quoted"),
+        ("mysql+pymysql://localhost:1/d?charset=hunter2@h/d", "a special character is not quoted"),
+        ("mysql+pymysql://u@localhost/d?charset=a#&host=hunter2", "character is not quoted"),
+        ("mysql+pymysql://u@local\thost/d", "a special character is not quoted"),
         ("sqlite://", "to name a file"),
         ("sqlite:///:memory:", "to name a file"),
     ],
 )
 def test_another_url_is_refused_without_its_password(url: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint) as caught:
-        Database(url)
+        Database(url).close()
 
     assert "hunter2" not in str(caught.value)
     assert "\n" not in str(caught.value)

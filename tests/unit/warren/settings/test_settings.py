@@ -113,7 +113,19 @@ def test_settings_cannot_be_changed() -> None:
             "as db.example is not this machine",
         ),
         ("DATABASE_URL", "mysql+pymysql://u:hush@127.1/d?charset=utf8", "?ssl_ca=FILE at the end"),
-        ("DATABASE_URL", "mysql+pymysql://u@h/d?ssl_ca=f&ssl_disabled=0", "h is not this machine"),
+        (
+            "DATABASE_URL",
+            "mysql+pymysql://u@h/d?ssl_ca=f&ssl_disabled=0",
+            "argument 'ssl_disabled'",
+        ),
+        (
+            "DATABASE_URL",
+            "mysql+pymysql://u:hush@localhost/d?host=h",
+            "unknown argument 'host', kn",
+        ),
+        ("DATABASE_URL", "mysql+pymysql://localhost:1/hush@h/d", "a special character is not quot"),
+        ("DATABASE_URL", "mysql+pymysql://u:hus℀h@h/d", "it cannot be read"),
+        ("DATABASE_URL", "mysql+pymysql://u:[hush]@h/d", "it cannot be read"),
         ("BROKER_URL", "amqp://u:hush@mq.example", "expected amqps://, as mq.example is not"),
         (
             "BROKER_URL",
