@@ -18,11 +18,7 @@ COPY --from=scripts /source/admin_web/static/bundle admin_web/static/bundle
 RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels ".[server,gateway]"
 
 FROM base
-# tini is process 1: it hands signals on, and reaps what nobody else waits for.
-RUN apt-get update \
-    && apt-get install --yes --no-install-recommends tini \
-    && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --create-home --home-dir /var/lib/warren warren \
+RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/warren warren \
     && install --directory --owner warren --group warren --mode 0750 \
         /var/lib/warren/logs /var/lib/warren/state /var/lib/warren/.warren \
     && install --directory --owner warren --group warren --mode 0755 /var/lib/warren/definitions
@@ -34,5 +30,6 @@ ENV PYTHONUNBUFFERED=1 \
     WARREN_STATE_DIR=/var/lib/warren/state
 USER warren
 WORKDIR /var/lib/warren
-ENTRYPOINT ["tini", "--", "warren"]
+# Nothing stands around warren: jobs could read the settings in its environment (docs/security.md).
+ENTRYPOINT ["warren"]
 CMD ["--help"]

@@ -6,6 +6,7 @@ one line with status 2.
 """
 
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -85,6 +86,10 @@ def root(debug: bool) -> None:
 
 def main() -> NoReturn:
     """Run the command line and end the process with its status."""
+    if os.getpid() == 1:
+        # The first process of a container gets only signals for which it has a handler. Commands
+        # that run until they are stopped replace this one.
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         status = root.main(prog_name="warren", standalone_mode=False)
         sys.stdout.flush()

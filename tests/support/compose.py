@@ -10,7 +10,7 @@ import yaml
 
 #: The keys that restrict a container.
 _CONFINING = {
-    *("cap_add", "cap_drop", "mem_limit", "pids_limit", "privileged"),
+    *("cap_add", "cap_drop", "init", "mem_limit", "pids_limit", "privileged"),
     *("read_only", "security_opt", "tmpfs", "user"),
 }
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")

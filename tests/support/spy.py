@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def memory(pid):
 
 def parents():
     pid = os.getppid()
-    while pid > 1:
+    while pid:
         yield pid
         pid = int(read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
 
@@ -54,6 +55,7 @@ def spy(context):
     zygote, executor, *_ = parents()
     everybody = [pid for pid in os.listdir("/proc") if pid.isdigit()]
     return json.dumps({
+        "executor": executor,
         "own memory": any(SECRET.search(piece) for piece in memory("self")),
         "own environment": bool(SECRET.search(read("/proc/self/environ"))),
         "any environment": sorted(
@@ -91,11 +93,20 @@ print(json.dumps(found))
 """
 
 
-def spy_on_executor(folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    """Start an unprivileged executor with this environment; return what its jobs found."""
+def spy_on_executor(
+    folder: Path,
+    environment: dict[str, str],
+    *,
+    outside: Sequence[str] = (),
+    wrapper: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Start an unprivileged executor with this environment; return what its jobs found.
+
+    `outside` starts it with our rights, `wrapper` with its own.
+    """
     powerless = _POWERLESS if os.geteuid() == 0 else ()
     done = subprocess.run(
-        [*powerless, sys.executable, "-c", _EXECUTOR, str(folder)],
+        [*outside, *powerless, *wrapper, sys.executable, "-c", _EXECUTOR, str(folder)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
         capture_output=True,
         text=True,

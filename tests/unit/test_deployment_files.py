@@ -226,11 +226,11 @@ class TestDockerfile:
     def test_it_does_not_run_as_root(self) -> None:
         assert self.words("USER")[-1] == ["warren"]
 
-    def test_a_first_process_looks_after_the_others(self) -> None:
+    def test_no_other_process_keeps_the_settings_in_its_environment(self) -> None:
         entry = json.loads(" ".join(self.words("ENTRYPOINT")[-1]))
 
-        assert entry == ["tini", "--", "warren"]
-        assert any("install" in line and " tini " in f"{line} " for line in self.lines)
+        assert entry == ["warren"]
+        assert not [one.name for one in OURS if "init" in one.confinement]
 
     def test_images_cannot_change_under_their_tag(self) -> None:
         stages = [words[-1] for words in self.words("FROM") if "AS" in words]
