@@ -22,8 +22,8 @@ def import_group() -> None:
 @import_group.command(
     "xxl-job",
     epilog=examples(
-        "warren import xxl-job mysql+pymysql://reader@db/xxl_job --password-file pw \\",
-        "  --timezone Asia/Shanghai --dry-run",
+        "warren import xxl-job 'mysql+pymysql://reader@db/xxl_job?ssl_ca=ca.pem' \\",
+        "  --password-file pw --timezone Asia/Shanghai --dry-run",
     ),
 )
 @click.argument("place", metavar="URL|DUMP")

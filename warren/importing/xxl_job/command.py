@@ -60,7 +60,7 @@ def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
         raise CommandError("--take-over needs XXL-JOB's database itself, and no --print")
     if options.watch is not None and not options.take_over:
         raise CommandError("--watch needs --take-over")
-    with open_source(options.place, options.password_file) as source:
+    with open_source(options.place, options.password_file, settings) as source:
         now_ms = time.time_ns() // 1_000_000
         quiet = _QuietCheck(source, options.watch or QUIET_SECONDS)
         if options.take_over:

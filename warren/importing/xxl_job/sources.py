@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,7 +12,9 @@ from sql.imports.foreign import ForeignDatabase
 from warren.errors import CommandError
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.live import LiveSource
+from warren.settings.plaintext import DATABASE, plaintext_problems
 from warren.settings.setting_rules import has_password
+from warren.settings.settings import Settings
 
 
 def is_url(place: str) -> bool:
@@ -20,11 +23,14 @@ def is_url(place: str) -> bool:
 
 
 @contextmanager
-def open_source(place: str, password_file: Path | None) -> Iterator[LiveSource | DumpSource]:
+def open_source(
+    place: str, password_file: Path | None, settings: Settings
+) -> Iterator[LiveSource | DumpSource]:
     """Yield the tables of a database or a dump.
 
     Raises:
-        CommandError: the URL contains a password, or the dump is incomplete.
+        CommandError: the URL contains a password, others could read the connection, or the dump is
+            incomplete.
 
     """
     if not is_url(place):
@@ -36,6 +42,10 @@ def open_source(place: str, password_file: Path | None) -> Iterator[LiveSource |
             "expected a URL without a password, because the process list shows it; "
             "write it into a file and name that by --password-file"
         )
+    for problem in plaintext_problems(
+        replace(settings, database_url=place, broker_url=None), {DATABASE: "URL"}
+    ):
+        raise CommandError(problem)
     with closing(ForeignDatabase(place, _password(place, password_file))) as database:
         yield LiveSource(database)
 

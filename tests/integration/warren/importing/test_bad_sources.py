@@ -70,6 +70,11 @@ def test_database_of_something_else_is_refused(case: ImportCase, mariadb_url: st
         ("sqlite:///jobs.db", "expected a database of MySQL or MariaDB"),
         ("mysql+pymysql://root:secret@db/xxl_job", "expected a URL without a password"),
         ("mysql+pymysql://root@127.0.0.1:1/xxl_job", "cannot use the database"),
+        (
+            "mysql+pymysql://root@192.0.2.1/xxl_job",
+            "URL: expected ?ssl_ca=FILE at the end, as 192.0.2.1 is not this machine: others could",
+        ),
+        ("mysql+pymysql://root@localhost/x?host=192.0.2.1", "expected the database URL to be mys"),
     ],
 )
 def test_place_that_cannot_be_read_is_refused(case: ImportCase, place: str, words: str) -> None:
@@ -184,3 +189,16 @@ class TestOptions:
             f"error: expected --source to be a name of up to 64 characters, got: {source!r}"
         )
         assert counts(case) == before
+
+
+def test_place_on_another_machine_is_read_unencrypted_only_if_that_is_allowed(
+    case: ImportCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """127.1 is this machine too, which nothing but a look-up can tell."""
+    place = case.xxl.url.replace("127.0.0.1", "127.1")
+    given = ("--password-file", str(case.password_file), "--dry-run")
+    assert case.run(*given, place=place).startswith("error: URL: expected ?ssl_ca=FILE")
+
+    monkeypatch.setenv("WARREN_ALLOW_PLAINTEXT", "database")
+
+    assert not case.run(*given, place=place).startswith("error: ")
