@@ -43,7 +43,7 @@ class ConsoleServices:
     Attributes:
         database: a small pool of its own, so that a busy console slows down nothing else.
         now_ms: the database's clock.
-        timezone: of jobs that name none.
+        cluster_zone: the time zone of days and of jobs that name none; does not block.
         secret: the key that signs cookies is derived from it.
         secret_previous: the former secret during a rotation; its cookies stay valid.
         is_broker_up: whether the broker is connected; does not block.
@@ -61,7 +61,7 @@ class ConsoleServices:
 
     database: Database
     now_ms: Callable[[], int]
-    timezone: str
+    cluster_zone: Callable[[], str]
     secret: str
     is_broker_up: Callable[[], bool]
     added_routes: Sequence[str] = ()
@@ -79,6 +79,11 @@ class ConsoleServices:
     def is_https(self) -> bool:
         """Whether browsers reach the console only by https."""
         return self.console_url.startswith("https://")
+
+    @property
+    def timezone(self) -> str:
+        """The cluster's time zone at this moment."""
+        return self.cluster_zone()
 
     def commands(self, actor: Actor) -> Commands:
         """Return the commands of an actor, limited to their apps."""

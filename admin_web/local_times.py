@@ -22,19 +22,19 @@ class LocalTimes:
     """Formats epoch milliseconds.
 
     Args:
-        default_zone: for viewers without a zone and jobs that name none.
+        cluster_zone: for viewers without a zone, for days, and for jobs that name none.
         now_ms: the database's clock.
 
     """
 
-    def __init__(self, default_zone: str, now_ms: Callable[[], int]) -> None:
-        self._default_zone = default_zone
+    def __init__(self, cluster_zone: Callable[[], str], now_ms: Callable[[], int]) -> None:
+        self._cluster_zone = cluster_zone
         self._now_ms = now_ms
 
     @property
     def cluster_zone(self) -> str:
         """The zone of day counts and of jobs that name none."""
-        return self._default_zone
+        return self._cluster_zone()
 
     def zone(self) -> str:
         """Return the viewer's zone: from their settings, the browser, or the cluster."""
@@ -42,7 +42,7 @@ class LocalTimes:
         for wanted in (known.timezone if known else "", request.cookies.get(ZONE_COOKIE, "")):
             if wanted in zones():
                 return wanted
-        return self._default_zone
+        return self._cluster_zone()
 
     def format(self, instant_ms: int) -> str:
         """Return a time in the viewer's zone, to the second."""
@@ -50,7 +50,7 @@ class LocalTimes:
 
     def format_with_zone(self, instant_ms: int, zone: str | None = None) -> str:
         """Return a time in the viewer's and in the job's zone, for tooltips."""
-        own, other = self.zone(), zone or self._default_zone
+        own, other = self.zone(), zone or self._cluster_zone()
         texts = [f"{_shown(instant_ms, own)} {own}"]
         if other != own:
             texts.append(f"{_shown(instant_ms, other)} {other}")
@@ -87,7 +87,7 @@ class LocalTimes:
 
 def install(app: Flask, services: ConsoleServices) -> None:
     """Provide the viewer's local times to an app's templates."""
-    local_times = LocalTimes(services.timezone, services.now_ms)
+    local_times = LocalTimes(services.cluster_zone, services.now_ms)
     app.jinja_env.globals.update(local_times=local_times)
 
 

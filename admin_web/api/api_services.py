@@ -55,7 +55,7 @@ class ApiServices:
         database: a small pool of its own.
         now_ms: the database's clock.
         run_ids: for triggered runs, reserved in blocks.
-        timezone: of jobs that name none.
+        cluster_zone: the time zone of days and of jobs that name none; does not block.
         job_files: the reader and writer of job files.
         is_broker_up: whether the broker is connected; does not block.
         requester: asks executors for run logs; None = executors cannot be asked.
@@ -69,7 +69,7 @@ class ApiServices:
     database: Database
     now_ms: Callable[[], int]
     run_ids: RunIds
-    timezone: str
+    cluster_zone: Callable[[], str]
     job_files: JobFiles
     is_broker_up: Callable[[], bool]
     requester: Requester | None = None
@@ -77,6 +77,11 @@ class ApiServices:
     trusted_proxies: int = 0
     limits: Limits = field(default_factory=Limits)
     version: str = ""
+
+    @property
+    def timezone(self) -> str:
+        """The cluster's time zone at this moment."""
+        return self.cluster_zone()
 
     def commands(self, actor: Actor) -> Commands:
         """Return the commands of an actor, limited to their apps and jobs."""

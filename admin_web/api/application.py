@@ -89,7 +89,7 @@ def api_description() -> dict[str, Any]:
             database=database,
             now_ms=lambda: 0,
             run_ids=RunIds(database),
-            timezone="UTC",
+            cluster_zone=lambda: "UTC",
             job_files=none,
             is_broker_up=lambda: False,
         )

@@ -25,7 +25,7 @@ class PausePages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
-        self._times = LocalTimes(services.timezone, services.now_ms)
+        self._times = LocalTimes(services.cluster_zone, services.now_ms)
 
     @route("/schedulers/pause/ask", Right.ADMINISTER)
     def ask(self) -> str:

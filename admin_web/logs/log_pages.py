@@ -40,7 +40,7 @@ class LogPages:
         self._reader = reader
         self._limits = services.run_logs
         self._downloads = Downloads()
-        self._local_times = LocalTimes(services.timezone, services.now_ms)
+        self._local_times = LocalTimes(services.cluster_zone, services.now_ms)
 
     def show(self, known: Visitor, run_id: int) -> str:
         """Show a page of lines: from `line` on, or the end, or the beginning if it succeeded."""

@@ -53,7 +53,7 @@ class AuditPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
-        self._local_times = LocalTimes(services.timezone, services.now_ms)
+        self._local_times = LocalTimes(services.cluster_zone, services.now_ms)
 
     @route("/audit", Right.ADMINISTER)
     def show(self) -> Response | str | tuple[str, int]:

@@ -80,7 +80,7 @@ class ExecutorPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
-        self._times = LocalTimes(services.timezone, services.now_ms)
+        self._times = LocalTimes(services.cluster_zone, services.now_ms)
 
     @route("/executors", Right.VIEW)
     def index(self) -> Response | str | tuple[str, int]:

@@ -62,7 +62,7 @@ class LedgerPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
-        self._tallies = TallyCache(services.database, services.now_ms, services.timezone)
+        self._tallies = TallyCache(services.database, services.now_ms, services.cluster_zone)
 
     @route("/ledger", Right.VIEW)
     def index(self) -> Response | str | tuple[str, int]:

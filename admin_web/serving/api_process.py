@@ -11,6 +11,7 @@ from admin_web.serving.http_connections import ConnectionLimits
 from admin_web.serving.http_server import ConsoleServer
 from scheduler.commands.job_file import JOB_FILE_BYTES
 from scheduler.commands.runs import KEY_MS
+from scheduler.membership.schedulers_zone import ClusterZone
 from scheduler.rounds.loop import Loop
 from sql.accounts import idempotency, sign_in_attempts
 from sql.clock import DatabaseClock
@@ -35,6 +36,7 @@ class ApiProcess:
     Args:
         services: what the API needs.
         clock: the one behind `services.now_ms`; adjusted here.
+        zone: the one behind `services.cluster_zone`; read again here.
         host: the address to listen on.
         port: 0 = any free one.
 
@@ -44,10 +46,17 @@ class ApiProcess:
     """
 
     def __init__(
-        self, services: ApiServices, clock: DatabaseClock, *, host: str, port: int
+        self,
+        services: ApiServices,
+        clock: DatabaseClock,
+        zone: ClusterZone,
+        *,
+        host: str,
+        port: int,
     ) -> None:
         self._services = services
         self._clock = clock
+        self._zone = zone
         self._cleaned_at = float("-inf")
         app = create_api(services)
         self._polling: LongPolling = app.extensions["warren_polling"]
@@ -73,6 +82,7 @@ class ApiProcess:
 
     def _tick(self) -> float:
         self._clock.tick()
+        self._zone.tick()
         if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
             now_ms = self._services.now_ms()
             database = self._services.database

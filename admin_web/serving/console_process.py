@@ -12,6 +12,7 @@ from admin_web.app import create_app
 from admin_web.console_services import ConsoleServices
 from admin_web.serving.http_server import ConsoleServer
 from scheduler.actor import Actor
+from scheduler.membership.schedulers_zone import ClusterZone
 from scheduler.rounds.loop import Loop
 from sql.clock import DatabaseClock
 from sql.registry import presence
@@ -30,6 +31,7 @@ class Console:
     Args:
         services: what the console needs.
         clock: the one behind `services.now_ms`; adjusted here.
+        zone: the one behind `services.cluster_zone`; read again here.
         port: 0 = any free one.
 
     Raises:
@@ -37,9 +39,12 @@ class Console:
 
     """
 
-    def __init__(self, services: ConsoleServices, clock: DatabaseClock, *, port: int) -> None:
+    def __init__(
+        self, services: ConsoleServices, clock: DatabaseClock, zone: ClusterZone, *, port: int
+    ) -> None:
         self._services = services
         self._clock = clock
+        self._zone = zone
         self._boot_id = secrets.token_hex(8)
         self._name = f"{socket.gethostname()[:48]}-{self._boot_id[:6]}"
         self._sign_ins = SignIns(services.database, services.now_ms)
@@ -72,6 +77,7 @@ class Console:
 
     def _tick(self) -> float:
         self._clock.tick()
+        self._zone.tick()
         self._beat()
         if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
             self._sign_ins.clean()

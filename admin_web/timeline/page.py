@@ -69,7 +69,7 @@ class TimelinePages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
-        self._local_times = LocalTimes(services.timezone, services.now_ms)
+        self._local_times = LocalTimes(services.cluster_zone, services.now_ms)
 
     @route("/timeline", Right.VIEW)
     def show(self) -> str | tuple[str, int]:

@@ -106,6 +106,6 @@ def read_details(
 
 
 def _blockers(session: Session, services: ConsoleServices, app_id: int, app: str) -> list[Reason]:
-    times = LocalTimes(services.timezone, services.now_ms)
+    times = LocalTimes(services.cluster_zone, services.now_ms)
     found = blockers.read(session, [app_id], now_ms=services.now_ms(), tell_time=times.format)
     return found.of_job(app)

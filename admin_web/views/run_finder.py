@@ -31,7 +31,7 @@ class RunFinder:
     def __init__(self, services: ConsoleServices) -> None:
         self._database = services.database
         self._now_ms = services.now_ms
-        self._local_times = LocalTimes(services.timezone, services.now_ms)
+        self._local_times = LocalTimes(services.cluster_zone, services.now_ms)
 
     def ask(self, query: Mapping[str, str]) -> Asked:
         """Fill the form from a query."""

@@ -70,7 +70,7 @@ class TallyCache:
         self,
         database: Database,
         now_ms: Callable[[], int],
-        timezone: str,
+        timezone: Callable[[], str],
         *,
         kept: int = KEPT,
         waiting: int = WAITING,
@@ -149,7 +149,7 @@ class TallyCache:
 
     def _stretch(self, job_id: int, bounds: tuple[int, int]) -> JobTally | None:
         def read(session: Session) -> JobTally | None:
-            return audit_job(session, job_id, bounds, self._timezone)
+            return audit_job(session, job_id, bounds, self._timezone())
 
         return self._database.read(read)
 

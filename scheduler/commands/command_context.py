@@ -26,7 +26,7 @@ class CommandContext:
         now_ms: the database's clock, in epoch milliseconds.
         actor: recorded in the schedule history and the audit log; it limits which apps and jobs
             exist for the commands.
-        timezone: the zone of jobs that have none of their own, until a scheduler is registered.
+        timezone: that of days and of jobs that name none, until a scheduler is registered.
         added_routes: the installation's own routes, besides XXL-JOB's.
         run_ids: reserved run ids, for callers that trigger often; None = one is fetched per run.
 

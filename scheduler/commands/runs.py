@@ -17,6 +17,7 @@ from scheduler.commands.command_context import CommandContext
 from scheduler.completion.completion import Completion
 from scheduler.completion.retry_policy import End
 from scheduler.jobs.param import check_param
+from scheduler.membership.schedulers_zone import cluster_zone
 from scheduler.problems import Code, Problem
 from scheduler.retention.calendar_days import CalendarDays
 from scheduler.retention.clearing import Clearing, clear_all
@@ -177,9 +178,11 @@ class RunCommands:
         self._context.write(
             Right.OPERATE, lambda session: self._note_clearing(session, criteria, dry_run=dry_run)
         )
-        days = CalendarDays(self._context.timezone)
+        database, setting = self._context.database, self._context.timezone
+        # Cleared runs are added to the days that the schedulers have counted.
+        days = CalendarDays(database.read(lambda session: cluster_zone(session, setting)))
         clearing = Clearing(
-            self._context.database, criteria, by=self._context.actor.who, days=days, dry_run=dry_run
+            database, criteria, by=self._context.actor.who, days=days, dry_run=dry_run
         )
         return clear_all(clearing, self._context.now_ms(), on_progress=on_progress)
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from broker.reasons.codes import Why
 from scheduler.commands.command_context import CommandContext
 from scheduler.explanations import explanation
-from scheduler.membership.schedulers_zone import schedulers_zone
+from scheduler.membership.schedulers_zone import cluster_zone
 from scheduler.problems import Code, Problem
 from scheduler.schedules.no_schedule import NoSchedule
 from scheduler.schedules.registry import read_schedule
@@ -204,7 +204,7 @@ class ScheduleChanges:
         return read_schedule(job.schedule_kind, job.schedule_value, zone)
 
     def _zone_of(self, session: Session, job: Job) -> str:
-        return job.timezone or schedulers_zone(session) or self._timezone
+        return job.timezone or cluster_zone(session, self._timezone)
 
 
 def _is_at_work(session: Session, job_id: int) -> bool:

@@ -1,12 +1,43 @@
-"""The time zone of jobs that name none: the schedulers', whichever process changes the job."""
+"""The cluster's time zone, that of days and of jobs that name none: the schedulers'."""
 
 from sqlalchemy.orm import Session
 
 from scheduler.membership.registration import stored_load
+from sql.engine import Database
 from sql.registry import presence
 
 #: Its place in a scheduler's registered load, and in a session that has read it.
 ZONE_KEY = "timezone"
+
+
+class ClusterZone:
+    """The cluster's zone, for processes that need it often; read at construction and by `tick`.
+
+    Once a scheduler was seen, its zone stays until another one is, also while none is registered.
+
+    Args:
+        database: where schedulers are registered.
+        setting: this process's own zone, until a scheduler was seen.
+
+    """
+
+    def __init__(self, database: Database, setting: str) -> None:
+        self._database = database
+        self._name = setting
+        self.tick()
+
+    def name(self) -> str:
+        """Return its IANA name."""
+        return self._name
+
+    def tick(self) -> None:
+        """Read it again."""
+        self._name = self._database.read(lambda session: cluster_zone(session, self._name))
+
+
+def cluster_zone(session: Session, setting: str) -> str:
+    """Return the schedulers' zone, or this process's own `setting` if none is registered."""
+    return schedulers_zone(session) or setting
 
 
 def schedulers_zone(session: Session) -> str | None:

@@ -1,8 +1,9 @@
 """`warren report`, `warren runs clear` and `warren schedulers list` as a user types them."""
 
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -11,6 +12,8 @@ from tests.acceptance.test_cli_jobs import Desk
 from tests.support.schemas import SQLiteSchema
 
 DAY = 86_400_000
+#: Zones whose clocks never show the same day.
+FAR_WEST, FAR_EAST = "Pacific/Pago_Pago", "Pacific/Kiritimati"
 
 
 @pytest.fixture
@@ -26,14 +29,14 @@ def desk(tmp_path: Path, sqlite_schema: SQLiteSchema, monkeypatch: pytest.Monkey
     return desk
 
 
-def count_days(desk: Desk) -> None:
+def count_days(desk: Desk, zone: str = "UTC") -> None:
     database = desk.rows.database
-    reporter = Reporter(node="test", database=database, timezone="UTC", round_seconds=60.0)
+    reporter = Reporter(node="test", database=database, timezone=zone, round_seconds=60.0)
     reporter.tick(time.time_ns() // 1_000_000)
 
 
-def today() -> str:
-    return datetime.now(UTC).date().isoformat()
+def today(zone: str = "UTC") -> str:
+    return datetime.now(ZoneInfo(zone)).date().isoformat()
 
 
 def test_report_shows_each_day_and_the_sum(desk: Desk) -> None:
@@ -66,6 +69,20 @@ def test_days_are_labelled_with_the_zone_as_it_is_written(desk: Desk) -> None:
     assert table[0].startswith("DAY (Asia/Shanghai)  TOTAL")
 
 
+def test_days_are_those_of_the_schedulers_whoever_asks(desk: Desk) -> None:
+    desk.rows.scheduler("far", 1, zone=FAR_WEST)
+    count_days(desk, FAR_WEST)
+    since = ("--since", today(FAR_WEST))
+
+    table = desk.warren("report", *since, "--timezone", FAR_EAST).stdout.splitlines()
+    listed = desk.listed("report", *since, "--json", "--timezone", FAR_EAST)
+
+    assert table[0].startswith(f"DAY ({FAR_WEST})  TOTAL")
+    assert [(one["day"], one["timezone"], one["total"]) for one in listed] == [
+        (today(FAR_WEST), FAR_WEST, 1)
+    ]
+
+
 def test_report_without_a_scheduler_says_so(desk: Desk) -> None:
     done = desk.warren("report")
 
@@ -95,6 +112,23 @@ def test_clearing_does_not_lower_the_report(desk: Desk) -> None:
     listed = desk.listed("report", "--since", "1d", "--json")
 
     assert [one["total"] for one in listed] == [2, 1]
+
+
+def test_cleared_runs_stay_in_the_days_of_the_schedulers_whoever_clears_them(desk: Desk) -> None:
+    desk.rows.scheduler("far", 1, zone=FAR_WEST)
+    count_days(desk, FAR_WEST)
+    before = totals(desk)
+
+    desk.warren("runs", "clear", "--all", "--timezone", FAR_EAST)
+    count_days(desk, FAR_WEST)
+
+    assert totals(desk) == before
+    assert sum(before.values()) == 5
+
+
+def totals(desk: Desk) -> dict[object, int]:
+    listed = desk.listed("report", "--since", "102d", "--json")
+    return {one["day"]: int(str(one["total"])) for one in listed if one["total"]}
 
 
 @pytest.mark.parametrize(

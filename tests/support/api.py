@@ -30,7 +30,7 @@ def make_api(database: Database, clock: Clock, **services: Any) -> Flask:
         "database": database,
         "now_ms": clock.now_ms,
         "run_ids": RunIds(database),
-        "timezone": "UTC",
+        "cluster_zone": lambda: "UTC",
         "job_files": JobFiles(read=read_upload, write=job_file),
         "is_broker_up": lambda: True,
         "limits": MANY,

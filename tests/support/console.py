@@ -83,7 +83,7 @@ def make_app(database: Database, clock: Clock, **parts: Any) -> Flask:
     given = {
         "database": database,
         "now_ms": clock.now_ms,
-        "timezone": "UTC",
+        "cluster_zone": lambda: "UTC",
         "secret": SECRET,
         "is_broker_up": lambda: True,
         "metrics_token": METRICS_TOKEN,

@@ -1,10 +1,12 @@
 """Rows as a test needs them, inserted by Warren's own functions."""
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
 
+from scheduler.membership.schedulers_zone import ZONE_KEY
 from sql.engine import Database
 from sql.ids import RunIds
 from sql.models import Job, Run
@@ -144,9 +146,14 @@ class Rows:
         found = self.database.read(lambda session: presence.listing(session, "EXECUTOR", app))
         return next(row.id for row in found if row.address == address)
 
-    def scheduler(self, node: str, beat_ms: int) -> None:
-        """Register a scheduler last heard at this time."""
-        self._hold(presence.ADMIN, "scheduler", node, beat_ms, "")
+    def scheduler(self, node: str, beat_ms: int, *, zone: str = "") -> None:
+        """Register a scheduler last heard at this time, with its time zone."""
+        load = json.dumps({ZONE_KEY: zone}) if zone else ""
+        self._hold(presence.ADMIN, presence.SCHEDULER, node, beat_ms, load)
+
+    def forget_schedulers(self) -> None:
+        """Remove every scheduler's registration, as they do when they end."""
+        self.database.write(lambda session: presence.forget_schedulers(session, before_ms=2**53))
 
     def _hold(self, group: str, key: str, address: str, beat_ms: int, load: str) -> None:
         beat = presence.Beat(

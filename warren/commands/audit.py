@@ -9,6 +9,7 @@ import click
 
 from scheduler.audit.integrity_check import AuditReport, audit
 from scheduler.audit.tally import JobTally
+from scheduler.membership.schedulers_zone import cluster_zone
 from sql.instants import iso
 from sql.jobs import jobs
 from warren.command_options import as_json, examples, takes_settings
@@ -46,7 +47,7 @@ def audit_command(
             database,
             since_ms=since_ms,
             until_ms=until_ms,
-            timezone=settings.timezone,
+            timezone=database.read(lambda session: cluster_zone(session, settings.timezone)),
             job_id=job.id if job else None,
         )
     if as_json:

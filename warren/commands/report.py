@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 from sqlalchemy.orm import Session
 
+from scheduler.membership.schedulers_zone import cluster_zone
 from scheduler.retention.calendar_days import CalendarDays, days_between
 from sql.instants import at, epoch_ms, iso
 from sql.models import DayReport
@@ -30,19 +32,19 @@ HEADERS = ("total", "succeeded", "failed", "running", "success")
 @takes_settings("database_url", "timezone")
 def report(settings: Settings, since: str, as_json: bool) -> None:
     """Show how many runs of each day succeeded, failed and are running."""
-    days = CalendarDays(settings.timezone)
     with open_database(settings) as database:
-        now = now_ms(database)
-        first = days.of(at(read_instant(since, now_ms=now, zone=settings.zone)))
+        zone = database.read(lambda session: cluster_zone(session, settings.timezone))
+        days, now = CalendarDays(zone), now_ms(database)
+        first = days.of(at(read_instant(since, now_ms=now, zone=ZoneInfo(zone))))
         today = days.of(at(now))
         rows = database.read(lambda session: _read(session, first, today))
     if as_json:
         for day, row in rows.items():
-            print_json(day_json(day, row, settings.timezone))
+            print_json(day_json(day, row, zone))
         return
     counts = {day: counts_of(row) for day, row in rows.items()}
     nothing = "no report for these days yet; is a scheduler running?"
-    print_table((day_header(settings.timezone), *HEADERS), lines(counts), nothing=nothing)
+    print_table((day_header(zone), *HEADERS), lines(counts), nothing=nothing)
 
 
 def _read(session: Session, first: date, last: date) -> dict[date, DayReport | None]:

@@ -3,6 +3,7 @@
 from admin_web.api.api_services import ApiServices, JobFiles, Limits
 from admin_web.serving.api_process import THREADS, ApiProcess
 from admin_web.serving.broker_link import ConsoleConnections
+from scheduler.membership.schedulers_zone import ClusterZone
 from sql.clock import DatabaseClock
 from sql.engine import Database
 from sql.ids import RunIds
@@ -47,11 +48,12 @@ def make_api(
 
     """
     rate, triggers = settings.api_rate, settings.api_trigger_rate
+    zone = ClusterZone(database, settings.timezone)
     services = ApiServices(
         database=database,
         now_ms=clock.now_ms,
         run_ids=RunIds(database),
-        timezone=settings.timezone,
+        cluster_zone=zone.name,
         job_files=JobFiles(read=read_upload, write=job_file),
         is_broker_up=connections.is_ready,
         requester=connections.requester,
@@ -66,7 +68,7 @@ def make_api(
         version=__version__,
     )
     wanted = settings.api_port if port is None else port
-    return ApiProcess(services, clock, host=settings.api_host, port=wanted)
+    return ApiProcess(services, clock, zone, host=settings.api_host, port=wanted)
 
 
 def api_address(settings: Settings, port: int) -> str:

@@ -3,6 +3,7 @@
 from admin_web.console_services import ConsoleServices
 from admin_web.serving.broker_link import ConsoleConnections
 from admin_web.serving.console_process import Console
+from scheduler.membership.schedulers_zone import ClusterZone
 from sql.clock import DatabaseClock
 from sql.engine import Database
 from warren.jobfile.export import job_file
@@ -52,10 +53,11 @@ def make_console(
         OSError: the port is taken.
 
     """
+    zone = ClusterZone(database, settings.timezone)
     parts = ConsoleServices(
         database=database,
         now_ms=clock.now_ms,
-        timezone=settings.timezone,
+        cluster_zone=zone.name,
         secret=secret,
         secret_previous=settings.secret_previous or "",
         is_broker_up=connections.is_ready,
@@ -67,7 +69,7 @@ def make_console(
         trusted_proxies=settings.trusted_proxies,
         metrics_token=settings.metrics_token or "",
     )
-    return Console(parts, clock, port=settings.port if port is None else port)
+    return Console(parts, clock, zone, port=settings.port if port is None else port)
 
 
 def address(settings: Settings, port: int) -> str:

@@ -102,7 +102,6 @@ class ActivityEndpoints:
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
-        self._days = CalendarDays(services.timezone)
 
     @endpoint("GET", "/alarms", Scope.READ, AlarmPage, query=AlarmsQuery)
     def alarms(self, call: Call) -> Any:
@@ -131,7 +130,8 @@ class ActivityEndpoints:
     )
     def days(self, call: Call) -> DaysAnswer:
         """Count the runs of each day by outcome."""
-        today = self._days.of(at(self._services.now_ms()))
+        zone = self._services.timezone
+        today = CalendarDays(zone).of(at(self._services.now_ms()))
         last = call.query.until or today
         first = call.query.since or max(date.min + timedelta(days=6), last) - timedelta(days=6)
         if not timedelta() <= last - first < timedelta(days=DAYS):
@@ -140,7 +140,7 @@ class ActivityEndpoints:
             lambda session: day_reports.of_days(session, call.actor.app_ids, first, last)
         )
         items = [_day(day, found[day]) for day in days_between(first, last) if day in found]
-        return DaysAnswer(timezone=self._services.timezone, items=items)
+        return DaysAnswer(timezone=zone, items=items)
 
     @endpoint("GET", "/trail", Scope.ADMIN, TrailPage, query=TrailQuery)
     def trail(self, call: Call) -> Any:

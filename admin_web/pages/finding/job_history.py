@@ -29,7 +29,7 @@ class JobHistoryPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
-        self._local_times = LocalTimes(services.timezone, services.now_ms)
+        self._local_times = LocalTimes(services.cluster_zone, services.now_ms)
 
     @route("/jobs/<id:job_id>/history", Right.VIEW)
     def show(self, job_id: int) -> str | Response:

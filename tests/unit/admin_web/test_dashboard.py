@@ -128,7 +128,7 @@ class TestDays:
         self, database: Database, clock: Clock
     ) -> None:
         report(database, TODAY, 1, 6, 3)
-        visit = signed_in(make_app(database, clock, timezone="Asia/Shanghai"), "viewer")
+        visit = signed_in(make_app(database, clock, cluster_zone=lambda: "Asia/Shanghai"), "viewer")
         visit.client.set_cookie("warren_zone", "America/New_York")
 
         page = visit.get("/").text

@@ -287,7 +287,7 @@ class TestDesk:
         self, database: Database, books: Books, clock: Clock
     ) -> None:
         question = TallyKey(books.job("one", until_ms=MIDNIGHT), MIDNIGHT - 1, None)
-        desk = TallyCache(database, clock.now_ms, "UTC")
+        desk = TallyCache(database, clock.now_ms, lambda: "UTC")
         first = eventually(lambda: self.ask(desk, question))
 
         clock.pass_seconds(30)
@@ -301,7 +301,7 @@ class TestDesk:
         self, database: Database, clock: Clock, limits: dict[str, int]
     ) -> None:
         questions = [TallyKey(number, MIDNIGHT, None) for number in range(1, 50)]
-        desk = TallyCache(database, clock.now_ms, "UTC", **limits)
+        desk = TallyCache(database, clock.now_ms, lambda: "UTC", **limits)
 
         desk.ask(questions)
 

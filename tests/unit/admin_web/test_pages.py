@@ -244,7 +244,7 @@ class TestLanguageAndZone:
         [(7, "0.007 s"), (1_234, "1.23 s"), (61_000, "1 min 01 s"), (3_660_000, "1 h 01 min")],
     )
     def test_durations_are_short(self, duration_ms: int, words: str) -> None:
-        assert LocalTimes("UTC", lambda: 0).duration(duration_ms) == words
+        assert LocalTimes(lambda: "UTC", lambda: 0).duration(duration_ms) == words
 
 
 class TestHealth:
