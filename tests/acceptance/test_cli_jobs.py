@@ -167,6 +167,17 @@ def test_next_fires_are_in_the_zone_of_the_job(applied: Desk) -> None:
     assert len(listed) == 3
 
 
+def test_next_fires_of_a_job_without_a_zone_are_in_that_of_the_schedulers(applied: Desk) -> None:
+    applied.rows.job("plain", schedule_kind="CRON", schedule_value="0 0 2 * * ?")
+    applied.rows.scheduler("one", 1, zone="Asia/Shanghai")
+
+    table = applied.warren("jobs", "next", "plain", "--timezone", "America/New_York")
+
+    assert [line.split()[1:3] for line in table.stdout.splitlines()[1:]] == [
+        ["02:00:00", "CST"]
+    ] * 5
+
+
 def test_next_of_a_stopped_job_says_that_it_is_stopped(applied: Desk) -> None:
     applied.warren("jobs", "stop", "often")
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from scheduler.commands.jobs import JobCommands
-from scheduler.membership.schedulers_zone import schedulers_zone
+from scheduler.membership.schedulers_zone import cluster_zone
 from scheduler.schedules.upcoming import next_fires
 from scheduler.views import blockers
 from scheduler.views.blockers import blocker_json
@@ -144,7 +144,7 @@ def next_command(settings: Settings, name: str, count: int, as_json: bool) -> No
         for fire in fires:
             print_json({"job": job.name, "app": job.app, "fires_at": iso(fire)})
         return
-    zone = ZoneInfo(job.timezone or settings.timezone)
+    zone = ZoneInfo(job.timezone or zone_of_jobs)
     lines = [(local(fire, zone), relative(fire, now)) for fire in fires]
     nothing = waits(job) or "it never fires on its own"
     print_table(("fires at", "from now"), lines, nothing=nothing)
@@ -223,4 +223,4 @@ def _views(
 
 def _zone_of_jobs(settings: Settings, database: Database) -> str:
     """Return the zone of jobs that name none."""
-    return database.read(schedulers_zone) or settings.timezone
+    return database.read(lambda session: cluster_zone(session, settings.timezone))
