@@ -35,7 +35,7 @@ WINDOW_MS = 5_000
 #: How near a tick must be for planning to begin. Less than the window: most ticks are at full
 #: seconds, so with the whole window they would be planned just when others are to be sent.
 BEGIN_MS = 4_700
-#: Once a job has this many overdue rows, further ticks are skipped.
+#: While a job has more than this many PLANNED rows that are over 5 s late, its ticks are skipped.
 OVERDUE_LIMIT = 100
 #: Jobs claimed in one transaction.
 BATCH = 200

@@ -107,7 +107,7 @@ def decide(
         watermark_ms: every tick up to here is decided.
         now_ms: the database's clock.
         policy: for missed ticks.
-        overdue_rows: PLANNED rows of this job that are already late.
+        overdue_rows: PLANNED rows of this job that were already over 5 s late when last counted.
         window_ms: how far ahead ticks become rows (XXL-JOB's pre-read).
         late_ms: how late the oldest tick may be without a misfire (XXL-JOB's figure).
         overdue_limit: with more overdue rows than this, all ticks of the window are skipped.
