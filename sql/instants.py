@@ -1,15 +1,22 @@
 """Converts epoch milliseconds to DATETIME columns and ISO 8601, and back."""
 
-from datetime import UTC, date, datetime, time, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
-#: The start of the last day of year 9999; the rest of that day is left for zones east of UTC.
+#: The start of the last day of year 9999: the latest instant that is in that year in every zone.
 LATEST_MS = 253_402_214_400_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_END = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+_END_MS = LATEST_MS + DAY_MS - 1
 
 
 def moment(instant_ms: int, zone: tzinfo = UTC) -> datetime:
     """Return epoch milliseconds as a datetime; values out of range become the nearest one."""
-    return datetime.fromtimestamp(min(max(instant_ms, 0), LATEST_MS) / 1000, zone)
+    utc = _EPOCH + timedelta(milliseconds=min(max(instant_ms, 0), _END_MS))
+    try:
+        return utc.astimezone(zone)
+    except OverflowError:  # the zone is east of UTC, and already in the year 10000
+        return _END.replace(tzinfo=zone)
 
 
 def iso(instant_ms: int | None) -> str | None:
