@@ -12,7 +12,7 @@ from pymysql.protocol import FieldDescriptorPacket
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
-from sql.dialects.mysql_connection import COLUMNS_LIMIT
+from sql.dialects.mysql_connection import COLUMNS_LIMIT, LeanConnection
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 
