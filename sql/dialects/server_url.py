@@ -6,8 +6,10 @@ Needs no library: settings are read where SQLAlchemy is not installed.
 from difflib import get_close_matches
 from urllib.parse import parse_qsl, urlsplit
 
+#: Names a server on this machine, so its host must be `localhost`.
+SOCKET = "unix_socket"
 #: Arguments that neither name another server nor weaken how its certificate is verified.
-ARGUMENTS = ("charset", "ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_key")
+ARGUMENTS = ("charset", "ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_key", SOCKET)
 
 
 def check_server_url(url: str) -> None:
@@ -28,5 +30,7 @@ def check_server_url(url: str) -> None:
             near = get_close_matches(name, ARGUMENTS, 1)
             known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(ARGUMENTS)}"
             raise ValueError(f"unknown argument {name[:40]!r}, {known}")
+        if name == SOCKET and parts.hostname != "localhost":
+            raise ValueError(f"{SOCKET} goes with the host localhost only")
         if names.count(name) > 1:
             raise ValueError(f"the argument {name!r} occurs twice")
