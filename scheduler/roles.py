@@ -37,6 +37,7 @@ from scheduler.dispatch.workload import Workload
 from scheduler.membership.app_addresses import AppAddresses
 from scheduler.membership.boot_accounts import BootAccounts
 from scheduler.membership.drainer import Drainer
+from scheduler.membership.executor_queues import ExecutorQueues
 from scheduler.membership.load_recorder import LoadRecorder
 from scheduler.membership.presence import Presence
 from scheduler.membership.registrar import Registrar
@@ -131,7 +132,7 @@ class Roles:
         self.completion = Completion(self.context.ids, self.clock.now_ms, policy.defaults)
         note = {"on_ended": self.run_spans.note} if self.run_spans else {}
         self._ender = RunEnder(self.context, self.completion, **note)
-        self._accounts = BootAccounts(monotonic)
+        self._accounts = BootAccounts(self.roster.holder, clock=monotonic)
         self.uptime = SendingUptime(database, monotonic)
         self.workload = Workload(database, limit=options.address_limit, clock=monotonic)
         self._make_roles()
@@ -173,14 +174,16 @@ class Roles:
 
     def _make_registrar(self) -> None:
         opened = self.connections
+        self.executor_queues = ExecutorQueues(
+            opened.admin, beats=opened.heartbeats, quorum=self._options.quorum
+        )
         self.registrar = Registrar(
             context=self.context,
             commands=self._commands,
-            admin=opened.admin,
+            queues=self.executor_queues,
             requester=opened.requester,
             roster=self.roster,
-            beats=opened.heartbeats,
-            quorum=self._options.quorum,
+            accounts=self._accounts,
         )
 
     def _make_health(self) -> None:
@@ -217,7 +220,7 @@ class Roles:
         )
 
         def note_missing(app: str, address: str) -> None:
-            self.registrar.note_missing(app, address)
+            self.executor_queues.note_missing(app, address)
             probes.note_missing(app, address)
 
         self.rescuer = Rescuer(

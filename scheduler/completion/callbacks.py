@@ -5,6 +5,7 @@ with the reason, so that one bad report never blocks the others.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,10 +24,11 @@ from scheduler.completion.completion import Tally
 from scheduler.completion.reported_ends import end_of, plausible_instant
 from scheduler.completion.retry_policy import End
 from scheduler.completion.run_ender import RunEnder
-from scheduler.membership.boot_accounts import BootAccounts
+from scheduler.membership.boot_accounts import Boot, BootAccounts
 from scheduler.node_context import NodeContext
 from scheduler.rounds.loop import NAP_SECONDS
 from sql.errors import DatabaseUnavailable
+from sql.registry import presence
 from sql.run_status import IN_FLIGHT, RunStatus
 from sql.runs import queries, transitions
 from sql.runs.run_rows import RoutedRun
@@ -78,6 +80,7 @@ class Callbacks:
         self._commands = commands
         self._accounts = accounts
         self._on_freed = on_freed
+        self._taken: deque[Delivery] = deque()
         self._held: list[Delivery] = []
         self._items: list[_Item] = []
 
@@ -105,34 +108,52 @@ class Callbacks:
         self._consumer.wake()
 
     def _take(self) -> None:
-        for delivery in self._consumer.take(BATCH, NAP_SECONDS):
-            try:
-                message = self._open(delivery)
-            except Oversized as error:
-                self._context.counters.count("messages_dropped")
-                log.warning("message_dropped", queue=delivery.queue, reason=str(error))
-                self._consumer.ack([delivery])
-                continue
-            except BadMessage as error:
-                self._context.counters.count("messages_rejected")
-                log.warning("message_rejected", queue=delivery.queue, reason=str(error))
-                self._consumer.reject([delivery])
-                continue
-            self._held.append(delivery)
-            if isinstance(message, WhichOpen):
-                self._answer(message)
-            else:
-                app_id = self._context.app_names.id_of(message.app)
-                self._items += [
-                    _Item(delivery, app_id, message.address, report) for report in message.reports
-                ]
+        if not self._taken:
+            self._taken.extend(self._consumer.take(BATCH, NAP_SECONDS))
+        while self._taken:
+            self._receive(self._taken[0])
+            # Only now: if the database is down, the next round goes on with it.
+            self._taken.popleft()
+
+    def _receive(self, delivery: Delivery) -> None:
+        try:
+            message = self._open(delivery)
+        except Oversized as error:
+            self._context.counters.count("messages_dropped")
+            log.warning("message_dropped", queue=delivery.queue, reason=str(error))
+            self._consumer.ack([delivery])
+            return
+        except BadMessage as error:
+            self._context.counters.count("messages_rejected")
+            log.warning("message_rejected", queue=delivery.queue, reason=str(error))
+            self._consumer.reject([delivery])
+            return
+        items = []
+        if isinstance(message, WhichOpen):
+            self._answer(message)
+        else:
+            app_id = self._context.app_names.id_of(message.app)
+            items = [_Item(delivery, app_id, message.address, one) for one in message.reports]
+        self._held.append(delivery)
+        self._items += items
 
     def _open(self, delivery: Delivery) -> Callback | WhichOpen:
         message: Callback | WhichOpen = self._sealer.open(
             delivery, expect=Callback | WhichOpen, direction=Direction.FROM_EXECUTOR
         )
-        self._accounts.prove((message.app, message.address, message.boot_id), delivery.user)
+        boot = (message.app, message.address, message.boot_id)
+        if not self._accounts.knows(boot):
+            self._learn_account(boot)
+        self._accounts.prove(boot, delivery.user)
         return message
+
+    def _learn_account(self, boot: Boot) -> None:
+        """Read the account of a boot that another scheduler has let in, if it holds its address."""
+        account = self._context.database.read(
+            lambda session: presence.account(session, presence.EXECUTOR, *boot)
+        )
+        if account is not None:
+            self._accounts.settle(boot, account)
 
     def _store(self, items: list[_Item], now_ms: int) -> list[_Item]:
         """Store reports; return those that the database rejected."""

@@ -1,7 +1,8 @@
-"""Which broker account speaks for which boot: the first one heard keeps the right.
+"""Which broker account speaks for which boot: the first one heard, as the registry has it.
 
 The broker vouches for the account that published a message. So a stolen app key alone, without the
-app's broker account, is not enough to speak for a live boot.
+app's broker account, is not enough to speak for a live boot. The registrar stores the account with
+the boot's registration, so all schedulers, and those that start later, go by the same one.
 """
 
 import threading
@@ -11,12 +12,12 @@ from dataclasses import dataclass
 
 from broker.errors import Forged
 
-#: A boot silent for this long is dead, and its account is forgotten.
+#: A boot that holds no address and is silent for this long is dead, and its account is forgotten.
 LIVING_SECONDS = 60.0
 #: Number of known boots at which dead ones are cleaned up.
 TIDY_COUNT = 10_000
 
-_Boot = tuple[str, str, str]
+Boot = tuple[str, str, str]
 
 
 @dataclass(slots=True)
@@ -26,40 +27,46 @@ class _Account:
 
 
 class BootAccounts:
-    """The accounts by boot, as this scheduler heard them. `clock` is monotonic. Thread-safe.
+    """The accounts by boot, as this scheduler read them from the registry. Thread-safe.
 
-    Every `tidy_count` boots, dead ones are forgotten.
+    Every `tidy_count` boots, dead ones are forgotten. `clock` is monotonic.
+
+    Args:
+        holder: returns the boot id that holds the address of an app, as far as is known here.
+
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, tidy_count: int = TIDY_COUNT
+        self,
+        holder: Callable[[str, str], str | None],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        tidy_count: int = TIDY_COUNT,
     ) -> None:
+        self._holder = holder
         self._clock = clock
         self._tidy_count = tidy_count
         self._lock = threading.Lock()
-        self._accounts: dict[_Boot, _Account] = {}
+        self._accounts: dict[Boot, _Account] = {}
 
     def __len__(self) -> int:
         """Return how many boots are known, living or not."""
         return len(self._accounts)
 
-    def hear(self, boot: _Boot, user: str) -> None:
-        """Note a sign of life of (app, address, boot id).
-
-        Raises:
-            Forged: the boot is live and belongs to another account.
-
-        """
+    def settle(self, boot: Boot, user: str) -> None:
+        """Note what the registry says of (app, address, boot id)."""
         with self._lock:
-            known = self._living(boot)
-            if known is None:
+            if boot not in self._accounts:
                 self._tidy()
-                known = self._accounts[boot] = _Account(user, self._clock())
-            _compare(boot, known, user)
-            known.heard_at = self._clock()
+            self._accounts[boot] = _Account(user, self._clock())
 
-    def prove(self, boot: _Boot, user: str) -> None:
-        """Check that a message for a live boot comes from that boot's account.
+    def knows(self, boot: Boot) -> bool:
+        """Return whether the account of a boot is known; else the registry has to be asked."""
+        with self._lock:
+            return self._living(boot) is not None
+
+    def prove(self, boot: Boot, user: str) -> None:
+        """Check that a message for a boot whose account is known comes from that account.
 
         Raises:
             Forged: it comes from another account.
@@ -67,24 +74,30 @@ class BootAccounts:
         """
         with self._lock:
             known = self._living(boot)
-        if known is not None:
-            _compare(boot, known, user)
+            if known is not None:
+                _compare(boot, known, user)
+                known.heard_at = self._clock()
 
-    def _living(self, boot: _Boot) -> _Account | None:
+    def _living(self, boot: Boot) -> _Account | None:
         known = self._accounts.get(boot)
-        return known if known and self._is_living(known) else None
+        return known if known and self._is_living(boot, known) else None
 
-    def _is_living(self, account: _Account) -> bool:
-        return self._clock() - account.heard_at <= LIVING_SECONDS
+    def _is_living(self, boot: Boot, account: _Account) -> bool:
+        app, address, boot_id = boot
+        if self._clock() - account.heard_at <= LIVING_SECONDS:
+            return True
+        return self._holder(app, address) == boot_id
 
     def _tidy(self) -> None:
         if len(self._accounts) % self._tidy_count == self._tidy_count - 1:
             self._accounts = {
-                k: account for k, account in self._accounts.items() if self._is_living(account)
+                boot: account
+                for boot, account in self._accounts.items()
+                if self._is_living(boot, account)
             }
 
 
-def _compare(boot: _Boot, known: _Account, user: str) -> None:
+def _compare(boot: Boot, known: _Account, user: str) -> None:
     if known.user != user:
         app, address, _ = boot
         raise Forged(

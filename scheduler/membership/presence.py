@@ -13,7 +13,7 @@ from broker.errors import BadMessage
 from broker.messages.to_scheduler import Canary, Goodbye, Heartbeat
 from broker.signing import Direction, Sealer
 from broker.transport import Consumer, Delivery
-from scheduler.membership.boot_accounts import BootAccounts
+from scheduler.membership.boot_accounts import Boot, BootAccounts
 from scheduler.membership.registrar import Registrar
 from scheduler.membership.registration import registration, stored_returns_seconds
 from scheduler.membership.roster import Roster
@@ -58,17 +58,20 @@ class Presence:
         """Start with the executors in the registry, as if each had just been heard."""
         for row in self._context.database.read(lambda s: presence.listing(s, presence.EXECUTOR)):
             returns_seconds = stored_returns_seconds(row)
-            self._roster.recall(row.app, row.address, row.boot_id, returns_seconds=returns_seconds)
+            boot = (row.app, row.address, row.boot_id)
+            self._roster.recall(*boot, returns_seconds=returns_seconds)
+            if row.account is not None:
+                self._accounts.settle(boot, row.account)
 
     def tick(self, _now_ms: int) -> float:
         """Handle what has arrived; waits for the first message unless `wake` is called."""
         deliveries = self._consumer.take(BATCH, NAP_SECONDS)
-        messages = [self._open(delivery) for delivery in deliveries]
+        messages = [(self._open(delivery), delivery.user) for delivery in deliveries]
         # Ack first: even if the database fails, none of this is worth receiving again.
         self._consumer.ack(deliveries)
-        heard = [message for message in messages if isinstance(message, Heartbeat)]
-        goodbyes = [message for message in messages if isinstance(message, Goodbye)]
-        for canary in messages:
+        heard = [(one, user) for one, user in messages if isinstance(one, Heartbeat)]
+        goodbyes = [(one, user) for one, user in messages if isinstance(one, Goodbye)]
+        for canary, _ in messages:
             if isinstance(canary, Canary) and canary.node == self._context.node:
                 self._on_canary(canary.number)
         # The round's own time may be that of a long wait's beginning.
@@ -87,7 +90,7 @@ class Presence:
                 direction=Direction.FROM_EXECUTOR,
             )
             if not isinstance(message, Canary):
-                self._accounts.hear((message.app, message.address, message.boot_id), delivery.user)
+                self._accounts.prove(_boot(message), delivery.user)
         except BadMessage as error:
             self._context.counters.count("messages_rejected")
             log.warning("message_rejected", queue=delivery.queue, reason=str(error))
@@ -95,26 +98,42 @@ class Presence:
         return message
 
     def _hear(
-        self, heartbeats: Sequence[Heartbeat], goodbyes: Sequence[Goodbye], now_ms: int
+        self,
+        heartbeats: Sequence[tuple[Heartbeat, str]],
+        goodbyes: Sequence[tuple[Goodbye, str]],
+        now_ms: int,
     ) -> None:
-        latest = {(beat.app, beat.address, beat.boot_id): beat for beat in heartbeats}
-        for goodbye in goodbyes:
+        """Handle what each account said."""
+        latest = {(_boot(beat), user): beat for beat, user in heartbeats}
+        for goodbye, user in goodbyes:
             # A goodbye is a boot's last message; a heartbeat in the same batch is older.
-            latest.pop((goodbye.app, goodbye.address, goodbye.boot_id), None)
-            self._roster.dismiss(goodbye.app, goodbye.address, goodbye.boot_id)
+            latest.pop((_boot(goodbye), user), None)
+            self._roster.dismiss(*_boot(goodbye))
             log.info("executor_left", app=goodbye.app, address=goodbye.address)
-        known = [beat for beat in latest.values() if self._roster.hear(beat)]
-        for beat in latest.values():
+        known = [
+            beat
+            for (boot, _), beat in latest.items()
+            # A boot whose account is not known yet is heard once the registrar has let it in.
+            if self._accounts.knows(boot) and self._roster.hear(beat)
+        ]
+        for (_, user), beat in latest.items():
             # Every heartbeat is answered: a lost Welcome comes again, and clocks stay together.
-            self._registrar.greet(beat)
+            self._registrar.greet(beat, user)
         if known or goodbyes:
             self._context.database.write(lambda session: _record(session, known, goodbyes, now_ms))
 
 
+def _boot(message: Heartbeat | Goodbye) -> Boot:
+    return message.app, message.address, message.boot_id
+
+
 def _record(
-    session: Session, heartbeats: Sequence[Heartbeat], goodbyes: Sequence[Goodbye], now_ms: int
+    session: Session,
+    heartbeats: Sequence[Heartbeat],
+    goodbyes: Sequence[tuple[Goodbye, str]],
+    now_ms: int,
 ) -> None:
-    for beat in sorted(heartbeats, key=lambda beat: (beat.app, beat.address)):
+    for beat in sorted(heartbeats, key=_boot):
         presence.renew(session, registration(beat, now_ms))
-    for bye in sorted(goodbyes, key=lambda bye: (bye.app, bye.address)):
-        presence.leave(session, presence.EXECUTOR, bye.app, bye.address, bye.boot_id)
+    for bye, user in sorted(goodbyes, key=lambda one: _boot(one[0])):
+        presence.leave(session, presence.EXECUTOR, *_boot(bye), account=user)

@@ -10,8 +10,8 @@ from sql.models import Registration
 from sql.registry import presence
 
 
-def registration(beat: Heartbeat, now_ms: int) -> presence.Beat:
-    """Return the registry's record of a heartbeat."""
+def registration(beat: Heartbeat, now_ms: int, account: str | None = None) -> presence.Beat:
+    """Return the registry's record of a heartbeat, which this account of the broker sent."""
     others = {
         "handlers": beat.handlers,
         "ailments": beat.ailments,
@@ -26,6 +26,7 @@ def registration(beat: Heartbeat, now_ms: int) -> presence.Beat:
         beat_at=now_ms,
         load=msgspec.json.encode(load).decode(),
         draining=beat.draining,
+        account=account,
     )
 
 

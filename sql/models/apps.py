@@ -62,6 +62,8 @@ class Registration(Model):
     draining: Mapped[int] = mapped_column(SmallInteger, default=0)
     #: When the drain of this boot was requested; 0 = it was not.
     drain_asked_at: Mapped[int] = mapped_column(BigInteger, default=0)
+    #: The broker's account that speaks for this boot, empty if it names none; NULL = not known yet.
+    account: Mapped[str | None] = mapped_column(String(255))
 
 
 class ExecutorLoad(Model):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Insert, bindparam, delete, func, select, update
+from sqlalchemy import Insert, bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from sql.dialects.supported import of
@@ -21,7 +21,10 @@ CONSOLE = "console"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A heartbeat of an executor, a scheduler or a console."""
+    """A heartbeat of an executor, a scheduler or a console.
+
+    `account` is the broker's account that sent it; None where that makes no difference.
+    """
 
     group: str
     key: str
@@ -30,6 +33,7 @@ class Beat:
     beat_at: int
     load: str = ""
     draining: bool = False
+    account: str | None = None
 
 
 def hold(session: Session, beat: Beat) -> str:
@@ -47,6 +51,26 @@ def holder(session: Session, group: str, key: str, address: str) -> str | None:
     ).scalar_one_or_none()
 
 
+def claim(session: Session, beat: Beat) -> str | None:
+    """Give a boot the account that sent this, unless it has one; return the account that it has.
+
+    None if the boot does not hold its address.
+    """
+    held = (*_is(beat.group, beat.key, beat.address), Registration.boot_id == beat.boot_id)
+    unclaimed = update(Registration).where(*held, Registration.account.is_(None))
+    modify(session, unclaimed.values(account=beat.account))
+    return account(session, beat.group, beat.key, beat.address, beat.boot_id)
+
+
+def account(session: Session, group: str, key: str, address: str, boot_id: str) -> str | None:
+    """Return the account that speaks for a boot; None if it is not known or holds no address."""
+    return session.execute(
+        select(Registration.account).where(
+            *_is(group, key, address), Registration.boot_id == boot_id
+        )
+    ).scalar_one_or_none()
+
+
 def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
     """Give an address to a new boot; return False if another scheduler has changed it first."""
     superseded = (
@@ -59,6 +83,7 @@ def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
             load=beat.load,
             draining=int(beat.draining),
             drain_asked_at=0,
+            account=beat.account,
             update_time=at(beat.beat_at),
         )
     )
@@ -75,12 +100,26 @@ def renew(session: Session, beat: Beat) -> bool:
 def renewal(beat: Beat) -> dict[str, Any]:
     """Return the parameters of `RENEWAL`."""
     values = asdict(beat) | {"draining": int(beat.draining), "updated": at(beat.beat_at)}
+    del values["account"]  # it stays as it is
     return {f"its_{name}": value for name, value in values.items()}
 
 
-def leave(session: Session, group: str, key: str, address: str, boot_id: str) -> bool:
-    """Delete the registration of a boot that has ended; return False if it had none."""
-    held = (*_is(group, key, address), Registration.boot_id == boot_id)
+def leave(
+    session: Session,
+    group: str,
+    key: str,
+    address: str,
+    boot_id: str,
+    *,
+    account: str | None = None,
+) -> bool:
+    """Delete the registration of a boot that has ended; return False if it had none.
+
+    With `account`, only if no other account speaks for the boot.
+    """
+    held = [*_is(group, key, address), Registration.boot_id == boot_id]
+    if account is not None:
+        held.append(or_(Registration.account.is_(None), Registration.account == account))
     return modify(session, delete(Registration).where(*held)) > 0
 
 
@@ -133,6 +172,7 @@ def _insert_unless_there(session: Session, beat: Beat) -> Insert:
         "beat_at": beat.beat_at,
         "load": beat.load,
         "draining": int(beat.draining),
+        "account": beat.account,
         "update_time": at(beat.beat_at),
     }
     return of(session).insert_or_keep(Registration, Registration.id).values(row)

@@ -143,10 +143,19 @@ class PrivateRabbit:
         self.ctl("eval", _ADD_VHOSTS % ",".join(f'<<"{name}">>' for name in names))
         return names
 
-    def add_user(self, name: str, password: str, *, configure: str, write: str, read: str) -> None:
-        """Add a user with these permissions (regular expressions) in the default vhost."""
+    def add_user(
+        self,
+        name: str,
+        password: str,
+        *,
+        configure: str,
+        write: str,
+        read: str,
+        vhost: str = "/",
+    ) -> None:
+        """Add a user with these permissions (regular expressions) in a vhost."""
         self.ctl("add_user", name, password)
-        self.ctl("set_permissions", "--vhost", "/", name, configure, write, read)
+        self.ctl("set_permissions", "--vhost", vhost, name, configure, write, read)
 
     def _end_by(self, number: signal.Signals) -> None:
         service, self._service = self._service, None

@@ -1,24 +1,32 @@
 """Who is no executor of an app does nothing in its name; who is one does nothing in another's."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 from structlog.testing import capture_logs
 
 from broker.keys import AppKeys
 from broker.memory.transport import MemoryBroker
 from broker.messages.to_executor import StillOpen, Welcome
 from broker.messages.to_scheduler import Callback, Goodbye, Heartbeat, Knowledge, Load
+from broker.rabbitmq.transport import connect
 from broker.signing import Direction, Sealer
 from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, command_queue
+from broker.transport import BrokerSettings, Transport
 from scheduler.membership import registrar
 from scheduler.node import SchedulerNode
+from sql.errors import DatabaseUnavailable
+from sql.models import Registration
 from sql.registry import apps, presence
 from sql.registry.cluster import cluster_id
 from sql.run_status import RunStatus
 from tests.support.cluster import APP, SECRET, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
+from tests.support.rabbitmq import PrivateRabbit
+from tests.support.sql_rows import side_by_side
 
 OTHER = "salaries"
 
@@ -67,7 +75,7 @@ def test_two_hundred_unknown_apps_leave_no_trace_but_a_line_each(cluster: Cluste
     with capture_logs() as logs:
         for number in [*range(200), *range(200)]:
             who = {"app": f"app-{number}", "address": "one", "boot_id": "b"}
-            node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who))
+            node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
             node.registrar.tick(cluster.now_ms())
 
     said = [line for line in logs if line["event"] == "executor_not_welcomed"]
@@ -182,29 +190,216 @@ def test_the_death_of_an_executor_ends_no_run_of_another_app(cluster: Cluster) -
     assert cluster.run(theirs).status == RunStatus.SENT
 
 
-def on_account(cluster: Cluster, user: str, **who: str) -> FakeExecutor:
-    broker = cluster.make_transport.__self__  # type: ignore[attr-defined]
-    assert isinstance(broker, MemoryBroker)
-    return FakeExecutor(cluster, transport=broker.transport(user), **who)
+Account = Callable[[str], Transport]
 
 
-@on_memory
+@pytest.fixture
+def account(cluster: Cluster, request: pytest.FixtureRequest) -> Account:
+    """Connect to the broker with an account of least rights: one of app `demo`, or another's."""
+    broker = getattr(cluster.make_transport, "__self__", None)
+    if isinstance(broker, MemoryBroker):
+        return broker.transport
+    rabbitmq: PrivateRabbit = request.getfixturevalue("rabbitmq")
+    vhost = request.getfixturevalue("vhost").rpartition("/")[2]
+
+    def connected(app: str) -> Transport:
+        name = f"executor-{app}-{vhost}"
+        queues = rf"^warren\.(run|cmd)\.{app}\."
+        rights = {"configure": "^$", "write": r"^warren\.reply$", "read": queues}
+        rabbitmq.add_user(name, "secret", vhost=vhost, **rights)
+        url = rabbitmq.vhost_url(vhost, name, "secret")
+        return connect(BrokerSettings(urls=(url,)))
+
+    return connected
+
+
+class Theft:
+    """A living boot, and somebody with its app's key but another app's account."""
+
+    def __init__(self, cluster: Cluster, account: Account) -> None:
+        self.cluster = cluster
+        self.run_id = 0
+        transports = [account(APP), account(OTHER)]
+        self.right = FakeExecutor(cluster, boot_id="same", transport=transports[0]).join()
+        self.thief = FakeExecutor(cluster, boot_id="same", transport=transports[1])
+        cluster.job("work")
+
+    def sent(self) -> int:
+        run_id = self.cluster.trigger("work")
+        self.cluster.wait_status(run_id, RunStatus.SENT)
+        return run_id
+
+    def steal(self, run_id: int) -> None:
+        self.thief.beat(draining=True)
+        self.thief.goodbye()
+        self.thief.report(self.thief.finished(run_id, message="not mine"))
+
+    def restart(self) -> SchedulerNode:
+        """Replace the only scheduler; until it has heard the thief, the right one is silent."""
+        self.right.is_beating = False
+        self.cluster.schedulers.pop().stop()
+        self.thief.is_beating = True
+        node = self.cluster.scheduler()
+        eventually(lambda: node.counters["messages_rejected"] >= 3)
+        return node
+
+
+@pytest.fixture
+def theft(cluster: Cluster, node: SchedulerNode, account: Account) -> Theft:
+    return Theft(cluster, account)
+
+
+def heartbeat(boot_id: str = "same") -> Heartbeat:
+    who = {"app": APP, "address": "one", "boot_id": boot_id}
+    return Heartbeat(started_at_ms=1, load=Load(), **who)
+
+
+def stored_account(cluster: Cluster, boot_id: str = "same") -> str | None:
+    return cluster.database.read(
+        lambda s: presence.account(s, presence.EXECUTOR, APP, "one", boot_id)
+    )
+
+
 def test_the_first_account_that_speaks_for_a_living_boot_stays(
-    cluster: Cluster, node: SchedulerNode
+    cluster: Cluster, node: SchedulerNode, theft: Theft
 ) -> None:
-    right = on_account(cluster, "executor-demo", boot_id="same").join()
-    cluster.job("work")
-    run_id = cluster.trigger("work")
-    cluster.wait_status(run_id, RunStatus.SENT)
-
-    thief = on_account(cluster, "executor-other", boot_id="same")
-    thief.is_beating = False
+    run_id = theft.sent()
+    theft.thief.is_beating = False
     before = node.counters["messages_rejected"]
-    thief.beat(draining=True)
-    thief.goodbye()
-    thief.report(thief.finished(run_id, message="not mine"))
+
+    theft.steal(run_id)
     eventually(lambda: node.counters["messages_rejected"] >= before + 3)
 
     assert node.roster.routable(APP) == {"one": "same"}
-    right.report(right.finished(run_id, message="mine"))
+    theft.right.report(theft.right.finished(run_id, message="mine"))
     assert cluster.wait_final(run_id).message == "mine"
+
+
+def test_it_stays_when_the_only_scheduler_is_restarted_and_hears_another_one_first(
+    cluster: Cluster, theft: Theft
+) -> None:
+    run_id = theft.sent()
+
+    node = theft.restart()
+    assert node.roster.routable(APP) == {}
+    theft.steal(run_id)
+    theft.right.is_beating = True
+    theft.right.join()
+
+    theft.right.report(theft.right.finished(run_id, message="mine"))
+    assert cluster.wait_final(run_id).message == "mine"
+
+
+@on_memory
+def test_a_boot_whose_row_has_no_account_yet_gets_the_first_that_is_heard(
+    cluster: Cluster, theft: Theft
+) -> None:
+    theft.thief.is_beating = False
+    cluster.schedulers.pop().stop()
+    cluster.database.write(lambda s: s.execute(update(Registration).values(account=None)))
+    cluster.scheduler()
+    theft.right.join()
+
+    assert stored_account(cluster) == APP
+    theft.restart()
+    theft.right.is_beating = True
+    theft.right.join()
+
+
+@on_memory
+def test_a_scheduler_that_hears_another_account_first_goes_by_the_registry(
+    cluster: Cluster, theft: Theft
+) -> None:
+    other = cluster.new_scheduler()
+    cluster.schedulers.append(other)
+
+    other.registrar.greet(heartbeat(), OTHER)
+    other.registrar.greet(heartbeat(), APP)
+    other.registrar.tick(cluster.now_ms())
+    assert other.roster.holder(APP, "one") is None
+    assert other.counters["messages_rejected"] == 1
+
+    other.registrar.greet(heartbeat(), APP)
+    other.registrar.tick(cluster.now_ms())
+    assert other.roster.holder(APP, "one") == "same"
+    assert stored_account(cluster) == APP
+
+
+@on_memory
+def test_two_schedulers_that_replace_a_dead_boot_go_by_one_account(
+    cluster: Cluster, theft: Theft
+) -> None:
+    cluster.be_quick()
+    nodes = [cluster.new_scheduler(), cluster.new_scheduler()]
+    cluster.schedulers.pop().stop()
+    cluster.schedulers += nodes
+    theft.right.die()
+    theft.thief.die()
+
+    def rival(node: SchedulerNode, user: str) -> None:
+        node.registrar.greet(heartbeat("new"), user)
+        node.registrar.tick(cluster.now_ms())
+
+    side_by_side(*[lambda n=n, u=u: rival(n, u) for n, u in zip(nodes, [APP, OTHER], strict=True)])
+
+    winner = [APP, OTHER].index(stored_account(cluster, "new") or "")
+    assert nodes[winner].roster.holder(APP, "one") == "new"
+    assert nodes[1 - winner].roster.holder(APP, "one") is None
+    assert nodes[1 - winner].counters["messages_rejected"] == 1
+
+
+@pytest.fixture
+def unaware(cluster: Cluster, theft: Theft) -> SchedulerNode:
+    """The only scheduler, which does not run and has heard of nobody."""
+    theft.thief.is_beating = False
+    theft.run_id = theft.sent()
+    node = cluster.new_scheduler()
+    cluster.schedulers.pop().stop()
+    cluster.schedulers.append(node)
+    return node
+
+
+@on_memory
+def test_a_scheduler_that_has_not_heard_a_boot_asks_the_registry_who_may_report_for_it(
+    cluster: Cluster, theft: Theft, unaware: SchedulerNode
+) -> None:
+    run_id = theft.run_id
+
+    theft.thief.report(theft.thief.finished(run_id, message="not mine"))
+    theft.right.report(theft.right.finished(run_id, message="mine"))
+    unaware.callbacks.tick(0)
+
+    assert unaware.counters["messages_rejected"] == 1
+    assert cluster.run(run_id).message == "mine"
+
+
+@on_memory
+def test_reports_wait_while_the_registry_cannot_be_asked(
+    cluster: Cluster, theft: Theft, unaware: SchedulerNode
+) -> None:
+    run_id = theft.run_id
+    theft.right.report(theft.right.finished(run_id, message="mine"))
+    cluster.mortals[id(unaware)].is_dead = True
+    for _ in range(2):
+        with pytest.raises(DatabaseUnavailable):
+            unaware.callbacks.tick(0)
+
+    cluster.mortals[id(unaware)].is_dead = False
+    unaware.callbacks.tick(0)
+
+    assert cluster.run(run_id).message == "mine"
+
+
+@on_memory
+def test_nobody_else_says_goodbye_to_a_scheduler_that_has_not_heard_a_boot(
+    cluster: Cluster, theft: Theft, unaware: SchedulerNode
+) -> None:
+    theft.right.is_beating = False
+
+    theft.thief.goodbye()
+    unaware.presence.tick(0)
+    assert registered(cluster) == [(APP, "one")]
+
+    theft.right.goodbye()
+    unaware.presence.tick(0)
+    assert registered(cluster) == []

@@ -123,3 +123,79 @@ def test_a_group_is_listed_by_app_and_address(database: Database) -> None:
         ("b", "1"),
         ("b", "2"),
     ]
+
+
+# -- the account that speaks for a boot ----------------------------------------------------------
+
+OURS = replace(BEAT, account="executor-demo")
+THEIRS = replace(BEAT, account="executor-mails")
+
+
+def claim(database: Database, beat: Beat) -> str | None:
+    return database.write(lambda session: presence.claim(session, beat))
+
+
+def account(database: Database, boot_id: str = "first") -> str | None:
+    return database.read(
+        lambda session: presence.account(session, EXECUTOR, "demo", "host-1", boot_id)
+    )
+
+
+def test_a_boot_is_registered_with_its_account_and_no_other_takes_it(database: Database) -> None:
+    hold(database, OURS)
+
+    hold(database, THEIRS)
+    renew(database, replace(THEIRS, beat_at=NOW_MS + 1))
+
+    assert claim(database, THEIRS) == "executor-demo"
+    assert account(database) == "executor-demo"
+    assert account(database, "second") is None
+
+
+def test_a_boot_of_before_gets_the_first_account_of_many_at_once(database: Database) -> None:
+    hold(database, BEAT)
+    beats = [replace(BEAT, account=f"account-{number}") for number in range(6)]
+
+    told = side_by_side(*[lambda beat=beat: claim(database, beat) for beat in beats])
+
+    assert set(told) == {account(database)} <= {beat.account for beat in beats}
+
+
+def test_no_account_is_an_account_too(database: Database) -> None:
+    hold(database, replace(BEAT, account=""))
+
+    assert claim(database, THEIRS) == ""
+
+
+def test_a_boot_that_holds_nothing_claims_nothing(database: Database) -> None:
+    hold(database, BEAT)
+
+    assert claim(database, replace(RIVAL, account="executor-mails")) is None
+    assert account(database) is None
+
+
+def test_the_boot_that_replaces_another_brings_its_own_account(database: Database) -> None:
+    hold(database, OURS)
+
+    supersede(database, replace(RIVAL, account="executor-new"), "first")
+
+    assert account(database) is None
+    assert account(database, "second") == "executor-new"
+
+
+@pytest.mark.parametrize("known", [None, "", "executor-demo"])
+def test_only_a_boots_own_account_says_goodbye_for_it(
+    database: Database, known: str | None
+) -> None:
+    hold(database, replace(BEAT, account=known))
+
+    def bye(user: str) -> bool:
+        return database.write(
+            lambda session: presence.leave(
+                session, EXECUTOR, "demo", "host-1", "first", account=user
+            )
+        )
+
+    assert known is None or not bye("executor-mails")
+    assert bye(known or "")
+    assert holder(database) is None

@@ -1,4 +1,4 @@
-"""Who speaks for a boot: the account that was heard first, as long as the boot lives."""
+"""Who speaks for a boot: the account that the registry has for it, as long as the boot lives."""
 
 import pytest
 
@@ -9,56 +9,84 @@ from tests.support.moved_clock import MovedClock
 BOOT = ("reports", "reports-1", "boot-1")
 
 
-@pytest.fixture
-def clock() -> MovedClock:
-    return MovedClock()
+class Case:
+    """Accounts, of which one is known; `holder` is the boot that holds the address."""
+
+    def __init__(self, tidy_count: int = 10) -> None:
+        self.clock = MovedClock()
+        self.holder: str | None = None
+        self.accounts = BootAccounts(
+            lambda _app, _address: self.holder, self.clock, tidy_count=tidy_count
+        )
+        self.accounts.settle(BOOT, "executor-reports")
 
 
 @pytest.fixture
-def heard(clock: MovedClock) -> BootAccounts:
-    found = BootAccounts(clock)
-    found.hear(BOOT, "executor-reports")
-    return found
+def case() -> Case:
+    return Case()
 
 
-def test_another_account_cannot_speak_for_a_boot_that_lives(heard: BootAccounts) -> None:
-    for say in (heard.hear, heard.prove):
-        with pytest.raises(Forged, match="'executor-reports', got: 'executor-mails'"):
-            say(BOOT, "executor-mails")
-        with pytest.raises(Forged):
-            say(BOOT, "")
+def test_another_account_cannot_speak_for_a_boot_that_lives(case: Case) -> None:
+    with pytest.raises(Forged, match="'executor-reports', got: 'executor-mails'"):
+        case.accounts.prove(BOOT, "executor-mails")
+    with pytest.raises(Forged):
+        case.accounts.prove(BOOT, "")
 
 
-def test_its_own_account_can_and_lives_on_by_it(heard: BootAccounts, clock: MovedClock) -> None:
+def test_its_own_account_can_and_lives_on_by_it(case: Case) -> None:
     for _ in range(5):
-        clock.now += LIVING_SECONDS - 1
-        heard.hear(BOOT, "executor-reports")
+        case.clock.now += LIVING_SECONDS - 1
+        case.accounts.prove(BOOT, "executor-reports")
 
     with pytest.raises(Forged):
-        heard.prove(BOOT, "executor-mails")
+        case.accounts.prove(BOOT, "executor-mails")
 
 
-def test_what_an_intruder_says_does_not_keep_a_boot_alive(
-    heard: BootAccounts, clock: MovedClock
+def test_a_boot_that_holds_its_address_keeps_its_account_however_long_it_is_silent(
+    case: Case,
 ) -> None:
-    clock.now += LIVING_SECONDS
+    case.holder = "boot-1"
+    case.clock.now += 100 * LIVING_SECONDS
+
+    assert case.accounts.knows(BOOT)
     with pytest.raises(Forged):
-        heard.hear(BOOT, "executor-mails")
-    clock.now += 1
-
-    heard.hear(BOOT, "executor-mails")
+        case.accounts.prove(BOOT, "executor-mails")
 
 
-def test_another_start_and_another_executor_may_have_another_account(heard: BootAccounts) -> None:
-    heard.hear(("reports", "reports-1", "boot-2"), "executor-mails")
-    heard.hear(("mails", "reports-1", "boot-1"), "executor-mails")
-    heard.prove(("reports", "reports-2", "boot-1"), "executor-mails")
+def test_what_an_intruder_says_does_not_keep_a_boot_alive(case: Case) -> None:
+    case.clock.now += LIVING_SECONDS
+    with pytest.raises(Forged):
+        case.accounts.prove(BOOT, "executor-mails")
+    case.clock.now += 1
+
+    assert not case.accounts.knows(BOOT)
+    case.accounts.prove(BOOT, "executor-mails")
 
 
-def test_boots_that_live_no_more_are_forgotten(clock: MovedClock) -> None:
-    heard = BootAccounts(clock, tidy_count=10)
-    for number in range(100):
-        heard.hear(("reports", "reports-1", f"boot-{number}"), "executor-reports")
-        clock.now += LIVING_SECONDS
+def test_what_the_registry_says_counts_and_not_who_was_heard_first(case: Case) -> None:
+    other = ("reports", "reports-1", "boot-2")
+    case.accounts.prove(other, "executor-mails")
 
-    assert len(heard) <= 10
+    case.accounts.settle(other, "executor-reports")
+
+    case.accounts.prove(other, "executor-reports")
+    with pytest.raises(Forged):
+        case.accounts.prove(other, "executor-mails")
+
+
+def test_another_start_and_another_executor_may_have_another_account(case: Case) -> None:
+    for boot in (("reports", "reports-1", "boot-2"), ("mails", "reports-1", "boot-1")):
+        case.accounts.settle(boot, "executor-mails")
+        case.accounts.prove(boot, "executor-mails")
+
+    case.accounts.prove(BOOT, "executor-reports")
+
+
+def test_boots_that_live_no_more_are_forgotten_but_for_holders(case: Case) -> None:
+    case.holder = "boot-1"
+    for number in range(2, 100):
+        case.accounts.settle(("reports", "reports-1", f"boot-{number}"), "executor-reports")
+        case.clock.now += LIVING_SECONDS
+
+    assert len(case.accounts) <= 11
+    assert case.accounts.knows(BOOT)

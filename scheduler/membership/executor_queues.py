@@ -1,0 +1,72 @@
+"""Declares the queues of executors: once, and again when they may be gone."""
+
+import threading
+from collections.abc import Iterable
+
+import structlog
+
+from broker import topology
+from broker.errors import TopologyError
+from broker.transport import Admin, Consumer
+from scheduler.membership.boot_accounts import Boot
+
+log = structlog.get_logger()
+
+
+class ExecutorQueues:
+    """The queues of boots that were let in here. `note_missing` may be called by any thread.
+
+    Args:
+        beats: the consumer of heartbeats; a new connection means that queues may be gone.
+        quorum: whether run queues are quorum queues.
+
+    """
+
+    def __init__(self, admin: Admin, *, beats: Consumer, quorum: bool) -> None:
+        self._admin = admin
+        self._beats = beats
+        self._quorum = quorum
+        self._declared: set[Boot] = set()
+        self._missing: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+        self._generation = -1
+
+    def note_missing(self, app: str, address: str) -> None:
+        """Declare an executor's queues again with its next heartbeat: one of them is not there."""
+        with self._lock:
+            self._missing.add((app, address))
+
+    def forget_what_is_gone(self) -> None:
+        """Take what may be gone for not declared."""
+        with self._lock:
+            missing, self._missing = self._missing, set()
+        if self._beats.generation != self._generation:
+            self._generation = self._beats.generation
+            self._declared.clear()
+        self._declared = {boot for boot in self._declared if boot[:2] not in missing}
+
+    def are_there(self, boot: Boot) -> bool:
+        """Return whether a boot's queues are there, as far as is known."""
+        return boot in self._declared
+
+    def declare(self, boot: Boot) -> bool:
+        """Declare a boot's queues unless they are there; False when that cannot be done."""
+        if boot in self._declared:
+            return True
+        app, address, boot_id = boot
+        queues = [
+            topology.run_queue(app, address, quorum=self._quorum),
+            topology.command_queue(app, address, boot_id),
+        ]
+        try:
+            self._admin.declare_queues(queues)
+        except TopologyError as error:
+            # One queue with other arguments must not keep the others waiting.
+            log.warning("queue_not_declared", app=app, address=address, error=str(error))
+            return False
+        self._declared.add(boot)
+        return True
+
+    def declare_commands(self, boots: Iterable[Boot]) -> None:
+        """Declare the queues through which boots are asked, whatever is known of them."""
+        self._admin.declare_queues([topology.command_queue(*boot) for boot in boots])
