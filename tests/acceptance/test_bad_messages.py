@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from broker.codec import BODY_LIMIT
+from broker.codec import BODY_LIMIT, HEADER_LIMIT
 from broker.keys import ClusterKeys
 from broker.messages.to_executor import Kill, Trigger
 from broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, Load
@@ -61,6 +61,7 @@ class Mouth:
         clock = self._sealer._clock
         return {
             "unsigned": self._without(good, "mac"),
+            "large headers": replace(good, headers={**good.headers, "more": "x" * 100_000}),
             "no version": self._without(good, "v"),
             "no headers": replace(good, headers={}),
             "of another version": replace(good, headers={**good.headers, "v": "999"}),
@@ -244,7 +245,10 @@ def _publish(fleet: Deployment, messages: list[Outgoing]) -> None:
 
 def _oversized(messages: Mapping[str, Outgoing]) -> int:
     """Return how many are larger than any message of ours: these are dropped, not kept."""
-    return sum(len(message.body) > BODY_LIMIT for message in messages.values())
+    return sum(
+        len(message.body) > BODY_LIMIT or sum(map(len, message.headers.values())) > HEADER_LIMIT
+        for message in messages.values()
+    )
 
 
 def _dead(fleet: Deployment) -> int:
