@@ -9,7 +9,7 @@ from admin_web.api.application import create_api
 from admin_web.api.runs.long_polling import LongPolling
 from admin_web.serving.http_connections import ConnectionLimits
 from admin_web.serving.http_server import ConsoleServer
-from scheduler.commands.job_file import JOB_FILE_BYTES
+from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from scheduler.commands.runs import KEY_MS
 from scheduler.membership.schedulers_zone import ClusterZone
 from scheduler.rounds.loop import Loop

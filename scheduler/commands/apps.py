@@ -1,4 +1,4 @@
-"""Commands on single apps; job files change apps through `job_file`."""
+"""Commands on single apps; `job_files` has those of job files."""
 
 from dataclasses import asdict
 

@@ -76,18 +76,33 @@ class AuditLog:
         after: Mapping[str, Any] | None = None,
     ) -> None:
         """Write one entry; `before` and `after` are the changed values of the object."""
-        entry = AuditEntry(
-            at=now_ms,
-            who=self._who,
-            origin=self._origin,
-            action=action.value,
-            kind=action.partition(".")[0],
-            object_id=object_id,
-            name=name[:255],
-            before=_json(before),
-            after=_json(after),
+        values = self.values(
+            action, name, object_id=object_id, now_ms=now_ms, before=before, after=after
         )
-        audit_log.add(session, entry)
+        audit_log.add(session, AuditEntry(**values))
+
+    def values(
+        self,
+        action: Action,
+        name: str,
+        *,
+        now_ms: int,
+        object_id: int = 0,
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return an entry that is to be written with many others."""
+        return {
+            "at": now_ms,
+            "who": self._who,
+            "origin": self._origin,
+            "action": action.value,
+            "kind": action.partition(".")[0],
+            "object_id": object_id,
+            "name": name[:255],
+            "before": _json(before),
+            "after": _json(after),
+        }
 
 
 def _json(values: Mapping[str, Any] | None) -> str | None:

@@ -1,6 +1,6 @@
 """Changes the children of jobs, in the caller's transaction."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -8,11 +8,11 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.jobs import dependencies
 from scheduler.jobs.audit_records import record_of_children
+from scheduler.jobs.dependencies import Family, KnownJobs, Link
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Code, Problem
 from sql.instants import at
 from sql.jobs import child_links, jobs
-from sql.registry import apps
 
 
 class ChildChanges:
@@ -26,61 +26,65 @@ class ChildChanges:
         self._note = context.note_job
         self._actor = context.actor
 
-    def link(
-        self,
-        session: Session,
-        app_id: int,
-        spec: JobSpec,
-        now_ms: int,
-        *,
-        parents: Collection[int] | None = None,
-    ) -> tuple[int, str | None]:
-        """Set the children of a stored job; return its id and a sentence about what changed.
-
-        `parents` are the ids of all jobs that have children, if the caller knows them.
+    def link(self, session: Session, app_id: int, spec: JobSpec, now_ms: int) -> str | None:
+        """Set the children of a stored job; return a sentence about what changed.
 
         Raises:
-            Problem: a child is unknown.
+            Problem: a child is unknown, or the job is its own descendant.
 
         """
         job = jobs.find_in_app(session, app_id, spec.name)
         assert job is not None
-        if not spec.children and parents is not None and job.id not in parents:
-            return job.id, None
-        before = child_links.children_of(session, job.id)
-        if not spec.children and not before:
-            return job.id, None
-        job = jobs.lock(session, job.id)
-        words = dependencies.link(session, job, spec.children, self._actor.app_ids)
-        if words:
+        family = Family(job.id, app_id, spec.app, spec.name, spec.children)
+        links = self.changes(KnownJobs(session), [family])
+        self.write(session, links, now_ms)
+        return links[0].words if links else None
+
+    def changes(self, known: KnownJobs, families: Sequence[Family]) -> list[Link]:
+        """Return the links that are to change, and have `known` know them; only reads.
+
+        Raises:
+            Problem: a child is unknown, there are too many, or a job is its own descendant.
+
+        """
+        links = [
+            one for one in dependencies.link(known, families, self._actor.app_ids) if one.words
+        ]
+        known.plan(links)
+        self._refuse_circles(known, [one.job_id for one in links])
+        return links
+
+    def write(self, session: Session, links: Sequence[Link], now_ms: int) -> None:
+        """Lock jobs and give them their new children."""
+        locked = jobs.lock_all(session, [link.job_id for link in links])
+        for job in locked.values():
             job.update_time = at(now_ms)
-            session.flush()
+        child_links.give_children(session, [(locked[one.job_id], one.after) for one in links])
+        for link in links:
             self._note(
                 session,
                 Action.JOB_UPDATE,
-                job,
+                locked[link.job_id],
                 now_ms,
-                before=record_of_children(before),
-                after=record_of_children(child_links.children_of(session, job.id)),
+                before=record_of_children(link.before),
+                after=record_of_children(link.after),
             )
-        return job.id, words
 
-    def refuse_circles(self, session: Session, job_ids: Collection[int]) -> None:
-        """Raise Problem if one of the jobs is its own descendant."""
+    def _refuse_circles(self, known: KnownJobs, job_ids: Collection[int]) -> None:
         try:
-            dependencies.refuse_circles(session, job_ids)
+            dependencies.refuse_circles(known, job_ids)
         except Problem as circle:
             if self._actor.app_ids is None:
                 raise
             facts = {name: circle.facts[name] for name in ("app", "job")}
             raise Problem(Code.HIDDEN_CIRCLE, "children", **facts) from None
 
-    def refuse_orphans(self, session: Session, job_ids: Collection[int]) -> None:
+    def refuse_orphans(self, known: KnownJobs, job_ids: Collection[int]) -> None:
         """Raise Problem if jobs to be deleted are children of jobs that stay."""
         try:
-            dependencies.refuse_orphans(session, job_ids)
+            dependencies.refuse_orphans(known, job_ids)
         except Problem:
-            known = apps.ids_by_name(session, self._actor.app_ids)
-            if all(row.app in known for row in child_links.parents(session, job_ids)):
+            visible = known.app_ids(self._actor.app_ids)
+            if all(row.app in visible for row in known.parents(job_ids)):
                 raise
             raise Problem(Code.STILL_A_HIDDEN_CHILD) from None

@@ -39,6 +39,11 @@ class CommandContext:
     added_routes: Sequence[str] = ()
     run_ids: RunIds | None = None
 
+    @property
+    def audit_log(self) -> AuditLog:
+        """The audit log, for entries of this actor."""
+        return AuditLog(who=self.actor.who, origin=self.actor.origin)
+
     def write(self, right: Right, unit: Callable[[Session], T]) -> T:
         """Commit a unit of work that needs a right.
 
@@ -73,7 +78,7 @@ class CommandContext:
         after: Mapping[str, Any] | None = None,
     ) -> None:
         """Write an audit log entry; `before` and `after` are the changed values."""
-        AuditLog(who=self.actor.who, origin=self.actor.origin).note(
+        self.audit_log.note(
             session,
             action,
             name,

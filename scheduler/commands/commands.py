@@ -5,7 +5,7 @@ from scheduler.commands.bulk.bulk_jobs import BulkJobCommands
 from scheduler.commands.bulk.bulk_runs import BulkRunCommands
 from scheduler.commands.cluster import ClusterCommands
 from scheduler.commands.command_context import CommandContext
-from scheduler.commands.job_file import JobFileCommands
+from scheduler.commands.job_files.job_file import JobFileCommands
 from scheduler.commands.jobs import JobCommands
 from scheduler.commands.runs import RunCommands
 from scheduler.commands.scripts import ScriptCommands

@@ -1,4 +1,4 @@
-"""Creates, edits and deletes jobs, in the caller's transaction."""
+"""Edits, starts, stops and deletes jobs, in the caller's transaction."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -12,13 +12,13 @@ from broker.reasons.codes import Why
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
-from scheduler.commands.job_comparison import is_as_described
+from scheduler.commands.job_edits import STOPPING, Edit, edit_of, is_to_start
+from scheduler.commands.new_jobs import new_row
 from scheduler.commands.schedule_changes import TICKS, ScheduleChanges
-from scheduler.commands.script_changes import apply_script, has_script
+from scheduler.commands.script_changes import apply_script
 from scheduler.explanations import explanation
 from scheduler.jobs.audit_records import record_of, record_of_fields
-from scheduler.jobs.edit_summary import differences, script_difference
-from scheduler.jobs.fields import Field, changed, columns_of
+from scheduler.jobs.fields import columns_of
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
 from sql.accounts import preferences
@@ -27,10 +27,6 @@ from sql.jobs import changed_jobs, child_links, jobs, script_versions
 from sql.models import Job, RouteMemory
 from sql.run_status import Kind
 from sql.runs import planned_runs, transitions
-
-_SCHEDULE = frozenset({"schedule_kind", "schedule_value", "timezone"})
-#: Fields that may have made a job stop by itself; a change of one clears the reason.
-_STOPPING = _SCHEDULE | {"misfire"}
 
 
 class ChangeAction(StrEnum):
@@ -59,24 +55,6 @@ class Applied:
 CREATED, UNCHANGED = Applied(ChangeAction.CREATE), Applied(ChangeAction.UNCHANGED)
 
 
-@dataclass(frozen=True, slots=True)
-class _Edit:
-    """The changes to a job; `words` has a line for each, empty = nothing changes."""
-
-    job: Job
-    spec: JobSpec
-    fields: Sequence[Field]
-    before: Mapping[str, object]
-    words: tuple[str, ...]
-
-    @property
-    def reschedules(self) -> bool:
-        return self.changes(_SCHEDULE)
-
-    def changes(self, names: AbstractSet[str]) -> bool:
-        return any(field.name in names for field in self.fields)
-
-
 class JobChanges:
     """Changes jobs on behalf of one actor, and writes audit log entries.
 
@@ -89,27 +67,46 @@ class JobChanges:
         self._note = context.note_job
         self._schedules = ScheduleChanges(context)
 
-    def apply(
+    def foresee(
+        self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
+    ) -> list[Applied]:
+        """Return what `change` would do to these jobs, without locks and without changing them.
+
+        Raises:
+            Problem: as for `change`.
+
+        """
+        edits = [self._edit_of(job, spec) for job, spec in wanted]
+        for edit in edits:
+            if edit.reschedules and edit.job.is_enabled == 1:
+                self._check_start(session, edit, now_ms)
+        off = [edit for edit in edits if edit.spec.enabled is False]
+        stopped = self._schedules.to_stop(session, {edit.job: edit.reschedules for edit in off})
+        starting = {edit.job.id for edit in edits if edit.starts}
+        for edit in edits:
+            if edit.starts:
+                self._check_start(session, edit, now_ms)
+        return [_applied(edit, _state_of(edit.job.id, stopped, starting)) for edit in edits]
+
+    def change(
         self, session: Session, wanted: Sequence[tuple[int, JobSpec]], now_ms: int
     ) -> list[Applied]:
-        """Create or change jobs, each given once with its app's id; return the result for each.
+        """Lock jobs, then edit, start and stop them; return the result for each.
 
         The number of statements is small however many jobs there are, except for scripts and fixed
         delays.
 
         Raises:
-            Problem: a job is to be started and can never fire (the facts name its `app` and `job`),
-                or a script would change and the actor may not change scripts.
+            Problem: a job is enabled or to be started and can never fire (the facts name its `app`
+                and `job`), or a script would change and the actor may not change scripts.
 
         """
-        known = jobs.find_many(session, ((app_id, spec.name) for app_id, spec in wanted))
-        stored = [(known.get((app_id, spec.name)), spec) for app_id, spec in wanted]
-        self._create(
-            session, [one for one, (job, _) in zip(wanted, stored, strict=True) if not job], now_ms
-        )
-        differing = [(job, spec) for job, spec in stored if job and not is_as_described(job, spec)]
-        done = self._change(session, differing, now_ms)
-        return [done.get(job.id, UNCHANGED) if job else CREATED for job, _ in stored]
+        locked = jobs.lock_all(session, [job_id for job_id, _ in wanted])
+        these = [(locked[job_id], spec) for job_id, spec in wanted]
+        edits = self._edit(session, these, now_ms)
+        stopped, started = self._switch(session, these, now_ms)
+        changed_jobs.write(session, locked.values())
+        return [_applied(edit, _state_of(edit.job.id, stopped, started)) for edit in edits]
 
     def edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
         """Change a locked job, including its name; return a line for each change.
@@ -119,13 +116,13 @@ class JobChanges:
                 and the actor may not change scripts.
 
         """
-        [words] = self._edit(session, [(job, spec)], now_ms)
+        [edit] = self._edit(session, [(job, spec)], now_ms)
         session.flush()
-        return words
+        return edit.words
 
     def switch(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
         """Start or stop a locked job as the spec says; return a line if that changed it."""
-        return _state(self._switch(session, [(job, spec)], now_ms).get(job.id))
+        return _words_of(_state_of(job.id, *self._switch(session, [(job, spec)], now_ms)))
 
     def delete(self, session: Session, job: Job, now_ms: int) -> None:
         """Delete a locked job; its runs are kept, those still planned are cancelled."""
@@ -149,80 +146,47 @@ class JobChanges:
         session.delete(job)
         session.flush()
 
-    def _create(self, session: Session, wanted: Sequence[tuple[int, JobSpec]], now_ms: int) -> None:
-        if any(spec.script_language for _, spec in wanted):
-            self._demand(Right.EDIT_GLUE)
-        created = [new_job(app_id, spec, now_ms) for app_id, spec in wanted]
-        started = []
-        for job, (_, spec) in zip(created, wanted, strict=True):
-            if spec.enabled:
-                with _naming(spec):
-                    self._schedules.begin(session, job, now_ms)
-                started.append(job)
-        session.add_all(created)
-        session.flush()
-        for job in started:
-            self._schedules.record(session, job, now_ms)
-        with session.no_autoflush:
-            for job, (_, spec) in zip(created, wanted, strict=True):
-                apply_script(session, job, spec, who=self._who, now_ms=now_ms)
-                record = record_of(session, job)
-                self._note(session, Action.JOB_CREATE, job, now_ms, after=record)
-        session.flush()
-
-    def _change(
-        self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
-    ) -> dict[int, Applied]:
-        """Lock jobs, then edit, start and stop them; return the results by id."""
-        locked = jobs.lock_all(session, [job.id for job, _ in wanted]).values()
-        sources = {job.id: _source(job) for job in locked}
-        edited = self._edit(session, wanted, now_ms)
-        switched = self._switch(session, wanted, now_ms)
-        changed_jobs.write(session, locked)
-        done = {}
-        for (job, _), words in zip(wanted, edited, strict=True):
-            state = switched.get(job.id)
-            done[job.id] = Applied(state) if state else UNCHANGED
-            if words:
-                diff = script_difference(sources[job.id], _source(job))
-                done[job.id] = Applied(ChangeAction.UPDATE, (*words, *_state(state)), diff)
-        return done
-
     def _edit(
         self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
-    ) -> list[tuple[str, ...]]:
-        """Change locked jobs, without flushing them; return the lines about each job's changes."""
+    ) -> list[Edit]:
+        """Change locked jobs, without flushing them; return what changed about each."""
         with session.no_autoflush:
-            edits = [self._edit_of(session, job, spec, now_ms) for job, spec in wanted]
+            edits = [self._edit_of(job, spec) for job, spec in wanted]
             real = [edit for edit in edits if edit.words]
+            before = [record_of_fields(session, edit.job, edit.fields) for edit in real]
+            for edit in real:
+                apply_script(session, edit.job, edit.spec, who=self._who, now_ms=now_ms)
             rescheduled = [edit.job for edit in real if edit.reschedules]
             self._schedules.settle_old(session, rescheduled, now_ms)
-            for edit in real:
-                self._carry_out(session, edit, now_ms)
+            for edit, record in zip(real, before, strict=True):
+                self._carry_out(session, edit, record, now_ms)
             planned_runs.give_payloads(
                 session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=TICKS
             )
-        return [edit.words for edit in edits]
+        return edits
 
-    def _edit_of(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> _Edit:
-        """Return the changes to a locked job; its script is changed already."""
-        if not has_script(job, spec):
+    def _edit_of(self, job: Job, spec: JobSpec) -> Edit:
+        edit = edit_of(job, spec)
+        if edit.changes_script:
             self._demand(Right.EDIT_GLUE)
-        fields = changed(job, spec)
-        before = record_of_fields(session, job, fields)
-        words = differences(job, spec, fields)
-        words += apply_script(session, job, spec, who=self._who, now_ms=now_ms)
-        return _Edit(job, spec, fields, before, words)
+        return edit
 
-    def _carry_out(self, session: Session, edit: _Edit, now_ms: int) -> None:
+    def _check_start(self, session: Session, edit: Edit, now_ms: int) -> None:
+        with _naming(edit.spec):
+            after_ms = max(edit.job.last_tick_at, now_ms)
+            self._schedules.check_start(session, edit.spec, after_ms)
+
+    def _carry_out(
+        self, session: Session, edit: Edit, before: Mapping[str, object], now_ms: int
+    ) -> None:
         job = edit.job
         for name, value in columns_of(edit.spec, edit.fields).items():
             setattr(job, name, value)
         job.update_time = at(now_ms)
-        if edit.changes(_STOPPING):
+        if edit.changes(STOPPING):
             job.stop_reason = job.stop_why = None
         after = record_of_fields(session, job, edit.fields)
-        self._note(session, Action.JOB_UPDATE, job, now_ms, before=edit.before, after=after)
+        self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
         if edit.reschedules:
             with _naming(edit.spec):
                 self._schedules.start_new(session, job, now_ms)
@@ -231,11 +195,10 @@ class JobChanges:
 
     def _switch(
         self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
-    ) -> dict[int, ChangeAction]:
-        """Start and stop locked jobs as the specs say; return START or STOP by id."""
+    ) -> tuple[set[int], set[int]]:
+        """Stop and start locked jobs as the specs say; return the ids of both."""
         off = [job for job, spec in wanted if spec.enabled is False]
-        # A schedule that ended stays ended until it is changed, so applying twice is harmless.
-        on = [one for one in wanted if one[1].enabled and one[0].stop_reason is None]
+        on = [(job, spec) for job, spec in wanted if is_to_start(job, spec)]
         stopped = self._schedules.stop_all(session, off, now_ms)
         with session.no_autoflush:
             started = {job.id for job, spec in on if self._start(session, job, spec, now_ms)}
@@ -244,9 +207,7 @@ class JobChanges:
                 self._note(session, Action.JOB_STOP, job, now_ms)
             if job.id in started:
                 self._note(session, Action.JOB_START, job, now_ms)
-        return dict.fromkeys(stopped, ChangeAction.STOP) | dict.fromkeys(
-            started, ChangeAction.START
-        )
+        return stopped, started
 
     def _start(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> bool:
         with _naming(spec):
@@ -254,20 +215,8 @@ class JobChanges:
 
 
 def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
-    """Return a stopped job that is not stored yet."""
-    return Job(
-        app_id=app_id,
-        add_time=at(now_ms),
-        update_time=at(now_ms),
-        last_tick_at=now_ms,
-        next_tick_at=0,
-        is_enabled=0,
-        script_type="BEAN",
-        # Explicit, because otherwise each row would be read again after the insert.
-        script_version=None,
-        child_ids=None,
-        **columns_of(spec),
-    )
+    """Return a stopped job without its script that is not stored yet."""
+    return Job(app_id=app_id, **new_row(spec, now_ms))
 
 
 @contextmanager
@@ -279,13 +228,23 @@ def _naming(spec: JobSpec) -> Iterator[None]:
         raise problem.about(app=spec.app, job=spec.name) from None
 
 
-def _source(job: Job) -> str:
-    return (job.script_source or "") if job.script_version is not None else ""
-
-
 def _payload(job: Job) -> planned_runs.Payload:
     return planned_runs.Payload(job.handler, job.param, job.script_version)
 
 
-def _state(switched: ChangeAction | None) -> tuple[str, ...]:
-    return (f"state: {switched}",) if switched else ()
+def _state_of(
+    job_id: int, stopped: AbstractSet[int], started: AbstractSet[int]
+) -> ChangeAction | None:
+    if job_id in stopped:
+        return ChangeAction.STOP
+    return ChangeAction.START if job_id in started else None
+
+
+def _words_of(state: ChangeAction | None) -> tuple[str, ...]:
+    return (f"state: {state}",) if state else ()
+
+
+def _applied(edit: Edit, state: ChangeAction | None) -> Applied:
+    if edit.words:
+        return Applied(ChangeAction.UPDATE, (*edit.words, *_words_of(state)), edit.diff)
+    return Applied(state) if state else UNCHANGED

@@ -10,8 +10,10 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.child_changes import ChildChanges
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.job_changes import JobChanges
+from scheduler.commands.new_jobs import NewJobs
 from scheduler.commands.schedule_changes import ScheduleChanges
 from scheduler.jobs import dependencies, rules
+from scheduler.jobs.dependencies import KnownJobs
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import fingerprint, job_spec
 from scheduler.problems import Code, Problem, Refused
@@ -25,6 +27,7 @@ class JobCommands:
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context
+        self._new_jobs = NewJobs(context)
         self._changes = JobChanges(context)
         self._schedules = ScheduleChanges(context)
         self._children = ChildChanges(context)
@@ -41,8 +44,11 @@ class JobCommands:
             child_links.lock(session)
             app_id = self._app_id(session, spec.app)
             self._check(session, spec, app_id, None)
-            self._changes.apply(session, [(app_id, spec)], self._context.now_ms())
-            return self._link(session, app_id, spec)[0]
+            now_ms = self._context.now_ms()
+            new = self._new_jobs.prepare(session, spec, now_ms)
+            [job_id] = self._new_jobs.insert(session, [(app_id, new)], now_ms)
+            self._children.link(session, app_id, spec, now_ms)
+            return job_id
 
         return self._context.write(Right.OPERATE, unit)
 
@@ -73,7 +79,7 @@ class JobCommands:
             now_ms = self._context.now_ms()
             words = self._changes.edit(session, job, wanted, now_ms)
             words += self._changes.switch(session, job, wanted, now_ms)
-            _, linked = self._link(session, job.app_id, wanted)
+            linked = self._children.link(session, job.app_id, wanted, now_ms)
             return (*words, "children") if linked else words
 
         return self._context.write(Right.OPERATE, unit)
@@ -96,7 +102,7 @@ class JobCommands:
             if seen is not None:
                 for job in to_delete:
                     _check_seen(self.read(session, job.id)[1], seen)
-            self._children.refuse_orphans(session, {job.id for job in to_delete})
+            self._children.refuse_orphans(KnownJobs(session), {job.id for job in to_delete})
             names = [f"{self._app(session, job).name}/{job.name}" for job in to_delete]
             for job in to_delete:
                 self._changes.delete(session, job, self._context.now_ms())
@@ -194,11 +200,6 @@ class JobCommands:
         ]
         if problems:
             raise Refused(problems)
-
-    def _link(self, session: Session, app_id: int, spec: JobSpec) -> tuple[int, str | None]:
-        job_id, words = self._children.link(session, app_id, spec, self._context.now_ms())
-        self._children.refuse_circles(session, [job_id] if words else [])
-        return job_id, words
 
     def _app_id(self, session: Session, name: str) -> int:
         app_id = apps.ids_by_name(session).get(name)

@@ -4,13 +4,14 @@ Each change first records overdue ticks as skipped, so that no due time is lost 
 schedule and the new one, and never moves the watermark back.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
 from broker.reasons.codes import Why
 from scheduler.commands.command_context import CommandContext
 from scheduler.explanations import explanation
+from scheduler.jobs.spec import JobSpec
 from scheduler.membership.schedulers_zone import cluster_zone
 from scheduler.problems import Code, Problem
 from scheduler.schedules.no_schedule import NoSchedule
@@ -21,7 +22,7 @@ from sql.jobs import history
 from sql.jobs.parked import PARKED_MS
 from sql.models import Job, SkippedTicks
 from sql.run_status import OPEN, Kind
-from sql.runs import ticks, transitions
+from sql.runs import planned_runs, ticks, transitions
 
 #: The runs of a schedule's ticks; stopping a job cancels their retries too.
 TICKS = (Kind.SCHEDULE, Kind.MISFIRE)
@@ -50,14 +51,20 @@ class ScheduleChanges:
         self.record(session, job, now_ms)
         return True
 
-    def begin(self, session: Session, job: Job, now_ms: int) -> None:
-        """Start the schedule of a job that is not stored yet; call `record` once it is.
+    def check_start(self, session: Session, spec: JobSpec, after_ms: int) -> tuple[int, int]:
+        """Return the watermark and first tick that a spec's schedule starts with.
 
         Raises:
-            Problem: the job has no schedule, or one that never fires again.
+            Problem: there is no schedule, or one that never fires again.
 
         """
-        self._begin(session, job, now_ms, is_new=True)
+        zone = self.zone(session, spec.timezone)
+        schedule = read_schedule(spec.schedule_kind, spec.schedule_value, zone)
+        return first_tick(schedule, after_ms, job=spec.name, value=spec.schedule_value)
+
+    def zone(self, session: Session, timezone: str | None) -> str:
+        """Return the zone of a job with this one, or with none of its own."""
+        return timezone or cluster_zone(session, self._timezone)
 
     def take_over(self, session: Session, job: Job, next_ms: int, now_ms: int) -> None:
         """Start a locked job that another scheduler has run; its next tick there was `next_ms`.
@@ -85,15 +92,12 @@ class ScheduleChanges:
         job.last_tick_at, job.next_tick_at = watermark, tick
         self.record(session, job, now_ms)
 
-    def _begin(self, session: Session, job: Job, now_ms: int, *, is_new: bool = False) -> None:
+    def _begin(self, session: Session, job: Job, now_ms: int) -> None:
         schedule = self._schedule(session, job)
-        if not schedule.fires:
-            raise Problem(Code.NO_SCHEDULE, "schedule", job=job.name)
-        watermark, tick = schedule.start(max(job.last_tick_at, now_ms))
-        if tick is None:
-            facts = {"job": job.name, "schedule": job.schedule_value}
-            raise Problem(Code.NEVER_FIRES, "schedule", **facts)
-        if schedule.waits_for_completion and not is_new and _is_at_work(session, job.id):
+        watermark, tick = first_tick(
+            schedule, max(job.last_tick_at, now_ms), job=job.name, value=job.schedule_value
+        )
+        if schedule.waits_for_completion and _is_at_work(session, job.id):
             tick = PARKED_MS
         job.is_enabled, job.stop_reason, job.stop_why = 1, None, None
         job.last_tick_at, job.next_tick_at = watermark, tick
@@ -121,6 +125,18 @@ class ScheduleChanges:
             self.record(session, job, now_ms)
         return cancelled | {job.id for job in enabled}
 
+    def to_stop(self, session: Session, jobs: Mapping[Job, bool]) -> set[int]:
+        """Return the ids of the jobs for which `stop_all` would have something to do.
+
+        `jobs` says of each whether its schedule changes before, which cancels its planned ticks.
+        """
+        stopping = {job.id for job in jobs if job.is_enabled == 1}
+        for changes, kinds in ((False, _TICKS_AND_RETRIES), (True, (Kind.RETRY,))):
+            ids = [job.id for job, is_changed in jobs.items() if is_changed is changes]
+            planned = planned_runs.of_jobs(session, ids, kinds, schedule_only=True)
+            stopping |= set(planned.values())
+        return stopping
+
     def settle_old(self, session: Session, jobs: Sequence[Job], now_ms: int) -> None:
         """Skip overdue ticks and cancel planned ones before locked jobs' schedules change."""
         reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
@@ -139,7 +155,7 @@ class ScheduleChanges:
         history.record_change(
             session,
             job,
-            timezone=self._zone_of(session, job),
+            timezone=self.zone(session, job.timezone),
             by=self._who,
             now_ms=now_ms,
             anchor_ms=job.next_tick_at,
@@ -200,11 +216,25 @@ class ScheduleChanges:
         return set(cancelled)
 
     def _schedule(self, session: Session, job: Job) -> Schedule:
-        zone = self._zone_of(session, job)
+        zone = self.zone(session, job.timezone)
         return read_schedule(job.schedule_kind, job.schedule_value, zone)
 
-    def _zone_of(self, session: Session, job: Job) -> str:
-        return job.timezone or cluster_zone(session, self._timezone)
+
+def first_tick(
+    schedule: Schedule, after_ms: int, *, job: str, value: str | None
+) -> tuple[int, int]:
+    """Return the watermark and the first tick of a schedule that starts after an instant.
+
+    Raises:
+        Problem: there is no schedule, or one that never fires again.
+
+    """
+    if not schedule.fires:
+        raise Problem(Code.NO_SCHEDULE, "schedule", job=job)
+    watermark, tick = schedule.start(after_ms)
+    if tick is None:
+        raise Problem(Code.NEVER_FIRES, "schedule", job=job, schedule=value)
+    return watermark, tick
 
 
 def _is_at_work(session: Session, job_id: int) -> bool:

@@ -18,46 +18,54 @@ def has_script(job: Job, spec: JobSpec) -> bool:
     return stored == (script_type(spec.script_language), spec.script_remark, wanted)
 
 
-def apply_script(
-    session: Session, job: Job, spec: JobSpec, *, who: str, now_ms: int
-) -> tuple[str, ...]:
-    """Make a locked job's script match the spec; return a line if that changes it.
+def script_change(job: Job, spec: JobSpec) -> tuple[str, ...]:
+    """Return a line about what the spec changes about a job's script; none if nothing."""
+    if has_script(job, spec):
+        return ()
+    if not spec.script_language:
+        return (f"script: {_words(job)} -> none",)
+    source = normal_source(spec.script_language, spec.script_source)
+    if _is_same_version(job, spec, source):
+        return (f"script remark: {job.script_remark!r} -> {spec.script_remark!r}",)
+    return (f"script: {_words(job)} -> {_words_of(spec.script_language, source)}",)
+
+
+def apply_script(session: Session, job: Job, spec: JobSpec, *, who: str, now_ms: int) -> None:
+    """Make a locked job's script match the spec.
 
     A new source or language is saved as a version; runs that are already planned keep theirs. A new
     remark alone changes the remark of the current version.
     """
+    if has_script(job, spec):
+        return
     if not spec.script_language:
-        return _remove(job)
-    wanted = script_type(spec.script_language)
+        script_versions.detach(job)
+        return
     source = normal_source(spec.script_language, spec.script_source)
-    if job.script_version is None or (job.script_type, job.script_source) != (wanted, source):
-        before = _words(job)
-        script_versions.save(
-            session,
-            job,
-            script_type=wanted,
-            source=source,
-            remark=spec.script_remark,
-            author=who,
-            now_ms=now_ms,
-        )
-        return (f"script: {before} -> {_words(job)}",)
-    if job.script_remark != spec.script_remark:
-        words = f"script remark: {job.script_remark!r} -> {spec.script_remark!r}"
+    if _is_same_version(job, spec, source):
         script_versions.set_remark(session, job, spec.script_remark, now_ms=now_ms)
-        return (words,)
-    return ()
+        return
+    script_versions.save(
+        session,
+        job,
+        script_type=script_type(spec.script_language),
+        source=source,
+        remark=spec.script_remark,
+        author=who,
+        now_ms=now_ms,
+    )
 
 
-def _remove(job: Job) -> tuple[str, ...]:
-    if job.script_version is None:
-        return ()
-    words = f"script: {_words(job)} -> none"
-    script_versions.detach(job)
-    return (words,)
+def _is_same_version(job: Job, spec: JobSpec, source: str) -> bool:
+    stored = (job.script_type, job.script_source)
+    return job.script_version is not None and stored == (script_type(spec.script_language), source)
 
 
 def _words(job: Job) -> str:
     if job.script_version is None:
         return "none"
-    return f"{language_of(job.script_type)}, {len((job.script_source or '').encode())} bytes"
+    return _words_of(language_of(job.script_type), job.script_source or "")
+
+
+def _words_of(language: str, source: str) -> str:
+    return f"{language}, {len(source.encode())} bytes"

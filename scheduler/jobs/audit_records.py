@@ -19,9 +19,16 @@ SECRETS = frozenset(_COLUMNS[field.column] for field in FIELDS.values() if field
 
 def record_of(session: Session, job: Job, children: Sequence[int] = ()) -> dict[str, object]:
     """Return the record of a whole job, without fields that are not set."""
-    record = record_of_fields(session, job, [*WRITTEN, FIELDS["enabled"]])
-    record |= record_of_children(children)
-    return {name: value for name, value in record.items() if value not in (None, "")}
+    record = record_of_fields(session, job, FIELD_OF.values()) | record_of_children(children)
+    return _set(record)
+
+
+def record_of_new(columns: Mapping[str, object]) -> dict[str, object]:
+    """Return the record of a new job with these values, by the row's attributes."""
+    record = {name: columns[field.column] for name, field in FIELD_OF.items()}
+    if columns["script_source"] is not None:
+        record["script"] = _script_words(columns["script_type"], 1, str(columns["script_source"]))
+    return _set(record)
 
 
 def record_of_fields(session: Session, job: Job, fields: Iterable[Field]) -> dict[str, object]:
@@ -39,6 +46,13 @@ def _script(session: Session, job: Job) -> dict[str, object]:
     """Return the record of a job's script: its language, version and source hash."""
     if job.script_version is None:
         return {}
-    digest = hashlib.sha256((job.script_source or "").encode()).hexdigest()
     number = script_versions.number(session, job.script_version)
-    return {"script": f"{job.script_type} version {number}, sha256 {digest}"}
+    return {"script": _script_words(job.script_type, number, job.script_source or "")}
+
+
+def _script_words(kind: object, number: int, source: str) -> str:
+    return f"{kind} version {number}, sha256 {hashlib.sha256(source.encode()).hexdigest()}"
+
+
+def _set(record: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in record.items() if value not in (None, "")}

@@ -1,52 +1,141 @@
 """Resolves the names of child jobs to ids; refuses unknown names, circles and orphans.
 
-Every caller's transaction holds `child_links.lock`, so that two people who save at the same time
-cannot make a circle together.
+It only reads. Whoever writes what it returns holds `child_links.lock` from before, so that two
+people who save at the same time cannot make a circle together.
 """
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from scheduler.jobs.rules import CHILDREN
 from scheduler.problems import Code, Problem
 from sql.jobs import child_links, jobs
-from sql.models import Job
 from sql.registry import apps
+
+#: App and name of a job.
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A job and the children that it is to have, each as NAME or APP/NAME."""
+
+    job_id: int
+    app_id: int
+    app: str
+    name: str
+    children: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A job's new children; `words` is a sentence about what changes, None = nothing does."""
+
+    job_id: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    words: str | None
+
+
+class KnownJobs:
+    """The jobs and links in the database, and those that are planned.
+
+    Apps and jobs that are not stored yet have negative ids.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        new_apps: Mapping[str, int] | None = None,
+        new_jobs: Mapping[int, Name] | None = None,
+    ) -> None:
+        self._session = session
+        self._new_apps = new_apps or {}
+        self._new_jobs = new_jobs or {}
+        self._new_ids = {name: job_id for job_id, name in self._new_jobs.items()}
+        self._planned: dict[int, tuple[int, ...]] = {}
+
+    def plan(self, links: Iterable[Link]) -> None:
+        """From now on, answer as if jobs had these children."""
+        self._planned |= {link.job_id: link.after for link in links}
+
+    def app_ids(self, visible: Collection[int] | None = None) -> dict[str, int]:
+        """Return the ids of apps by name; `visible` None = all."""
+        stored = apps.ids_by_name(self._session, visible)
+        return {**stored, **(self._new_apps if visible is None else {})}
+
+    def ids(self, names: Iterable[Name], app_ids: Mapping[str, int]) -> dict[Name, int]:
+        """Return the ids of those of the jobs that exist in these apps."""
+        by_app: dict[str, list[str]] = defaultdict(list)
+        known = {}
+        for app, name in dict.fromkeys(names):
+            if app in app_ids and (app, name) in self._new_ids:
+                known[app, name] = self._new_ids[app, name]
+            elif app_ids.get(app, -1) > 0:
+                by_app[app].append(name)
+        for app, wanted in by_app.items():
+            stored = jobs.ids_in_app(self._session, app_ids[app], wanted)
+            known |= {(app, name): job_id for name, job_id in stored.items()}
+        return known
+
+    def names(self, job_ids: Iterable[int]) -> dict[int, Name]:
+        """Return app and name of those of the jobs that exist, by id."""
+        wanted = set(job_ids)
+        new = {job_id: self._new_jobs[job_id] for job_id in wanted if job_id in self._new_jobs}
+        return new | child_links.names(self._session, wanted - new.keys())
+
+    def children(self, job_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
+        """Return the ids of the jobs' children, in order; jobs without children are left out."""
+        wanted = set(job_ids)
+        planned = {one: ids for one in wanted if (ids := self._planned.get(one))}
+        stored = [one for one in wanted if one > 0 and one not in self._planned]
+        return planned | child_links.children(self._session, stored)
+
+    def parents(self, job_ids: Collection[int]) -> list[child_links.Parent]:
+        """Return all jobs that have one of these as a child, sorted by app and name."""
+        stored = child_links.parent_ids(self._session, job_ids) - self._planned.keys()
+        wanted = set(job_ids)
+        planned = {one for one, ids in self._planned.items() if not wanted.isdisjoint(ids)}
+        names = self.names(stored | planned)
+        rows = [child_links.Parent(job_id, *name) for job_id, name in names.items()]
+        return sorted(rows, key=lambda row: (row.app, row.name))
 
 
 def link(
-    session: Session, job: Job, children: Sequence[str], app_ids: Collection[int] | None = None
-) -> str | None:
-    """Set the children of a locked job, given as NAME or APP/NAME.
+    known: KnownJobs,
+    families: Sequence[Family],
+    app_ids: Collection[int] | None = None,
+) -> list[Link]:
+    """Return the new children of jobs, in the order of the families.
 
     `app_ids` are the apps that the caller may see, None = all; children in other apps are kept.
-
-    Returns:
-        a sentence about what changed; None if nothing did.
 
     Raises:
         Problem: a child is unknown, or there are too many; its facts name `app` and `job`.
 
     """
-    child_ids = find(session, job.app_id, children, apps.ids_by_name(session, app_ids))
-    unknown = [child for child, job_id in zip(children, child_ids, strict=True) if job_id is None]
-    if unknown:
-        listed = ", ".join(repr(child[:100]) for child in unknown)
-        raise _problem(session, job.id, Code.CHILDREN_UNKNOWN, children=listed)
-    before = child_links.children_of(session, job.id)
-    hidden = _hidden(session, before, app_ids)
-    after = tuple(dict.fromkeys([job_id for job_id in child_ids if job_id is not None] + hidden))
-    if before == after:
-        return None
-    if len(after) > CHILDREN:
-        facts = {"most": CHILDREN, "got": len(after)}
-        raise _problem(session, job.id, Code.CHILDREN_TOO_MANY, **facts)
-    child_links.set_children(session, job, after)
-    names = _names(session, job.app_id, {*before, *after})
-    seen = [[job_id for job_id in ids if job_id not in hidden] for ids in (before, after)]
-    return f"children: {_listed(seen[0], names)} -> {_listed(seen[1], names)}"
+    visible = known.app_ids(app_ids)
+    wanted = [_places(family) for family in families]
+    ids = known.ids(
+        (place for places in wanted for place in places),
+        visible | {family.app: family.app_id for family in families},
+    )
+    stored = known.children(family.job_id for family in families)
+    names = known.names(child for children in stored.values() for child in children)
+    names |= {job_id: name for name, job_id in ids.items()}
+    links = []
+    for family, places in zip(families, wanted, strict=True):
+        before = stored.get(family.job_id, ())
+        hidden = _hidden(before, names, visible) if app_ids is not None else []
+        found = _found(family, places, ids, visible)
+        after = tuple(dict.fromkeys([*found, *hidden]))
+        words = None if before == after else _words(family, before, after, hidden, names)
+        links.append(Link(family.job_id, before, after, words))
+    return links
 
 
 def find(
@@ -68,35 +157,68 @@ def find(
     return [known[place].get(name) if place is not None else None for place, name in places]
 
 
-def refuse_circles(session: Session, job_ids: Iterable[int]) -> None:
+def refuse_circles(known: KnownJobs, job_ids: Iterable[int]) -> None:
     """Raise Problem with the path if one of the jobs is its own descendant."""
     starts = list(job_ids)
-    children = _descendants(session, starts)
+    children = circling(_descendants(known, starts))
     for start in starts:
         circle = find_circle(start, children)
         if circle:
-            app_id = next(job.app_id for job in jobs.to_plan(session, [start]).values())
-            names = _names(session, app_id, set(circle))
-            path = " -> ".join(names[job_id] for job_id in circle)
-            raise _problem(session, start, Code.CIRCLE, path=path)
+            names = known.names({start, *circle})
+            app, job = names[start]
+            told = {job_id: _name_from(app, names[job_id]) for job_id in circle}
+            path = " -> ".join(told[job_id] for job_id in circle)
+            raise Problem(Code.CIRCLE, "children", app=app, job=job, path=path)
 
 
-def refuse_orphans(session: Session, job_ids: Collection[int]) -> None:
+def refuse_orphans(known: KnownJobs, job_ids: Collection[int]) -> None:
     """Raise Problem with the parents if jobs to be deleted are children of jobs that stay."""
-    staying = [row for row in child_links.parents(session, job_ids) if row.id not in job_ids]
+    staying = [row for row in known.parents(job_ids) if row.id not in job_ids]
     if not staying:
         return
-    kept = child_links.children(session, [row.id for row in staying]).values()
+    kept = known.children([row.id for row in staying]).values()
     orphans = {child for child_ids in kept for child in child_ids} & set(job_ids)
-    names = child_links.names(session, orphans)
-    children = ", ".join(sorted("/".join(name) for name in names.values()))
+    children = ", ".join(sorted("/".join(name) for name in known.names(orphans).values()))
     parents = ", ".join(f"{row.app}/{row.name}" for row in staying)
     raise Problem(Code.STILL_A_CHILD, job=children, parents=parents)
 
 
-def _problem(session: Session, job_id: int, code: Code, **facts: object) -> Problem:
-    app, job = child_links.names(session, [job_id])[job_id]
-    return Problem(code, "children", app=app, job=job, **facts)
+def circling(children: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+    """Return the links that may be part of a circle: none for jobs that form no circle.
+
+    Linear in the number of links, so that long chains of jobs are cheap to check.
+    """
+    parents: dict[int, list[int]] = defaultdict(list)
+    for parent, ids in children.items():
+        for child in ids:
+            parents[child].append(parent)
+    # First all that leads to no circle, then all that no circle leads to.
+    left = _without_ends(children.keys() | parents.keys(), children, parents)
+    left = _without_ends(left, parents, children)
+    return {
+        parent: [child for child in ids if child in left]
+        for parent, ids in children.items()
+        if parent in left
+    }
+
+
+def _without_ends(
+    job_ids: Collection[int],
+    onwards: Mapping[int, Sequence[int]],
+    backwards: Mapping[int, Sequence[int]],
+) -> set[int]:
+    """Return the jobs without those from which every way ends."""
+    left = set(job_ids)
+    ways = Counter({one: sum(other in left for other in onwards.get(one, ())) for one in left})
+    ends = [one for one in left if not ways[one]]
+    while ends:
+        end = ends.pop()
+        left.discard(end)
+        for other in backwards.get(end, ()):
+            ways[other] -= 1
+            if other in left and not ways[other]:
+                ends.append(other)
+    return left
 
 
 def find_circle(start: int, children: Mapping[int, Sequence[int]]) -> list[int] | None:
@@ -122,35 +244,73 @@ def _path(start: int, last: int, came_from: Mapping[int, int]) -> list[int]:
     return [start, *reversed(backwards)]
 
 
-def _descendants(session: Session, job_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
+def _descendants(known: KnownJobs, job_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
     children: dict[int, tuple[int, ...]] = {}
     frontier = set(job_ids)
     seen = set(frontier)
     while frontier:
-        generation = child_links.children(session, frontier)
+        generation = known.children(frontier)
         children |= generation
         frontier = {child for ids in generation.values() for child in ids} - seen
         seen |= frontier
     return children
 
 
-def _hidden(session: Session, job_ids: Sequence[int], app_ids: Collection[int] | None) -> list[int]:
-    """Return those of the jobs that exist in other apps than these; None = all apps."""
-    if app_ids is None:
-        return []
-    known = apps.ids_by_name(session, app_ids)
-    names = child_links.names(session, job_ids)
-    return [job_id for job_id in job_ids if job_id in names and names[job_id][0] not in known]
+def _places(family: Family) -> list[Name]:
+    parts = (child.rpartition("/") for child in family.children)
+    return [(app if slash else family.app, name) for app, slash, name in parts]
 
 
-def _names(session: Session, app_id: int, job_ids: Collection[int]) -> dict[int, str]:
-    """Return the jobs' names as seen from this app: NAME for its own jobs, else APP/NAME."""
-    own = {name for name, known_id in apps.ids_by_name(session).items() if known_id == app_id}
-    return {
-        job_id: name if app in own else f"{app}/{name}"
-        for job_id, (app, name) in child_links.names(session, job_ids).items()
-    }
+def _found(
+    family: Family,
+    places: Sequence[Name],
+    ids: Mapping[Name, int],
+    visible: Collection[str],
+) -> list[int]:
+    """Return the ids of a family's children, of its own app or of visible ones."""
+    unknown = [
+        child
+        for child, (app, name) in zip(family.children, places, strict=True)
+        if (app, name) not in ids or ("/" in child and app not in visible)
+    ]
+    if unknown:
+        listed = ", ".join(repr(child[:100]) for child in unknown)
+        raise _problem(family, Code.CHILDREN_UNKNOWN, children=listed)
+    return [ids[place] for place in places]
 
 
-def _listed(job_ids: Iterable[int], names: Mapping[int, str]) -> str:
-    return ", ".join(names.get(job_id, str(job_id)) for job_id in job_ids) or "none"
+def _hidden(
+    job_ids: Sequence[int], names: Mapping[int, Name], visible: Collection[str]
+) -> list[int]:
+    """Return those of the jobs that exist in other apps than the visible ones."""
+    return [job_id for job_id in job_ids if job_id in names and names[job_id][0] not in visible]
+
+
+def _words(
+    family: Family,
+    before: Sequence[int],
+    after: Sequence[int],
+    hidden: Collection[int],
+    names: Mapping[int, Name],
+) -> str:
+    """Say what changes, without what is hidden."""
+    if len(after) > CHILDREN:
+        raise _problem(family, Code.CHILDREN_TOO_MANY, most=CHILDREN, got=len(after))
+    told = [
+        ", ".join(
+            _name_from(family.app, names[job_id]) if job_id in names else str(job_id)
+            for job_id in ids
+            if job_id not in hidden
+        )
+        for ids in (before, after)
+    ]
+    return f"children: {told[0] or 'none'} -> {told[1] or 'none'}"
+
+
+def _name_from(app: str, name: Name) -> str:
+    """Return a job's name as seen from an app: NAME for its own jobs, else APP/NAME."""
+    return name[1] if name[0] == app else "/".join(name)
+
+
+def _problem(family: Family, code: Code, **facts: object) -> Problem:
+    return Problem(code, "children", app=family.app, job=family.name, **facts)

@@ -1,10 +1,11 @@
 """The audit log: who did what, when and from where; entries are never changed."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, insert, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
@@ -31,6 +32,12 @@ class AuditFilter:
 def add(session: Session, entry: AuditEntry) -> None:
     """Add an entry, in the transaction of the action."""
     session.add(entry)
+
+
+def add_many(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add entries, given by their attributes, in the transaction of the actions."""
+    if rows:
+        session.execute(insert(AuditEntry), rows)
 
 
 def trigger_of(session: Session, job_id: int, run_id: int, at_ms: int) -> str | None:

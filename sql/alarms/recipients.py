@@ -89,10 +89,15 @@ def newest_of_apps(session: Session, subjects: Sequence[str]) -> dict[int, AppAl
     return {alarm.app_id: alarm for alarm in fetch(session, AppAlarm, about)}
 
 
+def differing(app: App, columns: Mapping[str, str]) -> list[str]:
+    """Return those of the columns in which an app's alarm targets differ from these."""
+    return [name for name, value in columns.items() if (getattr(app, name) or "") != value]
+
+
 def set_app(session: Session, app_id: int, columns: Mapping[str, str]) -> list[str]:
     """Set an app's alarm targets; return the columns that changed."""
     app = session.get_one(App, app_id)
-    changed = [name for name, value in columns.items() if (getattr(app, name) or "") != value]
+    changed = differing(app, columns)
     for name in changed:
         setattr(app, name, columns[name] or None)
     session.flush()

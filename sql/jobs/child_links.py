@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, delete, insert, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.batch import chunks
+from sql.jobs import changed_jobs
 from sql.models import App, Cluster, Job, JobChild
 
 #: The length of the column `child_ids`.
@@ -94,7 +95,7 @@ def give_children(session: Session, families: Sequence[tuple[Job, Sequence[int]]
     for job, child_ids in families:
         text = joined(child_ids)
         job.child_ids = text if len(text) <= LONGEST_IDS else ""
-    session.flush()
+    changed_jobs.write(session, [job for job, _ in families])
 
 
 def with_children(session: Session) -> set[int]:

@@ -1,6 +1,7 @@
 """The history of schedules and the records of skipped ticks, from which the audit works."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import insert, or_, select
 from sqlalchemy.orm import Session
@@ -34,6 +35,29 @@ def record_change(
             anchor=anchor_ms,
         )
     )
+
+
+def record_starts(
+    session: Session, jobs: Sequence[tuple[int, Mapping[str, Any], str]], *, by: str, now_ms: int
+) -> None:
+    """Record the schedules of jobs that are new and started: id, row by attributes, time zone."""
+    rows = [
+        {
+            "job_id": job_id,
+            "changed_at": now_ms,
+            "changed_by": by[:64],
+            "watermark": row["last_tick_at"],
+            "enabled": 1,
+            "schedule_kind": row["schedule_kind"],
+            "schedule_value": row["schedule_value"],
+            "timezone": timezone,
+            "misfire": row["misfire"],
+            "anchor": row["next_tick_at"],
+        }
+        for job_id, row, timezone in jobs
+    ]
+    if rows:
+        session.execute(insert(History), rows)
 
 
 def record_stops(session: Session, stops: Sequence[JobStop], *, by: str, now_ms: int) -> None:

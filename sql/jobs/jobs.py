@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import set_committed_value
 
 from sql.batch import Guard, chunks, update_each
 from sql.dialects.hints import PRIMARY_KEY, use_index
@@ -284,6 +286,36 @@ def find_many(session: Session, keys: Iterable[tuple[int, str]]) -> dict[tuple[i
             select(Job).where(Job.app_id == app_id, Job.name.in_(chunk))
         ).scalars()
     }
+
+
+def read_sources(session: Session, jobs: Iterable[Job]) -> None:
+    """Read the sources of jobs' scripts together, for callers that look at each of them."""
+    scripted = {job.id: job for job in jobs if job.script_version is not None}
+    for chunk in chunks(scripted):
+        rows = session.execute(select(Job.id, Job.script_source).where(Job.id.in_(chunk)))
+        for job_id, source in rows:
+            set_committed_value(scripted[job_id], "script_source", source)
+
+
+def insert(session: Session, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], int]:
+    """Insert jobs, given by the row's attributes; return their ids by app id and name."""
+    if not rows:
+        return {}
+    session.execute(insert_into(Job), rows)
+    names: dict[int, list[str]] = defaultdict(list)
+    for row in rows:
+        names[row["app_id"]].append(row["name"])
+    return {
+        (app_id, name): job_id
+        for app_id, listed in names.items()
+        for name, job_id in ids_in_app(session, app_id, listed).items()
+    }
+
+
+def names_in_apps(session: Session, app_ids: Iterable[int]) -> list[tuple[int, int, str]]:
+    """Return id, app id and name of all jobs of these apps."""
+    wanted = select(Job.id, Job.app_id, Job.name).where(Job.app_id.in_(list(app_ids)))
+    return [(job_id, app_id, name) for job_id, app_id, name in session.execute(wanted)]
 
 
 def listing(session: Session) -> Sequence[tuple[Job, str]]:

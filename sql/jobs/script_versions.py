@@ -1,12 +1,13 @@
 """Versions of scripts: saved, listed, read; the source of a version never changes."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import LargeBinary, cast, delete, func, select, update
+from sqlalchemy import LargeBinary, cast, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from sql.batch import Guard, update_each
 from sql.errors import LookupFailure, NotFound
 from sql.instants import at
 from sql.models import Job, Run, ScriptVersion
@@ -72,6 +73,29 @@ def save(
     session.flush()
     _trim(session, job)
     return saved.id
+
+
+def save_first(session: Session, jobs: Mapping[int, Mapping[str, Any]], *, author: str) -> None:
+    """Save the first versions of new jobs' scripts, given by job id as their row's attributes."""
+    if not jobs:
+        return
+    rows = [
+        {
+            "job_id": job_id,
+            "number": 1,
+            "script_type": row["script_type"],
+            "source": row["script_source"],
+            "remark": row["script_remark"],
+            "author": author[:64],
+            "add_time": row["script_updated"],
+            "update_time": row["script_updated"],
+        }
+        for job_id, row in jobs.items()
+    ]
+    session.execute(insert(ScriptVersion), rows)
+    saved = select(ScriptVersion.job_id, ScriptVersion.id).where(ScriptVersion.job_id.in_(jobs))
+    versions = [{"id": job, "script_version": version} for job, version in session.execute(saved)]
+    update_each(session, Job, versions, guard=Guard("1 = 1"))
 
 
 def set_remark(session: Session, job: Job, remark: str, *, now_ms: int) -> None:

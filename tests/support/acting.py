@@ -7,7 +7,7 @@ from scheduler.actor import CLI, Actor, Right
 from scheduler.commands.cluster import PauseOutcome
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.commands import Commands
-from scheduler.commands.job_file import Change
+from scheduler.commands.job_files.file_changes import Change
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.resolver import Resolver
 from scheduler.retention.clearing_criteria import ClearingCriteria

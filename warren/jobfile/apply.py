@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from scheduler.commands.job_changes import ChangeAction
-from scheduler.commands.job_file import Change
+from scheduler.commands.job_files.file_changes import Change
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
 from scheduler.views.process_view import living_handlers

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scheduler.commands.job_changes import ChangeAction
-from scheduler.commands.job_file import Change
+from scheduler.commands.job_files.file_changes import Change
 from warren.client import ApiError, Client
 from warren.errors import CommandError, JobFileError
 from warren.jobfile.apply import print_changes

@@ -6,7 +6,7 @@ from dataclasses import fields
 from sqlalchemy.orm import Session
 
 from scheduler.alarms.policy import AlarmTargets, RunWebhook
-from scheduler.commands.job_file import JOB_FILE_BYTES
+from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from scheduler.jobs.fields import FIELDS
 from scheduler.jobs.rules import problems
 from scheduler.jobs.spec import AppSpec, JobSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from scheduler.commands.audit_log import Action
-from scheduler.commands.job_file import Change
+from scheduler.commands.job_files.file_changes import Change
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
 from sql.engine import Database

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from scheduler.commands.job_file import JOB_FILE_BYTES
+from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.errors import InvalidEntry
 
 #: Levels of nesting at most; the grammar needs six, and libyaml crashes at some 10,000.

@@ -17,7 +17,7 @@ from admin_web.api.problem_answers import error_detail
 from admin_web.api.refusals import Refusal
 from scheduler.alarms import target_rules
 from scheduler.commands.job_changes import ChangeAction
-from scheduler.commands.job_file import JOB_FILE_BYTES
+from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.jobs import rules
 from scheduler.jobs.spec import AppSpec, JobSpec

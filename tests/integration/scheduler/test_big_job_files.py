@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 
-from scheduler.commands.job_file import Change
+from scheduler.commands.job_files.file_changes import Change
 from scheduler.jobs.spec import AppSpec, JobSpec
 from sql.models import AuditEntry, History, Job
 from tests.support.cluster import APP, Cluster

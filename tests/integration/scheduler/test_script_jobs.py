@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.claim_limits import ClaimLimits
-from scheduler.commands.job_file import Change
+from scheduler.commands.job_files.file_changes import Change
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
 from sql.jobs import script_versions

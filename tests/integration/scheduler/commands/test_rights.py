@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.actor import Actor, Right
 from scheduler.commands.commands import Commands
-from scheduler.commands.job_file import Change
+from scheduler.commands.job_files.file_changes import Change
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.jobs.stored_spec import fingerprint
 from scheduler.problems import Code, Problem

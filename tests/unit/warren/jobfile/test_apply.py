@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.commands.job_changes import ChangeAction
-from scheduler.commands.job_file import Change
+from scheduler.commands.job_files.file_changes import Change
 from warren.jobfile.apply import change_line, change_lines
 from warren.views.terminal import Screen
 

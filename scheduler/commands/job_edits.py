@@ -1,0 +1,90 @@
+"""What a spec changes about a stored job: decided from its row, which stays as it is."""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from scheduler.commands.script_changes import has_script, script_change
+from scheduler.jobs.edit_summary import differences, script_difference
+from scheduler.jobs.fields import Field, changed
+from scheduler.jobs.script_source import normal_source
+from scheduler.jobs.spec import JobSpec
+from sql.models import Job
+
+_SCHEDULE = frozenset({"schedule_kind", "schedule_value", "timezone"})
+#: Fields that may have made a job stop by itself; a change of one clears the reason.
+STOPPING = _SCHEDULE | {"misfire"}
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The changes to a job, apart from its children.
+
+    Attributes:
+        words: a line for each change of a field or of the script; empty = none changes.
+        diff: the lines of a unified diff of the script.
+        starts: whether the schedule of a stopped job is to be started.
+
+    """
+
+    job: Job
+    spec: JobSpec
+    fields: Sequence[Field]
+    words: tuple[str, ...]
+    changes_script: bool
+    diff: tuple[str, ...]
+    starts: bool
+
+    @property
+    def reschedules(self) -> bool:
+        """Whether the job gets another schedule."""
+        return self.changes(_SCHEDULE)
+
+    def changes(self, names: AbstractSet[str]) -> bool:
+        """Whether one of these fields changes."""
+        return any(field.name in names for field in self.fields)
+
+
+def edit_of(job: Job, spec: JobSpec) -> Edit:
+    """Return what a spec changes about a job."""
+    fields = changed(job, spec)
+    script = script_change(job, spec)
+    return Edit(
+        job,
+        spec,
+        fields,
+        differences(job, spec, fields) + script,
+        bool(script),
+        script_difference(_stored_source(job), _wanted_source(spec)) if script else (),
+        is_to_start(job, spec, fields),
+    )
+
+
+def is_to_start(job: Job, spec: JobSpec, changing: Sequence[Field] = ()) -> bool:
+    """Whether a spec starts a job, of which these fields are still to be changed.
+
+    A schedule that ended stays ended until it is changed, so applying twice is harmless.
+    """
+    is_cleared = job.stop_reason is None or any(field.name in STOPPING for field in changing)
+    return bool(spec.enabled) and job.is_enabled == 0 and is_cleared
+
+
+def is_as_described(job: Job, spec: JobSpec) -> bool:
+    """Whether a job needs no change, apart from its children.
+
+    A job whose schedule ended by itself and that is to be stopped may still have runs to cancel.
+    """
+    if changed(job, spec) or not has_script(job, spec):
+        return False
+    if spec.enabled is None or (spec.enabled and job.stop_reason is not None):
+        return True
+    is_enabled = job.is_enabled == 1
+    return spec.enabled == is_enabled and job.stop_reason is None
+
+
+def _stored_source(job: Job) -> str:
+    return (job.script_source or "") if job.script_version is not None else ""
+
+
+def _wanted_source(spec: JobSpec) -> str:
+    return normal_source(spec.script_language, spec.script_source) if spec.script_language else ""

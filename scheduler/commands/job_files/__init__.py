@@ -1,0 +1,1 @@
+"""Job files: what applying one would change, and applying it."""

@@ -1,0 +1,31 @@
+"""The apps of a job file: what changes about them, and its writing."""
+
+from sqlalchemy.orm import Session
+
+from scheduler.alarms.targets import columns_of
+from scheduler.jobs.spec import AppSpec
+from scheduler.jobs.stored_spec import app_spec
+from sql.alarms import recipients
+from sql.models import App
+from sql.registry import apps
+
+
+def app_changes(app: App, wanted: AppSpec | None) -> tuple[str, ...]:
+    """Return the settings of an app that are to change; `wanted` None = it only has to exist."""
+    if wanted is None:
+        return ()
+    words = ["title"] if wanted.title not in (None, app.title) else []
+    if app_spec(app).addresses != wanted.addresses:
+        words.append(f"addresses: {', '.join(wanted.addresses) or 'all that register'}")
+    differing = recipients.differing(app, columns_of(wanted.alarm, wanted.webhook))
+    words += dict.fromkeys(column.partition("_")[0] for column in differing)
+    return tuple(words)
+
+
+def write_app(session: Session, name: str, wanted: AppSpec | None) -> App:
+    """Create or change an app; return it."""
+    app_id, _ = apps.ensure(session, name, wanted.title if wanted else None)
+    if wanted:
+        apps.list_addresses(session, app_id, wanted.addresses)
+        recipients.set_app(session, app_id, columns_of(wanted.alarm, wanted.webhook))
+    return session.get_one(App, app_id)

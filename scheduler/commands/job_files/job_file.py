@@ -1,0 +1,212 @@
+"""Applies a whole job file: apps, jobs and their children; deletes jobs that it no longer names.
+
+What a file changes is found out without a lock, and so are its mistakes; a dry run ends there.
+Then one transaction makes the changes: first what it creates, which nobody else waits for, and last
+what it changes of jobs that may be running, so that their rows are locked only briefly. It checks
+again what others may have changed meanwhile, under the lock that keeps two saves from making a
+circle. A job that is as described needs no second look: whoever changes it now comes later.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.orm import Session
+
+from scheduler.actor import Right
+from scheduler.commands.apps import app_record
+from scheduler.commands.audit_log import Action
+from scheduler.commands.child_changes import ChildChanges
+from scheduler.commands.command_context import CommandContext
+from scheduler.commands.job_changes import CREATED, UNCHANGED, Applied, ChangeAction, JobChanges
+from scheduler.commands.job_files.app_settings import app_changes, write_app
+from scheduler.commands.job_files.file_changes import (
+    Change,
+    JobFile,
+    app_change,
+    deletion,
+    job_change,
+    parts,
+)
+from scheduler.commands.job_files.preview import JobFilePreview, Preview, family_of
+from scheduler.commands.new_jobs import NewJobs
+from scheduler.jobs.dependencies import KnownJobs, Name
+from scheduler.jobs.rules import check_new_app_name
+from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.problems import Code, Problem
+from sql.jobs import child_links, jobs
+from sql.models import App
+from sql.registry import apps
+
+#: Bytes of a job file at most: some 70,000 jobs.
+JOB_FILE_BYTES = 5_000_000
+
+
+class JobFileCommands:
+    """Applies job files on behalf of one actor."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+        self._preview = JobFilePreview(context)
+        self._new_jobs = NewJobs(context)
+        self._changes = JobChanges(context)
+        self._children = ChildChanges(context)
+
+    def apply(
+        self,
+        wanted_apps: Sequence[AppSpec],
+        specs: Sequence[JobSpec],
+        *,
+        dry_run: bool,
+        prune: bool,
+    ) -> list[Change]:
+        """Make apps and jobs match the specs, all or nothing; return the changes in order.
+
+        `prune` deletes the jobs of the named apps that `specs` leaves out; `dry_run` changes
+        nothing. Applying the same file again changes nothing.
+
+        Raises:
+            Problem: an app does not exist for the actor, a job can never fire, its children are
+                unknown or form a circle, or a job to be deleted is another job's child. The field
+                of a job's problem begins with the job's position: `jobs/0/children`.
+
+        """
+        self._context.actor.demand(Right.OPERATE)
+        file = JobFile(apps=wanted_apps, specs=specs, prune=prune)
+        try:
+            preview = self._context.database.read(lambda session: self._preview.of(session, file))
+            if dry_run or all(one.action is ChangeAction.UNCHANGED for one in preview.changes):
+                return preview.changes
+            return self._context.write(
+                Right.OPERATE, lambda session: self._apply(session, file, preview)
+            )
+        except Problem as problem:
+            raise _placed(problem, specs) from problem
+
+    def _apply(self, session: Session, file: JobFile, preview: Preview) -> list[Change]:
+        child_links.lock(session)
+        changes, apps_by_name = self._apply_apps(session, file)
+        app_ids = {name: app.id for name, app in apps_by_name.items()}
+        job_ids, created = self._create(session, file, preview, app_ids)
+        known, now_ms = KnownJobs(session), self._context.now_ms()
+        families = {
+            job_ids[number]: number
+            for number in sorted(job_ids)
+            if number in preview.linked or file.specs[number].children
+        }
+        links = self._children.changes(
+            known,
+            [family_of(file.specs[number], one, app_ids) for one, number in families.items()],
+        )
+        left_out = file.left_out(session, app_ids)
+        if left_out:
+            self._children.refuse_orphans(known, left_out)
+        # Everything is checked; from here on, rows are locked that others may need.
+        new_ids = {job_ids[number] for number in created}
+        self._children.write(session, [one for one in links if one.job_id in new_ids], now_ms)
+        for job_id in left_out:
+            self._changes.delete(session, jobs.lock(session, job_id), now_ms)
+        applied = preview.applied | self._change(session, file, preview, job_ids, created)
+        self._children.write(session, [one for one in links if one.job_id not in new_ids], now_ms)
+        words = {families[one.job_id]: one.words for one in links}
+        changes += [
+            job_change(spec, applied[number], words.get(number))
+            for number, spec in enumerate(file.specs)
+        ]
+        return changes + [deletion(*name) for name in left_out.values()]
+
+    def _apply_apps(self, session: Session, file: JobFile) -> tuple[list[Change], dict[str, App]]:
+        """Create and change apps; return the changes, and all apps of the file by name.
+
+        A session drops unreferenced objects, and every job's audit log entry needs its app.
+        """
+        changes, found = [], {}
+        known = apps.ids_by_name(session)
+        for name, wanted in file.by_app().items():
+            app = session.get_one(App, known[name]) if name in known else None
+            words = () if app is None else app_changes(app, wanted)
+            if app is None:
+                check_new_app_name(name)
+            if not self._context.actor.knows(known.get(name, 0)):
+                raise Problem(Code.UNKNOWN_APP, got=name)
+            if app is None or words:
+                self._context.actor.demand(Right.ADMINISTER)
+                before = None if app is None else app_record(app)
+                change = app_change(name, is_new=app is None, words=words)
+                app = write_app(session, name, wanted)
+                self._note_app(session, change, app, before)
+                changes.append(change)
+            found[name] = app
+        return changes, found
+
+    def _note_app(
+        self, session: Session, change: Change, app: App, before: dict[str, str] | None
+    ) -> None:
+        self._context.note(
+            session,
+            Action(f"app.{change.action}"),
+            app.name,
+            app.id,
+            self._context.now_ms(),
+            before=before,
+            after=app_record(app),
+        )
+
+    def _create(
+        self, session: Session, file: JobFile, preview: Preview, app_ids: Mapping[str, int]
+    ) -> tuple[dict[int, int], set[int]]:
+        """Create the jobs that do not exist; return the ids of all that change, and which are new.
+
+        Both are by the numbers of the specs.
+        """
+        wanted = {
+            number: file.specs[number]
+            for number, done in preview.applied.items()
+            if done is not UNCHANGED or number in preview.linked
+        }
+        names = [(spec.app, spec.name) for spec in wanted.values()]
+        ids = KnownJobs(session).ids(names, app_ids)
+        missing: dict[Name, int] = {}
+        for number, spec in wanted.items():
+            if (spec.app, spec.name) not in ids:
+                missing.setdefault((spec.app, spec.name), number)
+        now_ms = self._context.now_ms()
+        new = [
+            (
+                app_ids[file.specs[number].app],
+                preview.new.get(number)
+                or self._new_jobs.prepare(session, file.specs[number], now_ms),
+            )
+            for number in missing.values()
+        ]
+        ids |= zip(missing, self._new_jobs.insert(session, new, now_ms), strict=True)
+        job_ids = {number: ids[spec.app, spec.name] for number, spec in wanted.items()}
+        return job_ids, set(missing.values())
+
+    def _change(
+        self,
+        session: Session,
+        file: JobFile,
+        preview: Preview,
+        job_ids: Mapping[int, int],
+        created: set[int],
+    ) -> dict[int, Applied]:
+        """Change the jobs that exist; return what was done to all that were to change."""
+        applied = dict.fromkeys(created, CREATED)
+        changing = [
+            (number, file.specs[number])
+            for number in sorted(job_ids)
+            if number not in created and preview.applied[number] is not UNCHANGED
+        ]
+        for part in parts(changing):
+            these = [(job_ids[number], spec) for number, spec in part]
+            done = self._changes.change(session, these, self._context.now_ms())
+            applied |= zip((number for number, _ in part), done, strict=True)
+        return applied
+
+
+def _placed(problem: Problem, specs: Sequence[JobSpec]) -> Problem:
+    """Return a problem with the position of its job in `specs`, if the job is among them."""
+    job = problem.facts.get("app"), problem.facts.get("job")
+    for number, spec in enumerate(specs):
+        if (spec.app, spec.name) == job:
+            return problem.at(f"jobs/{number}/{problem.field}".rstrip("/"))
+    return problem
