@@ -5,7 +5,16 @@ from typing import Self
 
 import msgspec
 
-from broker.messages.values import Address, AppName, BootId, Message, Natural, Outcome
+from broker.messages.values import (
+    Address,
+    AppName,
+    BootId,
+    Count,
+    Message,
+    Natural,
+    Outcome,
+    Percent,
+)
 from broker.reasons.codes import Why
 
 # -- answers ------------------------------------------------------------------------------
@@ -32,8 +41,8 @@ class IdleBeatAnswer(Message, frozen=True, kw_only=True):
     busy_jobs: dict[Natural, str] = msgspec.field(default_factory=dict)
     busy_executor: str = ""
     may_start: bool = True
-    free_slots: Natural = 0
-    waiting: Natural = 0
+    free_slots: Count = 0
+    waiting: Count = 0
     whys: tuple[str, ...] = ()
 
 
@@ -157,11 +166,11 @@ class WhichOpen(Message, frozen=True, kw_only=True):
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """An executor's load: the host's CPU and memory in percent, and its own slots."""
 
-    cpu_percent: float = 0
-    memory_percent: float = 0
-    slots: Natural = 0
-    running: Natural = 0
-    waiting: Natural = 0
+    cpu_percent: Percent = 0
+    memory_percent: Percent = 0
+    slots: Count = 0
+    running: Count = 0
+    waiting: Count = 0
 
 
 class Ailment(StrEnum):

@@ -17,6 +17,9 @@ ADDRESS_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
 BOOT_ID_PATTERN = r"[A-Za-z0-9_-]{1,40}"
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
+#: A number of runs or slots at one executor, which has up to 1,000 slots.
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
 AppName = Annotated[str, msgspec.Meta(pattern=rf"\A{APP_PATTERN}\Z")]
 Address = Annotated[str, msgspec.Meta(pattern=rf"\A{ADDRESS_PATTERN}\Z")]

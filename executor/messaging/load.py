@@ -20,7 +20,7 @@ class LoadMeter:
         self._lock = threading.Lock()
         self._sampled_at = monotonic()
         self._busy_seconds, self._all_seconds = _cpu_seconds()
-        self._percent = 0.0, psutil.virtual_memory().percent
+        self._percent = 0.0, _memory_percent()
 
     def read(self) -> tuple[float, float]:
         """Return (CPU, memory) usage in per cent."""
@@ -28,7 +28,7 @@ class LoadMeter:
             now = self._monotonic()
             if now - self._sampled_at >= SAMPLE_SECONDS:
                 self._sampled_at = now
-                self._percent = self._cpu_percent(), psutil.virtual_memory().percent
+                self._percent = self._cpu_percent(), _memory_percent()
             return self._percent
 
     def _cpu_percent(self) -> float:
@@ -37,7 +37,16 @@ class LoadMeter:
         self._busy_seconds, self._all_seconds = busy, whole
         if all_since <= 0:
             return self._percent[0]
-        return round(min(100.0, max(0.0, 100 * busy_since / all_since)), 1)
+        return round(_bounded(100 * busy_since / all_since), 1)
+
+
+def _memory_percent() -> float:
+    return _bounded(psutil.virtual_memory().percent)
+
+
+def _bounded(percent: float) -> float:
+    """Return a percentage as schedulers accept it, whatever a container's figures say."""
+    return min(100.0, max(0.0, percent))
 
 
 def _cpu_seconds() -> tuple[float, float]:

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from broker.codec import BODY_LIMIT, decode, encode
@@ -55,6 +57,32 @@ def test_message_comes_back_as_it_went(message: ToExecutor | ToScheduler) -> Non
     body = encode(message)
 
     assert decode(body, ToExecutor | ToScheduler) == message
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ("cpu_percent", ["0", "100", "99.95"], ["-0.1", "100.1", "1e300", "null"]),
+        ("memory_percent", ["0", "100", "99.95"], ["-0.1", "100.1", "1e300", "null"]),
+        ("slots", ["0", "1000"], ["-1", "1000001", "9007199254740991"]),
+        ("running", ["0", "1000"], ["-1", "1000001", "9007199254740991"]),
+        ("waiting", ["0", "100000"], ["-1", "1000001", "9007199254740991"]),
+    ],
+)
+def test_load_that_no_executor_has_is_malformed(
+    field: str, good: list[str], bad: list[str]
+) -> None:
+    beat = Heartbeat(app="app1", address="h:1", boot_id="b1", started_at_ms=1, load=Load())
+
+    def body(value: str) -> bytes:
+        load = f'"load":{{"{field}":{value}}}'
+        return re.sub(rb'"load":\{[^}]*\}', load.encode(), encode(beat))
+
+    for value in good:
+        assert decode(body(value), Heartbeat).load == Load(**{field: float(value)})  # type: ignore[arg-type]
+    for value in bad:
+        with pytest.raises(Malformed):
+            decode(body(value), Heartbeat)
 
 
 def test_unknown_field_of_a_later_version_is_passed_over() -> None:

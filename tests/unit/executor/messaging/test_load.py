@@ -1,4 +1,5 @@
 from collections import namedtuple
+from types import SimpleNamespace
 
 import pytest
 
@@ -77,3 +78,12 @@ def test_figures_of_this_very_host_are_per_cent() -> None:
 
     assert 0 <= cpu_percent <= 100
     assert 0 < memory_percent <= 100
+
+
+@pytest.mark.parametrize(("told", "shown"), [(100.4, 100.0), (-3.0, 0.0), (41.5, 41.5)])
+def test_memory_is_a_percentage_whatever_the_host_tells(
+    host: Host, monkeypatch: pytest.MonkeyPatch, told: float, shown: float
+) -> None:
+    monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(percent=told))
+
+    assert LoadMeter(lambda: host.now).read()[1] == shown
