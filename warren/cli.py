@@ -106,11 +106,12 @@ def main() -> NoReturn:
 
 def _report(error: Exception) -> int:
     from warren.error_output import report_of  # noqa: PLC0415 - only when something is wrong
+    from warren.views.terminal import visible_lines  # noqa: PLC0415 - see above
 
     report = report_of(error)
     sys.stderr.write(report.preface)
     for line in report.lines:
-        print(line if report.is_help else f"error: {line}", file=sys.stderr)
+        print(line if report.is_help else visible_lines(f"error: {line}"), file=sys.stderr)
     if report.is_unexpected and "--debug" in sys.argv:
         raise error
     return report.status

@@ -214,6 +214,33 @@ class TestKill:
         assert json.loads(shown.stdout)["kill_requested_at"]
 
 
+class TestControlCharacters:
+    def test_what_an_executor_says_of_a_run_cannot_control_the_terminal(
+        self, tmp_path: Path, rows: Rows, env: dict[str, str]
+    ) -> None:
+        run = rows.run(rows.job("nightly"), TICK_MS)
+        rows.set_run(run, status="FAILED", message="first\x00\x1b[2J\nsecond\x9b31m")
+
+        shown = run_warren("runs", "show", str(run), folder=tmp_path, env=env).stdout
+        told = run_warren("runs", "show", str(run), "--json", folder=tmp_path, env=env).stdout
+
+        assert "\nmessage:\nfirst  [2J\nsecond 31m\n" in shown
+        assert not {"\0", "\x1b", "\x9b"} & {*shown, *told}
+        assert json.loads(told)["message"] == "first\x00\x1b[2J\nsecond\x9b31m"
+
+    def test_nor_what_it_says_to_somebody_who_waits(
+        self, tmp_path: Path, rows: Rows, env: dict[str, str]
+    ) -> None:
+        job = rows.job("nightly")
+
+        with Command("jobs", "trigger", "nightly", "--wait", folder=tmp_path, env=env) as command:
+            command.wait_for("no scheduler is online")
+            rows.set_run(rows.newest_run(job), status="FAILED", message="first\x1b[2J\nsecond")
+            assert command.wait() == 1
+
+        assert "FAILED: first [2J\nsecond\n" in command.text()
+
+
 class TestWait:
     @pytest.mark.parametrize(("last", "status"), [("SUCCEEDED", 0), ("FAILED", 1)])
     def test_status_is_that_of_the_last_attempt(

@@ -11,7 +11,7 @@ from sql.run_status import FINAL, RunStatus
 from warren.actions.local_client import open_client
 from warren.settings.settings import Settings
 from warren.views.nodes import is_scheduler_alive
-from warren.views.terminal import print_json, warn
+from warren.views.terminal import print_json, visible_lines, warn
 
 #: How often the tick's rows are read.
 POLL_SECONDS = 0.1
@@ -84,5 +84,5 @@ def _print_outcome(run_id: int, rows: Sequence[DetailedRun], *, as_json: bool) -
     else:
         tries = f" after {told.attempt + 1} attempts" if told.attempt else ""
         words = f": {told.message}" if told.message else ""
-        print(f"run {told.id} {status}{tries}{words}")
+        print(visible_lines(f"run {told.id} {status}{tries}{words}"))
     return DID_NOT_SUCCEED if bad else SUCCEEDED

@@ -16,7 +16,7 @@ from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.settings.settings import Settings
 from warren.views.instants import local, read_instant
-from warren.views.terminal import print_json, print_table
+from warren.views.terminal import print_json, print_table, visible
 
 UNSOUND = 1
 HEADERS = ("job", "due", "fired", "skipped", "cancelled", "purged", "lost", "doubled", "late")
@@ -58,7 +58,7 @@ def audit_command(
             HEADERS, [_tally_line(one) for one in report.jobs], nothing="no job has ever run"
         )
         for words in _faults(report, settings.zone):
-            print(words)
+            print(visible(words))
     print(json.dumps(summary(report)))
     return 0 if report.is_sound else UNSOUND
 

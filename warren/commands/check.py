@@ -11,6 +11,7 @@ from warren.checks import host_checks
 from warren.command_options import examples, takes_settings
 from warren.errors import WarrenError
 from warren.settings.settings import Settings
+from warren.views.terminal import visible
 
 FOUND_PROBLEMS = 1
 EXECUTOR, API, GATEWAY = "executor", "api", "gateway"
@@ -94,9 +95,9 @@ def _run_check(name: str, one: Callable[[], str]) -> bool:
     try:
         print(f"ok     {name}: {one()}")
     except WarrenError as error:
-        print(f"error: {name}: {'; '.join(error.lines)}", file=sys.stderr)
+        print(visible(f"error: {name}: {'; '.join(error.lines)}"), file=sys.stderr)
     except (SqlError, BrokerError, OSError, ValueError) as error:
-        print(f"error: {name}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(visible(f"error: {name}: {' '.join(str(error).split())}"), file=sys.stderr)
     else:
         return True
     return False

@@ -15,7 +15,7 @@ from warren.database_access import now_ms, open_database
 from warren.settings.settings import Settings
 from warren.views.instants import read_instant
 from warren.views.runs import HEADERS, run_facts, run_line
-from warren.views.terminal import print_facts, print_json, print_table
+from warren.views.terminal import print_facts, print_json, print_table, print_text
 
 _LARGEST_ID = 2**53 - 1
 _run_id = click.argument("run_id", metavar="ID", type=click.IntRange(1, _LARGEST_ID))
@@ -97,7 +97,7 @@ def show(settings: Settings, run_id: int, as_json: bool) -> None:
     print_facts(run_facts(run, now_ms=now, zone=settings.zone))
     for title, text in (("message", run.message), ("how it was sent", run.trigger_message)):
         if text:
-            print(f"\n{title}:\n{text.rstrip()}")
+            print_text(title, text)
 
 
 @runs.command(epilog=examples("warren runs log 4711", "warren runs log 4711 --follow"))

@@ -68,4 +68,4 @@ def _line(finished: Finished, name: str) -> str:
     if finished.started_at_ms:
         took = f"{max(finished.finished_at_ms - finished.started_at_ms, 0) / 1000:.2f} s"
     message = visible(finished.message.strip().partition("\n")[0])[:_MESSAGE_COLUMNS]
-    return f"{at}  {outcome}  run {finished.run_id}  {name}  {took}  {message}".rstrip()
+    return f"{at}  {outcome}  run {finished.run_id}  {visible(name)}  {took}  {message}".rstrip()

@@ -15,6 +15,8 @@ from warren.settings.reading import colour_is_unwanted
 _GAP = "  "
 #: Units of durations: name, seconds, and up to how many seconds the unit is used.
 _UNITS = (("s", 1, 120), ("min", 60, 120 * 60), ("h", 3600, 48 * 3600), ("d", 86_400, None))
+#: Control characters that JSON may hold as they are.
+_ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 _COLOURS = {
     "SUCCEEDED": "green",
     "online": "green",
@@ -66,8 +68,13 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, nothin
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line."""
-    print(json.dumps(value, ensure_ascii=False))
+    """Print one JSON object on one line, with every control character escaped."""
+    print(json.dumps(value, ensure_ascii=False).translate(_ESCAPED))
+
+
+def print_text(title: str, text: str) -> None:
+    """Print a text of several lines below an empty line and its title."""
+    print(f"\n{title}:\n{visible_lines(text)}")
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
@@ -112,6 +119,11 @@ def duration(seconds: float) -> str:
 def visible(text: str) -> str:
     """Return a text on one line, without control characters."""
     return "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in text).rstrip()
+
+
+def visible_lines(text: str) -> str:
+    """Return a text of several lines, without control characters in them."""
+    return "\n".join(visible(line.expandtabs()) for line in text.split("\n")).rstrip()
 
 
 def _heading(header: str) -> str:

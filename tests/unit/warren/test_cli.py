@@ -270,6 +270,13 @@ class TestFailures:
         [line] = ended.err.splitlines()
         assert line.startswith("error: unexpected ZeroDivisionError: by zero")
 
+    def test_error_cannot_control_the_terminal(
+        self, warren: Call, failing: Callable[[BaseException], None]
+    ) -> None:
+        failing(OSError(5, "of a server\x1b[2J\x00"))
+
+        assert warren("pause").err == "error: of a server [2J\n"
+
     def test_debug_shows_where_it_came_from(
         self,
         monkeypatch: pytest.MonkeyPatch,

@@ -1,5 +1,8 @@
 """Tables, relative times and colours."""
 
+import json
+import unicodedata
+
 import pytest
 
 from warren.views.terminal import (
@@ -7,7 +10,9 @@ from warren.views.terminal import (
     coloured,
     duration,
     print_facts,
+    print_json,
     print_table,
+    print_text,
     relative,
     table,
     visible,
@@ -108,6 +113,27 @@ def test_nothing_is_said_beside_the_output(capsys: pytest.CaptureFixture[str]) -
 
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "no runs yet\n")
+
+
+HOSTILE = "first\x00\x1b[2J\r\n\tsecond \x9b31m\u202e報表\n\n"
+
+
+def test_text_of_several_lines_is_shown_without_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_text("message", HOSTILE)
+
+    assert capsys.readouterr().out == "\nmessage:\nfirst  [2J\n        second  31m 報表\n"
+
+
+def test_json_has_no_control_characters_and_means_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_json({"message": HOSTILE})
+
+    out = capsys.readouterr().out
+    assert json.loads(out) == {"message": HOSTILE}
+    assert not [c for c in out[:-1] if unicodedata.category(c) == "Cc"]
 
 
 def test_facts_without_a_value_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
